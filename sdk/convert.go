@@ -1,0 +1,107 @@
+package sdk
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+func describeToWire(d Description) (*providerv1.DescribeResponse, error) {
+	resp := &providerv1.DescribeResponse{Name: d.Name, Version: d.Version, Summary: d.Summary}
+	for _, l := range d.Languages {
+		resp.Languages = append(resp.Languages, string(l))
+	}
+	for _, t := range d.Templates {
+		wt := &providerv1.Template{Name: t.Name, Description: t.Description}
+		for _, l := range t.Languages {
+			wt.Languages = append(wt.Languages, string(l))
+		}
+		resp.Templates = append(resp.Templates, wt)
+	}
+	for _, c := range d.Capabilities {
+		resp.Capabilities = append(resp.Capabilities, string(c))
+	}
+	for _, f := range d.Schema {
+		wf, err := fieldToWire(f)
+		if err != nil {
+			return nil, err
+		}
+		resp.Schema = append(resp.Schema, wf)
+	}
+	return resp, nil
+}
+
+func fieldToWire(f Field) (*providerv1.Field, error) {
+	wf := &providerv1.Field{
+		Name: f.Name, Type: string(f.Type), Required: f.Required, Secret: f.Secret,
+		Options: f.Options, Min: f.Min, Max: f.Max, Pattern: f.Pattern,
+		Label: f.Label, Description: f.Description, Placeholder: f.Placeholder,
+	}
+	if f.Default != nil {
+		value, err := structpb.NewValue(plain(f.Default))
+		if err != nil {
+			return nil, fmt.Errorf("default of field %q: %w", f.Name, err)
+		}
+		wf.Default = value
+	}
+	return wf, nil
+}
+
+// Wire returns the settings as they cross the wire: durations are seconds.
+func (s Settings) Wire() (*structpb.Struct, error) {
+	fields := make(map[string]any, len(s))
+	for name, value := range s {
+		fields[name] = plain(value)
+	}
+	return structpb.NewStruct(fields)
+}
+
+// plain turns a setting into what structpb understands.
+func plain(value any) any {
+	switch v := value.(type) {
+	case time.Duration:
+		return v.Seconds()
+	case []string:
+		list := make([]any, len(v))
+		for i, s := range v {
+			list[i] = s
+		}
+		return list
+	case map[string]string:
+		m := make(map[string]any, len(v))
+		for k, s := range v {
+			m[k] = s
+		}
+		return m
+	default:
+		return v
+	}
+}
+
+func instanceToWire(i Instance) *providerv1.Instance {
+	wi := &providerv1.Instance{Id: i.ID, Template: i.Template, Labels: i.Labels, Metadata: i.Metadata}
+	if !i.CreatedAt.IsZero() {
+		wi.CreatedAt = timestamppb.New(i.CreatedAt)
+	}
+	if !i.ExpiresAt.IsZero() {
+		wi.ExpiresAt = timestamppb.New(i.ExpiresAt)
+	}
+	return wi
+}
+
+func resultToWire(r ExecuteResult) *providerv1.ExecuteResult {
+	return &providerv1.ExecuteResult{
+		Status:          string(r.Status),
+		ExitCode:        int32(r.ExitCode),
+		Result:          r.Result,
+		Duration:        durationpb.New(r.Duration),
+		Truncated:       r.Truncated,
+		PeakMemoryBytes: r.PeakMemoryBytes,
+		Detail:          r.Detail,
+	}
+}

@@ -1,0 +1,50 @@
+// Package sdk is what the author of a provider plugin imports.
+//
+// A provider runs code in sandboxes of some kind: containers on this machine, a
+// cloud, anything. It is a separate executable that the broker starts and talks
+// to over gRPC; the author sees none of that. To write one, implement Provider
+// (provider.go; seven methods) and serve it:
+//
+//	func main() { sdk.Serve(New) }
+//
+// where New is a Factory. Further abilities are further interfaces; Serve finds
+// by itself which of them a provider implements. The broker already owns tenants,
+// instance IDs, quotas, queues, deadlines, fallback and audit: a provider has
+// none of these.
+//
+// # Settings
+//
+// Description.Schema lists the settings that an operator writes into the
+// provider block. The broker checks them against the schema before Configure
+// sees them; Settings.Decode copies them into a struct.
+//
+// # What an execution is
+//
+// Code runs as a fresh interpreter process; files under /workspace stay for the
+// life of the instance, variables do not. Standard input is empty.
+//
+// With Arguments, the code must define main, which is called as
+// main(**arguments) in Python (sync or async) and as main(arguments) in
+// JavaScript (its promise is awaited). What it returns comes back as JSON in
+// ExecuteResult.Result; what the code prints stays in stdout, untouched.
+//
+// Without Arguments, main is called as main() if the code defines a top-level
+// main and neither calls it nor has a __main__ guard; else the code is a plain
+// script, and Result is nil.
+//
+// A wrong signature, a missing main or a return value that is not JSON is the
+// code's own failure: StatusFailed, an exit code that is not zero, and a
+// traceback in stderr. Bash has no main; Arguments for it are refused with
+// CodeInvalidRequest and the field "arguments".
+//
+// A timeout kills every process of that execution, gives StatusTimeout with the
+// output so far, and leaves the instance usable.
+//
+// # Errors
+//
+// An Error has a Code from CodeTable and reaches the agent with it. What became
+// of code that was taken on is never an error but an ExecuteResult.
+//
+// The package depends on go-plugin, gRPC, hclog and mapstructure, and on nothing
+// of the broker.
+package sdk

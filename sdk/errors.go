@@ -1,0 +1,139 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code is a broker error code, the same in Go, on the wire and in REST.
+type Code string
+
+// The error codes. CodeTable says what each means.
+const (
+	CodeInternal           Code = "SB000"
+	CodeNotInitialized     Code = "SB001"
+	CodeInvalidConfig      Code = "SB002"
+	CodeConnectionFailed   Code = "SB003"
+	CodeCreateFailed       Code = "SB004"
+	CodeExecutionTimeout   Code = "SB005"
+	CodeOutOfMemory        Code = "SB006"
+	CodeBlocked            Code = "SB007"
+	CodeQuotaExceeded      Code = "SB008"
+	CodeUnavailable        Code = "SB009"
+	CodeInvalidRequest     Code = "SB010"
+	CodeNotAuthenticated   Code = "SB011"
+	CodeNotAllowed         Code = "SB012"
+	CodeNotFound           Code = "SB013"
+	CodeConflict           Code = "SB014"
+	CodeNotSupported       Code = "SB015"
+)
+
+// CodeInfo describes a code. Docs, OpenAPI and metrics come from it.
+type CodeInfo struct {
+	Code Code
+	// Title is the meaning in a few words.
+	Title string
+	// HTTPStatus of a refusal with this code. 200 marks the codes that tell
+	// what became of an execution that was taken on.
+	HTTPStatus int
+	// Retryable says whether the same request may succeed later.
+	Retryable bool
+	// Advice says what the caller should do.
+	Advice string
+}
+
+// CodeTable returns every code in order.
+func CodeTable() []CodeInfo {
+	return []CodeInfo{
+		{CodeInternal, "internal error", 500, false, "A bug: report it with the request ID."},
+		{CodeNotInitialized, "provider not initialized", 503, true, "Retry; if it lasts, the operator finds the reason in the provider's state."},
+		{CodeInvalidConfig, "invalid configuration", 400, false, "Correct the named setting."},
+		{CodeConnectionFailed, "connection to the provider's service failed", 502, true, "Retry; check the endpoint and the network."},
+		{CodeCreateFailed, "instance creation failed", 503, true, "Retry; the detail says what stood in the way."},
+		{CodeExecutionTimeout, "execution timeout", 200, false, "The output so far is in the result. Give more time or do less."},
+		{CodeOutOfMemory, "out of memory", 200, false, "The output so far is in the result. Use less memory or ask for more."},
+		{CodeBlocked, "code blocked by security policy", 200, false, "The detail names the line and the rule."},
+		{CodeQuotaExceeded, "rate limit or quota exceeded", 429, true, "Wait for Retry-After."},
+		{CodeUnavailable, "provider unavailable", 503, true, "Retry; whether an execution that was running had effects is unknown."},
+		{CodeInvalidRequest, "invalid request", 400, false, "Correct the named field."},
+		{CodeNotAuthenticated, "not authenticated", 401, false, "Send Authorization: Bearer with a valid token."},
+		{CodeNotAllowed, "not allowed", 403, false, "This token may not do that."},
+		{CodeNotFound, "no such instance, execution, context or file", 404, false, "It never existed, has ended, or is not yours."},
+		{CodeConflict, "conflict", 409, false, "Somebody else changed it, or the key was used for something else."},
+		{CodeNotSupported, "not supported by this provider", 501, false, "Use a provider that lists the capability."},
+	}
+}
+
+// Info returns the table's line for a code; an unknown code gives that of
+// SB000.
+func (c Code) Info() CodeInfo {
+	table := CodeTable()
+	for _, info := range table {
+		if info.Code == c {
+			return info
+		}
+	}
+	return table[0]
+}
+
+// Known reports whether c is in the table.
+func (c Code) Known() bool { return c.Info().Code == c }
+
+// Error is a failure with a code. It crosses the wire between plugin and
+// broker unchanged, except for the wrapped cause, which stays where it was.
+type Error struct {
+	Code Code
+	// Message is for the caller: no secrets, no paths of the host.
+	Message string
+	// Field names the request field or setting at fault, if one is.
+	Field string
+	// Capability that is lacking, for CodeNotSupported.
+	Capability Capability
+	// RetryAfter is how long to wait, where it is known.
+	RetryAfter time.Duration
+	cause      error
+}
+
+// Errorf makes an Error. As with fmt.Errorf, %w wraps a cause.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
+}
+
+// FieldErrorf makes an Error that names the field at fault.
+func FieldErrorf(code Code, field, format string, args ...any) *Error {
+	e := Errorf(code, format, args...)
+	e.Field = field
+	return e
+}
+
+// Error returns the code and the message.
+func (e *Error) Error() string {
+	if e.Field != "" {
+		return fmt.Sprintf("%s: %s: %s", e.Code, e.Field, e.Message)
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Message)
+}
+
+// Unwrap returns the cause, if one was given with %w.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is makes errors.Is(err, &Error{Code: c}) true for every Error with that
+// code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code && t.Message == ""
+}
+
+// CodeOf returns the code of the first Error in err's chain, "" for nil and
+// CodeInternal for an error that has none.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return CodeInternal
+}

@@ -1,0 +1,92 @@
+package sdk
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ExecuteRequest asks for one execution.
+type ExecuteRequest struct {
+	InstanceID string
+	// ExecutionID names this execution; unique in the broker's lifetime.
+	ExecutionID string
+	Language    Language
+	Code        string
+	// Arguments for main, a JSON object. Nil means that none were given,
+	// which is not the same as an empty object: see the contract in the
+	// package documentation.
+	Arguments json.RawMessage
+	// Env is added to the instance's environment for this execution.
+	Env map[string]string
+	// Timeout is the wall-clock limit of the code. It is always positive.
+	// Time spent waiting for an interpreter does not count.
+	Timeout time.Duration
+	// OutputLimit in bytes, for stdout and for stderr each. What exceeds it
+	// is dropped and ExecuteResult.Truncated is set. It is always positive.
+	OutputLimit int64
+}
+
+// Output receives what an execution produces while it runs. Its methods may be
+// called from several goroutines; each call blocks until the broker has room
+// for more, and an error means that nobody listens any more.
+type Output interface {
+	// Stdout and Stderr take raw bytes in order, cut anywhere, at most
+	// MaxOutputChunk at a time; the bytes are copied.
+	Stdout(p []byte) error
+	Stderr(p []byte) error
+}
+
+// MaxOutputChunk is the most bytes in one call of Output's methods. The wire
+// layer cuts longer ones.
+const MaxOutputChunk = 256 << 10
+
+// ExecuteResult is what became of the code.
+type ExecuteResult struct {
+	Status Status
+	// ExitCode of the interpreter; 128 plus the signal when one ended it.
+	ExitCode int
+	// Result is the JSON that main returned; nil when nothing was called.
+	Result json.RawMessage
+	// Duration is the wall-clock time that the code ran.
+	Duration time.Duration
+	// Truncated says that output above the limit was dropped.
+	Truncated bool
+	// PeakMemoryBytes of the code's own processes, 0 if unknown.
+	PeakMemoryBytes int64
+	// Detail says in a sentence why Status is not succeeded, where the exit
+	// code and stderr do not.
+	Detail string
+}
+
+// Status says what became of an execution.
+type Status string
+
+// The values of Status.
+const (
+	StatusSucceeded   Status = "succeeded"     // exit code 0
+	StatusFailed      Status = "failed"        // any other exit code, or main broke its contract
+	StatusTimeout     Status = "timeout"       // killed at its time limit, SB005
+	StatusOutOfMemory Status = "out_of_memory" // killed at its memory limit, SB006
+	StatusBlocked     Status = "blocked"       // refused by the code policy, SB007
+	StatusCancelled   Status = "cancelled"     // stopped on request
+)
+
+// Statuses lists all values of Status.
+func Statuses() []Status {
+	return []Status{StatusSucceeded, StatusFailed, StatusTimeout, StatusOutOfMemory, StatusBlocked, StatusCancelled}
+}
+
+// Code returns the error code that goes with a status: SB005, SB006 and SB007
+// have one, the others give "".
+func (s Status) Code() Code {
+	switch s {
+	case StatusTimeout:
+		return CodeExecutionTimeout
+	case StatusOutOfMemory:
+		return CodeOutOfMemory
+	case StatusBlocked:
+		return CodeBlocked
+	default:
+		return ""
+	}
+}

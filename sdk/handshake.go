@@ -1,0 +1,32 @@
+package sdk
+
+import "github.com/hashicorp/go-plugin"
+
+// ProtocolVersion of the plugin contract that this SDK speaks; the highest that
+// broker and plugin share is used.
+const ProtocolVersion = 1
+
+// PluginKey is the name under which go-plugin dispenses the provider.
+const PluginKey = "provider"
+
+// MaxMessageBytes bounds a gRPC message between broker and plugin, both ways.
+// gRPC's own defaults are 4 MiB on one side and 2 GiB on the other.
+const MaxMessageBytes = 32 << 20
+
+// Environment variables that the broker sets for a plugin.
+const (
+	// EnvLogLevel is the level of the logger that Serve makes: trace, debug,
+	// info, warn, error or off.
+	EnvLogLevel = "SANDBOX_BROKER_LOG_LEVEL"
+)
+
+// Handshake is what go-plugin compares on both sides before anything else. The
+// cookie tells a person who starts a plugin by hand what it is; it protects
+// nothing.
+func Handshake() plugin.HandshakeConfig {
+	return plugin.HandshakeConfig{
+		ProtocolVersion:  ProtocolVersion,
+		MagicCookieKey:   "SANDBOX_BROKER_PLUGIN",
+		MagicCookieValue: "sandboxbroker.provider.v1",
+	}
+}

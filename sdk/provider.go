@@ -1,0 +1,154 @@
+package sdk
+
+import (
+	"context"
+	"time"
+)
+
+// Provider is what a provider author implements; Serve turns it into a plugin.
+//
+// The broker calls Configure once, before anything else but Describe, and never
+// calls a method on a provider that refused its configuration. All other
+// methods may be called concurrently, for the same instance too. Every method
+// must return soon after its context ends. A method that fails should return an
+// *Error: its code reaches the agent unchanged. Any other error becomes SB000.
+type Provider interface {
+	// Describe says what this provider is. It must not block or touch the
+	// network: it is called before Configure, also for `check` and for docs.
+	Describe() Description
+
+	// Configure validates the settings beyond the schema and connects. The
+	// settings already obey the schema, with defaults filled in. Return
+	// CodeInvalidConfig with Field set when a setting is at fault, and
+	// CodeConnectionFailed when the back end cannot be reached.
+	Configure(ctx context.Context, req ConfigureRequest) error
+
+	// Health says whether Create would work now. It is called every few
+	// seconds: keep it cheap. A nil error with Healthy false and a Reason is
+	// the normal way to say no; an error means that health is unknown.
+	Health(ctx context.Context) (Health, error)
+
+	// Create makes an instance and returns when it can execute code. Return
+	// CodeCreateFailed when none can be made, CodeUnavailable when the back
+	// end is gone, CodeQuotaExceeded when its account is exhausted.
+	Create(ctx context.Context, req CreateRequest) (Instance, error)
+
+	// Execute runs code in an instance and returns when it and all processes
+	// it started have ended. What becomes of the code (a non-zero exit, a
+	// timeout, out of memory) is a result, not an error. Output goes to out
+	// as it appears. When ctx ends, stop the execution and its whole process
+	// tree; the instance stays usable. Return CodeNotFound for an unknown
+	// instance.
+	Execute(ctx context.Context, req ExecuteRequest, out Output) (ExecuteResult, error)
+
+	// Destroy ends an instance and frees all it holds, running executions
+	// included. Destroying an instance that does not exist is a success.
+	Destroy(ctx context.Context, instanceID string) error
+
+	// List returns every live instance that carries the broker ID given to
+	// Configure, and no other. The broker uses it after a crash to find what
+	// it lost.
+	List(ctx context.Context) ([]Instance, error)
+}
+
+// Closer is implemented by providers that have something to release when the
+// plugin process ends in an orderly way: a warm pool, local processes. Serve
+// calls Close once, after the last call has returned, with a deadline of a few
+// seconds. After a kill -9 nothing is called.
+type Closer interface {
+	Close(ctx context.Context) error
+}
+
+// Description is what a provider says about itself.
+type Description struct {
+	// Name is the plugin's own name, [a-z][a-z0-9_]{0,62}, such as "e2b". An
+	// operator may run it under another label.
+	Name string
+	// Version is the plugin's version, for people.
+	Version string
+	// Summary is one sentence for people.
+	Summary string
+	// Languages that Execute accepts.
+	Languages []Language
+	// Templates that Create accepts; the first is the default.
+	Templates []Template
+	// Schema of the settings that Configure takes.
+	Schema Schema
+	// Capabilities beyond Provider. Serve fills it in from the interfaces
+	// that the provider implements; what an author writes here is ignored.
+	Capabilities []Capability
+}
+
+// Template names what an instance is made for.
+type Template struct {
+	Name        string
+	Description string
+	// Languages that this template serves best: an execution that names no
+	// template gets the first one listing its language.
+	Languages []Language
+}
+
+// Capability names an optional ability of a provider.
+type Capability string
+
+// ConfigureRequest carries a provider's settings.
+type ConfigureRequest struct {
+	// Label is the name of the provider block in the broker's configuration.
+	Label string
+	// BrokerID identifies this broker. Mark every instance with it, so that
+	// two brokers on one account never touch each other's.
+	BrokerID string
+	// StateDir is a directory that belongs to this provider alone, made by
+	// the broker with mode 0700, the same at each start. It may hold what an
+	// earlier process left behind when it was killed.
+	StateDir string
+	// Settings as the schema describes them; see Settings.Decode.
+	Settings Settings
+}
+
+// Health is the answer to a health probe.
+type Health struct {
+	Healthy bool
+	// Reason says in one sentence why not, and what to do about it.
+	Reason string
+	// Details are facts for people, such as versions and pool depths.
+	Details map[string]string
+}
+
+// CreateRequest asks for an instance.
+type CreateRequest struct {
+	// Template is one of Description.Templates.
+	Template string
+	// Labels to keep with the instance and to return from List: at least
+	// LabelTenant, LabelSession and LabelInstance.
+	Labels map[string]string
+	// Env is added to the environment of every execution.
+	Env map[string]string
+	// TTL after which the provider may destroy the instance by itself.
+	// Zero means the provider's default.
+	TTL time.Duration
+	// IdempotencyKey names this creation: a second Create with the same key
+	// returns the instance that the first one made.
+	IdempotencyKey string
+}
+
+// Labels that the broker sets on every instance.
+const (
+	LabelTenant   = "tenant"
+	LabelSession  = "session"
+	LabelInstance = "instance"
+)
+
+// Instance is one live sandbox.
+type Instance struct {
+	// ID is the provider's own name for it, opaque to the broker. No ID may
+	// be a prefix of another: some back ends resolve unique prefixes.
+	ID       string
+	Template string
+	Labels   map[string]string
+	// Metadata are facts for the agent, such as a region or a runtime.
+	Metadata  map[string]string
+	CreatedAt time.Time
+	// ExpiresAt is when the provider will destroy it; zero if it will not.
+	ExpiresAt time.Time
+}

@@ -1,0 +1,250 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// Client is a Provider whose other end is a plugin. It trusts nothing that the
+// plugin says: an answer that breaks the contract becomes an *sdk.Error with
+// CodeInternal that blames the plugin.
+type Client struct {
+	rpc         providerv1.ProviderServiceClient
+	description sdk.Description
+}
+
+var (
+	_ sdk.Provider = (*Client)(nil)
+	_ sdk.Closer   = (*Client)(nil)
+)
+
+// NewClient asks the plugin to describe itself, checks the answer and returns a
+// client. The description does not change during the plugin's life.
+func NewClient(ctx context.Context, conn grpc.ClientConnInterface) (*Client, error) {
+	c := &Client{rpc: providerv1.NewProviderServiceClient(conn)}
+	resp, err := c.rpc.Describe(ctx, &providerv1.DescribeRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("describe: %w", sdk.ErrorFromStatus(err))
+	}
+	if c.description, err = descriptionFromWire(resp); err != nil {
+		return nil, sdk.Errorf(sdk.CodeInternal, "the plugin's description is not acceptable: %w", err)
+	}
+	return c, nil
+}
+
+// Describe returns what the plugin said when the client was made.
+func (c *Client) Describe() sdk.Description { return c.description }
+
+// Configure implements sdk.Provider.
+func (c *Client) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
+	settings, err := req.Settings.Wire()
+	if err != nil {
+		return sdk.Errorf(sdk.CodeInternal, "encode settings: %w", err)
+	}
+	_, err = c.rpc.Configure(ctx, &providerv1.ConfigureRequest{
+		Label: req.Label, BrokerId: req.BrokerID, StateDir: req.StateDir, Settings: settings,
+	})
+	return sdk.ErrorFromStatus(err)
+}
+
+// Health implements sdk.Provider.
+func (c *Client) Health(ctx context.Context) (sdk.Health, error) {
+	resp, err := c.rpc.Health(ctx, &providerv1.HealthRequest{})
+	if err != nil {
+		return sdk.Health{}, sdk.ErrorFromStatus(err)
+	}
+	return sdk.Health{Healthy: resp.GetHealthy(), Reason: resp.GetReason(), Details: resp.GetDetails()}, nil
+}
+
+// Create implements sdk.Provider.
+func (c *Client) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	resp, err := c.rpc.Create(ctx, &providerv1.CreateRequest{
+		Template: req.Template, Labels: req.Labels, Env: req.Env,
+		Ttl: durationpb.New(req.TTL), IdempotencyKey: req.IdempotencyKey,
+	})
+	if err != nil {
+		return sdk.Instance{}, sdk.ErrorFromStatus(err)
+	}
+	return instanceFromWire(resp.GetInstance())
+}
+
+// Execute implements sdk.Provider.
+func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	// A stream that is left before its end leaks unless its context ends.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.rpc.Execute(ctx, &providerv1.ExecuteRequest{
+		InstanceId: req.InstanceID, ExecutionId: req.ExecutionID,
+		Language: string(req.Language), Code: req.Code, Arguments: req.Arguments,
+		Env: req.Env, Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
+	})
+	if err != nil {
+		return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+	}
+	room := [2]int64{req.OutputLimit, req.OutputLimit}
+	for {
+		event, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return sdk.ExecuteResult{}, misbehaved("ended an execution without a result")
+		case err != nil:
+			return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+		}
+		switch e := event.GetEvent().(type) {
+		case *providerv1.ExecuteResponse_Stdout:
+			if room[0] -= int64(len(e.Stdout)); room[0] < 0 {
+				return sdk.ExecuteResult{}, misbehaved("sent more output than the limit")
+			}
+			err = out.Stdout(e.Stdout)
+		case *providerv1.ExecuteResponse_Stderr:
+			if room[1] -= int64(len(e.Stderr)); room[1] < 0 {
+				return sdk.ExecuteResult{}, misbehaved("sent more output than the limit")
+			}
+			err = out.Stderr(e.Stderr)
+		case *providerv1.ExecuteResponse_Result:
+			return resultFromWire(e.Result)
+		default:
+			continue // an event of a later minor version
+		}
+		if err != nil {
+			return sdk.ExecuteResult{}, err
+		}
+	}
+}
+
+// Destroy implements sdk.Provider.
+func (c *Client) Destroy(ctx context.Context, instanceID string) error {
+	_, err := c.rpc.Destroy(ctx, &providerv1.DestroyRequest{InstanceId: instanceID})
+	return sdk.ErrorFromStatus(err)
+}
+
+// List implements sdk.Provider.
+func (c *Client) List(ctx context.Context) ([]sdk.Instance, error) {
+	resp, err := c.rpc.List(ctx, &providerv1.ListRequest{})
+	if err != nil {
+		return nil, sdk.ErrorFromStatus(err)
+	}
+	instances := make([]sdk.Instance, 0, len(resp.GetInstances()))
+	for _, wi := range resp.GetInstances() {
+		i, err := instanceFromWire(wi)
+		if err != nil {
+			return nil, err
+		}
+		instances = append(instances, i)
+	}
+	return instances, nil
+}
+
+// Close implements sdk.Closer.
+func (c *Client) Close(ctx context.Context) error {
+	_, err := c.rpc.Close(ctx, &providerv1.CloseRequest{})
+	return sdk.ErrorFromStatus(err)
+}
+
+func misbehaved(what string) error {
+	return sdk.Errorf(sdk.CodeInternal, "the plugin %s", what)
+}
+
+var (
+	pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+	wordName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_.+-]{0,62}$`)
+	// instanceID keeps IDs safe in logs and URLs.
+	instanceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+)
+
+// maxNames bounds languages, templates and capabilities.
+const maxNames = 100
+
+func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, error) {
+	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary()}
+	if !pluginName.MatchString(d.Name) {
+		return d, fmt.Errorf("name %.70q is not of the form %s", d.Name, pluginName)
+	}
+	if len(resp.GetLanguages()) > maxNames || len(resp.GetTemplates()) > maxNames || len(resp.GetCapabilities()) > maxNames {
+		return d, fmt.Errorf("more than %d languages, templates or capabilities", maxNames)
+	}
+	var err error
+	if d.Languages, err = names[sdk.Language](resp.GetLanguages()); err != nil {
+		return d, fmt.Errorf("languages: %w", err)
+	}
+	if d.Capabilities, err = names[sdk.Capability](resp.GetCapabilities()); err != nil {
+		return d, fmt.Errorf("capabilities: %w", err)
+	}
+	for _, wt := range resp.GetTemplates() {
+		t := sdk.Template{Name: wt.GetName(), Description: wt.GetDescription()}
+		if !wordName.MatchString(t.Name) {
+			return d, fmt.Errorf("template %.70q is not of the form %s", t.Name, wordName)
+		}
+		if t.Languages, err = names[sdk.Language](wt.GetLanguages()); err != nil {
+			return d, fmt.Errorf("template %q: %w", t.Name, err)
+		}
+		d.Templates = append(d.Templates, t)
+	}
+	for _, wf := range resp.GetSchema() {
+		d.Schema = append(d.Schema, sdk.Field{
+			Name: wf.GetName(), Type: sdk.FieldType(wf.GetType()), Required: wf.GetRequired(), Secret: wf.GetSecret(),
+			Default: wf.GetDefault().AsInterface(), Options: wf.GetOptions(), Min: wf.Min, Max: wf.Max, Pattern: wf.GetPattern(),
+			Label: wf.GetLabel(), Description: wf.GetDescription(), Placeholder: wf.GetPlaceholder(),
+		})
+	}
+	return d, d.Schema.Validate()
+}
+
+func names[T ~string](words []string) ([]T, error) {
+	list := make([]T, 0, len(words))
+	for _, w := range words {
+		if !wordName.MatchString(w) {
+			return nil, fmt.Errorf("%.70q is not of the form %s", w, wordName)
+		}
+		list = append(list, T(w))
+	}
+	return list, nil
+}
+
+func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
+	if !instanceID.MatchString(wi.GetId()) {
+		return sdk.Instance{}, misbehaved(fmt.Sprintf("gave an instance the ID %.70q, which is not of the form %s", wi.GetId(), instanceID))
+	}
+	i := sdk.Instance{ID: wi.GetId(), Template: wi.GetTemplate(), Labels: wi.GetLabels(), Metadata: wi.GetMetadata()}
+	if t := wi.GetCreatedAt(); t.IsValid() {
+		i.CreatedAt = t.AsTime()
+	}
+	if t := wi.GetExpiresAt(); t.IsValid() {
+		i.ExpiresAt = t.AsTime()
+	}
+	return i, nil
+}
+
+func resultFromWire(wr *providerv1.ExecuteResult) (sdk.ExecuteResult, error) {
+	r := sdk.ExecuteResult{
+		Status:          sdk.Status(wr.GetStatus()),
+		ExitCode:        int(wr.GetExitCode()),
+		Result:          json.RawMessage(wr.Result),
+		Duration:        max(wr.GetDuration().AsDuration(), 0),
+		Truncated:       wr.GetTruncated(),
+		PeakMemoryBytes: max(wr.GetPeakMemoryBytes(), 0),
+		Detail:          wr.GetDetail(),
+	}
+	if !slices.Contains(sdk.Statuses(), r.Status) {
+		return r, misbehaved(fmt.Sprintf("answered the unknown status %.70q", wr.GetStatus()))
+	}
+	if r.Result != nil && !json.Valid(r.Result) {
+		return r, misbehaved("answered a result that is not JSON")
+	}
+	if r.Duration > 365*24*time.Hour {
+		return r, misbehaved("answered an impossible duration")
+	}
+	return r, nil
+}

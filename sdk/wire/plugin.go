@@ -1,0 +1,42 @@
+package wire
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Plugins is the host's half of go-plugin's registration. What it dispenses is
+// the connection; NewClient makes a provider of it under a deadline, which
+// go-plugin's own call does not have.
+func Plugins() map[int]plugin.PluginSet {
+	return map[int]plugin.PluginSet{
+		sdk.ProtocolVersion: {sdk.PluginKey: &hostPlugin{}},
+	}
+}
+
+// DialOptions limit the size of messages from a plugin.
+func DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithDefaultCallOptions(
+		grpc.MaxCallRecvMsgSize(sdk.MaxMessageBytes),
+		grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes),
+	)}
+}
+
+type hostPlugin struct {
+	plugin.NetRPCUnsupportedPlugin
+}
+
+var _ plugin.GRPCPlugin = (*hostPlugin)(nil)
+
+func (*hostPlugin) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("the plugin's side is in package sdk")
+}
+
+func (*hostPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return conn, nil
+}
