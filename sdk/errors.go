@@ -11,22 +11,22 @@ type Code string
 
 // The error codes. CodeTable says what each means.
 const (
-	CodeInternal           Code = "SB000"
-	CodeNotInitialized     Code = "SB001"
-	CodeInvalidConfig      Code = "SB002"
-	CodeConnectionFailed   Code = "SB003"
-	CodeCreateFailed       Code = "SB004"
-	CodeExecutionTimeout   Code = "SB005"
-	CodeOutOfMemory        Code = "SB006"
-	CodeBlocked            Code = "SB007"
-	CodeQuotaExceeded      Code = "SB008"
-	CodeUnavailable        Code = "SB009"
-	CodeInvalidRequest     Code = "SB010"
-	CodeNotAuthenticated   Code = "SB011"
-	CodeNotAllowed         Code = "SB012"
-	CodeNotFound           Code = "SB013"
-	CodeConflict           Code = "SB014"
-	CodeNotSupported       Code = "SB015"
+	CodeInternal         Code = "SB000"
+	CodeNotInitialized   Code = "SB001"
+	CodeInvalidConfig    Code = "SB002"
+	CodeConnectionFailed Code = "SB003"
+	CodeCreateFailed     Code = "SB004"
+	CodeExecutionTimeout Code = "SB005"
+	CodeOutOfMemory      Code = "SB006"
+	CodeBlocked          Code = "SB007"
+	CodeQuotaExceeded    Code = "SB008"
+	CodeUnavailable      Code = "SB009"
+	CodeInvalidRequest   Code = "SB010"
+	CodeNotAuthenticated Code = "SB011"
+	CodeNotAllowed       Code = "SB012"
+	CodeNotFound         Code = "SB013"
+	CodeConflict         Code = "SB014"
+	CodeNotSupported     Code = "SB015"
 )
 
 // CodeInfo describes a code. Docs, OpenAPI and metrics come from it.

@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -91,14 +90,24 @@ func (f Field) validate() error {
 		if f.Type != TypeString {
 			return fmt.Errorf("patterns are for strings, not for %s", f.Type)
 		}
+		// Both forms: an unfinished \Q compiles alone and swallows what is put
+		// behind it.
 		if _, err := regexp.Compile(f.Pattern); err != nil {
+			return fmt.Errorf("pattern does not compile: %w", err)
+		}
+		if _, err := regexp.Compile(whole(f.Pattern)); err != nil {
 			return fmt.Errorf("pattern does not compile: %w", err)
 		}
 	}
 	if (f.Min != nil || f.Max != nil) && f.Type == TypeBoolean {
 		return errors.New("a boolean has no min or max")
 	}
-	if f.Min != nil && f.Max != nil && !(*f.Min <= *f.Max) {
+	for _, bound := range []*float64{f.Min, f.Max} {
+		if bound != nil && (math.IsNaN(*bound) || math.IsInf(*bound, 0)) {
+			return errors.New("min and max must be finite numbers")
+		}
+	}
+	if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
 		return fmt.Errorf("min %v is above max %v", *f.Min, *f.Max)
 	}
 	if f.Default == nil {
@@ -117,120 +126,6 @@ func (f Field) validate() error {
 	return nil
 }
 
-// coerce converts a value to the Go type of the field.
-func (f Field) coerce(value any) (any, error) {
-	switch f.Type {
-	case TypeString:
-		if s, ok := value.(string); ok {
-			return s, nil
-		}
-		return nil, errors.New("must be a string")
-	case TypeBoolean:
-		if b, ok := value.(bool); ok {
-			return b, nil
-		}
-		return nil, errors.New("must be true or false")
-	case TypeNumber:
-		if n, ok := number(value); ok {
-			return n, nil
-		}
-		return nil, errors.New("must be a number")
-	case TypeInteger:
-		n, ok := number(value)
-		if !ok || n != math.Trunc(n) || math.Abs(n) > 1<<53 {
-			return nil, errors.New("must be a whole number")
-		}
-		return int64(n), nil
-	case TypeDuration:
-		return duration(value)
-	case TypeList:
-		return stringList(value)
-	case TypeMap:
-		return stringMap(value)
-	default:
-		return nil, fmt.Errorf("has the unknown type %q", f.Type)
-	}
-}
-
-func number(value any) (float64, bool) {
-	var n float64
-	switch v := value.(type) {
-	case int:
-		n = float64(v)
-	case int64:
-		n = float64(v)
-	case float64:
-		n = v
-	case json.Number:
-		parsed, err := strconv.ParseFloat(string(v), 64)
-		if err != nil {
-			return 0, false
-		}
-		n = parsed
-	default:
-		return 0, false
-	}
-	return n, !math.IsNaN(n) && !math.IsInf(n, 0)
-}
-
-func duration(value any) (any, error) {
-	bad := errors.New(`must be a duration such as "30s", "5m" or a number of seconds`)
-	if d, ok := value.(time.Duration); ok {
-		return d, nil
-	}
-	if s, ok := value.(string); ok {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			return nil, bad
-		}
-		return d, nil
-	}
-	seconds, ok := number(value)
-	if !ok || math.Abs(seconds) > float64(math.MaxInt64/int64(time.Second)) {
-		return nil, bad
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
-}
-
-func stringList(value any) (any, error) {
-	switch v := value.(type) {
-	case []string:
-		return slices.Clone(v), nil
-	case []any:
-		list := make([]string, len(v))
-		for i, item := range v {
-			s, ok := item.(string)
-			if !ok {
-				return nil, fmt.Errorf("must be a list of strings; item %d is not one", i+1)
-			}
-			list[i] = s
-		}
-		return list, nil
-	}
-	return nil, errors.New("must be a list of strings")
-}
-
-func stringMap(value any) (any, error) {
-	m := map[string]string{}
-	switch v := value.(type) {
-	case map[string]string:
-		for k, s := range v {
-			m[k] = s
-		}
-	case map[string]any:
-		for k, item := range v {
-			s, ok := item.(string)
-			if !ok {
-				return nil, fmt.Errorf("must be a map of strings; the value of %q is not one", k)
-			}
-			m[k] = s
-		}
-	default:
-		return nil, errors.New("must be a map of strings")
-	}
-	return m, nil
-}
-
 // check applies options, pattern, min and max to a value of the field's type.
 func (f Field) check(value any) error {
 	size, unit := 0.0, ""
@@ -239,7 +134,7 @@ func (f Field) check(value any) error {
 		if len(f.Options) > 0 && !slices.Contains(f.Options, v) {
 			return fmt.Errorf("must be one of %s", quoteAll(f.Options))
 		}
-		if f.Pattern != "" && !regexp.MustCompile(`^(?:`+f.Pattern+`)$`).MatchString(v) {
+		if f.Pattern != "" && !regexp.MustCompile(whole(f.Pattern)).MatchString(v) {
 			return fmt.Errorf("must match the pattern %s", f.Pattern)
 		}
 		size, unit = float64(utf8.RuneCountInString(v)), " characters"
@@ -256,13 +151,27 @@ func (f Field) check(value any) error {
 	default:
 		return nil
 	}
+	below, above := f.Min != nil && size < *f.Min, f.Max != nil && size > *f.Max
 	switch {
-	case f.Min != nil && size < *f.Min:
-		return fmt.Errorf("must be at least %v%s", *f.Min, unit)
-	case f.Max != nil && size > *f.Max:
-		return fmt.Errorf("must be at most %v%s", *f.Max, unit)
+	case (below || above) && f.Min != nil && f.Max != nil:
+		return fmt.Errorf("must be from %s to %s%s", decimal(*f.Min), decimal(*f.Max), unit)
+	case below:
+		return fmt.Errorf("must be at least %s%s", decimal(*f.Min), unit)
+	case above:
+		return fmt.Errorf("must be at most %s%s", decimal(*f.Max), unit)
 	}
 	return nil
+}
+
+// whole makes a pattern match whole strings only.
+func whole(pattern string) string { return `^(?:` + pattern + `)$` }
+
+// decimal writes a bound as people do: 16777216, not 1.6777216e+07.
+func decimal(bound float64) string {
+	if math.Abs(bound) >= 1e21 {
+		return strconv.FormatFloat(bound, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(bound, 'f', -1, 64)
 }
 
 func quoteAll(words []string) string {

@@ -189,4 +189,3 @@ func (o *limitedOutput) send(event *providerv1.ExecuteResponse) error {
 func capabilitiesOf(Provider) []Capability {
 	return nil
 }
-
