@@ -1,0 +1,194 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+)
+
+// eventSender is the part of a gRPC stream that an execution needs.
+type eventSender interface {
+	Send(*guestv1.ExecuteResponse) error
+}
+
+// execution is one piece of code on its way through an interpreter.
+type execution struct {
+	ctx     context.Context
+	process *process
+	limit   int64
+
+	mu        sync.Mutex // a gRPC stream takes one sender at a time
+	stream    eventSender
+	truncated bool
+	result    []byte
+}
+
+func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *guestv1.ExecuteRequest, stream eventSender) error {
+	payload, err := requestPayload(req)
+	if err != nil {
+		return status.Errorf(codes.Internal, "encode request: %v", err)
+	}
+	p, err := in.take(req)
+	switch {
+	case errors.Is(err, errUnknownLanguage):
+		return status.Error(codes.Unimplemented, err.Error())
+	case err != nil:
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	defer in.replace(req.GetLanguage())
+	defer p.wait()
+	defer p.kill()
+
+	e := &execution{ctx: ctx, process: p, limit: req.GetOutputLimit(), stream: stream}
+	guarded := memory.watch(p)
+	defer guarded.release()
+
+	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
+		return err
+	}
+	started := time.Now()
+	outcome, exit := e.run(payload, req.GetTimeout().AsDuration(), guarded)
+	if ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	result := &guestv1.ExecuteResult{
+		Outcome:         outcome,
+		ExitCode:        int32(exit.ExitCode),
+		Duration:        durationpb.New(time.Since(started)),
+		Truncated:       e.truncated,
+		PeakMemoryBytes: exit.PeakBytes,
+	}
+	if json.Valid(e.result) {
+		result.Result = e.result
+	}
+	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: result}})
+}
+
+// run feeds the interpreter, forwards its output and returns when it and all it
+// started are gone and everything they wrote was sent.
+func (e *execution) run(payload []byte, timeout time.Duration, guarded *guarded) (guestv1.ExecuteResult_Outcome, exitStatus) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		_, _ = e.process.request.Write(payload) // an interpreter that is gone tells by its exit
+		_ = e.process.request.Close()
+	})
+	wg.Go(func() { e.forward(e.process.stdout, stdoutEvent) })
+	wg.Go(func() { e.forward(e.process.stderr, stderrEvent) })
+	wg.Go(func() { e.readResult() })
+
+	type ended struct {
+		exitStatus
+		ok bool
+	}
+	exited := make(chan ended, 1)
+	wg.Go(func() {
+		exit, ok := e.process.exit()
+		exited <- ended{exit, ok}
+	})
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+
+	outcome := guestv1.ExecuteResult_OUTCOME_EXITED
+	var end ended
+	select {
+	case end = <-exited:
+	case <-timer.C:
+		outcome = guestv1.ExecuteResult_OUTCOME_TIMEOUT
+		e.process.kill()
+		end = <-exited
+	case <-e.ctx.Done():
+		e.process.kill()
+		end = <-exited
+	}
+	// The interpreter has ended; its init is about to, and takes along what was
+	// left running. Being killed first does not hurt.
+	e.process.kill()
+	if !end.ok {
+		end.ExitCode = 128 + 9
+	}
+	if outcome == guestv1.ExecuteResult_OUTCOME_EXITED && guarded.killed() {
+		outcome = guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY
+	}
+	return outcome, end.exitStatus
+}
+
+// forward sends a stream up to the limit and drains the rest: a full pipe would
+// stop the program.
+func (e *execution) forward(from *os.File, event func([]byte) *guestv1.ExecuteResponse) {
+	left := e.limit
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if chunk := buf[:min(int64(n), left)]; len(chunk) > 0 {
+			left -= int64(len(chunk))
+			e.send(event(append([]byte(nil), chunk...)))
+		}
+		if err != nil {
+			return
+		}
+		if int64(n) > left && left == 0 {
+			e.mu.Lock()
+			e.truncated = true
+			e.mu.Unlock()
+		}
+	}
+}
+
+// send ignores errors: they mean that the call is over, which its context tells.
+func (e *execution) send(event *guestv1.ExecuteResponse) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_ = e.stream.Send(event)
+}
+
+// readResult takes what the runner reports of main's return value.
+func (e *execution) readResult() {
+	result, err := io.ReadAll(io.LimitReader(e.process.result, e.limit+1))
+	_, _ = io.Copy(io.Discard, e.process.result)
+	if err == nil && int64(len(result)) <= e.limit {
+		e.result = result
+	}
+}
+
+func stdoutEvent(p []byte) *guestv1.ExecuteResponse {
+	return &guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Stdout{Stdout: p}}
+}
+
+func stderrEvent(p []byte) *guestv1.ExecuteResponse {
+	return &guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Stderr{Stderr: p}}
+}
+
+// runnerRequest is what the runners read.
+type runnerRequest struct {
+	Code        string            `json:"code"`
+	Arguments   *json.RawMessage  `json:"arguments"`
+	Env         map[string]string `json:"env"`
+	CallMain    bool              `json:"call_main"` // JavaScript: defined and not used by the code itself
+	ResultLimit int64             `json:"result_limit"`
+}
+
+// requestPayload is what an interpreter finds on its request descriptor.
+func requestPayload(req *guestv1.ExecuteRequest) ([]byte, error) {
+	if req.GetLanguage() == Bash {
+		return []byte(req.GetCode()), nil
+	}
+	r := runnerRequest{Code: req.GetCode(), Env: req.GetEnv(), ResultLimit: req.GetOutputLimit()}
+	if req.Arguments != nil {
+		raw := json.RawMessage(req.GetArguments())
+		r.Arguments = &raw
+	} else if req.GetLanguage() == JavaScript {
+		r.CallMain = definesUnusedMain(req.GetCode())
+	}
+	return json.Marshal(r)
+}

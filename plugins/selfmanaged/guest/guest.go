@@ -1,0 +1,137 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
+)
+
+// MaxMessageBytes bounds a message of the protocol.
+const MaxMessageBytes = 32 << 20
+
+// Paths inside the sandbox.
+const (
+	// WorkspaceDir is where user code runs and keeps its files.
+	WorkspaceDir = "/workspace"
+	// RunDir holds the runners; only the guest may write there.
+	RunDir = "/run/sandbox"
+)
+
+// Languages, by the names that the SDK gives them. The guest does not import the
+// SDK: it would carry the whole plugin framework into every sandbox.
+const (
+	Python     = "python"
+	JavaScript = "javascript"
+	Bash       = "bash"
+)
+
+// UserID is the user and group that user code runs as.
+const UserID = 1000
+
+// Run serves the protocol until in ends.
+func Run(in io.ReadCloser, out io.WriteCloser) error {
+	// A guest is many; each keeps its heap small.
+	debug.SetGCPercent(50)
+	if err := writeRunners(); err != nil {
+		return err
+	}
+	g := &guest{}
+	srv := grpc.NewServer(
+		grpc.MaxRecvMsgSize(MaxMessageBytes),
+		grpc.MaxSendMsgSize(MaxMessageBytes),
+		grpc.WaitForHandlers(true),
+	)
+	guestv1.RegisterGuestServiceServer(srv, g)
+	listener := stdio.NewListener(stdio.NewConn(in, out))
+	err := srv.Serve(listener)
+	g.close()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// guest implements the protocol.
+type guest struct {
+	guestv1.UnimplementedGuestServiceServer
+
+	mu      sync.Mutex
+	runtime *interpreters
+	memory  *memoryGuard
+}
+
+func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*guestv1.PrepareResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runtime != nil {
+		return nil, status.Error(codes.FailedPrecondition, "already prepared")
+	}
+	runtime := newInterpreters(req)
+	if err := runtime.warmUp(ctx, req.GetWarm()); err != nil {
+		runtime.close()
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		runtime.close()
+		return nil, status.Errorf(codes.Internal, "uname: %v", err)
+	}
+	g.runtime, g.memory = runtime, newMemoryGuard(req.GetMemoryLimit())
+	return &guestv1.PrepareResponse{Version: Version(), Kernel: unix.ByteSliceToString(uts.Release[:])}, nil
+}
+
+func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {
+	g.mu.Lock()
+	runtime, memory := g.runtime, g.memory
+	g.mu.Unlock()
+	if runtime == nil {
+		return status.Error(codes.FailedPrecondition, "not prepared")
+	}
+	return execute(stream.Context(), runtime, memory, req, stream)
+}
+
+func (g *guest) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runtime != nil {
+		g.runtime.close()
+	}
+}
+
+// Version identifies the build, so that a plugin notices a guest that is not
+// its own.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s %s", info.Main.Version, info.GoVersion)
+}
+
+// Main is the guest's main function: it dispatches between the guest itself and
+// the init process of one execution's PID namespace.
+func Main() {
+	if len(os.Args) == 3 && os.Args[1] == initCommand {
+		runInit(os.Args[2])
+		return
+	}
+	in, out := os.Stdin, os.Stdout
+	// Whatever prints by accident shall not corrupt the protocol.
+	os.Stdout = os.Stderr
+	if err := Run(in, out); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,119 @@
+// Package stdio makes one network connection of a pair of pipes, for gRPC
+// between the self-managed provider and the guest in its sandbox. Both sides use
+// it: the guest as a listener that accepts once, the provider as a dialer that
+// dials once.
+package stdio
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Conn is a connection over a reader and a writer. It has no deadlines: gRPC
+// bounds its calls itself, and closing either end ends both directions.
+type Conn struct {
+	in     io.ReadCloser
+	out    io.WriteCloser
+	once   sync.Once
+	closed chan struct{}
+}
+
+var _ net.Conn = (*Conn)(nil)
+
+// NewConn takes ownership of both ends.
+func NewConn(in io.ReadCloser, out io.WriteCloser) *Conn {
+	return &Conn{in: in, out: out, closed: make(chan struct{})}
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (int, error) { return c.out.Write(p) }
+
+// Close closes both ends.
+func (c *Conn) Close() error {
+	var err error
+	c.once.Do(func() {
+		err = errors.Join(c.out.Close(), c.in.Close())
+		close(c.closed)
+	})
+	return err
+}
+
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr { return addr{} }
+
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr { return addr{} }
+
+// SetDeadline does nothing; see Conn.
+func (c *Conn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline does nothing; see Conn.
+func (c *Conn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing; see Conn.
+func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
+
+type addr struct{}
+
+func (addr) Network() string { return "stdio" }
+func (addr) String() string  { return "stdio" }
+
+// Listener accepts one connection and reports io.EOF when it has ended.
+type Listener struct {
+	conn     *Conn
+	accepted chan struct{}
+	once     sync.Once
+	done     chan struct{}
+}
+
+var _ net.Listener = (*Listener)(nil)
+
+// NewListener returns a listener whose only connection is conn.
+func NewListener(conn *Conn) *Listener {
+	return &Listener{conn: conn, accepted: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// Accept returns the connection the first time and waits for its end after.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case l.accepted <- struct{}{}:
+		return l.conn, nil
+	default:
+	}
+	select {
+	case <-l.conn.closed:
+		return nil, io.EOF
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close stops Accept.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *Listener) Addr() net.Addr { return addr{} }
+
+// Dialer returns a function for grpc.WithContextDialer that hands out conn the
+// first time and fails after: a lost connection means a lost sandbox.
+func Dialer(conn *Conn) func(context.Context, string) (net.Conn, error) {
+	var once sync.Once
+	return func(context.Context, string) (net.Conn, error) {
+		var c net.Conn
+		once.Do(func() { c = conn })
+		if c == nil {
+			return nil, io.EOF
+		}
+		return c, nil
+	}
+}

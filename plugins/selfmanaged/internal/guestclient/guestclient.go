@@ -1,0 +1,160 @@
+// Package guestclient speaks to the guest of one sandbox, whatever runtime
+// started it.
+//
+// The guest's side of the connection is inside the sandbox, so what comes from
+// there is checked before it is believed.
+package guestclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Bounds on what the guest may take beside the code's own time limit. When one
+// passes, the sandbox is beyond help and must be destroyed.
+const (
+	startBound = 10 * time.Second       // until the interpreter has the code
+	endBound   = 700 * time.Millisecond // from the time limit to the result
+)
+
+// ErrStuck means that the guest did not keep a bound.
+var ErrStuck = errors.New("the guest does not answer")
+
+// ErrGone means that the sandbox has ended.
+var ErrGone = errors.New("the sandbox has ended")
+
+// Client is a connection to a guest.
+type Client struct {
+	conn *grpc.ClientConn
+	rpc  guestv1.GuestServiceClient
+}
+
+// New makes a client of a connection. Close it before the connection.
+func New(conn *stdio.Conn) (*Client, error) {
+	cc, err := grpc.NewClient("passthrough:guest",
+		grpc.WithContextDialer(stdio.Dialer(conn)),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(guest.MaxMessageBytes), grpc.MaxCallSendMsgSize(guest.MaxMessageBytes)),
+		grpc.WithIdleTimeout(0), // a second connection cannot be had
+	)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the guest: %w", err)
+	}
+	return &Client{conn: cc, rpc: guestv1.NewGuestServiceClient(cc)}, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Prepare readies the guest and returns what it says of itself.
+func (c *Client) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*guestv1.PrepareResponse, error) {
+	resp, err := c.rpc.Prepare(ctx, req, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, fmt.Errorf("prepare the guest: %w", err)
+	}
+	if got, want := resp.GetVersion(), guest.Version(); got != want {
+		return nil, fmt.Errorf("the guest is of another build (%s) than the plugin (%s)", got, want)
+	}
+	return resp, nil
+}
+
+// Execute runs code. Its error is ctx's own, ErrGone, ErrStuck, or an
+// *sdk.Error.
+func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[string]string, out sdk.Output) (sdk.ExecuteResult, error) {
+	callCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(startBound, func() { cancel(ErrStuck) })
+	defer watchdog.Stop()
+
+	var arguments []byte
+	if req.Arguments != nil {
+		arguments = req.Arguments
+	}
+	stream, err := c.rpc.Execute(callCtx, &guestv1.ExecuteRequest{
+		Language: string(req.Language), Code: req.Code, Arguments: arguments, Env: env,
+		Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
+	})
+	for err == nil {
+		var event *guestv1.ExecuteResponse
+		if event, err = stream.Recv(); err != nil {
+			break
+		}
+		switch e := event.GetEvent().(type) {
+		case *guestv1.ExecuteResponse_Started:
+			watchdog.Reset(req.Timeout + endBound)
+		case *guestv1.ExecuteResponse_Stdout:
+			err = out.Stdout(e.Stdout)
+		case *guestv1.ExecuteResponse_Stderr:
+			err = out.Stderr(e.Stderr)
+		case *guestv1.ExecuteResponse_Result:
+			return result(e.Result, req.Timeout), nil
+		}
+	}
+	return sdk.ExecuteResult{}, c.explain(ctx, callCtx, err)
+}
+
+// explain turns a stream's error into what Execute promises.
+func (c *Client) explain(ctx, callCtx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(context.Cause(callCtx), ErrStuck):
+		return ErrStuck
+	case errors.Is(err, io.EOF), status.Code(err) == codes.Unavailable && c.gone():
+		return ErrGone
+	case status.Code(err) == codes.Unimplemented:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%s", status.Convert(err).Message())
+	case status.Code(err) == codes.Unavailable:
+		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %s", status.Convert(err).Message())
+	default:
+		return sdk.Errorf(sdk.CodeInternal, "execute in the sandbox: %w", err)
+	}
+}
+
+// gone tells a lost connection from a guest that answered Unavailable.
+func (c *Client) gone() bool {
+	return c.conn.GetState().String() != "READY"
+}
+
+func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {
+	result := sdk.ExecuteResult{
+		ExitCode:        int(r.GetExitCode()),
+		Duration:        max(r.GetDuration().AsDuration(), 0),
+		Truncated:       r.GetTruncated(),
+		PeakMemoryBytes: max(r.GetPeakMemoryBytes(), 0),
+	}
+	if r.Result != nil && json.Valid(r.Result) {
+		result.Result = r.Result
+	}
+	switch {
+	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_TIMEOUT:
+		result.Status, result.Detail = sdk.StatusTimeout, TimeoutDetail(timeout)
+	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY:
+		result.Status, result.Detail = sdk.StatusOutOfMemory, "the code used more memory than its sandbox has"
+	case result.ExitCode == 0:
+		result.Status = sdk.StatusSucceeded
+	default:
+		result.Status = sdk.StatusFailed
+	}
+	return result
+}
+
+// TimeoutDetail says that code ran into its time limit.
+func TimeoutDetail(timeout time.Duration) string {
+	return fmt.Sprintf("the code was stopped at its time limit of %s", timeout)
+}

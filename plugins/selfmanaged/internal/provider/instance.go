@@ -1,0 +1,195 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// instance is a sandbox that was given to a session.
+type instance struct {
+	sdk.Instance
+	sandbox *sandbox
+	env     map[string]string
+	expiry  *time.Timer // nil if it does not expire
+	key     string
+}
+
+// creation is a Create with an idempotency key, running or done.
+type creation struct {
+	done     chan struct{}
+	instance sdk.Instance
+	err      error
+}
+
+// Create implements sdk.Provider.
+func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	if !p.configured.Load() {
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeNotInitialized, "not configured")
+	}
+	if req.IdempotencyKey == "" {
+		return p.create(ctx, req)
+	}
+	p.mu.Lock()
+	c, running := p.keys[req.IdempotencyKey]
+	if !running {
+		c = &creation{done: make(chan struct{})}
+		p.keys[req.IdempotencyKey] = c
+	}
+	p.mu.Unlock()
+	if running {
+		select {
+		case <-c.done:
+			return c.instance, c.err
+		case <-ctx.Done():
+			return sdk.Instance{}, ctx.Err()
+		}
+	}
+	c.instance, c.err = p.create(ctx, req)
+	if c.err != nil { // nothing was made: the key may be used again
+		p.mu.Lock()
+		delete(p.keys, req.IdempotencyKey)
+		p.mu.Unlock()
+	}
+	close(c.done)
+	return c.instance, c.err
+}
+
+func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	language := languageOf(req.Template)
+	switch {
+	case language == "":
+		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "must be one of python, nodejs, bash")
+	case p.interpreters[string(language)] == "":
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "%s is not installed under /usr on the host, so there are no %s sandboxes", language, req.Template)
+	}
+	s, err := p.pool.Acquire(ctx, req.Template, p.settings.QueueTimeout)
+	if err != nil {
+		return sdk.Instance{}, err
+	}
+	now := time.Now()
+	i := &instance{
+		Instance: sdk.Instance{
+			ID: s.ID, Template: req.Template, Labels: maps.Clone(req.Labels), CreatedAt: now,
+			Metadata: map[string]string{"runtime": "runsc"},
+		},
+		sandbox: s, env: maps.Clone(req.Env), key: req.IdempotencyKey,
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.instances[i.ID] = i
+	if req.TTL > 0 {
+		i.ExpiresAt = now.Add(req.TTL)
+		i.expiry = time.AfterFunc(req.TTL, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
+			defer cancel()
+			if err := p.Destroy(ctx, i.ID); err != nil {
+				p.logger.Warn("destroy expired sandbox", "instance", i.ID, "error", err)
+			}
+		})
+	}
+	return i.Instance, nil
+}
+
+// Execute implements sdk.Provider.
+func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	p.mu.Lock()
+	i := p.instances[req.InstanceID]
+	p.mu.Unlock()
+	if i == nil {
+		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	}
+	if req.Language == sdk.Bash && req.Arguments != nil {
+		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main to give them to; use env")
+	}
+	env := maps.Clone(i.env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, req.Env)
+
+	started := time.Now()
+	result, err := i.sandbox.guest.Execute(ctx, req, env, out)
+	switch {
+	case err == nil:
+		return result, nil
+	case errors.Is(err, guestclient.ErrStuck):
+		// A sandbox that does not even stop its code is destroyed.
+		p.lose(i)
+		return sdk.ExecuteResult{
+			Status: sdk.StatusTimeout, ExitCode: 137, Duration: time.Since(started),
+			Detail: guestclient.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
+		}, nil
+	case errors.Is(err, guestclient.ErrGone):
+		return p.explainLoss(ctx, i, started)
+	default:
+		return sdk.ExecuteResult{}, err
+	}
+}
+
+// explainLoss answers for an execution whose sandbox ended under it.
+func (p *Provider) explainLoss(ctx context.Context, i *instance, started time.Time) (sdk.ExecuteResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	oom := i.sandbox.OutOfMemory(ctx)
+	p.lose(i)
+	if oom {
+		return sdk.ExecuteResult{
+			Status: sdk.StatusOutOfMemory, ExitCode: 137, Duration: time.Since(started),
+			Detail: "the code used more memory than its sandbox has, and the sandbox was killed for it",
+		}, nil
+	}
+	p.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox.Stderr())
+	return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox ended while the code ran")
+}
+
+// lose destroys an instance that is of no use any more, in the background: its
+// caller has waited long enough.
+func (p *Provider) lose(i *instance) {
+	p.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
+		defer cancel()
+		if err := p.Destroy(ctx, i.ID); err != nil {
+			p.logger.Warn("destroy lost sandbox", "instance", i.ID, "error", err)
+		}
+	})
+}
+
+// Destroy implements sdk.Provider.
+func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
+	p.mu.Lock()
+	i := p.instances[instanceID]
+	delete(p.instances, instanceID)
+	if i != nil && i.key != "" {
+		delete(p.keys, i.key)
+	}
+	p.mu.Unlock()
+	if i == nil {
+		return nil
+	}
+	if i.expiry != nil {
+		i.expiry.Stop()
+	}
+	defer p.pool.Release()
+	if err := i.sandbox.Destroy(ctx); err != nil {
+		return fmt.Errorf("destroy instance %s: %w", instanceID, err)
+	}
+	return nil
+}
+
+// List implements sdk.Provider. A self-managed instance ends with the process
+// that made it, so all of them are this broker's.
+func (p *Provider) List(context.Context) ([]sdk.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]sdk.Instance, 0, len(p.instances))
+	for _, i := range p.instances {
+		list = append(list, i.Instance)
+	}
+	return list, nil
+}

@@ -1,0 +1,218 @@
+// Package provider is the self-managed provider: sandboxes on this machine, from
+// a warm pool.
+//
+// It joins the parts and speaks the SDK; making sandboxes is runsc's work,
+// keeping them ready the pool's, running code the guest's.
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Templates of the provider.
+const (
+	templatePython = "python"
+	templateNode   = "nodejs"
+	templateBash   = "bash"
+)
+
+// makeTimeout bounds the making of one sandbox. It takes about 0.1 s, and much
+// more on a machine under load.
+const makeTimeout = 30 * time.Second
+
+// Provider implements sdk.Provider.
+type Provider struct {
+	logger hclog.Logger
+
+	configured   atomic.Bool
+	runtime      *runsc.Runtime
+	pool         *pool.Pool[*sandbox]
+	interpreters map[string]string
+	settings     settings
+
+	mu        sync.Mutex
+	instances map[string]*instance
+	keys      map[string]*creation
+
+	background sync.WaitGroup // destruction of lost instances
+}
+
+var (
+	_ sdk.Provider = (*Provider)(nil)
+	_ sdk.Closer   = (*Provider)(nil)
+)
+
+// New is the sdk.Factory of this provider.
+func New(logger hclog.Logger) sdk.Provider {
+	return &Provider{logger: logger, instances: map[string]*instance{}, keys: map[string]*creation{}}
+}
+
+// Describe implements sdk.Provider.
+func (p *Provider) Describe() sdk.Description {
+	return sdk.Description{
+		Name:      "self_managed",
+		Version:   "0.1.0",
+		Summary:   "gVisor sandboxes on this machine, kept ready in a pool.",
+		Languages: []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash},
+		Templates: []sdk.Template{
+			{Name: templatePython, Description: "Python 3, started ahead", Languages: []sdk.Language{sdk.Python}},
+			{Name: templateNode, Description: "Node.js, started ahead", Languages: []sdk.Language{sdk.JavaScript}},
+			{Name: templateBash, Description: "bash", Languages: []sdk.Language{sdk.Bash}},
+		},
+		Schema: schema(),
+	}
+}
+
+// Configure implements sdk.Provider.
+func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
+	if err := req.Settings.Decode(&p.settings); err != nil {
+		return err
+	}
+	if p.settings.PoolSize > p.settings.MaxSandboxes {
+		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "pool_size", "must not be above max_sandboxes (%d)", p.settings.MaxSandboxes)
+	}
+	guest, err := findGuest(p.settings.Guest)
+	if err != nil {
+		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "guest", "%w", err)
+	}
+	if p.interpreters = findInterpreters(); len(p.interpreters) == 0 {
+		return sdk.Errorf(sdk.CodeInvalidConfig, "there is no python3, node or bash under /usr for the sandboxes to use: install them")
+	}
+	p.runtime, err = runsc.New(ctx, runsc.Options{
+		StateDir: req.StateDir, Name: req.BrokerID + "-" + req.Label,
+		Binary: p.settings.Runsc, Guest: guest, Platform: p.settings.Platform,
+		Cgroups: runsc.CgroupMode(p.settings.Cgroups),
+		Limits: runsc.Limits{
+			MemoryMB: p.settings.MemoryMB, CPUs: p.settings.CPUs,
+			WorkspaceMB: p.settings.WorkspaceMB, Processes: p.settings.Processes,
+		},
+		Logger: p.logger,
+	})
+	if err != nil {
+		return sdk.Errorf(sdk.CodeInvalidConfig, "%w", err)
+	}
+	if weak := p.runtime.Weakness(); weak != "" {
+		p.logger.Warn("sandboxes are weaker than they could be", "reason", weak)
+	}
+	p.pool = pool.New(pool.Options[*sandbox]{
+		Make: p.makeSandbox, Templates: p.shares(),
+		Size: int(p.settings.PoolSize), Max: int(p.settings.MaxSandboxes),
+		MakeTimeout: makeTimeout, Logger: p.logger,
+	})
+	p.configured.Store(true)
+	return nil
+}
+
+// shares are the initial demand for each template that can be made here.
+func (p *Provider) shares() map[string]int {
+	shares := map[string]int{}
+	for template, share := range map[string]int{templatePython: 5, templateNode: 3, templateBash: 2} {
+		if p.interpreters[string(languageOf(template))] != "" {
+			shares[template] = share
+		}
+	}
+	return shares
+}
+
+func languageOf(template string) sdk.Language {
+	switch template {
+	case templatePython:
+		return sdk.Python
+	case templateNode:
+		return sdk.JavaScript
+	case templateBash:
+		return sdk.Bash
+	default:
+		return ""
+	}
+}
+
+// findInterpreters looks for the languages among what a sandbox sees of the
+// host.
+func findInterpreters() map[string]string {
+	found := map[string]string{}
+	for language, names := range map[sdk.Language][]string{
+		sdk.Python: {"python3"}, sdk.JavaScript: {"node", "nodejs"}, sdk.Bash: {"bash"},
+	} {
+		if path, ok := runsc.Interpreter(names...); ok {
+			found[string(language)] = path
+		}
+	}
+	return found
+}
+
+func findGuest(named string) (string, error) {
+	candidates := []string{named}
+	if named == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find the plugin's own directory: %w", err)
+		}
+		dir := filepath.Dir(self)
+		candidates = []string{filepath.Join(dir, "sandbox-guest"), filepath.Join(filepath.Dir(dir), "sandbox-guest")}
+	}
+	for _, path := range candidates {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return filepath.Abs(path)
+		}
+	}
+	return "", fmt.Errorf("there is no executable sandbox-guest at %s", strings.Join(candidates, " or "))
+}
+
+// Health implements sdk.Provider.
+func (p *Provider) Health(context.Context) (sdk.Health, error) {
+	if !p.configured.Load() {
+		return sdk.Health{Reason: "not configured"}, nil
+	}
+	stats := p.pool.Stats()
+	h := sdk.Health{Healthy: true, Details: map[string]string{
+		"runsc": p.runtime.Version(),
+		"pool":  stats.String(),
+	}}
+	for template, n := range stats.Ready {
+		h.Details["ready_"+template] = fmt.Sprint(n)
+	}
+	if weak := p.runtime.Weakness(); weak != "" {
+		h.Details["weaker"] = weak
+	}
+	if stats.Failures > 0 && stats.Made == 0 || stats.Failures >= 3 {
+		h.Healthy, h.Reason = false, "sandboxes cannot be made: "+stats.LastErr.Error()
+	}
+	return h, nil
+}
+
+// Close implements sdk.Closer.
+func (p *Provider) Close(ctx context.Context) error {
+	if !p.configured.Swap(false) {
+		return nil
+	}
+	p.mu.Lock()
+	ids := make([]string, 0, len(p.instances))
+	for id := range p.instances {
+		ids = append(ids, id)
+	}
+	p.mu.Unlock()
+	var wg sync.WaitGroup
+	errs := make([]error, len(ids))
+	for i, id := range ids {
+		wg.Go(func() { errs[i] = p.Destroy(ctx, id) })
+	}
+	p.pool.Close()
+	wg.Wait()
+	p.background.Wait()
+	return errors.Join(append(errs, p.runtime.Close())...)
+}

@@ -1,0 +1,92 @@
+package provider
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// sandbox is a running sandbox with the connection to its guest.
+type sandbox struct {
+	*runsc.Sandbox
+	guest *guestclient.Client
+}
+
+// makeSandbox starts a sandbox and returns when its interpreter is ready.
+func (p *Provider) makeSandbox(ctx context.Context, template string) (*sandbox, error) {
+	raw, err := p.runtime.Start(newID())
+	if err != nil {
+		return nil, err
+	}
+	s := &sandbox{Sandbox: raw}
+	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
+		err = s.prepare(ctx, p, template)
+	}
+	if err != nil {
+		if stderr := strings.TrimSpace(raw.Stderr()); stderr != "" {
+			err = fmt.Errorf("%w; runsc said: %s", err, stderr)
+		}
+		return nil, errors.Join(err, s.Destroy(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) error {
+	// A runsc that ends at once shall not be waited for.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.Exited():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var warm []string
+	// bash is started when it is needed: it starts fast and knows no requests.
+	if language := languageOf(template); language != sdk.Bash {
+		warm = append(warm, string(language))
+	}
+	_, err := s.guest.Prepare(ctx, &guestv1.PrepareRequest{
+		Interpreters:  p.interpreters,
+		Warm:          warm,
+		MemoryLimit:   p.settings.MemoryMB << 20,
+		ProcessLimit:  uint64(p.settings.Processes),
+		FileSizeLimit: uint64(p.settings.WorkspaceMB) << 20,
+	})
+	return err
+}
+
+// Destroy ends the sandbox.
+func (s *sandbox) Destroy(ctx context.Context) error {
+	if s.guest != nil {
+		_ = s.guest.Close()
+	}
+	return s.Sandbox.Destroy(ctx)
+}
+
+// idAlphabet and idLength make instance IDs: all of one length, so that none is a
+// prefix of another, and about 103 bits, so that none is guessed.
+const (
+	idAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+	idLength   = 20
+)
+
+func newID() string {
+	id := make([]byte, 0, idLength)
+	var b [1]byte
+	for len(id) < idLength {
+		_, _ = rand.Read(b[:])                     // never fails since Go 1.24
+		if n := int(b[0]); n < 7*len(idAlphabet) { // no modulo bias
+			id = append(id, idAlphabet[n%len(idAlphabet)])
+		}
+	}
+	return string(id)
+}

@@ -1,0 +1,73 @@
+package provider
+
+import (
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// settings of the provider block.
+type settings struct {
+	PoolSize     int64         `config:"pool_size"`
+	MaxSandboxes int64         `config:"max_sandboxes"`
+	QueueTimeout time.Duration `config:"queue_timeout"`
+	MemoryMB     int64         `config:"memory_mb"`
+	CPUs         float64       `config:"cpus"`
+	WorkspaceMB  int64         `config:"workspace_mb"`
+	Processes    int64         `config:"processes"`
+	Cgroups      string        `config:"cgroups"`
+	Runsc        string        `config:"runsc"`
+	Guest        string        `config:"guest"`
+	Platform     string        `config:"platform"`
+}
+
+func schema() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "pool_size", Type: sdk.TypeInteger, Default: 10, Min: sdk.Bound(0), Max: sdk.Bound(1000),
+			Label: "Pool size", Description: "Sandboxes kept ready, split between the templates by recent demand.",
+		},
+		{
+			Name: "max_sandboxes", Type: sdk.TypeInteger, Default: 200, Min: sdk.Bound(1), Max: sdk.Bound(10000),
+			Label: "Most sandboxes", Description: "Sandboxes that may exist at once, ready ones and those in use.",
+		},
+		{
+			Name: "queue_timeout", Type: sdk.TypeDuration, Default: "30s", Min: sdk.Bound(0), Max: sdk.Bound(3600),
+			Label: "Queue timeout", Description: "How long a request waits for a sandbox before it is refused with SB004.",
+		},
+		{
+			Name: "memory_mb", Type: sdk.TypeInteger, Default: 512, Min: sdk.Bound(64), Max: sdk.Bound(1 << 20),
+			Label: "Memory (MiB)", Description: "What the programs in one sandbox may use together, files in /workspace and /tmp included.",
+		},
+		{
+			Name: "cpus", Type: sdk.TypeNumber, Default: 1, Min: sdk.Bound(0.1), Max: sdk.Bound(256),
+			Label: "CPUs", Description: "CPU time of one sandbox; 0.5 is half a CPU.",
+		},
+		{
+			Name: "workspace_mb", Type: sdk.TypeInteger, Default: 256, Min: sdk.Bound(1), Max: sdk.Bound(1 << 20),
+			Label: "Workspace (MiB)", Description: "Size of /workspace and of /tmp.",
+		},
+		{
+			Name: "processes", Type: sdk.TypeInteger, Default: 128, Min: sdk.Bound(8), Max: sdk.Bound(10000),
+			Label: "Processes", Description: "Processes and threads that the programs in one sandbox may have.",
+		},
+		{
+			Name: "cgroups", Type: sdk.TypeString, Default: string(runsc.CgroupAuto),
+			Options: []string{string(runsc.CgroupAuto), string(runsc.CgroupRequired)},
+			Label:   "Host limits", Description: "auto sets cgroup limits where this machine allows it and says so where not; required refuses to start without them.",
+		},
+		{
+			Name: "runsc", Type: sdk.TypeString,
+			Label: "runsc", Description: "Path of the gVisor binary. Without it, the PATH is searched, then the directory of the guest.", Placeholder: "/usr/local/bin/runsc",
+		},
+		{
+			Name: "guest", Type: sdk.TypeString,
+			Label: "Guest", Description: "Path of sandbox-guest. Without it, it is looked for beside the plugin and in the directory above.",
+		},
+		{
+			Name: "platform", Type: sdk.TypeString, Default: "systrap", Options: []string{"systrap", "kvm"},
+			Label: "gVisor platform", Description: "systrap works everywhere; kvm is faster on bare metal and needs /dev/kvm.",
+		},
+	}
+}

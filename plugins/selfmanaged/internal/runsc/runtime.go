@@ -1,0 +1,187 @@
+package runsc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
+)
+
+// Limits of one sandbox.
+type Limits struct {
+	// MemoryMB that the programs in it may use together.
+	MemoryMB int64
+	// CPUs of time; 0.5 is half of one.
+	CPUs float64
+	// WorkspaceMB is the size of /workspace, /tmp and /dev/shm, each. Files
+	// there count as memory.
+	WorkspaceMB int64
+	// Processes that programs in it may have.
+	Processes int64
+}
+
+// kernelMemory is what gVisor itself takes beside the programs, generously.
+const kernelMemory = 128 << 20
+
+func (l Limits) hostMemory() int64 { return l.MemoryMB<<20 + kernelMemory }
+
+// hostProcesses leaves room for the threads of gVisor itself.
+func (l Limits) hostProcesses() int64 { return 4*l.Processes + 512 }
+
+// CgroupMode says how limits on the host are treated.
+type CgroupMode string
+
+// The values of CgroupMode.
+const (
+	CgroupAuto     CgroupMode = "auto"     // set where it is possible
+	CgroupRequired CgroupMode = "required" // refuse to start without
+)
+
+// Options of a Runtime.
+type Options struct {
+	// StateDir belongs to the runtime alone; what an earlier one left there is
+	// removed.
+	StateDir string
+	// Name distinguishes brokers on one machine in the cgroup tree.
+	Name string
+	// Binary is the runsc to use, "" to look for one.
+	Binary string
+	// Guest is the guest binary on the host.
+	Guest    string
+	Platform string
+	Cgroups  CgroupMode
+	Limits   Limits
+	Logger   hclog.Logger
+}
+
+// Runtime starts sandboxes.
+type Runtime struct {
+	binary       string
+	version      string
+	flags        []string
+	bundles      string
+	root         string
+	rootfs       string
+	systemMounts []specs.Mount
+	limits       Limits
+	tree         *cgroup.Tree // nil if limits cannot be set on this host
+	weakness     string
+	starter      *starter
+	logger       hclog.Logger
+}
+
+// New checks that sandboxes can be made here, clears away what an earlier
+// process left, and prepares the shared root file system. Its errors say in one
+// sentence what is missing and what to do.
+func New(ctx context.Context, o Options) (*Runtime, error) {
+	binary, err := findBinary(o.Binary, o.Guest)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkBinary(binary); err != nil {
+		return nil, err
+	}
+	r := &Runtime{
+		binary:  binary,
+		bundles: filepath.Join(o.StateDir, "bundles"),
+		root:    filepath.Join(o.StateDir, "runsc"),
+		rootfs:  filepath.Join(o.StateDir, "rootfs"),
+		limits:  o.Limits,
+		logger:  o.Logger,
+	}
+	if r.version, err = version(ctx, binary); err != nil {
+		return nil, err
+	}
+	r.tree, err = cgroup.NewTree("/sandbox-broker/" + o.Name)
+	switch {
+	case err == nil:
+		if err := r.tree.Sweep(ctx); err != nil {
+			return nil, fmt.Errorf("remove old cgroups: %w", err)
+		}
+	case o.Cgroups == CgroupRequired:
+		return nil, fmt.Errorf("cgroups are required but cannot be used: %w", err)
+	default:
+		r.weakness = "no host limits on memory, CPU and processes of a sandbox: " + err.Error()
+	}
+	if err := r.prepare(o.Guest); err != nil {
+		return nil, err
+	}
+	r.flags = []string{
+		"--root=" + r.root, "--network=none", "--platform=" + o.Platform,
+		"--overlay2=none", "--file-access-mounts=exclusive",
+	}
+	if os.Geteuid() != 0 {
+		r.flags = append(r.flags, "--rootless")
+	}
+	if r.tree == nil {
+		r.flags = append(r.flags, "--ignore-cgroups")
+	}
+	r.starter = newStarter()
+	return r, nil
+}
+
+// prepare clears and rebuilds the state directory.
+func (r *Runtime) prepare(guest string) error {
+	if err := r.clear(); err != nil {
+		return fmt.Errorf("clear the state directory: %w", err)
+	}
+	for _, dir := range []string{r.bundles, r.root} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("prepare the state directory: %w", err)
+		}
+	}
+	mounts, err := makeRootfs(r.rootfs, guest)
+	if err != nil {
+		return fmt.Errorf("prepare the root file system: %w", err)
+	}
+	r.systemMounts = mounts
+	return nil
+}
+
+// clear removes everything on disk. runsc leaves a bind mount in its root
+// directory that would keep it from being removed.
+func (r *Runtime) clear() error {
+	if err := unix.Unmount(filepath.Join(r.root, "null-netns"), unix.MNT_DETACH); err != nil &&
+		!slices.Contains([]error{unix.ENOENT, unix.EINVAL, unix.EPERM}, err) {
+		return fmt.Errorf("unmount null-netns: %w", err)
+	}
+	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.root), os.RemoveAll(r.rootfs))
+}
+
+// Version of runsc.
+func (r *Runtime) Version() string { return r.version }
+
+// Weakness says in one sentence what is not enforced on this host; "" if all is.
+func (r *Runtime) Weakness() string { return r.weakness }
+
+// Close removes everything that the runtime made. All sandboxes must have ended.
+func (r *Runtime) Close() error {
+	r.starter.close()
+	err := r.clear()
+	if r.tree != nil {
+		err = errors.Join(err, r.tree.Close())
+	}
+	return err
+}
+
+// writeBundle writes the OCI bundle of one sandbox.
+func (r *Runtime) writeBundle(id, cgroupsPath string) (string, error) {
+	dir := filepath.Join(r.bundles, id)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	config, err := json.Marshal(r.spec(cgroupsPath))
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600)
+}

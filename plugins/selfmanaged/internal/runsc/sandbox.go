@@ -1,0 +1,195 @@
+package runsc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
+)
+
+// exitGrace is how long a sandbox may take to end by itself once its input has
+// ended. It then cleans up after itself, which is cheaper than doing it for it.
+const exitGrace = 500 * time.Millisecond
+
+// Sandbox is one running sandbox.
+type Sandbox struct {
+	ID      string
+	runtime *Runtime
+	cmd     *exec.Cmd
+	conn    *stdio.Conn
+	stderr  *tail
+	group   *cgroup.Group
+	bundle  string
+	exited  chan struct{}
+	oom     bool // valid after exited
+
+	destroyOnce sync.Once
+	destroyErr  error
+}
+
+// Start makes a sandbox and returns at once; whoever speaks to the guest over
+// Conn finds out when it is ready. ID must be new, [a-z0-9], and no ID may be a
+// prefix of another: runsc resolves prefixes. The caller owes a Destroy.
+func (r *Runtime) Start(id string) (*Sandbox, error) {
+	s := &Sandbox{ID: id, runtime: r, exited: make(chan struct{}), stderr: newTail()}
+	cgroupsPath := ""
+	if r.tree != nil {
+		group, err := r.tree.Create(id, cgroup.Limits{
+			MemoryBytes: r.limits.hostMemory(), CPUs: r.limits.CPUs, Processes: r.limits.hostProcesses(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.group, cgroupsPath = group, group.Path()
+	}
+	bundle, err := r.writeBundle(id, cgroupsPath)
+	if err == nil {
+		s.bundle = bundle
+		err = s.start()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start runsc: %w", err), s.clear())
+	}
+	return s, nil
+}
+
+func (s *Sandbox) start() error {
+	stdinR, stdinW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	stdoutR, stdoutW, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, stdinR.Close(), stdinW.Close())
+	}
+	s.conn = stdio.NewConn(stdoutR, stdinW)
+	s.cmd = exec.Command(s.runtime.binary, append(append([]string{}, s.runtime.flags...), "run", "--bundle="+s.bundle, s.ID)...)
+	s.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + s.bundle}
+	s.cmd.Dir = "/"
+	s.cmd.Stdin, s.cmd.Stdout = stdinR, stdoutW
+	s.cmd.Stderr = s.stderr
+	// The sandbox keeps copies of stderr; Wait shall not wait for them.
+	s.cmd.WaitDelay = exitGrace
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	err = s.runtime.starter.start(s.cmd)
+	err = errors.Join(err, stdinR.Close(), stdoutW.Close())
+	if err != nil {
+		return errors.Join(err, s.conn.Close())
+	}
+	go func() {
+		defer close(s.exited)
+		_ = s.cmd.Wait() // how it ended is told by the guest, the cgroup and stderr
+		s.oom = s.group != nil && s.group.OutOfMemory()
+	}()
+	return nil
+}
+
+// Conn is the connection to the guest.
+func (s *Sandbox) Conn() *stdio.Conn { return s.conn }
+
+// Exited is closed when the sandbox has ended, for whatever reason.
+func (s *Sandbox) Exited() <-chan struct{} { return s.exited }
+
+// OutOfMemory reports whether the host's kernel ended it for memory. It waits
+// for the end of the sandbox, or of ctx.
+func (s *Sandbox) OutOfMemory(ctx context.Context) bool {
+	select {
+	case <-s.exited:
+		return s.oom
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Stderr is the last of what runsc and the guest wrote, for logs.
+func (s *Sandbox) Stderr() string { return s.stderr.String() }
+
+// Destroy ends the sandbox and removes what it left. It may be called more than
+// once; each call returns when the sandbox is gone.
+func (s *Sandbox) Destroy(ctx context.Context) error {
+	s.destroyOnce.Do(func() { s.destroyErr = s.destroy(ctx) })
+	return s.destroyErr
+}
+
+func (s *Sandbox) destroy(ctx context.Context) error {
+	_ = s.conn.Close() // the guest ends with its input
+	grace := time.NewTimer(exitGrace)
+	defer grace.Stop()
+	select {
+	case <-s.exited:
+	case <-grace.C:
+		s.kill()
+	case <-ctx.Done():
+		s.kill()
+	}
+	<-s.exited // after SIGKILL it takes moments
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if s.group != nil {
+		if err := s.group.Remove(ctx); err != nil {
+			return errors.Join(fmt.Errorf("remove the cgroup of sandbox %s: %w", s.ID, err), s.clear())
+		}
+	}
+	return s.clear()
+}
+
+// kill ends runsc; its sandbox and gofer processes carry a parent-death signal.
+func (s *Sandbox) kill() {
+	_ = unix.Kill(-s.cmd.Process.Pid, unix.SIGKILL)
+	if s.group != nil {
+		s.group.Kill()
+	}
+}
+
+// clear removes the files of the sandbox. A runsc that was killed leaves its
+// state behind.
+func (s *Sandbox) clear() error {
+	var errs []error
+	if s.bundle != "" {
+		errs = append(errs, os.RemoveAll(s.bundle))
+	}
+	leftovers, _ := filepath.Glob(filepath.Join(s.runtime.root, s.ID+"_*"))
+	for _, path := range leftovers {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
+}
+
+var _ io.Writer = (*tail)(nil)
+
+// tail keeps the last few kilobytes of what is written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 8 << 10
+
+func newTail() *tail { return &tail{} }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - tailSize; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}
