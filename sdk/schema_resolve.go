@@ -128,7 +128,7 @@ func (f Field) validate() error {
 
 // check applies options, pattern, min and max to a value of the field's type.
 func (f Field) check(value any) error {
-	size, unit := 0.0, ""
+	size, verb, unit := 0.0, "be", ""
 	switch v := value.(type) {
 	case string:
 		if len(f.Options) > 0 && !slices.Contains(f.Options, v) {
@@ -137,28 +137,28 @@ func (f Field) check(value any) error {
 		if f.Pattern != "" && !regexp.MustCompile(whole(f.Pattern)).MatchString(v) {
 			return fmt.Errorf("must match the pattern %s", f.Pattern)
 		}
-		size, unit = float64(utf8.RuneCountInString(v)), " characters"
+		size, verb, unit = float64(utf8.RuneCountInString(v)), "have", " character"
 	case int64:
 		size = float64(v)
 	case float64:
 		size = v
 	case time.Duration:
-		size, unit = v.Seconds(), " seconds"
+		size, unit = v.Seconds(), " second"
 	case []string:
-		size, unit = float64(len(v)), " items"
+		size, verb, unit = float64(len(v)), "have", " item"
 	case map[string]string:
-		size, unit = float64(len(v)), " entries"
+		size, verb, unit = float64(len(v)), "have", " key"
 	default:
 		return nil
 	}
 	below, above := f.Min != nil && size < *f.Min, f.Max != nil && size > *f.Max
 	switch {
 	case (below || above) && f.Min != nil && f.Max != nil:
-		return fmt.Errorf("must be from %s to %s%s", decimal(*f.Min), decimal(*f.Max), unit)
+		return fmt.Errorf("must %s from %s to %s", verb, decimal(*f.Min), counted(*f.Max, unit))
 	case below:
-		return fmt.Errorf("must be at least %s%s", decimal(*f.Min), unit)
+		return fmt.Errorf("must %s at least %s", verb, counted(*f.Min, unit))
 	case above:
-		return fmt.Errorf("must be at most %s%s", decimal(*f.Max), unit)
+		return fmt.Errorf("must %s at most %s", verb, counted(*f.Max, unit))
 	}
 	return nil
 }
@@ -172,6 +172,14 @@ func decimal(bound float64) string {
 		return strconv.FormatFloat(bound, 'g', -1, 64)
 	}
 	return strconv.FormatFloat(bound, 'f', -1, 64)
+}
+
+// counted puts a unit behind a bound, in the plural unless the bound is 1.
+func counted(bound float64, unit string) string {
+	if unit != "" && bound != 1 {
+		unit += "s"
+	}
+	return decimal(bound) + unit
 }
 
 func quoteAll(words []string) string {

@@ -1,0 +1,176 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+var (
+	providerLabel = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+	tenantLabel   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+)
+
+// parse reads the whole file. What it returns is of use only if nothing was
+// reported as an error.
+func (p *parser) parse() *Config {
+	body := p.parseSyntax()
+	if body == nil {
+		return nil
+	}
+	if len(body.Attributes) == 0 && len(body.Blocks) == 0 {
+		p.fail(hcl.Range{}, "The configuration is empty", "It takes at least one provider block and one tenant block.")
+		return nil
+	}
+
+	cfg := &Config{}
+	// The defaults hold when the blocks are not given.
+	cfg.Log = p.readLog(emptyBlock("log"))
+	cfg.Limits = p.readLimits(emptyBlock("limits"))
+	tenants := newTenantReader(p, labelsOf(body, "provider"))
+	var active section
+	p.readBlocks(body.Blocks, map[string]blockKind{
+		"log":       {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
+		"limits":    {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
+		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
+		"provider": {label: providerLabel, read: func(b *hclsyntax.Block) {
+			if provider := p.readProvider(b); provider != nil {
+				cfg.Providers = append(cfg.Providers, provider)
+			}
+		}},
+		"tenant": {label: tenantLabel, read: func(b *hclsyntax.Block) {
+			cfg.Tenants = append(cfg.Tenants, tenants.read(b))
+		}},
+	})
+	p.readRoot(cfg, body)
+	cfg.ActiveProvider = p.chooseActive(active, body)
+	if len(labelsOf(body, "tenant")) == 0 {
+		p.fail(hcl.Range{}, "No tenant", "Nobody could use the broker: add a tenant block. `sandbox-broker token` makes a token for it.")
+	}
+	p.warnOfDemoToken(cfg)
+	return cfg
+}
+
+// emptyBlock stands for a block that the file leaves out.
+func emptyBlock(kind string) *hclsyntax.Block {
+	return &hclsyntax.Block{Type: kind, Body: &hclsyntax.Body{}}
+}
+
+func (p *parser) readLog(block *hclsyntax.Block) Log {
+	var log Log
+	p.decode(p.readLeaf(block, logSchema()), &log, block.DefRange())
+	return log
+}
+
+func (p *parser) readLimits(block *hclsyntax.Block) Limits {
+	var limits Limits
+	s := p.readLeaf(block, limitsSchema())
+	p.decode(s, &limits, block.DefRange())
+	if a, given := s.setting("default_timeout"); given && limits.MaxTimeout > 0 && limits.DefaultTimeout > limits.MaxTimeout {
+		p.fail(a.expr.Range(), "Invalid value", fmt.Sprintf("default_timeout is above max_timeout, which is %s.", limits.MaxTimeout))
+	}
+	// A low max_timeout alone lowers the default too.
+	limits.DefaultTimeout = min(limits.DefaultTimeout, limits.MaxTimeout)
+	return limits
+}
+
+// decode copies settings into a struct with `config` tags.
+func (p *parser) decode(s section, into any, header hcl.Range) {
+	if err := s.Decode(into); err != nil {
+		p.fail(header, "Settings not understood", err.Error())
+	}
+}
+
+// readRoot reads the settings outside of all blocks. A block's name with an
+// equals sign behind it ends up here.
+func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
+	var own hclsyntax.Body
+	own.Attributes = hclsyntax.Attributes{}
+	for name, attr := range body.Attributes {
+		switch name {
+		case "log", "limits", "providers":
+			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
+		case "provider", "tenant":
+			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))
+		default:
+			own.Attributes[name] = attr
+		}
+	}
+	s := p.readSection(&own, rootSchema(), hcl.Range{})
+	cfg.Listen, _ = s.Settings["listen"].(string)
+	if a, given := s.setting("listen"); given {
+		if err := checkListen(cfg.Listen); err != nil {
+			p.fail(a.expr.Range(), "Invalid value", fmt.Sprintf("listen %s. It is \"host:port\", such as \"127.0.0.1:9385\" or \":9385\" for all addresses.", err))
+		}
+	}
+	state, _ := s.Settings["state"].(string)
+	cfg.StateDir = p.absolute(state)
+	cfg.PluginDir = p.around.pluginDir
+	if dir, ok := s.Settings["plugin_dir"].(string); ok {
+		cfg.PluginDir = p.absolute(dir)
+	}
+}
+
+func (p *parser) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(p.dir, path)
+}
+
+// checkListen does not repeat the address: it may come from env().
+func checkListen(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("is not an address with a port")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return fmt.Errorf("must end in a port from 0 to 65535")
+	}
+	if net.ParseIP(host) == nil && !hostName.MatchString(host) {
+		return fmt.Errorf("must begin with an IP address or a host name")
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*)?$`)
+
+func (p *parser) chooseActive(s section, body *hclsyntax.Body) string {
+	labels := labelsOf(body, "provider")
+	if slices.ContainsFunc(labels, func(label string) bool { return !providerLabel.MatchString(label) }) {
+		return "" // to be corrected first
+	}
+	given := slices.ContainsFunc(body.Blocks, func(b *hclsyntax.Block) bool { return b.Type == "providers" })
+	switch {
+	case len(labels) == 0:
+		p.fail(hcl.Range{}, "No provider", "Nothing could run here: add a provider block.")
+	case !given && len(labels) == 1:
+		return labels[0]
+	case !given:
+		p.fail(hcl.Range{}, "No active provider", fmt.Sprintf("There are several providers: add providers { active = %q } or another of %s.", labels[0], strings.Join(labels, ", ")))
+	}
+	active, _ := s.Settings["active"].(string)
+	if a, ok := s.setting("active"); ok && len(labels) > 0 && !slices.Contains(labels, active) {
+		p.fail(a.expr.Range(), "Unknown provider", "active is not the label of a provider block. "+suggest(active, labels))
+	}
+	return active
+}
+
+// labelsOf returns the first labels of all blocks of a kind, good and bad: a
+// reference to a block whose own mistake is reported is not a second mistake.
+func labelsOf(body *hclsyntax.Body, kind string) []string {
+	var labels []string
+	for _, block := range body.Blocks {
+		if block.Type == kind && len(block.Labels) > 0 && !slices.Contains(labels, block.Labels[0]) {
+			labels = append(labels, block.Labels[0])
+		}
+	}
+	return labels
+}

@@ -1,0 +1,176 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Config is one accepted configuration. Nobody changes it after Load: a new
+// file makes a new Config.
+type Config struct {
+	// Listen is host:port of the REST API; port 0 picks a free one.
+	Listen string
+	// StateDir and PluginDir are absolute paths. Load does not look whether
+	// they exist.
+	StateDir, PluginDir string
+	Log                 Log
+	Limits              Limits
+	// ActiveProvider is the label of the provider that serves a request
+	// naming none.
+	ActiveProvider string
+	// Providers in the order of the file, at least one.
+	Providers []*Provider
+	// Tenants in the order of the file, at least one.
+	Tenants []Tenant
+}
+
+// Log says what the broker logs and how.
+type Log struct {
+	Level  string `config:"level"`  // trace, debug, info, warn or error
+	Format string `config:"format"` // text or json
+}
+
+// Limits of the broker, for every tenant.
+type Limits struct {
+	// RequestBody is the largest body of a request, in bytes.
+	RequestBody int64 `config:"request_body"`
+	// Output is how much of stdout and of stderr, each, is kept, in bytes.
+	Output int64 `config:"output"`
+	// DefaultTimeout of an execution that names none; never above MaxTimeout.
+	DefaultTimeout time.Duration `config:"default_timeout"`
+	// MaxTimeout that an execution may name.
+	MaxTimeout time.Duration `config:"max_timeout"`
+	// CreateTimeout of an instance, waiting for its turn included.
+	CreateTimeout time.Duration `config:"create_timeout"`
+	// ShutdownTimeout is how long a stop lets running executions finish.
+	ShutdownTimeout time.Duration `config:"shutdown_timeout"`
+}
+
+// Tenant is who may ask.
+type Tenant struct {
+	// Name is the block's label, [a-z0-9][a-z0-9_-]{0,31}.
+	Name string
+	// TokenSHA256 are the SHA-256 sums of its tokens, at least one. No sum
+	// belongs to two tenants.
+	TokenSHA256 [][32]byte
+	// Providers that it may use, by label; empty means all.
+	Providers []string
+}
+
+// Provider returns the provider with that label, or nil.
+func (c *Config) Provider(label string) *Provider {
+	for _, p := range c.Providers {
+		if p.Label == label {
+			return p
+		}
+	}
+	return nil
+}
+
+// Option changes what Load and Parse take from their surroundings.
+type Option func(*surroundings)
+
+type surroundings struct {
+	lookupEnv func(string) (string, bool)
+	pluginDir string
+}
+
+// WithEnv sets where env() looks; os.LookupEnv unless given.
+func WithEnv(lookup func(name string) (value string, set bool)) Option {
+	return func(s *surroundings) { s.lookupEnv = lookup }
+}
+
+// WithPluginDir sets the default of plugin_dir; unless given it is the
+// directory `plugins` beside the executable.
+func WithPluginDir(dir string) Option {
+	return func(s *surroundings) { s.pluginDir = dir }
+}
+
+// maxFileSize bounds the configuration file. The parser recurses over it, so
+// the limit also bounds its stack.
+const maxFileSize = 256 << 10
+
+// Load reads a configuration file. With errors among the diagnostics, the Config
+// is not to be used but for one thing: its Providers are those whose settings
+// can still be checked, so that a person sees all mistakes at once. It is nil
+// when not even the syntax is right. Without errors there may be warnings.
+func Load(path string, options ...Option) (*Config, Diagnostics) {
+	src, err := readRegularFile(path, maxFileSize)
+	if err != nil {
+		return nil, Diagnostics{{
+			Severity: SeverityError,
+			Summary:  "The configuration cannot be read",
+			Detail:   capitalize(err.Error()) + ".",
+			File:     path,
+		}}
+	}
+	return Parse(path, src, options...)
+}
+
+// Parse reads a configuration from memory. The directory of filename is where
+// relative paths start; the file itself need not exist.
+func Parse(filename string, src []byte, options ...Option) (*Config, Diagnostics) {
+	around := surroundings{lookupEnv: os.LookupEnv}
+	for _, option := range options {
+		option(&around)
+	}
+	p, err := newParser(filename, src, around)
+	if err != nil {
+		return nil, Diagnostics{{
+			Severity: SeverityError,
+			Summary:  "The configuration cannot be read",
+			Detail:   capitalize(err.Error()) + ".",
+			File:     filename,
+		}}
+	}
+	cfg := p.parse()
+	p.diags.sort()
+	return cfg, p.diags
+}
+
+// readRegularFile reads a file of at most limit bytes. Its errors do not repeat
+// the path, which may hold a secret.
+func readRegularFile(path string, limit int64) ([]byte, error) {
+	// Stat first: to open a named pipe would wait for its writer.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("larger than %d KiB", limit>>10)
+	}
+	return content, nil
+}
+
+func withoutPath(err error) error {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
+	}
+	return err
+}
+
+// defaultPluginDir is the directory `plugins` beside the executable.
+func defaultPluginDir() (string, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the default of plugin_dir: %w", err)
+	}
+	return filepath.Join(filepath.Dir(executable), "plugins"), nil
+}

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+)
+
+// sensitive marks what env() and file() return, and everything computed from
+// it.
+type sensitive struct{}
+
+// maxSecretFile bounds what file() reads, in bytes.
+const maxSecretFile = 64 << 10
+
+// functions are what an expression may call. Every result is passed to record,
+// which keeps it out of messages.
+func functions(around surroundings, dir string, record func(string)) map[string]function.Function {
+	result := func(s string) (cty.Value, error) {
+		record(s)
+		return cty.StringVal(s).Mark(sensitive{}), nil
+	}
+	return map[string]function.Function{
+		"env": function.New(&function.Spec{
+			Params:   []function.Parameter{text("name")},
+			VarParam: new(text("default")),
+			Type:     function.StaticReturnType(cty.String),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				name, shown := argument(args[0])
+				if len(args) > 2 {
+					return cty.NilVal, errors.New("it takes a name and at most one default")
+				}
+				value, set := around.lookupEnv(name)
+				switch {
+				case set && !utf8.ValidString(value):
+					return cty.NilVal, fmt.Errorf("the environment variable %s is not UTF-8", shown)
+				case set:
+					return result(value)
+				case len(args) == 2:
+					value, _ = argument(args[1])
+					return result(value)
+				default:
+					return cty.NilVal, fmt.Errorf("the environment variable %s is not set. Set it, or give a default: env(%s, \"...\")", shown, shown)
+				}
+			},
+		}),
+		"file": function.New(&function.Spec{
+			Params: []function.Parameter{text("path")},
+			Type:   function.StaticReturnType(cty.String),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				path, shown := argument(args[0])
+				if path == "" {
+					return cty.NilVal, errors.New("the path is empty")
+				}
+				if !filepath.IsAbs(path) {
+					path = filepath.Join(dir, path)
+				}
+				content, err := readRegularFile(path, maxSecretFile)
+				if err != nil {
+					return cty.NilVal, fmt.Errorf("%s: %w", shown, err)
+				}
+				if !utf8.Valid(content) {
+					return cty.NilVal, fmt.Errorf("%s: not UTF-8 text", shown)
+				}
+				return result(trimNewline(string(content)))
+			},
+		}),
+	}
+}
+
+// text is a parameter that may itself be the result of env or file.
+func text(name string) function.Parameter {
+	return function.Parameter{Name: name, Type: cty.String, AllowMarked: true}
+}
+
+// argument returns a string and how an error may show it.
+func argument(v cty.Value) (value, shown string) {
+	plain, marks := v.Unmark()
+	if len(marks) > 0 {
+		return plain.AsString(), "(hidden)"
+	}
+	return plain.AsString(), fmt.Sprintf("%q", plain.AsString())
+}
+
+// trimNewline removes the one newline that editors and echo leave at the end.
+func trimNewline(s string) string {
+	s, found := strings.CutSuffix(s, "\n")
+	if found {
+		s = strings.TrimSuffix(s, "\r")
+	}
+	return s
+}

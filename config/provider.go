@@ -1,0 +1,155 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Provider is one provider block. What the plugin itself takes from it is read
+// by Settings, when the running plugin has said what that is.
+type Provider struct {
+	// Label is the block's label, [a-z][a-z0-9_]{0,62}.
+	Label string
+	// Plugin is the name of an executable in Config.PluginDir.
+	Plugin string
+	// SHA256 is the sum of the executable, 64 lower-case hexadecimal digits;
+	// "" if any will do.
+	SHA256 string
+	// Env names the environment variables that the plugin gets.
+	Env []string
+
+	header     hcl.Range
+	attributes []attribute
+	file       reporter // for its place in the file; its diags stay empty
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// readProvider returns nil when the broker's own part of the block is wrong, so
+// that no other executable is started than the one that was meant.
+func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
+	schema := pluginSchema()
+	p.refuseBlocks(block, schema)
+	provider := &Provider{Label: block.Labels[0], Plugin: block.Labels[0], header: block.DefRange()}
+	var own []attribute
+	for _, a := range p.evaluate(block.Body) {
+		if _, ok := schema.Field(a.name); ok {
+			own = append(own, a)
+		} else {
+			provider.attributes = append(provider.attributes, a)
+		}
+	}
+	before := len(p.diags)
+	s := section{Settings: p.resolve(schema, own, provider.header), attributes: own}
+	if plugin, ok := s.Settings["plugin"].(string); ok {
+		provider.Plugin = plugin
+	}
+	pin, _ := s.Settings["sha256"].(string)
+	provider.SHA256 = strings.ToLower(pin)
+	if a, ok := s.setting("env"); ok {
+		provider.Env = s.Settings["env"].([]string)
+		for i, name := range provider.Env {
+			if !envName.MatchString(name) {
+				p.fail(a.itemRange(i), "Invalid value", "This is not the name of an environment variable. env lists names; the values come from the broker's environment.")
+			}
+		}
+	}
+	if len(p.diags) > before || slices.ContainsFunc(own, func(a attribute) bool { return a.broken }) {
+		return nil
+	}
+	provider.file = reporter{src: p.src, blocks: p.blocks, secrets: p.secrets}
+	return provider
+}
+
+// Settings checks the block against the schema that the plugin described. The
+// schema is not trusted: one that is not valid is a diagnostic too. The
+// settings are of use only when the diagnostics have no errors.
+func (p *Provider) Settings(schema sdk.Schema) (settings sdk.Settings, diags Diagnostics) {
+	report := p.reporter(schema)
+	defer func() {
+		// The last fence before a plugin's schema: it must not end the broker.
+		if r := recover(); r != nil {
+			report.fail(p.header, "Settings not understood", "The schema of the plugin made the broker stumble, which is a bug. Report it with the name of the plugin.")
+			settings, diags = nil, report.diags
+		}
+	}()
+	if err := schema.Validate(); err != nil {
+		report.fail(p.header, "Plugin not usable", report.scrub(fmt.Sprintf("The schema of plugin %q breaks the rules: %s. This is a fault of the plugin; ask its author.", p.Plugin, err)))
+		return nil, report.diags
+	}
+	settings = report.resolve(schema, p.attributes, p.header)
+	report.diags.sort()
+	if report.diags.HasErrors() {
+		return nil, report.diags
+	}
+	return settings, report.diags
+}
+
+// Diagnose says where in the file the reason of a plugin's error stands: at the
+// setting that an *sdk.Error names as its field, else at the block. The schema
+// tells what must not be shown, also when the plugin repeats it.
+func (p *Provider) Diagnose(err error, schema sdk.Schema) Diagnostics {
+	if err == nil {
+		return nil
+	}
+	report := p.reporter(schema)
+	detail := report.scrub(err.Error())
+	var broken *sdk.Error
+	if !errors.As(err, &broken) {
+		report.fail(p.header, "The plugin reports an error", detail)
+		return report.diags
+	}
+	summary := capitalize(broken.Code.Info().Title)
+	name := leadingName.FindString(broken.Field)
+	field, _ := schema.Field(name)
+	if a, ok := find(p.attributes, name); ok {
+		report.add(SeverityError, a.expr.Range(), field.Name != "" && !field.Secret && !a.sensitive, summary, detail)
+		return report.diags
+	}
+	report.fail(p.header, summary, detail)
+	return report.diags
+}
+
+// leadingName finds the setting in a field path such as headers.accept.
+var leadingName = regexp.MustCompile(`^[a-z][a-z0-9_]*`)
+
+// reporter knows, from the schema, which values must not be repeated.
+func (p *Provider) reporter(schema sdk.Schema) *reporter {
+	report := p.file
+	for _, a := range p.attributes {
+		if f, ok := schema.Field(a.name); ok && (f.Secret || a.sensitive) {
+			report.secrets = append(report.secrets[:len(report.secrets):len(report.secrets)], texts(a.value)...)
+		}
+	}
+	return &report
+}
+
+// texts returns every text in a value.
+func texts(value any) []string {
+	switch v := value.(type) {
+	case nil, bool:
+		return nil
+	case []any:
+		var all []string
+		for _, item := range v {
+			all = append(all, texts(item)...)
+		}
+		return all
+	case map[string]any:
+		var all []string
+		for key, item := range v {
+			all = append(append(all, key), texts(item)...)
+		}
+		return all
+	default:
+		return []string{fmt.Sprint(v)}
+	}
+}

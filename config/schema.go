@@ -1,0 +1,112 @@
+package config
+
+import (
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// The broker's own settings, declared like a provider's. A description is
+// shown with a mistake, so it says what to write and in which unit.
+
+func rootSchema() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "listen", Type: sdk.TypeString, Default: "127.0.0.1:9385",
+			Description: `The REST API's address, "host:port", such as "127.0.0.1:9385".`,
+		},
+		{
+			Name: "state", Type: sdk.TypeString, Default: "./data", Min: sdk.Bound(1),
+			Description: "The directory for the broker's state, relative to this file's.",
+		},
+		{
+			Name: "plugin_dir", Type: sdk.TypeString, Min: sdk.Bound(1),
+			Description: "The directory of the provider plugins, relative to this file's.",
+		},
+	}
+}
+
+func logSchema() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "level", Type: sdk.TypeString, Default: "info",
+			Options:     []string{"trace", "debug", "info", "warn", "error"},
+			Description: "The least severe messages to log.",
+		},
+		{
+			Name: "format", Type: sdk.TypeString, Default: "text", Options: []string{"text", "json"},
+			Description: "How the log is written.",
+		},
+	}
+}
+
+func limitsSchema() sdk.Schema {
+	return sdk.Schema{
+		size("request_body", 4<<20, 16<<20, "Bytes in the body of a request."),
+		size("output", 1<<20, 8<<20, "Bytes kept of stdout and of stderr, each."),
+		span("default_timeout", 30*time.Second, 100*time.Millisecond, 24*time.Hour, "The time limit of an execution that names none."),
+		span("max_timeout", 10*time.Minute, 100*time.Millisecond, 24*time.Hour, "The longest time limit that an execution may name."),
+		span("create_timeout", time.Minute, time.Second, time.Hour, "How long a new instance may take, waiting for its turn included."),
+		span("shutdown_timeout", 30*time.Second, 0, time.Hour, "How long a stop lets running executions finish."),
+	}
+}
+
+func size(name string, value int64, most float64, description string) sdk.Field {
+	return sdk.Field{
+		Name: name, Type: sdk.TypeInteger, Default: value, Description: description,
+		Min: sdk.Bound(1024), Max: sdk.Bound(most),
+	}
+}
+
+func span(name string, value, least, most time.Duration, description string) sdk.Field {
+	return sdk.Field{
+		Name: name, Type: sdk.TypeDuration, Default: value, Description: description,
+		Min: sdk.Bound(least.Seconds()), Max: sdk.Bound(most.Seconds()),
+	}
+}
+
+func activeSchema() sdk.Schema {
+	return sdk.Schema{{
+		Name: "active", Type: sdk.TypeString, Required: true,
+		Description: "The label of the provider that serves a request naming none.",
+	}}
+}
+
+// pluginSchema holds what the broker itself takes from a provider block; the
+// names are reserved in the schema of every plugin.
+func pluginSchema() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "plugin", Type: sdk.TypeString, Pattern: `[A-Za-z0-9][A-Za-z0-9._-]{0,62}`,
+			Description: "The name of an executable in plugin_dir; the block's label unless given.",
+		},
+		{
+			Name: "sha256", Type: sdk.TypeString, Pattern: hexSum,
+			Description: "The executable's SHA-256 sum, 64 hexadecimal digits, as sha256sum prints it.",
+		},
+		{
+			Name: "env", Type: sdk.TypeList,
+			Description: "Names of environment variables of the broker that the plugin gets too.",
+		},
+	}
+}
+
+func tenantSchema() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "token_sha256", Type: sdk.TypeList, Required: true, Min: sdk.Bound(1),
+			Description: "The SHA-256 sums of this tenant's tokens, 64 hexadecimal digits each. `sandbox-broker token` makes a token and its sum.",
+		},
+		{
+			Name: "providers", Type: sdk.TypeList, Min: sdk.Bound(1),
+			Description: "The labels of the providers that this tenant may use; leave it out to allow all.",
+		},
+	}
+}
+
+const hexSum = `[0-9A-Fa-f]{64}`
+
+// ownSchemas are all schemas outside of provider blocks.
+func ownSchemas() []sdk.Schema {
+	return []sdk.Schema{rootSchema(), logSchema(), limitsSchema(), activeSchema(), tenantSchema()}
+}

@@ -1,0 +1,9 @@
+providers {
+  active = "e2b"
+}
+
+provider "full" {}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}

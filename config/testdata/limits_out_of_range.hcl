@@ -1,0 +1,14 @@
+limits {
+  request_body     = 1e400
+  output           = 8388609
+  default_timeout  = "0s"
+  max_timeout      = "25h"
+  create_timeout   = -1
+  shutdown_timeout = "1h1s"
+}
+
+provider "full" {}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}

@@ -1,0 +1,14 @@
+limits {
+  request_body     = 4194304.5
+  output           = "1048576"
+  default_timeout  = "30"
+  max_timeout      = true
+  create_timeout   = ["1s"]
+  shutdown_timeout = "a while"
+}
+
+provider "full" {}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}

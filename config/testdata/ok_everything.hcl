@@ -1,0 +1,50 @@
+# Everything a file may hold.
+listen     = "0.0.0.0:80"
+state      = "../state"
+plugin_dir = "/opt/plugins"
+
+log {
+  level  = "debug"
+  format = "json"
+}
+
+limits {
+  request_body     = 1048576
+  output           = 8388608
+  default_timeout  = "1m30s"
+  max_timeout      = 3600
+  create_timeout   = 2.5
+  shutdown_timeout = "0s"
+}
+
+providers {
+  active = "second"
+}
+
+provider "first" {
+  plugin    = "full"
+  sha256    = "ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB"
+  env       = ["HTTPS_PROXY", "_X"]
+  region    = "eu"
+  hostname  = "box-1"
+  api_key   = env("API_KEY")
+  pool_size = 7
+  cpus      = 0.5
+  verbose   = true
+  idle      = "90s"
+  mounts    = ["/a", "/b"]
+  labels    = { team = "x", "with space" = "y" }
+}
+
+provider "second" {
+  plugin = "full"
+}
+
+tenant "acme" {
+  token_sha256 = ["1111111111111111111111111111111111111111111111111111111111111111", "2222222222222222222222222222222222222222222222222222222222222222"]
+  providers    = ["first"]
+}
+
+tenant "demo" {
+  token_sha256 = ["3333333333333333333333333333333333333333333333333333333333333333"]
+}

@@ -1,0 +1,5 @@
+provider "full" {}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}

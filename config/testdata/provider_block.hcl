@@ -1,0 +1,9 @@
+provider "full" {
+  labels {
+    a = "hunter2"
+  }
+}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}

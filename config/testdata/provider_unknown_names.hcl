@@ -1,0 +1,9 @@
+provider "full" {
+  pool_sise = 5
+  api_kye   = "hunter2"
+  zzz       = "hunter2"
+}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}

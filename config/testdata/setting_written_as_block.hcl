@@ -1,0 +1,8 @@
+tenant "demo" {
+  token_sha256 {}
+  quota {
+    max = 1
+  }
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}
+provider "full" {}

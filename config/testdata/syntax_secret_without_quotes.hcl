@@ -1,0 +1,7 @@
+provider "full" {
+  api_key = hunter2-and-more
+}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}

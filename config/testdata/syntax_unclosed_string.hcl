@@ -1,0 +1,7 @@
+provider "full" {
+  api_key = "hunter2
+}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}
