@@ -1,0 +1,252 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// CreateRequest asks for an instance.
+type CreateRequest struct {
+	// Session of the tenant; empty for one of the service's own making.
+	Session string
+	// Template or Language say what the instance is for; both may be empty.
+	Template, Language string
+	// Provider by label; empty for the usual one.
+	Provider string
+	// Env is added to the environment of every execution.
+	Env map[string]string
+	// TTL after the last use; zero means the default.
+	TTL time.Duration
+}
+
+// Create returns the session's instance on that provider, made now if there was
+// none; created says which. Errors carry SB001, SB004, SB008, SB009, SB010,
+// SB012 or SB014.
+func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateRequest) (info Info, created bool, err error) {
+	if err := s.begin(); err != nil {
+		return Info{}, false, err
+	}
+	defer s.calls.Done()
+	if err := checkCreate(req, s.limits); err != nil {
+		return Info{}, false, err
+	}
+	t, err := s.resolve(ctx, wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language})
+	if err != nil {
+		return Info{}, false, err
+	}
+	e, created, err := s.acquire(ctx, who, t, req)
+	if err != nil {
+		return Info{}, false, err
+	}
+	defer s.release(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.info(), created, nil
+}
+
+// acquire returns the session's instance, made now if need be, with a hold on
+// it that the caller releases.
+func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req CreateRequest) (e *entry, created bool, err error) {
+	session := req.Session
+	if session == "" {
+		session = "s-" + randomName()
+	}
+	key := sessionKey{who.Name, session, t.provider.Label()}
+	for {
+		s.mu.Lock()
+		e, found := s.sessions[key]
+		if found && req.Template != "" && req.Template != e.template {
+			s.mu.Unlock()
+			return nil, false, sdk.FieldErrorf(sdk.CodeConflict, "template", "the session already has an instance of the template %q", e.template)
+		}
+		if !found {
+			e = s.startCreation(key, t, req)
+		}
+		e.waiters++
+		s.mu.Unlock()
+
+		again, err := s.await(ctx, e)
+		if err != nil {
+			return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
+		}
+		if !again {
+			return e, !found, nil
+		}
+	}
+}
+
+// startCreation registers an instance and makes it in the background: several
+// callers may wait for it, and it goes on as long as one of them does. The
+// caller holds mu.
+func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *entry {
+	ctx, cancel := s.bounded(context.Background(), s.limits.CreateTimeout)
+	now := time.Now()
+	e := &entry{
+		id:       ID{Tenant: key.tenant, Session: key.session, Instance: randomName()},
+		provider: t.provider,
+		template: t.template,
+		ttl:      req.TTL,
+		created:  now,
+		lastUsed: now,
+		ready:    make(chan struct{}),
+		cancel:   cancel,
+	}
+	if e.ttl == 0 {
+		e.ttl = s.limits.DefaultTTL
+	}
+	s.entries[e.id.String()] = e
+	s.sessions[key] = e
+	s.calls.Add(1) // under mu and by a caller that is counted itself
+	s.tasks.Go("create", func() {
+		defer s.calls.Done()
+		defer cancel()
+		err := sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
+		var made sdk.Instance
+		failure := error(err)
+		defer func() { s.finishCreation(e, t.ready, made, failure) }()
+		made, failure = s.make(ctx, e, t, req.Env)
+	})
+	return e
+}
+
+// make calls the provider and puts its failures into words.
+func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (sdk.Instance, error) {
+	made, err := t.ready.Create(ctx, sdk.CreateRequest{
+		Template: t.template,
+		Labels: map[string]string{
+			sdk.LabelTenant:   e.id.Tenant,
+			sdk.LabelSession:  e.id.Session,
+			sdk.LabelInstance: e.id.Instance,
+		},
+		Env: env,
+		// Our TTL counts from the last use; the provider's counts from the
+		// creation and is there for the day when nobody is left to destroy.
+		TTL:            max(e.ttl, time.Hour),
+		IdempotencyKey: e.id.String(),
+	})
+	if err == nil {
+		return made, nil
+	}
+	label := e.provider.Label()
+	switch code := sdk.CodeOf(err); {
+	case errors.Is(context.Cause(ctx), errShuttingDown):
+		return made, shuttingDown()
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits.CreateTimeout)
+	case code == sdk.CodeExecutionTimeout, code == sdk.CodeOutOfMemory, code == sdk.CodeBlocked:
+		// These tell what became of code; there is none yet.
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
+	default:
+		return made, err
+	}
+}
+
+// finishCreation publishes the outcome. An instance that nobody waits for any
+// more, or whose making was cut short, is destroyed.
+func (s *Service) finishCreation(e *entry, provider sdk.Provider, made sdk.Instance, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer close(e.ready)
+	e.err = err
+	if err != nil {
+		s.hide(e)
+		delete(s.entries, e.id.String())
+		s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e, provider) })
+		return
+	}
+	e.instance = made
+	if e.state == ending { // abandoned by its callers meanwhile
+		s.tasks.Go("destroy an abandoned instance", func() { s.end(s.cleanup, e) })
+		return
+	}
+	e.state = live
+	e.lastUsed = time.Now()
+}
+
+// await waits until the entry is ready and takes a hold on it. It says again
+// when the instance ended before the hold was taken.
+func (s *Service) await(ctx context.Context, e *entry) (again bool, err error) {
+	select {
+	case <-e.ready:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.waiters--
+	select {
+	case <-e.ready:
+	default:
+		if e.waiters == 0 {
+			s.hide(e)
+			e.cancel()
+		}
+		return false, ctx.Err()
+	}
+	switch {
+	case e.err != nil:
+		return false, e.err
+	case e.state != live:
+		return true, nil
+	}
+	e.holds++
+	return false, nil
+}
+
+// release gives back a hold that acquire or hold took.
+func (s *Service) release(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.holds--
+	e.lastUsed = time.Now()
+	if e.holds == 0 && e.doomed {
+		s.tasks.Go("destroy", func() { s.end(s.cleanup, e) })
+	}
+}
+
+// hide makes an entry invisible and frees its session. The caller holds mu.
+func (s *Service) hide(e *entry) {
+	e.state = ending
+	if key := e.sessionKey(); s.sessions[key] == e {
+		delete(s.sessions, key)
+	}
+}
+
+// destroyHalfMade looks for what a creation that failed may have left behind.
+// Only a creation that was cut short can have: an answer is an answer, and a
+// plugin that died is reconciled when it comes back.
+func (s *Service) destroyHalfMade(e *entry, provider sdk.Provider) {
+	if !errors.Is(e.err, context.Canceled) && sdk.CodeOf(e.err) != sdk.CodeCreateFailed && !errors.Is(e.err, errShuttingDown) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.cleanup, destroyTimeout)
+	defer cancel()
+	instances, err := provider.List(ctx)
+	for _, i := range instances {
+		if i.Labels[sdk.LabelInstance] == e.id.Instance {
+			err = provider.Destroy(ctx, i.ID)
+		}
+	}
+	if err != nil {
+		s.logger.Warn("an instance may be left over from a creation that failed", "instance", e.id.String(),
+			"provider", e.provider.Label(), "error", err)
+	}
+}
+
+func checkCreate(req CreateRequest, limits Limits) error {
+	if req.Session != "" && !sessionName.MatchString(req.Session) {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "session_id", "must be 1 to 64 of A-Z a-z 0-9 _ . -")
+	}
+	if req.TTL < 0 || req.TTL > limits.MaxTTL {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be more than 0 and at most %s", seconds(limits.MaxTTL))
+	}
+	return checkEnv(req.Env)
+}
+
+func seconds(d time.Duration) string {
+	return fmt.Sprintf("%g seconds", d.Seconds())
+}

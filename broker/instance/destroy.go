@@ -1,0 +1,79 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	// destroyTimeout bounds one attempt to destroy an instance.
+	destroyTimeout = 30 * time.Second
+	// destroyRetry is how long after a failed attempt the next one begins.
+	destroyRetry = 15 * time.Second
+)
+
+// Destroy ends an instance of the tenant, its executions included: they are
+// answered as cancelled. It returns when the provider has confirmed; when that
+// fails nobody can use the instance any more, the caller may try again, and the
+// service does so by itself. Errors carry SB009 or SB013.
+func (s *Service) Destroy(ctx context.Context, who tenant.Tenant, id string) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	s.mu.Lock()
+	e := s.entries[id]
+	if e == nil || e.id.Tenant != who.Name || e.state == creating || e.doomed {
+		s.mu.Unlock()
+		return noSuchInstance()
+	}
+	s.hide(e)
+	s.mu.Unlock()
+
+	// What was begun is finished even if the caller goes away.
+	if err := s.end(context.WithoutCancel(ctx), e); err != nil {
+		return e.fault(err)
+	}
+	return nil
+}
+
+// doom hides an instance at once and destroys it when nobody holds it any more.
+func (s *Service) doom(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.state == live {
+		e.doomed = true
+		s.hide(e)
+	}
+}
+
+// end destroys a hidden instance and forgets it. After a failure the reaper
+// tries again.
+func (s *Service) end(ctx context.Context, e *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.cleanup, cancel)()
+
+	provider, err := e.provider.Provider(ctx)
+	if err == nil {
+		err = provider.Destroy(ctx, e.instance.ID)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil || sdk.CodeOf(err) == sdk.CodeNotFound {
+		delete(s.entries, e.id.String())
+		return nil
+	}
+	e.retryAt = time.Now().Add(destroyRetry)
+	s.logger.Warn("destroying an instance did not work; it is tried again", "instance", e.id.String(),
+		"provider", e.provider.Label(), "error", err)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q did not confirm the destruction within %s", e.provider.Label(), destroyTimeout)
+	}
+	return fmt.Errorf("destroy: %w", err)
+}

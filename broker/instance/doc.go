@@ -1,0 +1,12 @@
+// Package instance owns the life of sandboxes: it makes them with a provider,
+// knows whose they are, runs code in them and destroys them when their time is
+// over. It knows nothing of HTTP, of configuration files or of plugin
+// processes.
+//
+// Start with Service. Its registry holds one entry for each instance, from the
+// moment its creation begins (create.go) until the provider has confirmed its
+// end (destroy.go). One session of a tenant has at most one live instance per
+// provider. An entry in use is held, and what is held is not reaped (reap.go).
+// Reconcile brings the registry and a provider that was restarted back into
+// agreement.
+package instance

@@ -1,0 +1,206 @@
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// answerGrace is how much longer than its timeout an execution may take before
+// the provider counts as not answering: it needs time to kill and to report.
+const answerGrace = 5 * time.Second
+
+// ExecuteRequest asks for one execution.
+type ExecuteRequest struct {
+	Code     string
+	Language string
+	// Arguments for main, a JSON object; nil for none.
+	Arguments json.RawMessage
+	// Timeout of the code; zero means the default.
+	Timeout time.Duration
+	// Env is added to the instance's environment for this execution.
+	Env map[string]string
+}
+
+// RunRequest asks for an execution wherever it fits.
+type RunRequest struct {
+	ExecuteRequest
+	// Session whose instance to use or to make; empty for a fresh one.
+	Session            string
+	Template, Provider string
+	// Keep the instance afterwards; nil means to keep it if a session was
+	// named.
+	Keep *bool
+}
+
+// Execution is what became of code that was taken on.
+type Execution struct {
+	ID         string
+	InstanceID string
+	// Provider by label.
+	Provider       string
+	Result         sdk.ExecuteResult
+	Stdout, Stderr []byte
+}
+
+// Execute runs code in an instance of the tenant. Errors carry SB009, SB010 or
+// SB013; what the code did is no error. When ctx ends, so does the execution.
+func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req ExecuteRequest) (Execution, error) {
+	if err := s.begin(); err != nil {
+		return Execution{}, err
+	}
+	defer s.calls.Done()
+	if err := s.checkExecute(&req); err != nil {
+		return Execution{}, err
+	}
+	e, err := s.hold(who, id)
+	if err != nil {
+		return Execution{}, err
+	}
+	defer s.release(e)
+	t, err := s.offered(ctx, e.provider, wish{language: req.Language})
+	if err != nil {
+		return Execution{}, e.fault(err)
+	}
+	return s.run(ctx, e, t, req)
+}
+
+// Run takes the session's instance or makes one, runs the code in it, and
+// destroys or keeps it. The destruction does not delay the answer.
+func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (Execution, error) {
+	if err := s.begin(); err != nil {
+		return Execution{}, err
+	}
+	defer s.calls.Done()
+	if err := s.checkExecute(&req.ExecuteRequest); err != nil {
+		return Execution{}, err
+	}
+	create := CreateRequest{Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider}
+	if err := checkCreate(create, s.limits); err != nil {
+		return Execution{}, err
+	}
+	for {
+		execution, lost, err := s.runOnce(ctx, who, create, req)
+		if !lost {
+			return execution, err
+		}
+	}
+}
+
+// runOnce does the work of Run. It says lost when the session's instance was
+// gone already: the provider may end an old one by itself. Nothing ran then,
+// and the session gets a new one, as it would have a moment later.
+func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
+	t, err := s.resolve(ctx, wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language})
+	if err != nil {
+		return Execution{}, false, err
+	}
+	e, created, err := s.acquire(ctx, who, t, create)
+	if err != nil {
+		return Execution{}, false, err
+	}
+	defer s.release(e)
+	keep := req.Session != ""
+	if req.Keep != nil {
+		keep = *req.Keep
+	}
+	if !keep {
+		defer s.doom(e)
+	}
+	execution, err = s.run(ctx, e, t, req.ExecuteRequest)
+	return execution, !created && sdk.CodeOf(err) == sdk.CodeNotFound, err
+}
+
+// run executes code in an instance that the caller holds.
+func (s *Service) run(caller context.Context, e *entry, t target, req ExecuteRequest) (Execution, error) {
+	ctx, cancel := s.bounded(caller, req.Timeout+answerGrace)
+	defer cancel()
+	execution := Execution{ID: "x-" + randomName(), InstanceID: e.id.String(), Provider: e.provider.Label()}
+	out := newCollector(s.limits.Output)
+	result, err := t.ready.Execute(ctx, sdk.ExecuteRequest{
+		InstanceID:  e.instance.ID,
+		ExecutionID: execution.ID,
+		Language:    t.language,
+		Code:        req.Code,
+		Arguments:   req.Arguments,
+		Env:         req.Env,
+		Timeout:     req.Timeout,
+		OutputLimit: s.limits.Output,
+	}, out)
+	execution.Stdout, execution.Stderr = out.close()
+	result.Truncated = result.Truncated || out.truncated
+	execution.Result = result
+	if err == nil {
+		return execution, nil
+	}
+	if status, detail, ok := s.outcome(e, err); ok {
+		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out.truncated, Detail: detail}
+		return execution, nil
+	}
+	return Execution{}, e.fault(s.executionError(caller, ctx, e, req, err))
+}
+
+// outcome recognizes errors that tell what became of the code, which is a
+// result and not a failure.
+func (s *Service) outcome(e *entry, err error) (sdk.Status, string, bool) {
+	detail := "stopped by the provider"
+	if coded, ok := errors.AsType[*sdk.Error](err); ok {
+		detail = coded.Message
+	}
+	for _, status := range sdk.Statuses() {
+		if code := status.Code(); code != "" && code == sdk.CodeOf(err) {
+			return status, detail, true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.state == ending && !e.doomed {
+		return sdk.StatusCancelled, "the instance was destroyed during the execution", true
+	}
+	return "", "", false
+}
+
+// executionError puts the failure of an execution into words.
+func (s *Service) executionError(caller, ctx context.Context, e *entry, req ExecuteRequest, err error) error {
+	switch {
+	case caller.Err() != nil:
+		return caller.Err()
+	case errors.Is(context.Cause(ctx), errShuttingDown):
+		return shuttingDown()
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.provider.Label(), req.Timeout+answerGrace)
+	case sdk.CodeOf(err) == sdk.CodeNotFound:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hide(e)
+		delete(s.entries, e.id.String())
+		return noSuchInstance()
+	default:
+		return err
+	}
+}
+
+// checkExecute checks a request and fills in its timeout.
+func (s *Service) checkExecute(req *ExecuteRequest) error {
+	switch {
+	case req.Timeout == 0:
+		req.Timeout = s.limits.DefaultTimeout
+	case req.Timeout < 0 || req.Timeout > s.limits.MaxTimeout:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits.MaxTimeout))
+	}
+	if req.Language == "" {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "is required")
+	}
+	if sdk.ParseLanguage(req.Language) == sdk.Bash && req.Arguments != nil {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main that could take them; use env")
+	}
+	return checkEnv(req.Env)
+}
+
+func (e *entry) fault(err error) error {
+	return &Fault{Provider: e.provider.Label(), InstanceID: e.id.String(), Err: err}
+}

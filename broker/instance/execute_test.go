@@ -1,0 +1,165 @@
+package instance_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func TestOutputAboveTheLimitIsCut(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		first.OnExecute = func(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+			for range 3 {
+				assert.Check(t, out.Stdout(bytes.Repeat([]byte("x"), 500)))
+			}
+			assert.Check(t, out.Stderr([]byte("short")))
+			return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+		}
+		execution, err := s.Run(t.Context(), acme, run("python"))
+		assert.NilError(t, err)
+		assert.Equal(t, len(execution.Stdout), 1<<10)
+		assert.Equal(t, string(execution.Stderr), "short")
+		assert.Assert(t, execution.Result.Truncated)
+	})
+}
+
+func TestErrorsOfAnExecution(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		code   sdk.Code
+		status sdk.Status
+	}{
+		"a coded error keeps its code":       {sdk.Errorf(sdk.CodeConnectionFailed, "no route"), sdk.CodeConnectionFailed, ""},
+		"an error without a code":            {errors.New("oops"), sdk.CodeInternal, ""},
+		"a timeout as an error is a result":  {sdk.Errorf(sdk.CodeExecutionTimeout, "late"), "", sdk.StatusTimeout},
+		"out of memory is a result":          {sdk.Errorf(sdk.CodeOutOfMemory, "full"), "", sdk.StatusOutOfMemory},
+		"a block by the policy is a result":  {sdk.Errorf(sdk.CodeBlocked, "no"), "", sdk.StatusBlocked},
+		"the provider lost the new instance": {sdk.Errorf(sdk.CodeNotFound, "?"), sdk.CodeNotFound, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+				first.OnExecute = func(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+					_ = out.Stdout([]byte("so far"))
+					return sdk.ExecuteResult{}, test.err
+				}
+				execution, err := s.Run(t.Context(), acme, run("python"))
+				assertCode(t, err, test.code)
+				assert.Equal(t, execution.Result.Status, test.status)
+				if test.status != "" {
+					assert.Equal(t, string(execution.Stdout), "so far")
+				}
+				synctest.Wait()
+				assert.Check(t, cmp.Len(s.List(acme), 0))
+			})
+		})
+	}
+}
+
+func TestAProviderThatDoesNotAnswerIsSB009(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		first.OnExecute = func(ctx context.Context, _ sdk.ExecuteRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
+			<-ctx.Done()
+			return sdk.ExecuteResult{}, ctx.Err()
+		}
+		req := run("python")
+		req.Timeout = 2 * time.Second
+		start := time.Now()
+		_, err := s.Run(t.Context(), acme, req)
+		assertCode(t, err, sdk.CodeUnavailable)
+		assert.ErrorContains(t, err, `provider "first" gave no answer within 7s`)
+		assert.Equal(t, time.Since(start), 7*time.Second)
+	})
+}
+
+func TestACallerThatGoesAwayCancelsItsExecution(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		ctx, leave := context.WithCancel(t.Context())
+		first.OnExecute = func(ctx context.Context, _ sdk.ExecuteRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
+			leave()
+			<-ctx.Done()
+			return sdk.ExecuteResult{}, ctx.Err()
+		}
+		_, err := s.Run(ctx, acme, run("python"))
+		assert.ErrorIs(t, err, context.Canceled)
+		synctest.Wait()
+		assert.Check(t, cmp.Len(first.Live(), 0))
+	})
+}
+
+func TestASessionWhoseInstanceIsLostGetsANewOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		req := run("python")
+		req.Session = "s1"
+		before, err := s.Run(t.Context(), acme, req)
+		assert.NilError(t, err)
+		first.Forget()
+		after, err := s.Run(t.Context(), acme, req)
+		assert.NilError(t, err)
+		assert.Assert(t, before.InstanceID != after.InstanceID)
+
+		first.Forget()
+		_, err = s.Execute(t.Context(), acme, after.InstanceID, req.ExecuteRequest)
+		assertCode(t, err, sdk.CodeNotFound)
+		_, err = s.Get(acme, after.InstanceID)
+		assertCode(t, err, sdk.CodeNotFound)
+	})
+}
+
+func TestExecutionsRunSideBySideInOneInstance(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
+		assert.NilError(t, err)
+		both := make(chan struct{}, 2)
+		first.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+			both <- struct{}{}
+			for len(both) < 2 {
+				time.Sleep(time.Millisecond) // of the bubble's clock
+			}
+			return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+		}
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				_, err := s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Language: "python"})
+				assert.Check(t, err)
+			})
+		}
+		group.Wait()
+	})
+}
+
+func TestDestroyAnswersRunningExecutionsAsCancelled(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
+		assert.NilError(t, err)
+		destroyed := make(chan struct{})
+		first.OnExecute = func(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+			_ = out.Stdout([]byte("so far"))
+			<-destroyed
+			return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeNotFound, "gone")
+		}
+		first.OnDestroy = func(context.Context, string) error { close(destroyed); return nil }
+		var group sync.WaitGroup
+		group.Go(func() {
+			execution, err := s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Language: "python"})
+			assert.Check(t, err)
+			assert.Check(t, cmp.Equal(execution.Result.Status, sdk.StatusCancelled))
+			assert.Check(t, cmp.Equal(string(execution.Stdout), "so far"))
+		})
+		synctest.Wait()
+		assert.NilError(t, s.Destroy(t.Context(), acme, info.ID.String()))
+		group.Wait()
+		assertCode(t, s.Destroy(t.Context(), acme, info.ID.String()), sdk.CodeNotFound)
+	})
+}

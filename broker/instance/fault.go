@@ -1,0 +1,40 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Fault is an error with the provider and the instance that it concerns.
+type Fault struct {
+	Provider string
+	// InstanceID is empty when there is no instance yet.
+	InstanceID string
+	Err        error
+}
+
+// Error says what happened and where.
+func (f *Fault) Error() string {
+	if f.InstanceID != "" {
+		return fmt.Sprintf("instance %s: %v", f.InstanceID, f.Err)
+	}
+	return fmt.Sprintf("provider %s: %v", f.Provider, f.Err)
+}
+
+// Unwrap returns what happened.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// errShuttingDown is what waits and executions end with when the broker stops.
+var errShuttingDown = errors.New("the broker is shutting down")
+
+func shuttingDown() error {
+	return sdk.Errorf(sdk.CodeUnavailable, "%w", errShuttingDown)
+}
+
+// noSuchInstance is the same for an instance that never existed, has ended or
+// belongs to somebody else.
+func noSuchInstance() error {
+	return sdk.Errorf(sdk.CodeNotFound, "no such instance")
+}

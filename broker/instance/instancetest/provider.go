@@ -1,0 +1,227 @@
+// Package instancetest holds a small real provider for tests of the packages
+// around instance: it keeps instances in memory and runs no code, but does what
+// the test's hooks say.
+package instancetest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Provider is an in-process provider, ready from the start. Set its fields
+// before it is used.
+type Provider struct {
+	Name string
+	// OnCreate, OnExecute, OnDestroy and OnList stand before the provider's
+	// own work when they are set; an error of theirs is the answer.
+	OnCreate  func(ctx context.Context, req sdk.CreateRequest) error
+	OnExecute func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error)
+	OnDestroy func(ctx context.Context, id string) error
+	OnList    func(ctx context.Context) error
+	// OnWait is what Provider(ctx), the wait for readiness, does.
+	OnWait func(ctx context.Context) error
+	// Down is the reason why the provider is not ready.
+	Down string
+
+	mu         sync.Mutex
+	instances  map[string]sdk.Instance
+	executions []sdk.ExecuteRequest
+	created    []sdk.CreateRequest
+}
+
+var (
+	_ instance.Provider = (*Provider)(nil)
+	_ sdk.Provider      = (*Served)(nil)
+)
+
+// Label implements instance.Provider.
+func (p *Provider) Label() string { return p.Name }
+
+// Plugin implements instance.Provider.
+func (p *Provider) Plugin() string { return "fake" }
+
+// Status implements instance.Provider.
+func (p *Provider) Status() instance.Status {
+	if p.Down != "" {
+		return instance.Status{State: "unavailable", Reason: p.Down}
+	}
+	return instance.Status{State: "ready", Ready: true, Details: map[string]string{"pool": "3"}}
+}
+
+// Provider implements instance.Provider.
+func (p *Provider) Provider(ctx context.Context) (sdk.Provider, error) {
+	if p.OnWait != nil {
+		if err := p.OnWait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if p.Down != "" {
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "provider %q: %s", p.Name, p.Down)
+	}
+	return &Served{p}, nil
+}
+
+// Description implements instance.Provider.
+func (p *Provider) Description() sdk.Description {
+	return sdk.Description{
+		Name:      "fake",
+		Version:   "1.2.3",
+		Summary:   "Runs nothing.",
+		Languages: []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash},
+		Templates: []sdk.Template{
+			{Name: "python", Description: "Python 3", Languages: []sdk.Language{sdk.Python, sdk.Bash}},
+			{Name: "nodejs", Description: "Node", Languages: []sdk.Language{sdk.JavaScript}},
+		},
+	}
+}
+
+// Live returns the IDs of the instances that exist, sorted.
+func (p *Provider) Live() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.instances))
+}
+
+// Forget loses all instances, as a plugin does that was killed.
+func (p *Provider) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.instances = nil
+}
+
+// Adopt adds an instance that nobody asked for.
+func (p *Provider) Adopt(i sdk.Instance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.add(i)
+}
+
+// Executions returns the requests that arrived, in order.
+func (p *Provider) Executions() []sdk.ExecuteRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.executions)
+}
+
+// Created returns the requests for instances that arrived, in order.
+func (p *Provider) Created() []sdk.CreateRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.created)
+}
+
+func (p *Provider) add(i sdk.Instance) {
+	if p.instances == nil {
+		p.instances = map[string]sdk.Instance{}
+	}
+	p.instances[i.ID] = i
+}
+
+// Served is the provider's other face: the one that a plugin would serve.
+type Served struct{ p *Provider }
+
+// Describe implements sdk.Provider.
+func (s *Served) Describe() sdk.Description { return s.p.Description() }
+
+// Configure implements sdk.Provider.
+func (s *Served) Configure(context.Context, sdk.ConfigureRequest) error { return nil }
+
+// Health implements sdk.Provider.
+func (s *Served) Health(context.Context) (sdk.Health, error) {
+	return sdk.Health{Healthy: s.p.Down == "", Reason: s.p.Down}, nil
+}
+
+// Create implements sdk.Provider.
+func (s *Served) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	s.p.mu.Lock()
+	s.p.created = append(s.p.created, req)
+	s.p.mu.Unlock()
+	if s.p.OnCreate != nil {
+		if err := s.p.OnCreate(ctx, req); err != nil {
+			return sdk.Instance{}, err
+		}
+	}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	i := sdk.Instance{
+		ID:        "fake-" + req.Labels[sdk.LabelInstance],
+		Template:  req.Template,
+		Labels:    req.Labels,
+		Metadata:  map[string]string{"region": "here"},
+		CreatedAt: time.Now(),
+	}
+	s.p.add(i)
+	return i, nil
+}
+
+// Execute implements sdk.Provider.
+func (s *Served) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	s.p.mu.Lock()
+	s.p.executions = append(s.p.executions, req)
+	_, known := s.p.instances[req.InstanceID]
+	s.p.mu.Unlock()
+	if !known {
+		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	}
+	if s.p.OnExecute != nil {
+		return s.p.OnExecute(ctx, req, out)
+	}
+	return sdk.ExecuteResult{Status: sdk.StatusSucceeded, Duration: time.Millisecond}, nil
+}
+
+// Destroy implements sdk.Provider.
+func (s *Served) Destroy(ctx context.Context, id string) error {
+	if s.p.OnDestroy != nil {
+		if err := s.p.OnDestroy(ctx, id); err != nil {
+			return err
+		}
+	}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	delete(s.p.instances, id)
+	return nil
+}
+
+// List implements sdk.Provider.
+func (s *Served) List(ctx context.Context) ([]sdk.Instance, error) {
+	if s.p.OnList != nil {
+		if err := s.p.OnList(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return slices.Collect(maps.Values(s.p.instances)), nil
+}
+
+// Catalog is a fixed list of providers; the first is the active one.
+type Catalog []instance.Provider
+
+// Providers implements instance.Catalog.
+func (c Catalog) Providers() []instance.Provider { return c }
+
+// Active implements instance.Catalog.
+func (c Catalog) Active() string {
+	if len(c) == 0 {
+		return ""
+	}
+	return c[0].Label()
+}
+
+// Limits are generous, except for the output.
+func Limits() instance.Limits {
+	return instance.Limits{
+		Output:         1 << 10,
+		DefaultTimeout: 30 * time.Second,
+		MaxTimeout:     10 * time.Minute,
+		CreateTimeout:  time.Minute,
+		DefaultTTL:     instance.DefaultTTL,
+		MaxTTL:         instance.MaxTTL,
+	}
+}

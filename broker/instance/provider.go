@@ -1,0 +1,46 @@
+package instance
+
+import (
+	"context"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Provider is a configured provider as the service needs it. The plugin host's
+// supervised plugins are such.
+type Provider interface {
+	// Label names the provider in the configuration and in the API.
+	Label() string
+	// Plugin is the name of the plugin behind it.
+	Plugin() string
+	// Description is what the provider says about itself; the zero value as
+	// long as it never said anything.
+	Description() sdk.Description
+	// Provider waits until the provider is ready, at most until ctx ends.
+	// Errors are SB001 while it was never configured and SB009 when it is
+	// down.
+	Provider(ctx context.Context) (sdk.Provider, error)
+	// Status says how it is, without waiting.
+	Status() Status
+}
+
+// Status is how a provider is doing.
+type Status struct {
+	// State is one word, such as ready, starting or unavailable.
+	State string
+	// Ready says whether it takes work.
+	Ready bool
+	// Reason says why not.
+	Reason string
+	// Details are facts for people, from the provider's health probe.
+	Details map[string]string
+}
+
+// Catalog says which providers there are at this moment.
+type Catalog interface {
+	// Providers in the order of the configuration.
+	Providers() []Provider
+	// Active is the label of the provider that is used unless a request
+	// names one.
+	Active() string
+}

@@ -1,0 +1,86 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// parallelDestroys bounds how many instances are destroyed at once.
+const parallelDestroys = 16
+
+// Reconcile brings the registry and a provider whose plugin was just started
+// into agreement: what the provider no longer has is forgotten, what the
+// registry does not know is destroyed. The plugin host calls it before anybody
+// else may use the provider.
+func (s *Service) Reconcile(ctx context.Context, label string, provider sdk.Provider) error {
+	believed := s.liveOn(label)
+	listed, err := provider.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list the instances of provider %q: %w", label, err)
+	}
+	orphans := s.compare(label, believed, listed)
+
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelDestroys)
+	for _, id := range orphans {
+		group.Go(func() error {
+			if err := provider.Destroy(ctx, id); err != nil {
+				// It is tried again at the next start; this one shall not
+				// fail for it.
+				s.logger.Warn("an orphaned instance could not be destroyed", "provider", label, "id", id, "error", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// liveOn returns the entries that the provider should have now. Those made
+// while it is being asked are not among them.
+func (s *Service) liveOn(label string) []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*entry
+	for _, e := range s.entries {
+		if e.provider.Label() == label && e.state != creating {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// compare forgets entries that are not listed and returns the IDs of listed
+// instances that nobody knows.
+func (s *Service) compare(label string, believed []*entry, listed []sdk.Instance) (orphans []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := map[string]bool{} // instance parts, which are never reused
+	for _, e := range s.entries {
+		if e.provider.Label() == label {
+			known[e.id.Instance] = true
+		}
+	}
+	there := map[string]bool{}
+	for _, i := range listed {
+		there[i.ID] = true
+		if !known[i.Labels[sdk.LabelInstance]] {
+			orphans = append(orphans, i.ID)
+		}
+	}
+	lost := 0
+	for _, e := range believed {
+		if !there[e.instance.ID] {
+			s.hide(e)
+			delete(s.entries, e.id.String())
+			lost++
+		}
+	}
+	if lost > 0 || len(orphans) > 0 {
+		s.logger.Info("reconciled", "provider", label, "lost", lost, "orphans", len(orphans))
+	}
+	return orphans
+}

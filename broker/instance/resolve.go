@@ -1,0 +1,183 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// target is where a request goes: a ready provider, with the template and the
+// language that it understands.
+type target struct {
+	provider Provider
+	ready    sdk.Provider
+	template string
+	language sdk.Language
+}
+
+// wish is what a request says about its target; empty fields mean that it says
+// nothing.
+type wish struct {
+	tenant   tenant.Tenant
+	session  string
+	provider string
+	template string
+	language string
+}
+
+// resolve picks the provider, waits until it is ready and checks that it offers
+// what the request wants.
+func (s *Service) resolve(ctx context.Context, w wish) (target, error) {
+	provider, err := s.pick(w)
+	if err != nil {
+		return target{}, err
+	}
+	t, err := s.offered(ctx, provider, w)
+	if err != nil {
+		return target{}, &Fault{Provider: provider.Label(), Err: err}
+	}
+	return t, nil
+}
+
+func (s *Service) offered(ctx context.Context, provider Provider, w wish) (target, error) {
+	ready, err := s.waitReady(ctx, provider, s.limits.CreateTimeout)
+	if err != nil {
+		return target{}, err
+	}
+	t := target{provider: provider, ready: ready, template: w.template}
+	description := provider.Description()
+	if w.language != "" {
+		if t.language, err = supported(description, w.language); err != nil {
+			return target{}, err
+		}
+	}
+	switch {
+	case w.template != "":
+		var names []string
+		for _, offered := range description.Templates {
+			names = append(names, offered.Name)
+		}
+		if !slices.Contains(names, w.template) {
+			return target{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template",
+				"the provider %q has no such template; it has: %s", provider.Label(), listed(names))
+		}
+	case t.language != "" && description.TemplateFor(t.language) != "":
+		t.template = description.TemplateFor(t.language)
+	case len(description.Templates) > 0:
+		t.template = description.Templates[0].Name
+	}
+	return t, nil
+}
+
+// waitReady waits for the provider, at most for d.
+func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Duration) (sdk.Provider, error) {
+	wait, cancel := s.bounded(ctx, d)
+	defer cancel()
+	ready, err := provider.Provider(wait)
+	switch {
+	case err == nil:
+		return ready, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(context.Cause(wait), errShuttingDown):
+		return nil, shuttingDown()
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "provider %q was not ready within %s", provider.Label(), d)
+	default:
+		return nil, err
+	}
+}
+
+// pick finds the provider that the request names; else the one where its
+// session lives; else the active one, or the first of the tenant's own when it
+// may not use that.
+func (s *Service) pick(w wish) (Provider, error) {
+	var usable []Provider
+	for _, p := range s.catalog.Providers() {
+		if w.tenant.Allows(p.Label()) {
+			usable = append(usable, p)
+		}
+	}
+	if w.provider != "" {
+		return pickNamed(w, usable, s.catalog.Providers())
+	}
+	if p := s.homeOf(w); p != nil {
+		return p, nil
+	}
+	for _, p := range usable {
+		if p.Label() == s.catalog.Active() {
+			return p, nil
+		}
+	}
+	if len(usable) == 0 {
+		return nil, sdk.Errorf(sdk.CodeNotAllowed, "this tenant may use none of the providers")
+	}
+	return usable[0], nil
+}
+
+func pickNamed(w wish, usable, all []Provider) (Provider, error) {
+	named := func(p Provider) bool { return p.Label() == w.provider }
+	if i := slices.IndexFunc(usable, named); i >= 0 {
+		return usable[i], nil
+	}
+	if slices.ContainsFunc(all, named) {
+		return nil, sdk.FieldErrorf(sdk.CodeNotAllowed, "provider", "this tenant may not use the provider %q", w.provider)
+	}
+	var labels []string
+	for _, p := range usable {
+		labels = append(labels, p.Label())
+	}
+	return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "provider", "there is no such provider; there are: %s", listed(labels))
+}
+
+// homeOf returns the provider on which the session already has an instance: the
+// active one if there are several, else the one made last.
+func (s *Service) homeOf(w wish) Provider {
+	if w.session == "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var home *entry
+	for _, p := range s.catalog.Providers() {
+		e := s.sessions[sessionKey{w.tenant.Name, w.session, p.Label()}]
+		if e == nil || !w.tenant.Allows(p.Label()) {
+			continue
+		}
+		if p.Label() == s.catalog.Active() {
+			return p
+		}
+		if home == nil || e.created.After(home.created) {
+			home = e
+		}
+	}
+	if home == nil {
+		return nil
+	}
+	return home.provider
+}
+
+// supported turns what the caller wrote into a language of the provider.
+func supported(d sdk.Description, name string) (sdk.Language, error) {
+	language := sdk.ParseLanguage(name)
+	if slices.Contains(d.Languages, language) {
+		return language, nil
+	}
+	var names []string
+	for _, l := range d.Languages {
+		names = append(names, string(l))
+	}
+	return "", sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "this provider does not run that language; it runs: %s", listed(names))
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,140 @@
+package instance
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Limits bound what one request may ask for.
+type Limits struct {
+	// Output in bytes, for stdout and for stderr each.
+	Output int64
+	// DefaultTimeout of an execution that names none, and MaxTimeout.
+	DefaultTimeout, MaxTimeout time.Duration
+	// CreateTimeout bounds the creation of an instance, waiting for the
+	// provider included.
+	CreateTimeout time.Duration
+	// DefaultTTL is how long an instance lives after its last use when its
+	// creator named no TTL, and MaxTTL the longest.
+	DefaultTTL, MaxTTL time.Duration
+}
+
+// DefaultTTL and MaxTTL are the limits for which there is no setting yet.
+const (
+	DefaultTTL = 5 * time.Minute
+	MaxTTL     = 24 * time.Hour
+)
+
+// Options of a Service.
+type Options struct {
+	Catalog Catalog
+	Limits  Limits
+	Logger  hclog.Logger
+}
+
+// Service makes, uses and destroys instances. All its methods may be called
+// concurrently.
+type Service struct {
+	catalog Catalog
+	limits  Limits
+	logger  hclog.Logger
+
+	mu       sync.Mutex
+	draining bool
+	entries  map[string]*entry // by ID; all states
+	sessions map[sessionKey]*entry
+
+	// calls counts requests in progress and creations. Add is called under mu
+	// and never when draining, as WaitGroup demands.
+	calls sync.WaitGroup
+	// lifetime ends executions and creations when the broker stops, cleanup
+	// ends destruction when that has taken too long.
+	lifetime    context.Context
+	endLifetime context.CancelCauseFunc
+	cleanup     context.Context
+	endCleanup  context.CancelFunc
+	tasks       *background.Group
+}
+
+// sessionKey names the one instance that a session has on a provider.
+type sessionKey struct{ tenant, session, provider string }
+
+// entry is one instance. The fields below the line are guarded by Service.mu.
+type entry struct {
+	id       ID
+	provider Provider
+	template string
+	ttl      time.Duration
+	created  time.Time
+	ready    chan struct{} // closed when the creation has ended, well or not
+	cancel   context.CancelFunc
+
+	// ---
+	state    state
+	err      error        // why the creation failed; set before ready closes
+	waiters  int          // callers that wait for ready
+	instance sdk.Instance // what the provider made
+	holds    int          // executions in progress
+	doomed   bool         // to be destroyed when the last hold is released
+	lastUsed time.Time
+	retryAt  time.Time // of a destruction that failed
+}
+
+type state int
+
+const (
+	creating state = iota
+	live
+	ending // destroyed or about to be; nobody sees it any more
+)
+
+func (e *entry) sessionKey() sessionKey {
+	return sessionKey{e.id.Tenant, e.id.Session, e.provider.Label()}
+}
+
+// NewService returns a service that works until Shutdown, which the caller must
+// call.
+func NewService(opts Options) *Service {
+	s := &Service{
+		catalog:  opts.Catalog,
+		limits:   opts.Limits,
+		logger:   opts.Logger,
+		entries:  map[string]*entry{},
+		sessions: map[sessionKey]*entry{},
+		tasks:    background.NewGroup(opts.Logger),
+	}
+	s.lifetime, s.endLifetime = context.WithCancelCause(context.Background())
+	s.cleanup, s.endCleanup = context.WithCancel(context.Background())
+	s.tasks.Go("reaper", s.reap)
+	return s
+}
+
+// begin registers a call; the caller must call s.calls.Done when it ends.
+func (s *Service) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return shuttingDown()
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+// bounded returns a context that ends with ctx, after d, or when the broker
+// stops; its cause says which.
+func (s *Service) bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancelCause := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithTimeout(ctx, d)
+	stop := context.AfterFunc(s.lifetime, func() { cancelCause(errShuttingDown) })
+	return ctx, func() {
+		stop()
+		cancel()
+		cancelCause(nil)
+	}
+}
