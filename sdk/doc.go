@@ -45,6 +45,6 @@
 // An Error has a Code from CodeTable and reaches the agent with it. What became
 // of code that was taken on is never an error but an ExecuteResult.
 //
-// The package depends on go-plugin, gRPC, hclog and mapstructure, and on nothing
+// The package depends on go-plugin, gRPC, hclog, mapstructure and x/sys, and on nothing
 // of the broker.
 package sdk

@@ -17,6 +17,10 @@ import (
 // in HTTP/2 trailers, and megabytes of them end the whole connection.
 const maxWireMessage = 4 << 10
 
+// ErrPluginGone is the cause of an Error that ErrorFromStatus makes when the
+// connection to a plugin is lost: the plugin died, or is about to be found dead.
+var ErrPluginGone = errors.New("the plugin ended")
+
 // GRPCStatus is how an Error crosses the wire; gRPC calls it by itself.
 func (e *Error) GRPCStatus() *status.Status {
 	st := status.New(grpcCode(e.Code), truncate(e.Message))
@@ -58,7 +62,8 @@ func ErrorFromStatus(err error) error {
 	case codes.DeadlineExceeded:
 		return context.DeadlineExceeded
 	case codes.Unavailable:
-		return Errorf(CodeUnavailable, "the plugin is gone: %s", truncate(st.Message()))
+		// gRPC's text names the socket, which is a path of the host.
+		return Errorf(CodeUnavailable, "%w", ErrPluginGone)
 	case codes.Unimplemented:
 		return Errorf(CodeNotSupported, "the plugin lacks this call: %s", truncate(st.Message()))
 	case codes.ResourceExhausted:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
@@ -43,8 +44,10 @@ func Serve(factory Factory) {
 	// Notify, not Ignore: children would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM)
 
-	srv := &server{provider: factory(logger), logger: logger}
+	srv := &server{logger: logger}
 	if os.Getenv(Handshake().MagicCookieKey) == Handshake().MagicCookieValue {
+		// Before the factory, which may already start processes that would
+		// inherit standard input.
 		lifeline, err := takeStdin()
 		if err != nil {
 			logger.Error("cannot watch standard input, so this plugin would outlive the broker", "error", err)
@@ -52,6 +55,7 @@ func Serve(factory Factory) {
 		}
 		go srv.endWith(lifeline)
 	}
+	srv.provider = factory(logger)
 
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: Handshake(),
@@ -99,6 +103,10 @@ func (s *server) endWith(lifeline io.Reader) {
 // close calls the provider's Close once, whoever comes first.
 func (s *server) close(ctx context.Context) {
 	s.closeOnce.Do(func() {
+		// Nothing is called on a provider that is not configured.
+		if !s.configured.Load() {
+			return
+		}
 		closer, ok := s.provider.(Closer)
 		if !ok {
 			return
@@ -122,11 +130,10 @@ func (s *server) close(ctx context.Context) {
 // takeStdin moves standard input to a descriptor that children do not inherit
 // and leaves /dev/null in its place.
 func takeStdin() (*os.File, error) {
-	fd, err := syscall.Dup(0)
+	fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, fmt.Errorf("duplicate standard input: %w", err)
 	}
-	syscall.CloseOnExec(fd)
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err

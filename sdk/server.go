@@ -16,9 +16,10 @@ import (
 // server puts a Provider behind gRPC.
 type server struct {
 	providerv1.UnimplementedProviderServiceServer
-	provider  Provider
-	logger    hclog.Logger
-	closeOnce sync.Once
+	provider   Provider
+	logger     hclog.Logger
+	configured atomic.Bool // orders the write of provider before close's read
+	closeOnce  sync.Once
 }
 
 // ServerOptions are the limits and interceptors of a gRPC server that serves a
@@ -63,12 +64,17 @@ func (s *server) Configure(ctx context.Context, req *providerv1.ConfigureRequest
 	if len(problems) > 0 {
 		return nil, FieldErrorf(CodeInvalidConfig, problems[0].Field, "%s", problems[0].Message)
 	}
-	return &providerv1.ConfigureResponse{}, s.provider.Configure(ctx, ConfigureRequest{
+	err := s.provider.Configure(ctx, ConfigureRequest{
 		Label:    req.GetLabel(),
 		BrokerID: req.GetBrokerId(),
 		StateDir: req.GetStateDir(),
 		Settings: settings,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.configured.Store(true)
+	return &providerv1.ConfigureResponse{}, nil
 }
 
 func (s *server) Health(ctx context.Context, _ *providerv1.HealthRequest) (*providerv1.HealthResponse, error) {
