@@ -43,7 +43,7 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *gu
 	case errors.Is(err, errUnknownLanguage):
 		return status.Error(codes.Unimplemented, err.Error())
 	case err != nil:
-		return status.Error(codes.Unavailable, err.Error())
+		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	defer in.replace(req.GetLanguage())
 	defer p.wait()

@@ -81,7 +81,7 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 	runtime := newInterpreters(req)
 	if err := runtime.warmUp(ctx, req.GetWarm()); err != nil {
 		runtime.close()
-		return nil, status.Error(codes.Unavailable, err.Error())
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {

@@ -182,7 +182,7 @@ func (in *interpreters) waiting(language string) spawn {
 // changed later from outside.
 func (in *interpreters) shell(req *guestv1.ExecuteRequest) spawn {
 	s := in.spawn(req.GetEnv())
-	s.Argv = []string{in.paths[req.GetLanguage()], "--noprofile", "--norc", "-c", `eval "$(cat <&3)" 3<&- 4>&-`, "main.sh"}
+	s.Argv = []string{in.paths[req.GetLanguage()], "--noprofile", "--norc", "-c", `set -- "$(cat <&3)"; exec 3<&- 4>&-; eval "set --;$1"`, "main.sh"}
 	return s
 }
 

@@ -85,17 +85,17 @@ func (m *memoryGuard) poll(stop, done chan struct{}) {
 	}
 }
 
+// killLargest leaves small executions alone: the figure for the whole sandbox
+// lags, and shall not cost the next execution its life for the last one's.
 func (m *memoryGuard) killLargest() {
 	resident := residentByInit()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var largest *guarded
+	size := m.limit / 4
 	for g := range m.watched {
-		if g.killed() {
-			continue // memory comes back a moment after the kill
-		}
-		if largest == nil || resident[g.process.init.Process.Pid] > resident[largest.process.init.Process.Pid] {
-			largest = g
+		if r := resident[g.process.init.Process.Pid]; !g.killed() && r >= size {
+			largest, size = g, r
 		}
 	}
 	if largest != nil {

@@ -115,20 +115,16 @@ func (c *Client) explain(ctx, callCtx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(context.Cause(callCtx), ErrStuck):
 		return ErrStuck
-	case errors.Is(err, io.EOF), status.Code(err) == codes.Unavailable && c.gone():
+	case errors.Is(err, io.EOF), status.Code(err) == codes.Unavailable, status.Code(err) == codes.Canceled:
+		// The guest itself never says these; the last means that we closed.
 		return ErrGone
 	case status.Code(err) == codes.Unimplemented:
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%s", status.Convert(err).Message())
-	case status.Code(err) == codes.Unavailable:
+	case status.Code(err) == codes.FailedPrecondition:
 		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %s", status.Convert(err).Message())
 	default:
 		return sdk.Errorf(sdk.CodeInternal, "execute in the sandbox: %w", err)
 	}
-}
-
-// gone tells a lost connection from a guest that answered Unavailable.
-func (c *Client) gone() bool {
-	return c.conn.GetState().String() != "READY"
 }
 
 func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {

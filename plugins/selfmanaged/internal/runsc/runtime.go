@@ -30,7 +30,7 @@ type Limits struct {
 }
 
 // kernelMemory is what gVisor itself takes beside the programs, generously.
-const kernelMemory = 128 << 20
+const kernelMemory = 256 << 20
 
 func (l Limits) hostMemory() int64 { return l.MemoryMB<<20 + kernelMemory }
 
@@ -147,11 +147,14 @@ func (r *Runtime) prepare(guest string) error {
 	return nil
 }
 
-// clear removes everything on disk. runsc leaves a bind mount in its root
-// directory that would keep it from being removed.
+// clear removes everything on disk. runsc leaves bind mounts, one on the other,
+// in its root directory, which keep it from being removed.
 func (r *Runtime) clear() error {
-	if err := unix.Unmount(filepath.Join(r.root, "null-netns"), unix.MNT_DETACH); err != nil &&
-		!slices.Contains([]error{unix.ENOENT, unix.EINVAL, unix.EPERM}, err) {
+	var err error
+	for err == nil {
+		err = unix.Unmount(filepath.Join(r.root, "null-netns"), unix.MNT_DETACH)
+	}
+	if !slices.Contains([]error{unix.ENOENT, unix.EINVAL, unix.EPERM}, err) { // none (left)
 		return fmt.Errorf("unmount null-netns: %w", err)
 	}
 	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.root), os.RemoveAll(r.rootfs))

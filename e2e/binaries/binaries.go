@@ -1,0 +1,48 @@
+// Package binaries finds what `make build` made, for tests that run the real
+// thing.
+package binaries
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// Dir is the directory of the built binaries: $SANDBOX_BROKER_BIN, else bin/ of
+// this repository. The test is skipped if it was not built, and fails in CI.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("SANDBOX_BROKER_BIN")
+	if dir == "" {
+		_, file, _, _ := runtime.Caller(0)
+		dir = filepath.Join(filepath.Dir(file), "..", "..", "bin")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "sandbox-guest")); err != nil {
+		missing(t, "the binaries are not built: run `make build` first")
+	}
+	return dir
+}
+
+// Runsc is the gVisor binary: on the PATH or in Dir. The test is skipped if
+// there is none, and fails in CI.
+func Runsc(t testing.TB) string {
+	t.Helper()
+	if path, err := exec.LookPath("runsc"); err == nil {
+		return path
+	}
+	path := filepath.Join(Dir(t), "runsc")
+	if _, err := os.Stat(path); err != nil {
+		missing(t, "there is no runsc: run `make runsc` first")
+	}
+	return path
+}
+
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}

@@ -1,0 +1,448 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// recorder keeps what an execution writes.
+type recorder struct {
+	mu       sync.Mutex
+	out, err bytes.Buffer
+}
+
+func (r *recorder) Stdout(p []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out.Write(p)
+	return nil
+}
+
+func (r *recorder) Stderr(p []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err.Write(p)
+	return nil
+}
+
+// newProvider returns a provider that is configured and closed with the test,
+// which fails if anything is left of it.
+func newProvider(t *testing.T, given map[string]any) *Provider {
+	t.Helper()
+	all := map[string]any{
+		"pool_size": 2, "runsc": binaries.Runsc(t), "guest": filepath.Join(binaries.Dir(t), "sandbox-guest"),
+		"memory_mb": 256, "workspace_mb": 64,
+	}
+	for k, v := range given {
+		all[k] = v
+	}
+	p := New(hclog.NewNullLogger()).(*Provider)
+	settings, problems := p.Describe().Schema.Resolve(all)
+	assert.Assert(t, is.Len(problems, 0))
+	dir := t.TempDir()
+	brokerID := "test" + newID()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	assert.NilError(t, p.Configure(ctx, sdk.ConfigureRequest{Label: "self_managed", BrokerID: brokerID, StateDir: dir, Settings: settings}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		assert.Check(t, p.Close(ctx))
+		left, err := os.ReadDir(dir)
+		assert.Check(t, err)
+		assert.Check(t, is.Len(left, 0), "files are left: %v", left)
+		groups, err := filepath.Glob("/sys/fs/cgroup/*/sandbox-broker/" + brokerID + "*")
+		assert.Check(t, err)
+		assert.Check(t, is.Len(groups, 0), "cgroups are left: %v", groups)
+		assert.Check(t, is.Len(processesNaming(dir), 0), "processes are left")
+	})
+	return p
+}
+
+// processesNaming finds the processes whose command line has a text.
+func processesNaming(text string) []string {
+	var found []string
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(line, []byte(text)) {
+			found = append(found, string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
+		}
+	}
+	return found
+}
+
+func create(t *testing.T, p *Provider, template string) string {
+	t.Helper()
+	i, err := p.Create(t.Context(), sdk.CreateRequest{Template: template})
+	assert.NilError(t, err)
+	return i.ID
+}
+
+type outcome struct {
+	sdk.ExecuteResult
+	stdout, stderr string
+}
+
+func execute(t *testing.T, p *Provider, req sdk.ExecuteRequest) (outcome, error) {
+	t.Helper()
+	if req.Timeout == 0 {
+		req.Timeout = 20 * time.Second
+	}
+	if req.OutputLimit == 0 {
+		req.OutputLimit = 1 << 20
+	}
+	var r recorder
+	result, err := p.Execute(t.Context(), req, &r)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return outcome{result, r.out.String(), r.err.String()}, err
+}
+
+// The contract of an execution, as the SDK's package documentation states it.
+func TestExecution(t *testing.T) {
+	p := newProvider(t, nil)
+	ids := map[sdk.Language]string{
+		sdk.Python: create(t, p, templatePython), sdk.JavaScript: create(t, p, templateNode), sdk.Bash: create(t, p, templateBash),
+	}
+	cases := []struct {
+		name      string
+		language  sdk.Language
+		code      string
+		arguments string
+		env       map[string]string
+		status    sdk.Status
+		exit      int
+		result    string
+		stdout    string
+		stderr    string // a part of it
+	}{
+		{name: "python main gets its arguments", language: sdk.Python, arguments: `{"name": "World", "count": 3}`,
+			code:   `def main(name: str, count: int) -> dict: return {"message": f"Hello {name}!" * count}`,
+			result: `{"message": "Hello World!Hello World!Hello World!"}`},
+		{name: "javascript main gets its arguments", language: sdk.JavaScript, arguments: `{"name": "World", "count": 3}`,
+			code:   "function main(args) { return {message: `Hello ${args.name}!`.repeat(args.count)} }",
+			result: `{"message":"Hello World!Hello World!Hello World!"}`},
+		{name: "a python script prints", language: sdk.Python, code: "print('hi', 1 + 1)", stdout: "hi 2\n"},
+		{name: "a javascript script prints", language: sdk.JavaScript, code: "console.log('hi', 1 + 1)", stdout: "hi 2\n"},
+		{name: "a bash script prints", language: sdk.Bash, code: "echo hi $((1 + 1))", stdout: "hi 2\n"},
+		{name: "python exit code", language: sdk.Python, code: "print('x'); import sys; sys.exit(3)", status: sdk.StatusFailed, exit: 3, stdout: "x\n"},
+		{name: "javascript exit code", language: sdk.JavaScript, code: "console.log('x'); process.exit(3)", status: sdk.StatusFailed, exit: 3, stdout: "x\n"},
+		{name: "bash exit code", language: sdk.Bash, code: "echo x; exit 3", status: sdk.StatusFailed, exit: 3, stdout: "x\n"},
+		{name: "exit 137 is not out of memory", language: sdk.Python, code: "raise SystemExit(137)", status: sdk.StatusFailed, exit: 137},
+		{name: "a signal of its own", language: sdk.Python, code: "import os, signal; os.kill(os.getpid(), signal.SIGTERM)", status: sdk.StatusFailed, exit: 143},
+		{name: "a python exception has a traceback with its source", language: sdk.Python, code: "def f():\n    raise ValueError('boom')\nf()", status: sdk.StatusFailed, exit: 1,
+			stderr: "Traceback (most recent call last):\n  File \"/workspace/main.py\", line 3, in <module>\n    f()\n  File \"/workspace/main.py\", line 2, in f\n    raise ValueError('boom')\nValueError: boom\n"},
+		{name: "a python syntax error", language: sdk.Python, code: "print(", status: sdk.StatusFailed, exit: 1, stderr: "SyntaxError"},
+		{name: "a javascript exception has a stack without the runner", language: sdk.JavaScript, code: "function f() { throw new Error('boom') }\nf()", status: sdk.StatusFailed, exit: 1,
+			stderr: "Error: boom\n    at f (/workspace/main.js:1:22)\n    at Object.<anonymous> (/workspace/main.js:2:1)\n"},
+		{name: "a javascript syntax error", language: sdk.JavaScript, code: "let x = ;", status: sdk.StatusFailed, exit: 1, stderr: "SyntaxError"},
+		{name: "main is called without arguments if nothing else does", language: sdk.Python, code: "def main():\n    return 7", result: "7"},
+		{name: "javascript main is called without arguments if nothing else does", language: sdk.JavaScript, code: "const main = () => 7", result: "7"},
+		{name: "main is not called twice", language: sdk.Python, code: "def main():\n    print('once')\nmain()", stdout: "once\n"},
+		{name: "javascript main is not called twice", language: sdk.JavaScript, code: "function main() { console.log('once') }\nmain()", stdout: "once\n"},
+		{name: "a guard is a plain script", language: sdk.Python, code: "def main():\n    print('once')\nif __name__ == '__main__':\n    main()", stdout: "once\n"},
+		{name: "a guard does not call main when arguments do", language: sdk.Python, arguments: `{"x": 1}`, code: "def main(x):\n    return x\nif __name__ == '__main__':\n    main(5)", result: "1"},
+		{name: "an async python main is awaited", language: sdk.Python, arguments: `{}`, code: "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    return [1, None, True]", result: "[1, null, true]"},
+		{name: "a javascript promise is awaited", language: sdk.JavaScript, arguments: `{}`, code: "async function main() { await null; return [1, null, true] }", result: "[1,null,true]"},
+		{name: "javascript modules work", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "import path from 'node:path';\nconst two = await Promise.resolve(2);\nexport function main({a}) { return path.join(String(a * two), 'x') }", result: `"4/x"`},
+		{name: "javascript exports work", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "module.exports = ({a}) => a * 2", result: "4"},
+		{name: "None is null", language: sdk.Python, arguments: `{}`, code: "def main(): pass", result: "null"},
+		{name: "undefined is null", language: sdk.JavaScript, arguments: `{}`, code: "function main() {}", result: "null"},
+		{name: "a timer left behind does not hold back the result", language: sdk.JavaScript, arguments: `{}`, code: "function main() { setInterval(() => {}, 1000); return 1 }", result: "1"},
+		{name: "what main prints is not its result", language: sdk.Python, arguments: `{}`, code: "def main():\n    print('{\"forged\": true}')\n    return 1", result: "1", stdout: "{\"forged\": true}\n"},
+		{name: "python returns what is not JSON", language: sdk.Python, arguments: `{}`, code: "def main(): return {1, 2}", status: sdk.StatusFailed, exit: 1, stderr: "TypeError: main must return something that JSON can express"},
+		{name: "python returns NaN", language: sdk.Python, arguments: `{}`, code: "def main(): return float('nan')", status: sdk.StatusFailed, exit: 1, stderr: "JSON"},
+		{name: "javascript returns what is not JSON", language: sdk.JavaScript, arguments: `{}`, code: "function main() { return 10n }", status: sdk.StatusFailed, exit: 1, stderr: "TypeError: main must return something that JSON can express"},
+		{name: "javascript returns NaN", language: sdk.JavaScript, arguments: `{}`, code: "function main() { return {a: NaN} }", status: sdk.StatusFailed, exit: 1, stderr: "NaN is not JSON"},
+		{name: "python lacks main", language: sdk.Python, arguments: `{}`, code: "x = 1", status: sdk.StatusFailed, exit: 1, stderr: "must define a function main"},
+		{name: "javascript lacks main", language: sdk.JavaScript, arguments: `{}`, code: "let x = 1", status: sdk.StatusFailed, exit: 1, stderr: "must define a function main"},
+		{name: "wrong arguments", language: sdk.Python, arguments: `{"b": 1}`, code: "def main(a): return a", status: sdk.StatusFailed, exit: 1, stderr: "TypeError: main() got an unexpected keyword argument 'b'"},
+		{name: "sys.exit in main", language: sdk.Python, arguments: `{}`, code: "import sys\ndef main(): sys.exit(4)", status: sdk.StatusFailed, exit: 4},
+		{name: "unicode comes through", language: sdk.Python, arguments: `{"s": "héllo 世界 🎉"}`, code: "def main(s):\n    print(s)\n    return s", result: `"héllo 世界 🎉"`, stdout: "héllo 世界 🎉\n"},
+		{name: "lone surrogates are escaped", language: sdk.Python, arguments: `{}`, code: `def main(): return "\ud800"`, result: `"\ud800"`},
+		{name: "NUL bytes come through", language: sdk.Python, code: `print("a\0b")`, stdout: "a\x00b\n"},
+		{name: "bytes that are no UTF-8 come through", language: sdk.Bash, code: `printf '\xff\xfe'`, stdout: "\xff\xfe"},
+		{name: "no output", language: sdk.Python, code: "pass"},
+		{name: "empty code", language: sdk.Python, code: ""},
+		{name: "standard input is empty", language: sdk.Python, code: "import sys; print(repr(sys.stdin.read()))", stdout: "''\n"},
+		{name: "environment in python", language: sdk.Python, env: map[string]string{"K": "v $x 'q'"}, code: "import os; print(os.environ['K'])", stdout: "v $x 'q'\n"},
+		{name: "environment in javascript", language: sdk.JavaScript, env: map[string]string{"K": "v"}, code: "console.log(process.env.K)", stdout: "v\n"},
+		{name: "environment in bash", language: sdk.Bash, env: map[string]string{"K": "v $x 'q'"}, code: `echo "$K"`, stdout: "v $x 'q'\n"},
+		{name: "a child that holds stdout open does not hold back the answer", language: sdk.Bash, code: "(trap '' HUP TERM; sleep 1000) & echo done", stdout: "done\n"},
+		{name: "a daemon does not hold back the answer", language: sdk.Python, code: "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\nprint('done')", stdout: "done\n"},
+		{name: "code runs as nobody in particular", language: sdk.Bash, code: "id -u; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status", stdout: "1000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n"},
+		{name: "the guest cannot be seen", language: sdk.Bash, code: "ls -d /proc/[0-9]* | wc -l; cat /proc/1/environ", stdout: "4\n", status: sdk.StatusFailed, exit: 1, stderr: "Permission denied"},
+		{name: "the descriptors of the guest are closed", language: sdk.Bash, code: "ls /proc/$$/fd | tr '\\n' ' '", stdout: "0 1 2 "},
+		{name: "it is gVisor", language: sdk.Bash, code: "uname -r | grep -o gvisor", stdout: "gvisor\n"},
+		{name: "there is no network but loopback", language: sdk.Python, code: "import socket\nprint([n for _, n in socket.if_nameindex()])\ns = socket.socket(); s.settimeout(2)\nprint(s.connect_ex(('169.254.169.254', 80)) != 0)", stdout: "['lo']\nTrue\n"},
+		{name: "the root file system is read-only", language: sdk.Bash, code: "touch /usr/x /etc/x /x /run/x /opt/x", status: sdk.StatusFailed, exit: 1, stderr: "touch: cannot touch '/usr/x'"},
+		{name: "users of the host are not known", language: sdk.Bash, code: "wc -l < /etc/passwd; test -e /etc/shadow || echo none; test -e /root || echo none", stdout: "3\nnone\nnone\n"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			req := sdk.ExecuteRequest{InstanceID: ids[c.language], Language: c.language, Code: c.code, Env: c.env}
+			if c.arguments != "" {
+				req.Arguments = json.RawMessage(c.arguments)
+			}
+			if c.status == "" {
+				c.status = sdk.StatusSucceeded
+			}
+			got, err := execute(t, p, req)
+			assert.NilError(t, err)
+			assert.Check(t, is.Equal(got.Status, c.status), "stderr: %s", got.stderr)
+			assert.Check(t, is.Equal(got.ExitCode, c.exit))
+			assert.Check(t, is.Equal(string(got.Result), c.result))
+			assert.Check(t, is.Equal(got.stdout, c.stdout))
+			if c.stderr == "" {
+				assert.Check(t, is.Equal(got.stderr, ""))
+			}
+			assert.Check(t, is.Contains(got.stderr, c.stderr))
+			assert.Check(t, !got.Truncated)
+		})
+	}
+}
+
+func TestAnInstanceKeepsFilesAndForgetsVariables(t *testing.T) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "open('f', 'w').write('kept'); x = 1"})
+	assert.NilError(t, err)
+	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(open('/workspace/f').read(), 'x' in globals())"})
+	assert.NilError(t, err)
+	assert.Equal(t, got.stdout, "kept False\n")
+	got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Bash, Code: "ls -A /workspace /tmp /dev/shm"})
+	assert.NilError(t, err)
+	assert.Equal(t, got.stdout, "/dev/shm:\n\n/tmp:\n\n/workspace:\n", "another instance sees nothing of it")
+}
+
+func TestBashTakesNoArguments(t *testing.T) {
+	p := newProvider(t, nil)
+	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateBash), Language: sdk.Bash, Code: "true", Arguments: json.RawMessage(`{}`)})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
+}
+
+func TestUnknownInstancesAreNotFound(t *testing.T) {
+	p := newProvider(t, nil)
+	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: newID(), Language: sdk.Python, Code: ""})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+	assert.NilError(t, p.Destroy(t.Context(), newID()), "destroy is idempotent")
+}
+
+// hostile programs must end in an answer, and leave the instance usable.
+func TestHostilePrograms(t *testing.T) {
+	p := newProvider(t, nil)
+	cases := []struct {
+		name     string
+		language sdk.Language
+		code     string
+		timeout  time.Duration
+		status   sdk.Status
+		check    func(t *testing.T, got outcome)
+		mayEnd   bool // the host's kernel may be quicker than the guest
+	}{
+		{name: "an endless loop keeps its output", language: sdk.Python, timeout: time.Second, status: sdk.StatusTimeout,
+			code:  "print('so far', end='')\nwhile True: pass",
+			check: func(t *testing.T, got outcome) { assert.Check(t, is.Equal(got.stdout, "so far")) }},
+		{name: "an endless loop in javascript", language: sdk.JavaScript, timeout: time.Second, status: sdk.StatusTimeout, code: "for (;;) {}"},
+		{name: "code that ignores every signal", language: sdk.Bash, timeout: time.Second, status: sdk.StatusTimeout, code: "trap '' HUP INT TERM QUIT; while :; do :; done"},
+		{name: "a fork bomb", language: sdk.Bash, timeout: 2 * time.Second, status: sdk.StatusTimeout, code: ":() { : | : & }; :; while :; do sleep 1; done"},
+		{name: "a fork bomb that needs memory", language: sdk.Python, timeout: 20 * time.Second, status: sdk.StatusOutOfMemory, mayEnd: true, code: "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"},
+		{name: "2 GB in python", language: sdk.Python, status: sdk.StatusOutOfMemory, code: "x = b'x' * (2 << 30)"},
+		{name: "2 GB in small pieces", language: sdk.JavaScript, status: sdk.StatusOutOfMemory, code: "const a = []; for (let i = 0; i < 2048; i++) a.push(Buffer.alloc(1 << 20, 1))"},
+		{name: "10 MB of output are cut", language: sdk.Python, status: sdk.StatusSucceeded, code: "import sys\nsys.stdout.write('x' * (10 << 20))\nsys.stderr.write('done')",
+			check: func(t *testing.T, got outcome) {
+				assert.Check(t, is.Equal(len(got.stdout), 1<<20))
+				assert.Check(t, got.Truncated)
+				assert.Check(t, is.Equal(got.stderr, "done"))
+			}},
+		{name: "output without end", language: sdk.Bash, timeout: time.Second, status: sdk.StatusTimeout, code: "yes",
+			check: func(t *testing.T, got outcome) { assert.Check(t, got.Truncated) }},
+		{name: "a disk that fills", language: sdk.Bash, status: sdk.StatusFailed, code: "head -c 1G /dev/zero > /workspace/f; rc=$?; rm -f /workspace/f; exit $rc"},
+		{name: "a result forged on the result's descriptor is not JSON", language: sdk.Python, status: sdk.StatusSucceeded, code: "import os\nos.write(4, b'{forged')",
+			check: func(t *testing.T, got outcome) { assert.Check(t, is.Len(got.Result, 0)) }},
+		{name: "kill everything", language: sdk.Bash, status: sdk.StatusSucceeded, code: "kill -9 -1; exit 0"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			template := map[sdk.Language]string{sdk.Python: templatePython, sdk.JavaScript: templateNode, sdk.Bash: templateBash}[c.language]
+			id := create(t, p, template)
+			got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: c.language, Code: c.code, Timeout: c.timeout})
+			assert.NilError(t, err)
+			assert.Check(t, is.Equal(got.Status, c.status), "stderr: %.500s", got.stderr)
+			if c.check != nil {
+				c.check(t, got)
+			}
+			after, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo alive"})
+			if c.mayEnd && err != nil {
+				assert.Check(t, sdk.CodeOf(err) == sdk.CodeNotFound || sdk.CodeOf(err) == sdk.CodeUnavailable, "%v", err)
+				return
+			}
+			assert.NilError(t, err)
+			assert.Check(t, is.Equal(after.stdout, "alive\n"))
+			assert.NilError(t, p.Destroy(t.Context(), id))
+		})
+	}
+}
+
+func TestCancellingStopsTheCode(t *testing.T) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	ctx, cancel := context.WithCancel(t.Context())
+	var r recorder
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Execute(ctx, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print('up')\nwhile True: pass", Timeout: time.Minute, OutputLimit: 1 << 10}, &r)
+		done <- err
+	}()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.out.Len() > 0 {
+			return poll.Success()
+		}
+		return poll.Continue("not started")
+	})
+	cancel()
+	assert.ErrorIs(t, <-done, context.Canceled)
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "cat /proc/loadavg > /dev/null; ls -d /proc/[0-9]* | wc -l"})
+		if err != nil {
+			return poll.Error(err)
+		}
+		return poll.Compare(is.Equal(got.stdout, "4\n"))
+	})
+}
+
+func TestTheHostsMemoryLimitIsTheFenceBehindTheGuests(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("cgroups need root")
+	}
+	p := newProvider(t, map[string]any{"memory_mb": 64, "pool_size": 0, "cgroups": "required"})
+	p.settings.MemoryMB = 1 << 20 // the guest believes that there is plenty
+	id := create(t, p, templatePython)
+	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print('before', flush=True)\nx = b'x' * (1 << 30)"})
+	assert.NilError(t, err)
+	assert.Equal(t, got.Status, sdk.StatusOutOfMemory)
+	assert.Equal(t, got.stdout, "before\n")
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: ""})
+		return poll.Compare(is.ErrorIs(err, &sdk.Error{Code: sdk.CodeNotFound}))
+	})
+	got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Python, Code: "print('next')"})
+	assert.NilError(t, err)
+	assert.Equal(t, got.stdout, "next\n")
+}
+
+func TestOneKeyMakesOneInstance(t *testing.T) {
+	p := newProvider(t, nil)
+	var wg sync.WaitGroup
+	ids := make([]string, 4)
+	for i := range ids {
+		wg.Go(func() {
+			instance, err := p.Create(t.Context(), sdk.CreateRequest{Template: templateBash, IdempotencyKey: "k"})
+			if assert.Check(t, err) {
+				ids[i] = instance.ID
+			}
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		assert.Equal(t, id, ids[0])
+	}
+	list, err := p.List(t.Context())
+	assert.NilError(t, err)
+	assert.Assert(t, is.Len(list, 1))
+}
+
+func TestAnInstanceEndsWithItsTTL(t *testing.T) {
+	p := newProvider(t, nil)
+	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: templateBash, TTL: 10 * time.Millisecond})
+	assert.NilError(t, err)
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		list, err := p.List(t.Context())
+		if err != nil {
+			return poll.Error(err)
+		}
+		return poll.Compare(is.Len(list, 0))
+	})
+}
+
+func TestMoreThanThePoolWait(t *testing.T) {
+	p := newProvider(t, map[string]any{"pool_size": 1, "max_sandboxes": 3})
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			instance, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython})
+			if !assert.Check(t, err) {
+				return
+			}
+			got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: instance.ID, Language: sdk.Python, Code: fmt.Sprintf("print(%d)", i)})
+			assert.Check(t, err)
+			assert.Check(t, is.Equal(strings.TrimSpace(got.stdout), fmt.Sprint(i)))
+			assert.Check(t, p.Destroy(t.Context(), instance.ID))
+		})
+	}
+	wg.Wait()
+	assert.Check(t, p.pool.Stats().InUse == 0)
+}
+
+func TestPatienceEnds(t *testing.T) {
+	p := newProvider(t, map[string]any{"pool_size": 1, "max_sandboxes": 1, "queue_timeout": 0.01})
+	var kept string
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		i, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython})
+		kept = i.ID
+		return poll.Compare(is.Nil(err))
+	})
+	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeCreateFailed})
+	assert.ErrorContains(t, err, "0 requests were waiting")
+	assert.NilError(t, p.Destroy(t.Context(), kept))
+}
+
+func TestConfigureSaysWhatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	assert.NilError(t, os.WriteFile(plain, []byte("x"), 0o644))
+	cases := map[string]struct {
+		given map[string]any
+		want  string
+	}{
+		"a runsc that is not there":       {map[string]any{"runsc": "/nonexistent/runsc"}, "runsc cannot be used"},
+		"a runsc that is not executable":  {map[string]any{"runsc": plain}, "chmod a+rx"},
+		"a runsc that is a dynamic build": {map[string]any{"runsc": "/bin/ls"}, "CGO_ENABLED=0"},
+		"a guest that is not there":       {map[string]any{"guest": "/nonexistent/guest"}, "sandbox-guest"},
+		"a pool above the bound":          {map[string]any{"pool_size": 5, "max_sandboxes": 2}, "max_sandboxes"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := New(hclog.NewNullLogger()).(*Provider)
+			given := map[string]any{"guest": filepath.Join(binaries.Dir(t), "sandbox-guest")}
+			for k, v := range c.given {
+				given[k] = v
+			}
+			settings, problems := p.Describe().Schema.Resolve(given)
+			assert.Assert(t, is.Len(problems, 0))
+			err := p.Configure(t.Context(), sdk.ConfigureRequest{Label: "x", BrokerID: "b", StateDir: t.TempDir(), Settings: settings})
+			assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidConfig})
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
