@@ -62,7 +62,7 @@ func integer(value any) (any, error) {
 		if !ok || f != math.Trunc(f) {
 			return nil, errors.New("must be a whole number")
 		}
-		n = int64(max(-maxInteger-1, min(f, maxInteger+1)))
+		n = int64(max(-2*maxInteger, min(f, 2*maxInteger)))
 	}
 	if n < -maxInteger || n > maxInteger {
 		return nil, fmt.Errorf("must be a whole number from -%d to %d", int64(maxInteger), int64(maxInteger))
