@@ -47,24 +47,26 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *gu
 	}
 	defer in.replace(req.GetLanguage())
 	defer p.wait()
-	defer p.kill()
 
 	e := &execution{ctx: ctx, process: p, limit: req.GetOutputLimit(), stream: stream}
 	guarded := memory.watch(p)
 	defer guarded.release()
 
 	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
+		p.kill()
 		return err
 	}
 	started := time.Now()
 	outcome, exit := e.run(payload, req.GetTimeout().AsDuration(), guarded)
+	elapsed := time.Since(started)
+	p.wait() // the answer shall not come before the last process has gone
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	result := &guestv1.ExecuteResult{
 		Outcome:         outcome,
 		ExitCode:        int32(exit.ExitCode),
-		Duration:        durationpb.New(time.Since(started)),
+		Duration:        durationpb.New(elapsed),
 		Truncated:       e.truncated,
 		PeakMemoryBytes: exit.PeakBytes,
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"syscall"
 )
 
@@ -20,6 +21,8 @@ type process struct {
 	stderr  *os.File
 	result  *os.File
 	status  *os.File
+
+	waitOnce sync.Once
 }
 
 // startProcess starts an interpreter. The caller must end it with wait.
@@ -92,10 +95,13 @@ func (p *process) exit() (status exitStatus, ok bool) {
 	return status, err == nil
 }
 
-// wait reaps the init process and closes the pipes.
+// wait reaps the init process, which the kernel lets go only after every other
+// process of its namespace, and closes the pipes. It may be called twice.
 func (p *process) wait() {
-	_ = p.init.Wait()
-	p.closePipes()
+	p.waitOnce.Do(func() {
+		_ = p.init.Wait()
+		p.closePipes()
+	})
 }
 
 func (p *process) closePipes() {

@@ -148,36 +148,51 @@ func (p *Provider) explainLoss(ctx context.Context, i *instance, started time.Ti
 	return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox ended while the code ran")
 }
 
-// lose destroys an instance that is of no use any more, in the background: its
-// caller has waited long enough.
+// lose takes back an instance that is of no use any more. It is unknown from now
+// on; what it holds is freed in the background, for its caller has waited long
+// enough.
 func (p *Provider) lose(i *instance) {
+	if p.take(i.ID) == nil {
+		return // somebody destroys it already
+	}
 	p.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 		defer cancel()
-		if err := p.Destroy(ctx, i.ID); err != nil {
-			p.logger.Warn("destroy lost sandbox", "instance", i.ID, "error", err)
+		if err := p.end(ctx, i); err != nil {
+			p.logger.Warn("destroy lost sandbox", "error", err)
 		}
 	})
 }
 
 // Destroy implements sdk.Provider.
 func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
-	p.mu.Lock()
-	i := p.instances[instanceID]
-	delete(p.instances, instanceID)
-	if i != nil && i.key != "" {
-		delete(p.keys, i.key)
-	}
-	p.mu.Unlock()
+	i := p.take(instanceID)
 	if i == nil {
 		return nil
 	}
+	return p.end(ctx, i)
+}
+
+// take removes an instance from those that are known. Whoever gets it ends it.
+func (p *Provider) take(instanceID string) *instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.instances[instanceID]
+	if i == nil {
+		return nil
+	}
+	delete(p.instances, instanceID)
+	delete(p.keys, i.key)
 	if i.expiry != nil {
 		i.expiry.Stop()
 	}
+	return i
+}
+
+func (p *Provider) end(ctx context.Context, i *instance) error {
 	defer p.pool.Release()
 	if err := i.sandbox.Destroy(ctx); err != nil {
-		return fmt.Errorf("destroy instance %s: %w", instanceID, err)
+		return fmt.Errorf("destroy instance %s: %w", i.ID, err)
 	}
 	return nil
 }

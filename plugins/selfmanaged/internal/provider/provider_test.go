@@ -295,7 +295,7 @@ func TestHostilePrograms(t *testing.T) {
 				return
 			}
 			assert.NilError(t, err)
-			assert.Check(t, is.Equal(after.stdout, "alive\n"))
+			assert.Check(t, is.Equal(after.stdout, "alive\n"), "%+v", after)
 			assert.NilError(t, p.Destroy(t.Context(), id))
 		})
 	}
