@@ -1,0 +1,48 @@
+package pluginhost
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff says when to start a plugin again. The first restart comes at once;
+// then the pauses double from Min to Max, each spread by a quarter either way so
+// that providers that died together do not start together. From Opens failures
+// in a row on, the provider counts as unavailable and is tried every Retry.
+type Backoff struct {
+	Min, Max, Retry time.Duration
+	Opens           int
+	// Stable is how long a process must have run for earlier failures to be
+	// forgotten.
+	Stable time.Duration
+}
+
+// DefaultBackoff is what a zero Backoff means.
+func DefaultBackoff() Backoff {
+	return Backoff{
+		Min:    100 * time.Millisecond,
+		Max:    5 * time.Second,
+		Retry:  30 * time.Second,
+		Opens:  5,
+		Stable: 30 * time.Second,
+	}
+}
+
+// pause returns how long to wait after that many failures in a row.
+func (b Backoff) pause(failures int) time.Duration {
+	switch {
+	case failures >= b.Opens:
+		return spread(b.Retry)
+	case failures <= 1:
+		return 0
+	}
+	pause := b.Min
+	for range failures - 2 {
+		pause = min(2*pause, b.Max)
+	}
+	return spread(pause)
+}
+
+func spread(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.75 + rand.Float64()/2))
+}

@@ -1,0 +1,117 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// boundProvider is a plugin's provider bound to the life of its process.
+type boundProvider struct {
+	process *Process
+}
+
+var _ sdk.Provider = (*boundProvider)(nil)
+
+func (b *boundProvider) Describe() sdk.Description { return b.process.provider.Describe() }
+
+func (b *boundProvider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
+	b.process.runner.log.hide(secretsOf(b.Describe().Schema, req.Settings))
+	err := b.process.provider.Configure(ctx, req)
+	if err == nil {
+		b.process.configured.Store(true)
+	}
+	return b.failed(ctx, err)
+}
+
+func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
+	health, err := b.process.provider.Health(ctx)
+	return health, b.failed(ctx, err)
+}
+
+func (b *boundProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	instance, err := b.process.provider.Create(ctx, req)
+	return instance, b.failed(ctx, err)
+}
+
+func (b *boundProvider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	heard := &heardOutput{out: out}
+	result, err := b.process.provider.Execute(ctx, req, heard)
+	if heard.err != nil {
+		return result, heard.err
+	}
+	return result, b.failed(ctx, err)
+}
+
+func (b *boundProvider) Destroy(ctx context.Context, instanceID string) error {
+	return b.failed(ctx, b.process.provider.Destroy(ctx, instanceID))
+}
+
+func (b *boundProvider) List(ctx context.Context) ([]sdk.Instance, error) {
+	instances, err := b.process.provider.List(ctx)
+	return instances, b.failed(ctx, err)
+}
+
+// failed finds out whose end an error is about and names the provider.
+func (b *boundProvider) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	label := b.process.label
+	// An ended call may be the first sign of a death, and it may be our own
+	// closing of the connection after one.
+	endOfContext := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case endOfContext && ctx.Err() != nil:
+		return named(label, err)
+	case endOfContext && !b.process.alive(), errors.Is(err, sdk.ErrPluginGone):
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, sdk.ErrPluginGone)
+	case endOfContext:
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: gave up on the call: %w", label, err)
+	}
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		copied := *e
+		copied.Message = b.process.runner.log.clean(e.Message)
+		return named(label, &copied)
+	}
+	return named(label, err)
+}
+
+// heardOutput remembers that the listener failed, which is not the provider's
+// fault. The wire client writes from one goroutine.
+type heardOutput struct {
+	out sdk.Output
+	err error
+}
+
+func (h *heardOutput) Stdout(p []byte) error {
+	h.err = h.out.Stdout(p)
+	return h.err
+}
+
+func (h *heardOutput) Stderr(p []byte) error {
+	h.err = h.out.Stderr(p)
+	return h.err
+}
+
+// secretsOf returns the secret words among the settings.
+func secretsOf(schema sdk.Schema, settings sdk.Settings) []string {
+	var secrets []string
+	for _, field := range schema {
+		if !field.Secret {
+			continue
+		}
+		switch v := settings[field.Name].(type) {
+		case string:
+			secrets = append(secrets, v)
+		case []string:
+			secrets = append(secrets, v...)
+		case map[string]string:
+			for _, s := range v {
+				secrets = append(secrets, s)
+			}
+		}
+	}
+	return secrets
+}

@@ -1,0 +1,30 @@
+package pluginhost
+
+import (
+	"os"
+	"slices"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// passedOn lists what every plugin gets of the broker's environment. All else
+// stays here: the broker's environment holds secrets of other providers.
+var passedOn = []string{
+	"PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
+}
+
+// environment is what a plugin starts with: the names passed on to everybody,
+// those the operator listed, and the log level.
+func environment(listed []string, logLevel string) []string {
+	names := slices.Concat(passedOn, listed)
+	slices.Sort(names)
+	var env []string
+	for _, name := range slices.Compact(names) {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return append(env, sdk.EnvLogLevel+"="+logLevel)
+}

@@ -1,0 +1,158 @@
+package pluginhost
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// executableName keeps a plugin's name from leaving the plugin directory.
+var executableName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// executable is a plugin's file, opened and checked. What is checked is the
+// descriptor, and the descriptor is what runs: nobody can swap the file in
+// between.
+type executable struct {
+	name string
+	// path as the operator knows it, for argv[0] and for the log.
+	path   string
+	file   *os.File
+	script bool
+}
+
+// openExecutable finds name in dir and refuses what somebody else could have
+// changed. A pin is the SHA-256 of the file in hexadecimal, "" for none.
+func openExecutable(dir, name, pin string) (*executable, error) {
+	if !executableName.MatchString(name) {
+		return nil, notStarted(fmt.Sprintf("the plugin name %.140q is not a file name of the form %s", name, executableName))
+	}
+	path := filepath.Join(dir, name)
+	resolved, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, notStarted(fmt.Sprintf("there is no plugin %q in the plugin directory", name), path)
+	}
+	if err != nil {
+		return nil, notStarted(fmt.Sprintf("the plugin %q cannot be read", name), err.Error())
+	}
+	if err := onlyOursToChange(filepath.Dir(resolved)); err != nil {
+		return nil, notStarted(fmt.Sprintf("the plugin %q lies in a directory that others may change", name), err.Error())
+	}
+	// O_NONBLOCK so that a FIFO of that name cannot hold us.
+	file, err := os.OpenFile(resolved, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, notStarted(fmt.Sprintf("the plugin %q cannot be read", name), err.Error())
+	}
+	e := &executable{name: name, path: path, file: file}
+	if err := e.check(pin); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *executable) check(pin string) error {
+	info, err := e.file.Stat()
+	switch {
+	case err != nil:
+		return notStarted(fmt.Sprintf("the plugin %q cannot be read", e.name), err.Error())
+	case !info.Mode().IsRegular():
+		return notStarted(fmt.Sprintf("the plugin %q is not a regular file", e.name), e.path)
+	case info.Mode().Perm()&0o111 == 0:
+		return notStarted(fmt.Sprintf("the plugin %q is not executable", e.name), "chmod +x "+e.path)
+	}
+	if err := changeableByOthers(info); err != nil {
+		return notStarted(fmt.Sprintf("the plugin %q may be changed by others", e.name), e.path+": "+err.Error())
+	}
+	start := make([]byte, 2)
+	if _, err := e.file.ReadAt(start, 0); err != nil {
+		return notStarted(fmt.Sprintf("the plugin %q is empty or cannot be read", e.name), e.path)
+	}
+	e.script = bytes.Equal(start, []byte("#!"))
+	if pin == "" {
+		return nil
+	}
+	if e.script {
+		// The interpreter opens the script again by name, so a checksum
+		// taken before says nothing about what runs.
+		return notStarted(fmt.Sprintf("the plugin %q is a script, and sha256 can pin programs only", e.name), e.path)
+	}
+	want, err := hex.DecodeString(pin)
+	if err != nil || len(want) != sha256.Size {
+		return notStarted(fmt.Sprintf("the sha256 of plugin %q is not 64 hexadecimal digits", e.name))
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, io.NewSectionReader(e.file, 0, info.Size())); err != nil {
+		return notStarted(fmt.Sprintf("the plugin %q cannot be read", e.name), err.Error())
+	}
+	if subtle.ConstantTimeCompare(hash.Sum(nil), want) != 1 {
+		return notStarted(fmt.Sprintf("the plugin %q does not have the pinned sha256", e.name),
+			fmt.Sprintf("%s has %x", e.path, hash.Sum(nil)))
+	}
+	return nil
+}
+
+// runPath is what to execute. The descriptor closes on exec, which is early
+// enough for a program and too early for a script's interpreter.
+func (e *executable) runPath() string {
+	if e.script {
+		return e.path
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", e.file.Fd())
+}
+
+func (e *executable) close() { e.file.Close() }
+
+func onlyOursToChange(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if err := changeableByOthers(info); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+// changeableByOthers says who besides root and ourselves may write a file or
+// directory.
+func changeableByOthers(info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("its owner is unknown")
+	}
+	mode := info.Mode()
+	switch {
+	case stat.Uid != 0 && int(stat.Uid) != unix.Geteuid():
+		return fmt.Errorf("it belongs to user %d", stat.Uid)
+	case mode.Perm()&0o002 != 0:
+		return errors.New("everybody may write it (chmod o-w)")
+	case mode.Perm()&0o020 != 0 && !privateGroup(stat.Gid):
+		return fmt.Errorf("group %d may write it (chmod g-w)", stat.Gid)
+	}
+	return nil
+}
+
+// privateGroup reports whether a group is the user's own: many systems give each
+// user a group of the same name and a umask of 002, so that everything a build
+// makes is writable by that group.
+func privateGroup(gid uint32) bool {
+	group, err := user.LookupGroupId(strconv.FormatUint(uint64(gid), 10))
+	if err != nil {
+		return false
+	}
+	me, err := user.LookupId(strconv.Itoa(unix.Geteuid()))
+	return err == nil && me.Gid == group.Gid && me.Username == group.Name
+}

@@ -1,0 +1,124 @@
+package pluginhost
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+)
+
+// DefaultStartTimeout bounds the time from the start of a plugin to its
+// description.
+const DefaultStartTimeout = 10 * time.Second
+
+// LauncherOptions say where plugins are and how they start.
+type LauncherOptions struct {
+	// PluginDir holds the executables.
+	PluginDir string
+	// RuntimeDir is where a private directory for sockets is made; empty for
+	// the user's or the system's runtime directory.
+	RuntimeDir string
+	// LogLevel of the plugins: trace, debug, info, warn, error or off. Empty
+	// means that of Logger.
+	LogLevel string
+	// StartTimeout defaults to DefaultStartTimeout.
+	StartTimeout time.Duration
+	// Logger receives what plugins log. It is required.
+	Logger hclog.Logger
+}
+
+// Spec says which plugin to start.
+type Spec struct {
+	// Label is the provider's name in the configuration.
+	Label string
+	// Plugin is the executable's name in the plugin directory.
+	Plugin string
+	// SHA256 pins the executable, in hexadecimal; empty for no pin.
+	SHA256 string
+	// Env lists names of the broker's environment variables that the plugin
+	// gets beside the usual ones.
+	Env []string
+}
+
+// Launcher starts plugins.
+type Launcher struct {
+	options LauncherOptions
+	dir     *runtimeDir
+}
+
+// NewLauncher makes the private socket directory; Close removes it.
+func NewLauncher(options LauncherOptions) (*Launcher, error) {
+	if options.LogLevel == "" {
+		options.LogLevel = options.Logger.GetLevel().String()
+	}
+	if hclog.LevelFromString(options.LogLevel) == hclog.NoLevel {
+		return nil, fmt.Errorf("log level %q is none of trace, debug, info, warn, error and off", options.LogLevel)
+	}
+	if options.StartTimeout == 0 {
+		options.StartTimeout = DefaultStartTimeout
+	}
+	dir, err := newRuntimeDir(options.RuntimeDir)
+	if err != nil {
+		return nil, err
+	}
+	return &Launcher{options: options, dir: dir}, nil
+}
+
+// Close removes the socket directory. Stop all processes first.
+func (l *Launcher) Close() error { return l.dir.close() }
+
+// Launch starts a plugin and returns when it has described itself. The process
+// outlives ctx; its owner calls Stop. An error is a *LaunchError or the end of
+// ctx.
+func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
+	exe, err := openExecutable(l.options.PluginDir, spec.Plugin, spec.SHA256)
+	if err != nil {
+		return nil, named(spec.Label, err)
+	}
+	defer exe.close()
+
+	logger := l.options.Logger.Named("plugin").With("provider", spec.Label)
+	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.options.LogLevel), newPluginLog(logger)))
+	bounded, cancel := context.WithTimeoutCause(ctx, l.options.StartTimeout,
+		notStarted(fmt.Sprintf("the plugin %q did not answer within %v", spec.Plugin, l.options.StartTimeout)))
+	defer cancel()
+	// go-plugin's own waits cannot be cancelled, but they end with the process.
+	inTime := context.AfterFunc(bounded, p.runner.kill)
+	err = p.start(bounded, l.clientConfig(p))
+	if err == nil && inTime() {
+		logger.Debug("plugin started", "plugin", spec.Plugin, "pid", p.PID(), "version", p.provider.Describe().Version)
+		return p, nil
+	}
+	p.runner.kill()
+	<-p.done
+	return nil, named(spec.Label, p.launchError(bounded, err))
+}
+
+func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
+	return &plugin.ClientConfig{
+		HandshakeConfig:  sdk.Handshake(),
+		VersionedPlugins: wire.Plugins(),
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		RunnerFunc:       p.runner.prepare,
+		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: l.dir.path},
+		SkipHostEnv:      true,
+		// Ours is shorter and kills the process; this one must not come first.
+		StartTimeout: 2 * l.options.StartTimeout,
+		// A null logger would not do: its level is not Off.
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
+		// A plugin whose output nobody takes blocks once its pipe is full.
+		SyncStdout: p.runner.log.stream("stdout"),
+		SyncStderr: p.runner.log.stream("stderr"),
+		GRPCDialOptions: slices.Concat(wire.DialOptions(), []grpc.DialOption{
+			grpc.WithContextDialer(p.runner.dial),
+			grpc.WithChainStreamInterceptor(p.captureConn),
+		}),
+	}
+}

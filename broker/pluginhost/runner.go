@@ -1,0 +1,311 @@
+package pluginhost
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin/runner"
+	"golang.org/x/sys/unix"
+)
+
+// errSilentEnd stands for a plugin that ended its standard output, by ending
+// itself most likely, without a word.
+var errSilentEnd = notStarted("the plugin ended before its handshake")
+
+// pipeGrace is how long a dead plugin's output is still read, where a process
+// that it started keeps the pipes open.
+const pipeGrace = 200 * time.Millisecond
+
+// processRunner owns one plugin process for go-plugin. go-plugin is shown the
+// handshake line and an empty standard error, and nothing else: it waits for the
+// end of both before it looks at the process, and a grandchild may hold them
+// open for ever.
+type processRunner struct {
+	exe *executable
+	env []string
+	log *pluginLog
+
+	// Set by prepare and Start, before anybody else looks.
+	cmd       *exec.Cmd
+	socketDir string
+	lifeline  *os.File // write end of the plugin's standard input
+	handshake *io.PipeWriter
+	greeting  *io.PipeReader
+	tail      tail
+	socket    string // set by PluginToHost
+
+	mu       sync.Mutex
+	pid      int // 0 until started
+	unwanted bool
+	reaped   bool
+	refusal  *LaunchError // why the handshake was not accepted
+
+	dead    chan struct{} // closed as soon as the process is
+	status  string        // how it ended, once dead is closed
+	drained chan struct{} // closed when its output has been read
+}
+
+var _ runner.Runner = (*processRunner)(nil)
+
+func newRunner(exe *executable, env []string, log *pluginLog) *processRunner {
+	r := &processRunner{exe: exe, env: env, log: log, dead: make(chan struct{}), drained: make(chan struct{})}
+	r.greeting, r.handshake = io.Pipe()
+	return r
+}
+
+// prepare is go-plugin's RunnerFunc: cmd carries the variables that its side of
+// the handshake needs.
+func (r *processRunner) prepare(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
+	r.socketDir = socketDir
+	// Not exec.Command: it would look the path up. The last of two equal
+	// names wins, so go-plugin's own come last.
+	r.cmd = &exec.Cmd{
+		Path:        r.exe.runPath(),
+		Args:        []string{r.exe.path},
+		Env:         append(r.env, cmd.Env...),
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	return r, nil
+}
+
+// Start implements runner.Runner.
+func (r *processRunner) Start(context.Context) error {
+	// os.Pipe marks its ends close-on-exec, so that no other child of ours
+	// keeps the lifeline or the outputs of this one.
+	stdin, lifeline, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	stdout, stdoutEnd, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, stdin.Close(), lifeline.Close())
+	}
+	stderr, stderrEnd, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, stdin.Close(), lifeline.Close(), stdout.Close(), stdoutEnd.Close())
+	}
+	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdoutEnd, stderrEnd
+	err = r.startUnlessKilled()
+	_, _, _ = stdin.Close(), stdoutEnd.Close(), stderrEnd.Close()
+	if err != nil {
+		return errors.Join(err, lifeline.Close(), stdout.Close(), stderr.Close())
+	}
+	r.lifeline = lifeline
+
+	var readers sync.WaitGroup
+	readers.Go(func() { r.readStdout(stdout) })
+	readers.Go(func() {
+		out := r.log.stream("stderr")
+		_, _ = io.Copy(io.MultiWriter(&r.tail, out), stderr)
+		out.flush()
+	})
+	go r.watch(&readers, stdout, stderr)
+	return nil
+}
+
+func (r *processRunner) startUnlessKilled() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unwanted {
+		return errors.New("stopped before it started")
+	}
+	if err := r.cmd.Start(); err != nil {
+		return err
+	}
+	r.pid = r.cmd.Process.Pid
+	return nil
+}
+
+// watch waits for the process and cleans up behind it.
+func (r *processRunner) watch(readers *sync.WaitGroup, stdout, stderr *os.File) {
+	defer close(r.drained)
+	// WNOWAIT leaves a zombie, which keeps the number ours until the rest of
+	// its group has been killed.
+	err := unix.EINTR
+	for errors.Is(err, unix.EINTR) {
+		err, _ = unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil).(unix.Errno)
+	}
+	if err == 0 {
+		r.kill()
+		r.setReaped()
+	}
+	_ = r.cmd.Wait()
+	r.setReaped()
+	r.status = describeExit(r.cmd.ProcessState)
+	r.lifeline.Close()
+	close(r.dead)
+
+	deadline := time.Now().Add(pipeGrace)
+	_ = stdout.SetReadDeadline(deadline)
+	_ = stderr.SetReadDeadline(deadline)
+	readers.Wait()
+	_, _ = stdout.Close(), stderr.Close()
+	r.log.finish()
+}
+
+// readStdout passes the handshake line on to go-plugin. What comes after it is
+// not the plugin's own output, which travels over gRPC, but that of its
+// children or of another language's runtime: it is logged.
+func (r *processRunner) readStdout(stdout io.Reader) {
+	reader := bufio.NewReaderSize(stdout, maxHandshakeLine)
+	line, err := reader.ReadSlice('\n')
+	var refusal *LaunchError
+	switch {
+	case err == nil:
+		refusal = checkHandshake(string(line))
+	case len(line) == 0:
+		refusal = errSilentEnd
+	default:
+		refusal = notStarted("the plugin printed something else before its handshake; nothing may go to its standard output before it serves",
+			fmt.Sprintf("%.200q", line))
+	}
+	if refusal != nil {
+		r.mu.Lock()
+		r.refusal = refusal
+		r.mu.Unlock()
+	} else {
+		_, _ = r.handshake.Write(line)
+	}
+	r.handshake.Close()
+
+	out := r.log.stream("stdout")
+	if refusal != nil {
+		_, _ = out.Write(line)
+	}
+	_, _ = io.Copy(out, reader)
+	out.flush()
+}
+
+// kill ends the process and its group; it does nothing to a dead one.
+func (r *processRunner) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unwanted = true
+	if r.pid != 0 && !r.reaped {
+		_ = unix.Kill(-r.pid, unix.SIGKILL)
+	}
+}
+
+func (r *processRunner) setReaped() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reaped = true
+}
+
+// dial connects to the socket that the plugin named.
+func (r *processRunner) dial(ctx context.Context, _ string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", r.socket)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(conn); err != nil {
+		conn.Close()
+		return nil, r.refuse(notStarted("the plugin's socket belongs to somebody else", err.Error()))
+	}
+	return conn, nil
+}
+
+// PluginToHost implements runner.Runner: a plugin may name its own socket
+// directory only.
+func (r *processRunner) PluginToHost(network, address string) (string, string, error) {
+	below, err := filepath.Rel(r.socketDir, filepath.Clean(address))
+	if network != "unix" || err != nil || !filepath.IsLocal(below) {
+		return "", "", r.refuse(notStarted("the plugin named a socket outside the directory that it was given", fmt.Sprintf("%.200q", address)))
+	}
+	info, err := os.Lstat(address)
+	if err != nil || info.Mode().Type() != os.ModeSocket {
+		return "", "", r.refuse(notStarted("the plugin named a socket that does not exist", fmt.Sprintf("%.200q", address)))
+	}
+	r.socket = address
+	return network, address, nil
+}
+
+func (r *processRunner) refuse(e *LaunchError) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refusal = e
+	return e
+}
+
+func (r *processRunner) handshakeRefusal() *LaunchError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refusal
+}
+
+// neverStarted ends what waits for a process that there will not be.
+func (r *processRunner) neverStarted() {
+	r.handshake.Close()
+	close(r.dead)
+	close(r.drained)
+}
+
+// lastStderr returns what the plugin said last.
+func (r *processRunner) lastStderr() string { return r.log.clean(r.tail.String()) }
+
+func (r *processRunner) processID() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pid
+}
+
+// HostToPlugin implements runner.Runner.
+func (r *processRunner) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+// Wait implements runner.Runner.
+func (r *processRunner) Wait(ctx context.Context) error {
+	select {
+	case <-r.dead:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Kill implements runner.Runner.
+func (r *processRunner) Kill(context.Context) error {
+	r.kill()
+	return nil
+}
+
+// Stdout implements runner.Runner; it has the handshake line only.
+func (r *processRunner) Stdout() io.ReadCloser { return r.greeting }
+
+// Stderr implements runner.Runner; it is empty.
+func (r *processRunner) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
+
+// Name implements runner.Runner.
+func (r *processRunner) Name() string { return r.exe.name }
+
+// ID implements runner.Runner. It is never empty: go-plugin's Kill would then
+// leave its own goroutines behind.
+func (r *processRunner) ID() string { return r.exe.name }
+
+// Diagnose implements runner.Runner.
+func (r *processRunner) Diagnose(context.Context) string { return "" }
+
+func describeExit(state *os.ProcessState) string {
+	if state == nil {
+		return "ended"
+	}
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		return "was killed by signal " + unix.SignalName(status.Signal())
+	}
+	return fmt.Sprintf("exited with status %d", state.ExitCode())
+}

@@ -1,0 +1,36 @@
+package pluginhost
+
+import (
+	"strings"
+	"sync"
+)
+
+// tailSize is how much of a plugin's standard error is kept for the report of
+// its death.
+const tailSize = 64 << 10
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// Twice the size is let grow before it is cut, so that a byte is moved
+	// once at most.
+	t.kept = append(t.kept, p[max(0, len(p)-tailSize):]...)
+	if len(t.kept) > 2*tailSize {
+		t.kept = append([]byte(nil), t.kept[len(t.kept)-tailSize:]...)
+	}
+	return len(p), nil
+}
+
+// String returns at most tailSize bytes, as text that is fit for a log.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := string(t.kept[max(0, len(t.kept)-tailSize):])
+	return strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
+}

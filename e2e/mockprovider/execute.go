@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (result sdk.ExecuteResult, err error) {
+	instance, err := p.instances().get(req.InstanceID)
+	if err != nil {
+		return result, err
+	}
+	act, steered, err := actionOf(req.Language, req.Code)
+	if err != nil {
+		return result, err
+	}
+	if !steered {
+		act = action{Stdout: req.Code}
+	}
+	started := time.Now()
+	timed, cancel := context.WithTimeout(ctx, req.Timeout)
+	defer cancel()
+	err = p.call(timed, "execute", func() error { return p.before(timed, act) })
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return sdk.ExecuteResult{Status: sdk.StatusTimeout, ExitCode: 137, Duration: time.Since(started), Detail: "the mock provider took longer than the timeout"}, nil
+	}
+	if err != nil {
+		return result, err
+	}
+	if err := act.write(out); err != nil {
+		return result, err
+	}
+	result = act.result(started)
+	if act.Echo {
+		if result.Result, err = json.Marshal(p.received(req, instance)); err != nil {
+			return result, err
+		}
+	}
+	act.after()
+	return result, nil
+}
+
+func (act action) write(out sdk.Output) error {
+	if err := out.Stdout(append([]byte(act.Stdout), bytes.Repeat([]byte("x"), act.StdoutBytes)...)); err != nil {
+		return err
+	}
+	return out.Stderr(append([]byte(act.Stderr), bytes.Repeat([]byte("x"), act.StderrBytes)...))
+}
+
+func (act action) result(started time.Time) sdk.ExecuteResult {
+	result := sdk.ExecuteResult{
+		Status:          act.Status,
+		ExitCode:        act.ExitCode,
+		Result:          act.Result,
+		Duration:        time.Since(started),
+		PeakMemoryBytes: 1 << 20,
+		Detail:          act.Detail,
+	}
+	if result.Status == "" {
+		result.Status = sdk.StatusSucceeded
+		if act.ExitCode != 0 {
+			result.Status = sdk.StatusFailed
+		}
+	}
+	if act.Lie == "bad_json" {
+		result.Result = json.RawMessage(`{"half":`)
+	}
+	return result
+}
+
+// received is what an echo tells.
+func (p *provider) received(req sdk.ExecuteRequest, instance stored) map[string]any {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return map[string]any{
+		"instance_id":  req.InstanceID,
+		"execution_id": req.ExecutionID,
+		"language":     req.Language,
+		"arguments":    req.Arguments,
+		"env":          req.Env,
+		"instance_env": instance.Env,
+		"labels":       instance.Instance.Labels,
+		"template":     instance.Instance.Template,
+		"timeout":      req.Timeout.Seconds(),
+		"output_limit": req.OutputLimit,
+		"pid":          os.Getpid(),
+		"label":        p.config.Label,
+		"broker_id":    p.config.BrokerID,
+		"environment":  os.Environ(),
+	}
+}

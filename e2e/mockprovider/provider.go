@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// steerable are the calls that have an on_... setting.
+var steerable = []string{"configure", "health", "create", "execute", "destroy", "list"}
+
+type provider struct {
+	mode   string
+	logger hclog.Logger
+
+	mu      sync.Mutex
+	config  sdk.ConfigureRequest
+	actions map[string]action
+	store   *store
+}
+
+var (
+	_ sdk.Provider = (*provider)(nil)
+	_ sdk.Closer   = (*provider)(nil)
+)
+
+func newProvider(mode string) sdk.Factory {
+	return func(logger hclog.Logger) sdk.Provider {
+		if mode == "badlog" {
+			fmt.Fprintln(realStderr, `{"@message":5}`)
+			fmt.Fprintln(realStderr, `{"@level":{},"@message":"a level that is no string","@timestamp":7}`)
+			fmt.Fprintln(realStderr, `{"@level":"warn","@message":"line\n2026 [ERROR] forged","bad key\n":1,"nested":{"a":[1]}}`)
+			fmt.Fprintln(realStderr, `{"@message":`)
+		}
+		return &provider{mode: mode, logger: logger, store: newStore("")}
+	}
+}
+
+func (p *provider) Describe() sdk.Description {
+	switch p.mode {
+	case "dies":
+		os.Exit(5)
+	case "panics":
+		panic("the mock provider was told to panic")
+	}
+	d := sdk.Description{
+		Name:      "mock",
+		Version:   "0.0.1",
+		Summary:   "Does what tests tell it to; runs no code.",
+		Languages: []sdk.Language{"mock", sdk.Python, sdk.JavaScript, sdk.Bash},
+		Templates: []sdk.Template{
+			{Name: "python", Languages: []sdk.Language{sdk.Python}},
+			{Name: "nodejs", Languages: []sdk.Language{sdk.JavaScript}},
+			{Name: "bash", Languages: []sdk.Language{sdk.Bash}},
+			{Name: "mock", Languages: []sdk.Language{"mock"}},
+		},
+		Schema: sdk.Schema{
+			{Name: "persist", Type: sdk.TypeBoolean, Default: false, Description: "Keep instances in the state directory."},
+			{Name: "bad_starts", Type: sdk.TypeInteger, Default: int64(0), Min: sdk.Bound(0), Description: "How many processes exit in Configure."},
+			{Name: "secret", Type: sdk.TypeString, Secret: true, Description: "Something to keep out of logs."},
+			{Name: "unhealthy", Type: sdk.TypeString, Description: "Why Health says no."},
+		},
+	}
+	for _, call := range steerable {
+		d.Schema = append(d.Schema, sdk.Field{Name: "on_" + call, Type: sdk.TypeString, Description: "An action, as JSON, for every " + call + "."})
+	}
+	switch p.mode {
+	case "badschema":
+		d.Schema = append(d.Schema, sdk.Field{Name: "env", Type: sdk.TypeString})
+	case "badname":
+		d.Name = "../mock"
+	}
+	return d
+}
+
+func (p *provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
+	actions := map[string]action{}
+	for _, call := range steerable {
+		text, _ := req.Settings["on_"+call].(string)
+		act, err := parseAction(text)
+		if err != nil {
+			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "on_"+call, "%w", err)
+		}
+		actions[call] = act
+	}
+	p.mu.Lock()
+	p.config, p.actions = req, actions
+	p.mu.Unlock()
+
+	if err := p.countStart(req); err != nil {
+		return err
+	}
+	if persist, _ := req.Settings["persist"].(bool); persist {
+		p.mu.Lock()
+		p.store = newStore(filepath.Join(req.StateDir, "instances.json"))
+		p.mu.Unlock()
+	}
+	return p.call(ctx, "configure", func() error { return nil })
+}
+
+// countStart crashes in the first bad_starts processes.
+func (p *provider) countStart(req sdk.ConfigureRequest) error {
+	bad, _ := req.Settings["bad_starts"].(int64)
+	if bad == 0 {
+		return nil
+	}
+	path := filepath.Join(req.StateDir, "starts")
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	starts, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err := os.WriteFile(path, []byte(strconv.FormatInt(starts+1, 10)), 0o600); err != nil {
+		return err
+	}
+	if starts < bad {
+		crash("")
+	}
+	return nil
+}
+
+func (p *provider) Health(ctx context.Context) (health sdk.Health, err error) {
+	err = p.call(ctx, "health", func() error {
+		reason, _ := p.settings()["unhealthy"].(string)
+		health = sdk.Health{
+			Healthy: reason == "",
+			Reason:  reason,
+			Details: map[string]string{"pid": strconv.Itoa(os.Getpid()), "instances": strconv.Itoa(len(p.instances().list()))},
+		}
+		return nil
+	})
+	return health, err
+}
+
+func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (instance sdk.Instance, err error) {
+	err = p.call(ctx, "create", func() error {
+		instance, err = p.instances().create(req)
+		return err
+	})
+	switch p.action("create").Lie {
+	case "bad_id":
+		instance.ID = "../../etc/passwd"
+	case "same_id":
+		if all := p.instances().list(); len(all) > 0 {
+			instance.ID = all[0].ID
+		}
+	}
+	return instance, err
+}
+
+func (p *provider) Destroy(ctx context.Context, instanceID string) error {
+	return p.call(ctx, "destroy", func() error { return p.instances().destroy(instanceID) })
+}
+
+func (p *provider) List(ctx context.Context) (list []sdk.Instance, err error) {
+	err = p.call(ctx, "list", func() error {
+		list = p.instances().list()
+		return nil
+	})
+	return list, err
+}
+
+// Close leaves a file that tests can look for.
+func (p *provider) Close(context.Context) error {
+	return os.WriteFile(filepath.Join(p.stateDir(), "closed"), nil, 0o600)
+}
+
+// call does one call with the action that is set for its name.
+func (p *provider) call(ctx context.Context, name string, effect func() error) error {
+	act := p.action(name)
+	if err := p.before(ctx, act); err != nil {
+		return err
+	}
+	if err := effect(); err != nil {
+		return err
+	}
+	act.after()
+	return nil
+}
+
+// action returns what a call is to do: as in actions.json, else as set.
+func (p *provider) action(name string) action {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text, err := os.ReadFile(filepath.Join(p.config.StateDir, "actions.json"))
+	if err != nil || p.config.StateDir == "" {
+		return p.actions[name]
+	}
+	override := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &override); err != nil {
+		p.logger.Error("actions.json", "error", err)
+	}
+	if own, ok := override[name]; ok {
+		act, err := parseAction(string(own))
+		if err != nil {
+			p.logger.Error("actions.json", "error", err)
+		}
+		return act
+	}
+	return p.actions[name]
+}
+
+func (p *provider) settings() sdk.Settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Settings
+}
+
+func (p *provider) stateDir() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.StateDir
+}
+
+func (p *provider) instances() *store {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.store
+}
