@@ -112,9 +112,12 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	}
 	state, _ := s.Settings["state"].(string)
 	cfg.StateDir = p.absolute(state)
-	cfg.PluginDir = p.around.pluginDir
-	if dir, ok := s.Settings["plugin_dir"].(string); ok {
+	dir, valid := s.Settings["plugin_dir"].(string)
+	switch a, given := find(s.attributes, "plugin_dir"); {
+	case valid:
 		cfg.PluginDir = p.absolute(dir)
+	case !given || a.value == nil && !a.broken:
+		cfg.PluginDir = p.around.pluginDir
 	}
 }
 

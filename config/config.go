@@ -97,8 +97,9 @@ const maxFileSize = 256 << 10
 
 // Load reads a configuration file. With errors among the diagnostics, the Config
 // is not to be used but for one thing: its Providers are those whose settings
-// can still be checked, so that a person sees all mistakes at once. It is nil
-// when not even the syntax is right. Without errors there may be warnings.
+// can still be checked, so that a person sees all mistakes at once, unless
+// PluginDir is empty. It is nil when not even the syntax is right. Without
+// errors there may be warnings.
 func Load(path string, options ...Option) (*Config, Diagnostics) {
 	src, err := readRegularFile(path, maxFileSize)
 	if err != nil {

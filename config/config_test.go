@@ -169,7 +169,7 @@ func TestTheFileThatComesWithTheBrokerIsRight(t *testing.T) {
 
 // What overflows the stack ends the process, so these show that it does not.
 func TestDeepAndLongExpressions(t *testing.T) {
-	const n = 120_000
+	const n = 60_000
 	for _, expression := range []string{
 		strings.Repeat("(", n), strings.Repeat("[", n), strings.Repeat("{a=", n/2), strings.Repeat("!", n) + "true",
 		strings.Repeat("-", n) + "1", strings.Repeat(`"${`, n/2), strings.Repeat("1+", n) + "1",

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// describe starts the plugin of a provider block, asks what it is and stops it.
+// A nil describe means that no plugins are started, so that the settings which
+// only they know stay unchecked.
+type describe func(ctx context.Context, cfg *config.Config, p *config.Provider) (sdk.Description, error)
+
+// describeTimeout bounds one plugin's start, description and stop.
+const describeTimeout = 20 * time.Second
+
+type checkCommand struct {
+	File string `arg:"" optional:"" default:"sandbox.hcl" help:"The configuration file."`
+}
+
+// Run shows every mistake on standard error; exit code 1 says that there is one.
+func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) error {
+	cfg, diags := config.Load(c.File)
+	if cfg != nil && cfg.PluginDir != "" && ask != nil {
+		for _, p := range cfg.Providers {
+			diags = diags.With(checkSettings(ctx, ask, cfg, p))
+		}
+	}
+	if err := diags.Write(term.err, term.style); err != nil {
+		return err
+	}
+	if diags.HasErrors() {
+		fmt.Fprintf(term.err, "\n%s: %s\n", c.File, counted(errorsIn(diags), "mistake"))
+		return exitCode(1)
+	}
+	_, err := fmt.Fprintf(term.out, "%s: ok (%s, %s, listening on %s)\n",
+		c.File, counted(len(cfg.Providers), "provider"), counted(len(cfg.Tenants), "tenant"), cfg.Listen)
+	if err == nil && ask == nil {
+		_, err = fmt.Fprintln(term.out, "The settings of the providers were not checked: no plugin was started.")
+	}
+	return err
+}
+
+func checkSettings(ctx context.Context, ask describe, cfg *config.Config, p *config.Provider) config.Diagnostics {
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	description, err := ask(ctx, cfg, p)
+	if err != nil {
+		return p.Diagnose(err, nil)
+	}
+	_, diags := p.Settings(description.Schema)
+	return diags
+}
+
+func errorsIn(diags config.Diagnostics) int {
+	n := 0
+	for _, d := range diags {
+		if d.Severity == config.SeverityError {
+			n++
+		}
+	}
+	return n
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// commandLine has one field a command.
+type commandLine struct {
+	Check   checkCommand   `cmd:"" help:"Check a configuration file and show every mistake in it."`
+	Token   tokenCommand   `cmd:"" help:"Make a token for a tenant."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// exitUsage is the exit code of a command line that makes no sense.
+const exitUsage = 2
+
+// exitCode ends the program without a message: the command said it all.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], newTerminal(os.Stdin, os.Stdout, os.Stderr), nil))
+}
+
+// run is main without the process: it returns the exit code. The Run method of a
+// command may take any of its arguments but args.
+func run(ctx context.Context, args []string, term *terminal, ask describe) int {
+	exited := -1
+	var line commandLine
+	parser, err := kong.New(&line,
+		kong.Name("sandbox-broker"),
+		kong.Description("One REST API in front of many sandboxes for code that AI agents write."),
+		kong.Writers(term.out, term.err),
+		kong.Exit(func(code int) { exited = code }), // --help has been printed
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(term, ask),
+	)
+	if err != nil {
+		fmt.Fprintln(term.err, "sandbox-broker:", err)
+		return 1
+	}
+	parsed, err := parser.Parse(args)
+	if exited >= 0 {
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(term.err, "sandbox-broker: %v\nTry: sandbox-broker --help\n", err)
+		return exitUsage
+	}
+	err = parsed.Run()
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
+	}
+	if err != nil {
+		fmt.Fprintln(term.err, "sandbox-broker:", err)
+		return 1
+	}
+	return 0
+}
