@@ -48,8 +48,11 @@ func (r *Runtime) spec(cgroupsPath string) *specs.Spec {
 				Memory: &specs.LinuxMemory{Limit: new(r.limits.hostMemory())},
 			},
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.IPCNamespace},
-				{Type: specs.UTSNamespace}, {Type: specs.MountNamespace},
+				{Type: specs.PIDNamespace},
+				{Type: specs.NetworkNamespace},
+				{Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace},
+				{Type: specs.MountNamespace},
 			},
 		},
 	}

@@ -1,0 +1,93 @@
+# Two targets do everything: `make demo` and `make test`. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w
+
+# Pinned tools, built from source into .cache.
+RUNSC_VERSION         := v0.0.0-20260905035102-160fafc42237
+GOLANGCI_VERSION      := v2.15.0
+BUF_VERSION           := v1.73.0
+PROTOC_GEN_GO         := v1.36.12
+PROTOC_GEN_GO_GRPC    := v1.6.2
+TOOLS := $(CURDIR)/.cache/tools
+
+# The race detector needs a C compiler; without one the tests still run.
+RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
+
+.PHONY: help build runsc demo run test unit e2e lint fmt generate drift bench clean tools
+
+help: ## show this help
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+build: ## build the broker, the guest and the plugins into bin/
+	@mkdir -p bin/plugins
+	go build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/sandbox-broker ./cmd/sandbox-broker
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sandbox-guest ./cmd/sandbox-guest
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/self_managed ./plugins/selfmanaged
+
+runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
+	@if command -v runsc >/dev/null; then echo "using $$(command -v runsc)"; \
+	elif [ -x bin/runsc ] && [ "$$(cat bin/.runsc-version 2>/dev/null)" = "$(RUNSC_VERSION)" ]; then echo "using bin/runsc"; \
+	else echo "building runsc $(RUNSC_VERSION); this takes a minute or two"; \
+		GOBIN=$(CURDIR)/bin CGO_ENABLED=0 go install -trimpath -ldflags '$(LDFLAGS) -X gvisor.dev/gvisor/runsc/version.version=$(RUNSC_VERSION)' gvisor.dev/gvisor/runsc@$(RUNSC_VERSION); \
+		echo $(RUNSC_VERSION) > bin/.runsc-version; fi
+
+demo: build runsc ## build all, run code in real gVisor sandboxes through REST, clean up
+	@go run ./examples/demo
+
+run: build runsc ## build all and serve sandbox.hcl until ^C
+	@bin/sandbox-broker serve --config sandbox.hcl
+
+test: lint unit ## everything: format, vet, lint, generated files, all tests on the real binaries
+
+unit: build runsc
+	go test $(RACE) -timeout 20m ./...
+
+e2e: build runsc ## only the tests over the real binaries
+	go test $(RACE) -timeout 20m -count=1 ./e2e/... ./plugins/...
+
+lint: tools ## format, vet, static analysis, drift of generated files
+	go vet ./...
+	$(TOOLS)/golangci-lint run
+	$(TOOLS)/buf lint
+	@$(MAKE) --no-print-directory drift
+
+fmt: tools ## format the code
+	$(TOOLS)/golangci-lint fmt
+
+generate: tools ## generate Go from the .proto files
+	PATH=$(TOOLS):$$PATH $(TOOLS)/buf generate
+
+drift: tools
+	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \
+	PATH=$(TOOLS):$$PATH $(TOOLS)/buf generate -o "$$out" && \
+	for f in $$(cd "$$out" && find . -name '*.pb.go'); do \
+		cmp "$$out/$$f" "$$f" || { echo "$$f is not what its .proto generates: run make generate"; exit 1; }; done
+
+bench: build runsc ## figures of the whole system, side by side in one run
+	go test -run '^$$' -bench . -benchtime 200x -timeout 30m ./e2e/bench
+
+tools: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) $(TOOLS)/buf-$(BUF_VERSION) $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO) $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC)
+
+$(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@touch $@
+
+$(TOOLS)/buf-$(BUF_VERSION):
+	GOBIN=$(TOOLS) go install github.com/bufbuild/buf/cmd/buf@$(BUF_VERSION)
+	@touch $@
+
+$(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO):
+	GOBIN=$(TOOLS) go install google.golang.org/protobuf/cmd/protoc-gen-go@$(PROTOC_GEN_GO)
+	@touch $@
+
+$(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC):
+	GOBIN=$(TOOLS) go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC)
+	@touch $@
+
+clean: ## remove what was built
+	rm -rf bin data .cache
