@@ -21,9 +21,9 @@ const maxSecretFile = 64 << 10
 // functions are what an expression may call. Every result is passed to record,
 // which keeps it out of messages.
 func functions(around surroundings, dir string, record func(string)) map[string]function.Function {
-	result := func(s string) (cty.Value, error) {
+	result := func(s string) cty.Value {
 		record(s)
-		return cty.StringVal(s).Mark(sensitive{}), nil
+		return cty.StringVal(s).Mark(sensitive{})
 	}
 	return map[string]function.Function{
 		"env": function.New(&function.Spec{
@@ -40,10 +40,10 @@ func functions(around surroundings, dir string, record func(string)) map[string]
 				case set && !utf8.ValidString(value):
 					return cty.NilVal, fmt.Errorf("the environment variable %s is not UTF-8", shown)
 				case set:
-					return result(value)
+					return result(value), nil
 				case len(args) == 2:
 					value, _ = argument(args[1])
-					return result(value)
+					return result(value), nil
 				default:
 					return cty.NilVal, fmt.Errorf("the environment variable %s is not set. Set it, or give a default: env(%s, \"...\")", shown, shown)
 				}
@@ -67,7 +67,7 @@ func functions(around surroundings, dir string, record func(string)) map[string]
 				if !utf8.Valid(content) {
 					return cty.NilVal, fmt.Errorf("%s: not UTF-8 text", shown)
 				}
-				return result(trimNewline(string(content)))
+				return result(trimNewline(string(content))), nil
 			},
 		}),
 	}

@@ -70,13 +70,16 @@ type excerptGuard struct {
 	// open says that the current statement is one whose value may be shown;
 	// its further lines then may be too.
 	open bool
+	// heredoc is the word that ends the text in which the guard stands.
+	heredoc string
 }
 
 var (
-	assignment = regexp.MustCompile(`([\pL_][\pL\pN_-]*)\s*=[^=]`)
-	ownBlock   = regexp.MustCompile(`^(provider|providers|tenant|log|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
-	otherBlock = regexp.MustCompile(`^[\pL_][\pL\pN_-]*\s*\{`)
-	firstWord  = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
+	assignment   = regexp.MustCompile(`([\pL_][\pL\pN_-]*)\s*=[^=]`)
+	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|log|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
+	otherBlock   = regexp.MustCompile(`^[\pL_][\pL\pN_-]*\s*\{`)
+	firstWord    = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
+	heredocStart = regexp.MustCompile(`<<-?\s*([\pL_][\pL\pN_-]*)\s*$`)
 	// reference is a value that tells where a secret is and not the secret.
 	reference     = regexp.MustCompile(`^(env|file)\("[\w./-]*"\)$`)
 	statementName = regexp.MustCompile(`^([\pL_][\pL\pN_-]*)\s*=\s*[^=\s]`)
@@ -84,6 +87,18 @@ var (
 
 // hideFrom returns the offset in line where the hidden part begins.
 func (g *excerptGuard) hideFrom(line string) int {
+	if g.heredoc != "" {
+		if strings.TrimSpace(line) == g.heredoc {
+			g.heredoc = ""
+		}
+		if g.open {
+			return len(line)
+		}
+		return 0
+	}
+	if m := heredocStart.FindStringSubmatch(line); m != nil {
+		g.heredoc = m[1]
+	}
 	at := 0
 	for {
 		rest := strings.TrimLeft(line[at:], " \t")

@@ -187,10 +187,11 @@ func TestNoMessageRepeatsASecret(t *testing.T) {
 		if kind == sdk.TypeString {
 			field.Pattern, field.Options = "[0-9]*", []string{"1"}
 		}
-		for _, value := range []any{
+		values := []any{
 			secret, []any{secret, 5}, []any{secret}, map[string]any{secret: 5}, map[string]any{secret: secret},
 			[]any{[]any{secret}}, json.Number(secret), time.Duration(7),
-		} {
+		}
+		for _, value := range values {
 			_, problems := sdk.Schema{field}.Resolve(map[string]any{"f": value})
 			assert.Assert(t, len(problems) == 1 || kind == sdk.TypeBoolean, "%s %v", kind, value)
 			for _, p := range problems {
