@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 }
 
 func runTests(m *testing.M) (int, error) {
+	if os.Getenv("PLUGINHOST_TEST_BROKER") != "" {
+		return m.Run(), nil // see TestBeTheBroker
+	}
 	dir, err := os.MkdirTemp("", "ph")
 	if err != nil {
 		return 0, err

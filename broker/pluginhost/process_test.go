@@ -206,3 +206,11 @@ func TestOutputAboveTheLimitIsCut(t *testing.T) {
 	assert.Equal(t, out.stderr.String(), "end")
 	assert.Assert(t, result.Truncated)
 }
+
+// stderrOfExit returns the last words of a process that died.
+func stderrOfExit(t *testing.T, process *pluginhost.Process) string {
+	t.Helper()
+	exit, ok := errors.AsType[*pluginhost.ExitError](process.Err())
+	assert.Assert(t, ok)
+	return exit.Stderr
+}

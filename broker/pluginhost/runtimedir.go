@@ -110,12 +110,14 @@ func sweep(base string) error {
 	return nil
 }
 
-// defaultRuntimeBase prefers short paths on a file system that a reboot clears.
+// defaultRuntimeBase prefers a file system that a reboot clears and takes no
+// path that is too long for sockets: TMPDIR often is.
 func defaultRuntimeBase() string {
-	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/run"} {
-		if filepath.IsAbs(dir) && unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
+	room := maxSocketPath - socketRoom - len("/"+runtimePrefix+"4294967295")
+	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), "/run", os.TempDir()} {
+		if filepath.IsAbs(dir) && len(dir) <= room && unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
 			return dir
 		}
 	}
-	return os.TempDir()
+	return "/tmp"
 }

@@ -1,0 +1,75 @@
+package pluginhost
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/hashicorp/go-hclog"
+	"gotest.tools/v3/assert"
+)
+
+func FuzzCheckHandshake(f *testing.F) {
+	for _, seed := range []string{"", "|", "1|1|unix|/run/x|grpc|", "1|7|unix|/x|grpc|", "1|1|tcp|x|grpc", "x|||||", "1|1|unix|/x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if refusal := checkHandshake(line); refusal != nil {
+			assert.Assert(t, refusal.Public.Message != "")
+			assert.Assert(t, len(refusal.Public.Message) < 500)
+		}
+	})
+}
+
+// FuzzPluginLog writes anything in pieces of any size: no panic, and no line of
+// the log that does not come from hclog itself.
+func FuzzPluginLog(f *testing.F) {
+	for _, seed := range []string{"text\n", `{"@message":5}` + "\n", `{"@message":"m","@level":"warn","k":[1]}` + "\n", "{\n", "\x00\xff\n\n\r\n", `{"@message":"a\nb"}`} {
+		f.Add(seed, 3)
+	}
+	f.Fuzz(func(t *testing.T, text string, piece int) {
+		var out strings.Builder
+		log := newPluginLog(hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, TimeFormat: "TIME", DisableTime: true}))
+		stream := log.stream("stderr")
+		for size := max(piece, 1); len(text) > 0; {
+			n := min(size, len(text))
+			_, _ = stream.Write([]byte(text[:n]))
+			text = text[n:]
+		}
+		stream.flush()
+		for line := range strings.Lines(out.String()) {
+			assert.Assert(t, strings.HasPrefix(line, "[") || strings.HasPrefix(line, "  "), "%q", line)
+			for _, r := range strings.TrimSuffix(line, "\n") {
+				assert.Assert(t, unicode.IsPrint(r) || r == '\t' || r == unicode.ReplacementChar, "%q in %q", r, line)
+			}
+		}
+	})
+}
+
+func TestTheTailKeepsTheEnd(t *testing.T) {
+	var kept tail
+	for i := range 20_000 {
+		fmt.Fprintf(&kept, "line %d\n", i)
+	}
+	text := kept.String()
+	assert.Assert(t, len(text) <= tailSize && len(text) > tailSize-20)
+	assert.Assert(t, strings.HasSuffix(text, "line 19999"))
+	_, _ = kept.Write([]byte(strings.Repeat("z", 3*tailSize)))
+	assert.Equal(t, kept.String(), strings.Repeat("z", tailSize))
+}
+
+func TestTheBackoffGrowsAndOpens(t *testing.T) {
+	b := Backoff{Min: 100 * time.Millisecond, Max: time.Second, Retry: time.Minute, Opens: 8}
+	assert.Equal(t, b.pause(1), time.Duration(0))
+	for failures, middle := range map[int]time.Duration{
+		2: 100 * time.Millisecond, 3: 200 * time.Millisecond, 5: 800 * time.Millisecond,
+		6: time.Second, 7: time.Second, 8: time.Minute, 100: time.Minute,
+	} {
+		for range 100 {
+			pause := b.pause(failures)
+			assert.Assert(t, pause >= middle*3/4 && pause <= middle*5/4, "%d: %v", failures, pause)
+		}
+	}
+}
