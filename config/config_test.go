@@ -169,6 +169,7 @@ func TestTheFileThatComesWithTheBrokerIsRight(t *testing.T) {
 
 // What overflows the stack ends the process, so these show that it does not.
 func TestDeepAndLongExpressions(t *testing.T) {
+	t.Parallel()
 	const n = 60_000
 	for _, expression := range []string{
 		strings.Repeat("(", n), strings.Repeat("[", n), strings.Repeat("{a=", n/2), strings.Repeat("!", n) + "true",

@@ -188,8 +188,13 @@ func TestNoMessageRepeatsASecret(t *testing.T) {
 			field.Pattern, field.Options = "[0-9]*", []string{"1"}
 		}
 		values := []any{
-			secret, []any{secret, 5}, []any{secret}, map[string]any{secret: 5}, map[string]any{secret: secret},
-			[]any{[]any{secret}}, json.Number(secret), time.Duration(7),
+			secret,
+			[]any{secret, 5},
+			[]any{secret},
+			map[string]any{secret: 5},
+			map[string]any{secret: secret},
+			[]any{[]any{secret}},
+			json.Number(secret), time.Duration(7),
 		}
 		for _, value := range values {
 			_, problems := sdk.Schema{field}.Resolve(map[string]any{"f": value})
