@@ -26,8 +26,13 @@ type mainUse struct {
 	used    int
 }
 
-func (w *mainUse) topLevel(statement js.IStmt) {
+func (w *mainUse) topLevel(statement js.INode) {
 	switch s := statement.(type) {
+	case *js.ExportStmt:
+		if s.Decl != nil {
+			w.topLevel(s.Decl)
+			return
+		}
 	case *js.FuncDecl:
 		if s.Name != nil && string(s.Name.Name()) == "main" {
 			w.defined = true

@@ -1,0 +1,92 @@
+package cgroup_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
+)
+
+// newTree makes a tree, which takes root or a delegated cgroup.
+func newTree(t *testing.T) *cgroup.Tree {
+	t.Helper()
+	tree, err := cgroup.NewTree("/sandbox-broker/" + filepath.Base(t.TempDir()) + t.Name())
+	if err != nil {
+		if os.Geteuid() == 0 && os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		assert.Check(t, tree.Sweep(t.Context()))
+		assert.Check(t, tree.Close())
+	})
+	return tree
+}
+
+func TestRemoveKillsWhatIsLeft(t *testing.T) {
+	tree := newTree(t)
+	group, err := tree.Create("a", cgroup.Limits{MemoryBytes: 64 << 20, CPUs: 0.5, Processes: 10})
+	assert.NilError(t, err)
+	cmd := exec.Command("sleep", "1000")
+	assert.NilError(t, cmd.Start())
+	for _, dir := range dirs(t, tree, group) {
+		assert.NilError(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	assert.NilError(t, group.Remove(t.Context()))
+	assert.ErrorContains(t, <-ended, "killed")
+	assert.Assert(t, is.Len(dirs(t, tree, group), 0))
+}
+
+// dirs are the directories of a group.
+func dirs(t *testing.T, tree *cgroup.Tree, group *cgroup.Group) []string {
+	t.Helper()
+	pattern := "/sys/fs/cgroup/*" + group.Path()
+	if tree.Version() == 2 {
+		pattern = "/sys/fs/cgroup" + group.Path()
+	}
+	found, err := filepath.Glob(pattern)
+	assert.NilError(t, err)
+	return found
+}
+
+func TestOutOfMemoryIsTold(t *testing.T) {
+	tree := newTree(t)
+	group, err := tree.Create("a", cgroup.Limits{MemoryBytes: 32 << 20})
+	assert.NilError(t, err)
+	assert.Check(t, !group.OutOfMemory())
+	procs := filepath.Join("/sys/fs/cgroup/memory", group.Path(), "cgroup.procs")
+	if tree.Version() == 2 {
+		procs = filepath.Join("/sys/fs/cgroup", group.Path(), "cgroup.procs")
+	}
+	cmd := exec.Command("sh", "-c", `echo $$ > "$0" && exec tail /dev/zero`, procs)
+	assert.ErrorContains(t, cmd.Run(), "killed")
+	assert.Check(t, group.OutOfMemory())
+}
+
+func TestSweepRemovesWhatAnEarlierProcessLeft(t *testing.T) {
+	tree := newTree(t)
+	for _, name := range []string{"a", "b"} {
+		_, err := tree.Create(name, cgroup.Limits{})
+		assert.NilError(t, err)
+	}
+	assert.NilError(t, tree.Sweep(t.Context()))
+	_, err := tree.Create("a", cgroup.Limits{})
+	assert.NilError(t, err)
+}
+
+func TestANameIsTakenOnce(t *testing.T) {
+	tree := newTree(t)
+	_, err := tree.Create("a", cgroup.Limits{})
+	assert.NilError(t, err)
+	_, err = tree.Create("a", cgroup.Limits{})
+	assert.Assert(t, is.ErrorContains(err, "make cgroup"))
+}

@@ -1,0 +1,240 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// box is a sandbox that does nothing.
+type box struct {
+	template  string
+	exited    chan struct{}
+	once      sync.Once
+	destroyed func()
+}
+
+func (b *box) Exited() <-chan struct{} { return b.exited }
+
+func (b *box) Destroy(context.Context) error {
+	b.once.Do(func() {
+		close(b.exited)
+		b.destroyed()
+	})
+	return nil
+}
+
+// factory makes boxes, and counts what exists.
+type factory struct {
+	mu    sync.Mutex
+	alive int
+	peak  int
+	fail  error
+	gate  chan struct{} // nil: make at once
+}
+
+func (f *factory) make(ctx context.Context, template string) (*box, error) {
+	if f.gate != nil {
+		select {
+		case <-f.gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	f.alive++
+	f.peak = max(f.peak, f.alive)
+	return &box{template: template, exited: make(chan struct{}), destroyed: func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.alive--
+	}}, nil
+}
+
+func (f *factory) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.alive
+}
+
+func newPool(t *testing.T, f *factory, size, most int) *pool.Pool[*box] {
+	t.Helper()
+	p := pool.New(pool.Options[*box]{
+		Make: f.make, Templates: map[string]int{"python": 5, "nodejs": 3, "bash": 2},
+		Size: size, Max: most, MakeTimeout: time.Minute, Logger: hclog.NewNullLogger(),
+	})
+	t.Cleanup(func() {
+		p.Close()
+		assert.Check(t, is.Equal(f.count(), 0), "sandboxes are left")
+	})
+	return p
+}
+
+func waitFull(t *testing.T, p *pool.Pool[*box], size int) {
+	t.Helper()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		ready := 0
+		for _, n := range p.Stats().Ready {
+			ready += n
+		}
+		return poll.Compare(is.Equal(ready, size))
+	})
+}
+
+func TestThePoolIsSplitByShareAndThenByDemand(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 10, 100)
+	waitFull(t, p, 10)
+	assert.DeepEqual(t, p.Stats().Ready, map[string]int{"python": 5, "nodejs": 3, "bash": 2})
+	for range 60 {
+		b, err := p.Acquire(t.Context(), "bash", time.Minute)
+		assert.NilError(t, err)
+		assert.Equal(t, b.template, "bash")
+		assert.NilError(t, b.Destroy(t.Context()))
+		p.Release()
+	}
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		return poll.Compare(is.Equal(p.Stats().Ready["bash"], 8))
+	})
+}
+
+func TestThoseWhoWaitAreServedInOrder(t *testing.T) {
+	f := &factory{gate: make(chan struct{})}
+	p := newPool(t, f, 0, 1)
+	var order []int
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range 5 {
+		wg.Go(func() {
+			b, err := p.Acquire(t.Context(), "python", time.Minute)
+			if !assert.Check(t, err) {
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			assert.Check(t, b.Destroy(t.Context()))
+			p.Release()
+		})
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().Waiting, i+1)) })
+	}
+	close(f.gate)
+	wg.Wait()
+	assert.DeepEqual(t, order, []int{0, 1, 2, 3, 4})
+	assert.Equal(t, f.peak, 1, "never more than the bound")
+}
+
+func TestPatienceAndContextEndAWait(t *testing.T) {
+	f := &factory{gate: make(chan struct{})}
+	p := newPool(t, f, 0, 1)
+	_, err := p.Acquire(t.Context(), "python", time.Millisecond)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeCreateFailed})
+	assert.ErrorContains(t, err, "0 requests were waiting")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = p.Acquire(ctx, "python", time.Minute)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, p.Stats().Waiting, 0)
+}
+
+func TestRepeatedFailuresAreTold(t *testing.T) {
+	f := &factory{fail: errors.New("no runsc")}
+	p := newPool(t, f, 1, 1)
+	_, err := p.Acquire(t.Context(), "python", time.Minute)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeCreateFailed})
+	assert.ErrorContains(t, err, "no runsc")
+	f.mu.Lock()
+	f.fail = nil
+	f.mu.Unlock()
+	waitFull(t, p, 1)
+	assert.Equal(t, p.Stats().Failures, 0)
+}
+
+func TestASandboxThatEndsByItselfIsReplaced(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 1, 10)
+	waitFull(t, p, 1)
+	b, err := p.Acquire(t.Context(), "python", time.Minute)
+	assert.NilError(t, err)
+	waitFull(t, p, 1)
+	next, err := p.Acquire(t.Context(), "python", time.Minute)
+	assert.NilError(t, err)
+	assert.Assert(t, b != next, "a sandbox is handed out once")
+	waitFull(t, p, 1)
+	assert.NilError(t, b.Destroy(t.Context()))
+	assert.NilError(t, next.Destroy(t.Context()))
+	p.Release()
+	p.Release()
+	assert.Equal(t, p.Stats().InUse, 0)
+
+	made := p.Stats().Made
+	dying, err := p.Acquire(t.Context(), "python", time.Minute)
+	assert.NilError(t, err)
+	assert.NilError(t, dying.Destroy(t.Context()))
+	p.Release()
+	poll.WaitOn(t, func(l poll.LogT) poll.Result {
+		if p.Stats().Made > made {
+			return poll.Success()
+		}
+		return poll.Continue("nothing was made")
+	})
+}
+
+func TestCloseRefusesThoseWhoWait(t *testing.T) {
+	f := &factory{gate: make(chan struct{})}
+	p := newPool(t, f, 0, 1)
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.Acquire(t.Context(), "python", time.Minute)
+		done <- err
+	}()
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().Waiting, 1)) })
+	p.Close()
+	assert.ErrorIs(t, <-done, &sdk.Error{Code: sdk.CodeUnavailable})
+	_, err := p.Acquire(t.Context(), "python", time.Minute)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeUnavailable})
+}
+
+func TestManyAtOnceNeverShareASandbox(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 3, 8)
+	var mu sync.Mutex
+	seen := map[*box]bool{}
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() {
+			b, err := p.Acquire(t.Context(), "nodejs", time.Minute)
+			if !assert.Check(t, err) {
+				return
+			}
+			mu.Lock()
+			assert.Check(t, !seen[b])
+			seen[b] = true
+			mu.Unlock()
+			assert.Check(t, b.Destroy(t.Context()))
+			p.Release()
+		})
+	}
+	wg.Wait()
+	assert.Check(t, f.peak <= 8)
+	stats := p.Stats()
+	assert.Equal(t, stats.InUse, 0)
+	assert.Equal(t, stats.Hits+stats.Waits, int64(200))
+}
