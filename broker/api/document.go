@@ -1,0 +1,181 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// document grows with the operations that are registered and is then the
+// OpenAPI document. It is made with huma's model and its schemas of Go types;
+// huma's routing is not used.
+type document struct {
+	openapi *huma.OpenAPI
+	text    openAPIText
+}
+
+// openAPIText is the document itself as an answer: an object, already written.
+type openAPIText []byte
+
+// Schema implements huma.SchemaProvider.
+func (openAPIText) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
+
+func (t openAPIText) encode() ([]byte, error) { return t, nil }
+
+func newDocument() *document {
+	return &document{openapi: &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title:       "Sandbox broker",
+			Version:     "1",
+			Description: "Runs code in sandboxes of many providers behind one API.\n\n" + codesAsText(),
+		},
+		Components: &huma.Components{
+			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"bearer": {Type: "http", Scheme: "bearer"},
+				"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key"},
+			},
+		},
+		Tags: []*huma.Tag{
+			{Name: tagExecute, Description: "Run code."},
+			{Name: tagInstances, Description: "Sandboxes that live longer than one execution."},
+			{Name: tagProviders, Description: "What can run here."},
+			{Name: tagBroker, Description: "The broker itself."},
+		},
+	}}
+}
+
+// codesAsText makes the table of codes part of the document.
+func codesAsText() string {
+	var b strings.Builder
+	b.WriteString("| code | meaning | HTTP | retry | what to do |\n| --- | --- | --- | --- | --- |\n")
+	for _, info := range sdk.CodeTable() {
+		status := strconv.Itoa(info.HTTPStatus)
+		if info.HTTPStatus == http.StatusOK {
+			status = "200, in the result"
+		}
+		if info.Code == sdk.CodeInvalidRequest {
+			status = "400, 405, 408, 413, 415, 422, 431"
+		}
+		retry := "no"
+		if info.Retryable {
+			retry = "yes"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", info.Code, info.Title, status, retry, info.Advice)
+	}
+	return b.String()
+}
+
+func (d *document) schemas() huma.Registry { return d.openapi.Components.Schemas }
+
+func (d *document) schemaOf(t reflect.Type) *huma.Schema {
+	return d.schemas().Schema(t, true, t.Name())
+}
+
+func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
+	described := &huma.Operation{
+		Method:      op.method,
+		Path:        op.path,
+		OperationID: op.id,
+		Summary:     op.summary,
+		Description: op.details,
+		Tags:        []string{op.tag},
+		Responses:   map[string]*huma.Response{},
+		Parameters: []*huma.Param{{
+			Name: headerRequestID, In: "header", Description: "Your own ID of this request, for the logs.",
+			Schema: &huma.Schema{Type: huma.TypeString, Pattern: requestIDForm.String()},
+		}},
+	}
+	if strings.Contains(op.path, "{id}") {
+		described.Parameters = append(described.Parameters, &huma.Param{
+			Name: "id", In: "path", Required: true, Description: "An instance's ID.",
+			Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
+	if in != reflect.TypeFor[none]() {
+		described.RequestBody = &huma.RequestBody{
+			Required: body.bodyRequired(),
+			Content:  map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(in)}},
+		}
+	}
+	if op.public {
+		described.Security = []map[string][]string{} // none
+	} else {
+		described.Security = []map[string][]string{{"bearer": {}}, {"apiKey": {}}}
+	}
+	for _, status := range op.success {
+		response := &huma.Response{Description: http.StatusText(status), Headers: requestIDHeader()}
+		if out != reflect.TypeFor[none]() {
+			response.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(out)}}
+		}
+		described.Responses[strconv.Itoa(status)] = response
+	}
+	d.addProblems(described, op, body != nil)
+	d.openapi.AddOperation(described)
+}
+
+// addProblems lists the refusals, one response for each status with its codes.
+func (d *document) addProblems(described *huma.Operation, op operation, hasBody bool) {
+	codes := map[int][]sdk.Code{http.StatusInternalServerError: {sdk.CodeInternal}}
+	refuse := func(code sdk.Code, statuses ...int) {
+		for _, status := range statuses {
+			codes[status] = append(codes[status], code)
+		}
+	}
+	if !op.public {
+		refuse(sdk.CodeNotAuthenticated, http.StatusUnauthorized)
+	}
+	if hasBody {
+		refuse(sdk.CodeInvalidRequest, http.StatusBadRequest, http.StatusRequestEntityTooLarge,
+			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	}
+	for _, code := range op.codes {
+		refuse(code, code.Info().HTTPStatus)
+	}
+	for status, list := range codes {
+		slices.Sort(list)
+		var meanings []string
+		for _, code := range list {
+			meanings = append(meanings, string(code)+": "+code.Info().Title)
+		}
+		response := &huma.Response{
+			Description: strings.Join(meanings, "; "),
+			Headers:     requestIDHeader(),
+			Content:     map[string]*huma.MediaType{problemType: {Schema: d.schemaOf(reflect.TypeFor[Problem]())}},
+		}
+		if status == http.StatusTooManyRequests {
+			response.Headers["Retry-After"] = &huma.Param{Description: "Seconds.", Schema: &huma.Schema{Type: huma.TypeInteger}}
+		}
+		described.Responses[strconv.Itoa(status)] = response
+	}
+}
+
+func requestIDHeader() map[string]*huma.Param {
+	return map[string]*huma.Param{headerRequestID: {Schema: &huma.Schema{Type: huma.TypeString}}}
+}
+
+// finish writes the document. Nothing may be registered afterwards.
+func (d *document) finish() error {
+	compact, err := json.Marshal(d.openapi)
+	if err != nil {
+		return fmt.Errorf("write the OpenAPI document: %w", err)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, compact, "", "  "); err != nil {
+		return fmt.Errorf("write the OpenAPI document: %w", err)
+	}
+	d.text = b.Bytes()
+	return nil
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const headerRequestID = "X-Request-Id"
+
+// exchange is what the log says about one request. It never holds code,
+// arguments, variables or tokens.
+type exchange struct {
+	start     time.Time
+	requestID string
+	tenant    string
+	// route is the pattern, not the path: paths hold IDs.
+	route string
+	code  sdk.Code
+}
+
+type exchangeKey struct{}
+
+// exchangeOf returns the exchange that observe began.
+func exchangeOf(c *fiber.Ctx) *exchange {
+	if x, ok := c.Locals(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	// Errors of the protocol itself have passed no middleware.
+	x := &exchange{start: time.Now(), requestID: requestID(c)}
+	c.Locals(exchangeKey{}, x)
+	c.Set(headerRequestID, x.requestID)
+	return x
+}
+
+// observe surrounds every request: it gives it an ID, turns errors and panics
+// into problems and writes the line in the log.
+func (s *Server) observe(c *fiber.Ctx) error {
+	x := exchangeOf(c)
+	err := s.next(c)
+	if err != nil {
+		x.code = answerError(c, err, x.requestID)
+	}
+	s.log(c, x, err)
+	return nil
+}
+
+// next runs the rest of the chain and turns a panic into an error.
+func (s *Server) next(c *fiber.Ctx) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return c.Next()
+}
+
+// protocolError answers what fasthttp objects to before a request reaches the
+// middleware. It is Fiber's error handler.
+func (s *Server) protocolError(c *fiber.Ctx, err error) error {
+	x := exchangeOf(c)
+	x.code = answerError(c, err, x.requestID)
+	if e, ok := errors.AsType[*fiber.Error](err); ok && e.Code == http.StatusRequestEntityTooLarge {
+		linger(c.Context().Conn())
+	}
+	s.log(c, x, err)
+	return nil
+}
+
+func (s *Server) log(c *fiber.Ctx, x *exchange, err error) {
+	status := c.Response().StatusCode()
+	fields := []any{
+		"request_id", x.requestID, "tenant", x.tenant, "method", method(c), "route", x.route,
+		"status", status, "code", string(x.code), "duration", time.Since(x.start).Round(time.Microsecond).String(),
+	}
+	switch {
+	case status >= http.StatusInternalServerError && err != nil:
+		s.logger.Error("request", append(fields, "error", err)...)
+	case x.route == pathHealthz || x.route == pathReadyz:
+		s.logger.Debug("request", fields...) // probes come every few seconds
+	default:
+		s.logger.Info("request", fields...)
+	}
+}
+
+// method names the request's method in the log, where a client could otherwise
+// write what it likes.
+func method(c *fiber.Ctx) string {
+	m := string(c.Request().Header.Method())
+	if len(m) > 16 || strings.ContainsFunc(m, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+		return "?"
+	}
+	return m
+}
+
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// requestID takes the client's own ID if nothing can be forged with it.
+func requestID(c *fiber.Ctx) string {
+	if id := c.Get(headerRequestID); requestIDForm.MatchString(id) {
+		return strings.Clone(id)
+	}
+	return rand.Text()
+}

@@ -1,0 +1,190 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+var instanceIDs = regexp.MustCompile(`acme:s-[a-z0-9]{20}:[a-z0-9]{20}`)
+
+// dial opens a bare connection.
+func (f *fixture) dial() (net.Conn, *bufio.Reader) {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.address)
+	assert.NilError(f.t, err)
+	f.t.Cleanup(func() { _ = conn.Close() })
+	assert.NilError(f.t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	return conn, bufio.NewReader(conn)
+}
+
+func (f *fixture) receive(r *bufio.Reader) answer {
+	f.t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	assert.NilError(f.t, err)
+	return read(f.t, resp)
+}
+
+func TestBodiesAboveTheLimitAreRefusedCleanly(t *testing.T) {
+	f := start(t)
+	for name, size := range map[string]int{
+		"one byte above":  maxBody + 1,
+		"twice the limit": 2 * maxBody,
+		"far above":       16 << 20,
+	} {
+		t.Run(name, func(t *testing.T) {
+			// A client that reads only after it has written everything.
+			conn, r := f.dial()
+			_, err := fmt.Fprintf(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
+			assert.NilError(t, err)
+			_, err = conn.Write(make([]byte, size))
+			assert.NilError(t, err)
+			resp := f.receive(r)
+			resp.problem(http.StatusRequestEntityTooLarge, "SB010")
+			assert.Assert(t, resp.Close)
+		})
+	}
+	t.Run("a chunked one", func(t *testing.T) {
+		conn, r := f.dial()
+		_, err := fmt.Fprint(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+		assert.NilError(t, err)
+		_, err = fmt.Fprintf(conn, "%x\r\n%s\r\n0\r\n\r\n", 1<<20, make([]byte, 1<<20))
+		assert.NilError(t, err)
+		f.receive(r).problem(http.StatusRequestEntityTooLarge, "SB010")
+	})
+	t.Run("exactly the limit is read", func(t *testing.T) {
+		body := `{"code":"1","language":"python"}`
+		f.do(http.MethodPost, "/api/v1/execute", body+strings.Repeat(" ", maxBody-len(body))).wants(http.StatusOK)
+	})
+}
+
+func TestAnEarlyAnswerDoesNotMakeARequestOfTheBody(t *testing.T) {
+	f := start(t)
+	smuggled := "GET /api/v1/providers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme-token\r\n\r\n"
+	body := strings.Repeat("x", 8<<10) + smuggled
+	conn, r := f.dial()
+	_, err := fmt.Fprintf(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	assert.NilError(t, err)
+	f.receive(r).problem(http.StatusUnauthorized, "SB011")
+	// The connection lives on, and the next answer is that of the next request.
+	_, err = fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	assert.NilError(t, err)
+	resp := f.receive(r).wants(http.StatusOK)
+	assert.Check(t, cmp.Contains(resp.text, `"ok"`))
+	assert.Equal(t, r.Buffered(), 0)
+	assert.Equal(t, strings.Count(f.log.String(), "route=/api/v1/providers"), 0)
+}
+
+func TestWhatIsNotHTTPIsRefusedAsAProblem(t *testing.T) {
+	f := start(t)
+	for name, test := range map[string]struct {
+		request string
+		status  int
+	}{
+		"garbage":                    {"s3cret garbage\r\n\r\n", 400},
+		"a method that nobody knows": {"FROBNICATE /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+		"headers that are too large": {"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Big: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", 431},
+		"a length that is no number": {"POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nContent-Length: s3cret\r\n\r\n", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, r := f.dial()
+			_, err := fmt.Fprint(conn, test.request)
+			assert.NilError(t, err)
+			resp := f.receive(r)
+			resp.problem(test.status, "SB010")
+			assert.Check(t, !strings.Contains(resp.text, "s3cret"))
+		})
+	}
+}
+
+func TestMethodsBesideGetAndPost(t *testing.T) {
+	f := start(t)
+	resp := f.do(http.MethodHead, "/healthz", "").wants(http.StatusOK)
+	assert.Equal(t, resp.text, "")
+	resp = f.do(http.MethodOptions, "/api/v1/instances", "").wants(http.StatusNoContent)
+	assert.Equal(t, resp.Header.Get("Allow"), "GET, HEAD, POST")
+	f.do(http.MethodOptions, "/nowhere", "").problem(http.StatusNotFound, "SB013")
+	f.do(http.MethodDelete, "/healthz", "").problem(http.StatusMethodNotAllowed, "SB010")
+	// Front proxies must not see other routes than we do.
+	for _, path := range []string{"/api/v1/instances/", "/API/v1/instances", "/api//v1/instances", "/docs", "/", "/a%2Fb", "/x%3F"} {
+		f.do(http.MethodGet, path, "").problem(http.StatusNotFound, "SB013")
+	}
+}
+
+func TestRequestIDs(t *testing.T) {
+	f := start(t)
+	for name, test := range map[string]struct {
+		sent string
+		kept bool
+	}{
+		"a good one is kept":                  {"abc_DEF-123", true},
+		"the longest one is kept":             {strings.Repeat("a", 64), true},
+		"a longer one is not":                 {strings.Repeat("a", 65), false},
+		"one that would forge the log is not": {"x status=200", false},
+		"an empty one is not":                 {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := f.do(http.MethodGet, "/api/v1/providers", "", "X-Request-Id: "+test.sent).wants(http.StatusOK)
+			got := resp.Header.Get("X-Request-Id")
+			assert.Equal(t, got == test.sent, test.kept)
+			assert.Check(t, regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`).MatchString(got))
+			assert.Check(t, cmp.Contains(f.log.String(), "request_id="+got))
+		})
+	}
+}
+
+func TestTheLogHasOneLineForARequestAndNoSecrets(t *testing.T) {
+	f := start(t)
+	f.do(http.MethodPost, "/api/v1/execute", `{"code":"s3cret-code","language":"python","arguments":{"a":"s3cret-argument"},"env":{"A":"s3cret-env"}}`).wants(http.StatusOK)
+	f.do(http.MethodGet, "/api/v1/instances/acme:s1:aaaaaaaaaaaaaaaaaaaa", "").wants(http.StatusNotFound)
+	log := f.log.String()
+	assert.Equal(t, strings.Count(log, "method=POST"), 1)
+	assert.Check(t, cmp.Contains(log, `request: request_id=test-request tenant=acme method=POST route=/api/v1/execute status=200 code="" duration=`))
+	assert.Check(t, cmp.Contains(log, `route=/api/v1/instances/{id} status=404 code=SB013`))
+	for _, secret := range []string{"s3cret", "acme-token"} {
+		assert.Check(t, !strings.Contains(log, secret))
+	}
+}
+
+func TestShutdownLetsARequestFinish(t *testing.T) {
+	f := start(t)
+	running, finish := make(chan struct{}), make(chan struct{})
+	f.provider.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+		close(running)
+		<-finish
+		return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+	}
+	type outcome struct {
+		resp *http.Response
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		resp, err := f.client.Do(f.request(context.Background(), http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`))
+		done <- outcome{resp, err}
+	}()
+	<-running
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		stopped <- f.server.Shutdown(ctx)
+	}()
+	close(finish)
+	got := <-done
+	assert.NilError(t, got.err)
+	read(t, got.resp).wants(http.StatusOK)
+	f.client.CloseIdleConnections()
+	assert.NilError(t, <-stopped)
+}

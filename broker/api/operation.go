@@ -1,0 +1,116 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// operation describes a route, once for Fiber and once for the document.
+type operation struct {
+	method string
+	// path as OpenAPI writes it: /instances/{id}.
+	path    string
+	id      string
+	tag     string
+	summary string
+	details string
+	// public operations need no token.
+	public bool
+	// success lists the statuses of answers that are not problems.
+	success []int
+	// codes that it may refuse with, beyond those that every operation of its
+	// kind has.
+	codes []sdk.Code
+}
+
+// call is one request as a handler sees it: a plain copy, without Fiber.
+type call[In any] struct {
+	tenant tenant.Tenant
+	// id is the path's parameter of that name.
+	id   string
+	body In
+}
+
+// none stands for a body that there is not.
+type none struct{}
+
+// register binds a handler to its route and describes it in the document. The
+// handler's types are the request's and the answer's; it returns the status and
+// the answer, or an error that becomes a problem.
+func register[In, Out any](s *Server, op operation, handle func(ctx context.Context, c call[In]) (int, Out, error)) {
+	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
+	var body *decoder
+	if in != reflect.TypeFor[none]() {
+		body = newDecoder(s.document.schemas(), s.document.schemaOf(in))
+	}
+	s.document.add(op, in, out, body)
+
+	route := strings.NewReplacer("{", ":", "}", "").Replace(op.path)
+	add := s.app.Get // answers HEAD as well
+	if op.method != http.MethodGet {
+		add = func(path string, handlers ...fiber.Handler) fiber.Router {
+			return s.app.Add(op.method, path, handlers...)
+		}
+	}
+	add(route, func(c *fiber.Ctx) error {
+		exchangeOf(c).route = op.path
+		request := call[In]{}
+		if !op.public {
+			who, err := s.authenticate(c)
+			if err != nil {
+				return err
+			}
+			exchangeOf(c).tenant = who.Name
+			request.tenant = who
+		}
+		request.id = c.Params("id")
+		if body != nil {
+			if err := body.decode(c.Get(fiber.HeaderContentType), c.Get(fiber.HeaderContentEncoding), c.BodyRaw(), &request.body); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := s.contextOf(c)
+		defer cancel()
+		status, answer, err := handle(ctx, request)
+		if err != nil {
+			return err
+		}
+		return send(c, status, answer)
+	})
+}
+
+// send writes an answer; none has no body.
+func send(c *fiber.Ctx, status int, answer any) error {
+	c.Status(status)
+	if _, empty := answer.(none); empty {
+		return nil
+	}
+	body, err := encode(answer)
+	if err != nil {
+		return err
+	}
+	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	c.Response().SetBodyRaw(body)
+	return nil
+}
+
+// authenticate finds the tenant by the request's token. It says the same for no
+// token and for a wrong one.
+func (s *Server) authenticate(c *fiber.Ctx) (tenant.Tenant, error) {
+	token := c.Get("X-API-Key")
+	if scheme, rest, ok := strings.Cut(c.Get(fiber.HeaderAuthorization), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		token = strings.TrimSpace(rest)
+	}
+	who, ok := s.tenants.Authenticate(token)
+	if !ok {
+		return tenant.Tenant{}, sdk.Errorf(sdk.CodeNotAuthenticated, "A valid token is needed: Authorization: Bearer <token>, or X-API-Key: <token>.")
+	}
+	return who, nil
+}

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	pathHealthz = "/healthz"
+	pathReadyz  = "/readyz"
+)
+
+const (
+	tagExecute   = "execute"
+	tagInstances = "instances"
+	tagProviders = "providers"
+	tagBroker    = "broker"
+)
+
+// routes registers every route that there is.
+func (s *Server) routes() {
+	register(s, operation{
+		method: http.MethodPost, path: "/api/v1/execute", id: "execute", tag: tagExecute,
+		summary: "Run code",
+		details: "Takes a fresh instance, or the session's if session_id is given, runs the code and destroys or keeps the instance. " +
+			"What becomes of the code is data: an execution that was taken on answers 200, with its status. " +
+			"A client that goes away cancels it.",
+		success: []int{http.StatusOK},
+		codes:   append(providerCodes(), sdk.CodeConflict),
+	}, s.execute)
+	register(s, operation{
+		method: http.MethodPost, path: "/api/v1/instances", id: "createInstance", tag: tagInstances,
+		summary: "Create an instance",
+		details: "Answers 201 for a new instance and 200 for the one that the session already has on that provider.",
+		success: []int{http.StatusCreated, http.StatusOK},
+		codes:   append(providerCodes(), sdk.CodeConflict),
+	}, s.createInstance)
+	register(s, operation{
+		method: http.MethodGet, path: "/api/v1/instances", id: "listInstances", tag: tagInstances,
+		summary: "List your instances",
+		success: []int{http.StatusOK},
+	}, s.listInstances)
+	register(s, operation{
+		method: http.MethodGet, path: "/api/v1/instances/{id}", id: "getInstance", tag: tagInstances,
+		summary: "Look at an instance",
+		success: []int{http.StatusOK}, codes: []sdk.Code{sdk.CodeNotFound},
+	}, s.getInstance)
+	register(s, operation{
+		method: http.MethodDelete, path: "/api/v1/instances/{id}", id: "destroyInstance", tag: tagInstances,
+		summary: "Destroy an instance",
+		details: "Executions in it are answered as cancelled. After an error the instance is out of use; try again, or leave it to the broker.",
+		success: []int{http.StatusNoContent},
+		codes:   append(providerCodes(), sdk.CodeNotFound),
+	}, s.destroyInstance)
+	register(s, operation{
+		method: http.MethodPost, path: "/api/v1/instances/{id}/execute", id: "executeInInstance", tag: tagExecute,
+		summary: "Run code in an instance",
+		details: "As POST /api/v1/execute, in an instance that exists.",
+		success: []int{http.StatusOK},
+		codes:   append(providerCodes(), sdk.CodeNotFound),
+	}, s.executeInInstance)
+	register(s, operation{
+		method: http.MethodGet, path: "/api/v1/providers", id: "listProviders", tag: tagProviders,
+		summary: "List the providers that you may use",
+		success: []int{http.StatusOK},
+	}, s.listProviders)
+	register(s, operation{
+		method: http.MethodGet, path: pathHealthz, id: "healthz", tag: tagBroker, public: true,
+		summary: "Whether the process is alive",
+		success: []int{http.StatusOK},
+	}, s.healthz)
+	register(s, operation{
+		method: http.MethodGet, path: pathReadyz, id: "readyz", tag: tagBroker, public: true,
+		summary: "Whether the broker takes work: the active provider is ready and no shutdown has begun",
+		success: []int{http.StatusOK}, codes: []sdk.Code{sdk.CodeUnavailable},
+	}, s.readyz)
+	register(s, operation{
+		method: http.MethodGet, path: "/openapi.json", id: "openapi", tag: tagBroker, public: true,
+		summary: "This document",
+		success: []int{http.StatusOK},
+	}, func(context.Context, call[none]) (int, openAPIText, error) {
+		return http.StatusOK, s.document.text, nil
+	})
+}
+
+// providerCodes are what a provider may answer to nearly everything.
+func providerCodes() []sdk.Code {
+	return []sdk.Code{
+		sdk.CodeNotInitialized, sdk.CodeConnectionFailed, sdk.CodeCreateFailed, sdk.CodeQuotaExceeded,
+		sdk.CodeUnavailable, sdk.CodeNotAllowed, sdk.CodeNotSupported,
+	}
+}

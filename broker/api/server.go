@@ -1,0 +1,149 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/hashicorp/go-hclog"
+	"github.com/valyala/fasthttp"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+)
+
+// Instances does what the routes promise; instance.Service is it.
+type Instances interface {
+	Create(ctx context.Context, who tenant.Tenant, req instance.CreateRequest) (instance.Info, bool, error)
+	Get(who tenant.Tenant, id string) (instance.Info, error)
+	List(who tenant.Tenant) []instance.Info
+	Destroy(ctx context.Context, who tenant.Tenant, id string) error
+	Execute(ctx context.Context, who tenant.Tenant, id string, req instance.ExecuteRequest) (instance.Execution, error)
+	Run(ctx context.Context, who tenant.Tenant, req instance.RunRequest) (instance.Execution, error)
+	Providers(who tenant.Tenant) []instance.ProviderInfo
+	ActiveProvider() (instance.ProviderInfo, bool)
+	Draining() bool
+}
+
+// Tenants finds the tenant of a token; tenant.Directory is it.
+type Tenants interface {
+	Authenticate(token string) (tenant.Tenant, bool)
+}
+
+// Options of a Server.
+type Options struct {
+	Instances Instances
+	Tenants   Tenants
+	Logger    hclog.Logger
+	// MaxBody is the largest body of a request, in bytes.
+	MaxBody int64
+	// RequestTimeout is the deadline of a handler: a net below the deadlines
+	// of the service, which are shorter.
+	RequestTimeout time.Duration
+}
+
+// Server serves the API.
+type Server struct {
+	instances      Instances
+	tenants        Tenants
+	logger         hclog.Logger
+	requestTimeout time.Duration
+	app            *fiber.App
+	document       *document
+	tasks          *background.Group
+	// base is the parent of the requests' contexts. It ends when the server
+	// has waited long enough for them.
+	base context.Context
+	end  context.CancelFunc
+}
+
+const (
+	// readTimeout bounds the arrival of one whole request.
+	readTimeout = 30 * time.Second
+	idleTimeout = 2 * time.Minute
+	// maxHeaders is fasthttp's read buffer, which all headers must fit into.
+	maxHeaders = 16 << 10
+)
+
+// NewServer returns a server that Serve starts and Shutdown ends.
+func NewServer(opts Options) (*Server, error) {
+	s := &Server{
+		instances:      opts.Instances,
+		tenants:        opts.Tenants,
+		logger:         opts.Logger,
+		requestTimeout: opts.RequestTimeout,
+		document:       newDocument(),
+		tasks:          background.NewGroup(opts.Logger),
+	}
+	s.base, s.end = context.WithCancel(context.Background())
+	s.app = fiber.New(fiber.Config{
+		Immutable:     true, // else strings change when the next request comes
+		CaseSensitive: true,
+		StrictRouting: true,
+		UnescapePath:  true, // instance IDs hold colons, which clients escape
+		// Off: a handler that answers early would leave the rest of the body
+		// to be read as the next request.
+		StreamRequestBody: false,
+		BodyLimit:         int(opts.MaxBody),
+		ReadBufferSize:    maxHeaders,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       idleTimeout,
+		WriteTimeout:      0, // it would count from the start of an answer and cut streams
+		ErrorHandler:      s.protocolError,
+
+		DisableStartupMessage: true,
+	})
+	s.app.Use(s.observe)
+	s.routes()
+	if err := s.document.finish(); err != nil {
+		return nil, err
+	}
+	s.app.Server().Handler = s.refuseUnknownMethods(s.app.Server().Handler)
+	return s, nil
+}
+
+// refuseUnknownMethods stands before Fiber, which answers a method that it does
+// not know with plain text.
+func (s *Server) refuseUnknownMethods(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	known := map[string]bool{}
+	for _, m := range fiber.DefaultMethods {
+		known[m] = true
+	}
+	return func(fctx *fasthttp.RequestCtx) {
+		if known[string(fctx.Method())] {
+			next(fctx)
+			return
+		}
+		c := s.app.AcquireCtx(fctx)
+		defer s.app.ReleaseCtx(c)
+		_ = s.protocolError(c, fiber.NewError(http.StatusBadRequest)) // returns nil
+	}
+}
+
+// Serve answers requests from the listener until Shutdown, which closes it.
+func (s *Server) Serve(listener net.Listener) error {
+	if err := s.app.Listener(lingeringListener{listener}); err != nil {
+		return fmt.Errorf("serve the API: %w", err)
+	}
+	return nil
+}
+
+// Shutdown stops taking connections, waits for the requests in progress until
+// ctx ends, and cancels those that are left.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.app.ShutdownWithContext(ctx)
+	s.end()
+	s.tasks.Wait()
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return fmt.Errorf("requests were cut short at the end: %w", err)
+	}
+	return err
+}
+
+// Document returns the OpenAPI document.
+func (s *Server) Document() []byte { return s.document.text }

@@ -1,0 +1,146 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// The types below are the API. Their tags make the OpenAPI document, and
+// decode.go enforces on requests what they say.
+
+// ExecuteRequest runs code wherever it fits.
+type ExecuteRequest struct {
+	Code      string            `json:"code" minLength:"1" doc:"The source text." example:"def main(name): return f'Hello {name}!'"`
+	Language  string            `json:"language" minLength:"1" maxLength:"64" doc:"python, javascript (also js, node, nodejs), bash (also sh), or what the provider lists." example:"python"`
+	Arguments JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
+	Timeout   float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
+	Env       map[string]string `json:"env,omitempty" doc:"Environment variables for this execution."`
+	SessionID string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
+	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
+	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
+	Keep      *bool             `json:"keep,omitempty" doc:"Whether to keep the instance afterwards. Default: true with session_id, else false."`
+}
+
+// InstanceExecuteRequest runs code in a given instance.
+type InstanceExecuteRequest struct {
+	Code      string            `json:"code" minLength:"1" doc:"The source text."`
+	Language  string            `json:"language" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute." example:"python"`
+	Arguments JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
+	Timeout   float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
+	Env       map[string]string `json:"env,omitempty" doc:"Environment variables for this execution."`
+}
+
+// CreateInstanceRequest asks for an instance.
+type CreateInstanceRequest struct {
+	SessionID string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. A session has one instance per provider; asking again returns it."`
+	Language  string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"What most of the code will be written in."`
+	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What the instance is made for; beats language."`
+	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
+	Env       map[string]string `json:"env,omitempty" doc:"Environment variables for every execution in it."`
+	TTL       float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds after the last use until it is destroyed. Default 300, at most 86400."`
+}
+
+// Execution is what became of code that was taken on.
+type Execution struct {
+	_             struct{}        `additionalProperties:"true"`
+	ExecutionID   string          `json:"execution_id"`
+	InstanceID    string          `json:"instance_id" doc:"{tenant}:{session}:{instance}"`
+	Provider      string          `json:"provider"`
+	Status        string          `json:"status" enum:"succeeded,failed,timeout,out_of_memory,blocked,cancelled" doc:"Values may be added."`
+	Error         *ExecutionError `json:"error,omitempty" doc:"For timeout, out_of_memory and blocked."`
+	ExitCode      int             `json:"exit_code" doc:"Of the interpreter; 128 plus the signal when one ended it."`
+	Stdout        string          `json:"stdout" doc:"What is not UTF-8 is shown as U+FFFD; stdout_base64 has the exact bytes then."`
+	Stderr        string          `json:"stderr"`
+	StdoutBase64  []byte          `json:"stdout_base64,omitempty"`
+	StderrBase64  []byte          `json:"stderr_base64,omitempty"`
+	ExecutionTime float64         `json:"execution_time" doc:"Seconds of wall-clock time."`
+	TimedOut      bool            `json:"timed_out"`
+	Truncated     bool            `json:"truncated" doc:"Output above the limit was dropped."`
+	MemoryUsedMB  float64         `json:"memory_used_mb,omitempty" doc:"Peak of the code's processes in MiB; absent if unknown."`
+	// Result stays the last field: encode appends it byte for byte.
+	Result json.RawMessage `json:"result,omitempty" doc:"The JSON that main returned; absent when nothing was called."`
+}
+
+// ExecutionError names the code that goes with a status.
+type ExecutionError struct {
+	_         struct{} `additionalProperties:"true"`
+	Code      string   `json:"code" example:"SB005"`
+	Title     string   `json:"title"`
+	Detail    string   `json:"detail"`
+	Retryable bool     `json:"retryable"`
+}
+
+// Instance is one live sandbox.
+type Instance struct {
+	_          struct{}          `additionalProperties:"true"`
+	ID         string            `json:"id" doc:"{tenant}:{session}:{instance}; in a path the colons may be plain or %3A." example:"acme:report-7:k3v9x2m4q8w1z5y7b6n0"`
+	SessionID  string            `json:"session_id"`
+	Provider   string            `json:"provider"`
+	Template   string            `json:"template"`
+	Metadata   map[string]string `json:"metadata,omitempty" doc:"Facts from the provider, such as a region."`
+	CreatedAt  time.Time         `json:"created_at"`
+	LastUsedAt time.Time         `json:"last_used_at"`
+	ExpiresAt  time.Time         `json:"expires_at" doc:"When it is destroyed unless it is used before."`
+	Executions int               `json:"executions" doc:"Executions in progress."`
+}
+
+// InstanceList holds the tenant's live instances, oldest first.
+type InstanceList struct {
+	_         struct{}   `additionalProperties:"true"`
+	Instances []Instance `json:"instances" nullable:"false"`
+}
+
+// Provider is something that can run code.
+type Provider struct {
+	_            struct{}          `additionalProperties:"true"`
+	ID           string            `json:"id" doc:"Its label in the configuration."`
+	Plugin       string            `json:"plugin"`
+	Version      string            `json:"version"`
+	Summary      string            `json:"summary"`
+	Active       bool              `json:"active" doc:"Used when a request names none."`
+	Languages    []string          `json:"languages" nullable:"false"`
+	Templates    []Template        `json:"templates" nullable:"false"`
+	Capabilities []string          `json:"capabilities" nullable:"false"`
+	State        string            `json:"state" doc:"ready, or a word that says why not." example:"ready"`
+	Reason       string            `json:"reason,omitempty" doc:"Why it is not ready."`
+	Details      map[string]string `json:"details,omitempty" doc:"Facts for people."`
+}
+
+// Template is what an instance can be made for.
+type Template struct {
+	_           struct{} `additionalProperties:"true"`
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Languages   []string `json:"languages" nullable:"false"`
+}
+
+// ProviderList holds the providers that the tenant may use.
+type ProviderList struct {
+	_         struct{}   `additionalProperties:"true"`
+	Providers []Provider `json:"providers" nullable:"false"`
+}
+
+// Health says that the process is alive or ready.
+type Health struct {
+	_      struct{} `additionalProperties:"true"`
+	Status string   `json:"status" enum:"ok,ready"`
+}
+
+// JSONObject is any JSON object, kept byte for byte.
+type JSONObject json.RawMessage
+
+// Schema implements huma.SchemaProvider.
+func (JSONObject) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+}
+
+// UnmarshalJSON keeps the bytes; null counts as absent.
+func (o *JSONObject) UnmarshalJSON(b []byte) error {
+	*o = nil
+	if string(b) != "null" {
+		*o = append(*o, b...)
+	}
+	return nil
+}
