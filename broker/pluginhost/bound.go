@@ -3,9 +3,15 @@ package pluginhost
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
+
+// deathDelay is how long a process may take to be seen dead after its connection
+// broke; a few milliseconds in truth. A plugin that lives, and answers
+// UNAVAILABLE by itself, is that much slower.
+const deathDelay = 200 * time.Millisecond
 
 // boundProvider is a plugin's provider bound to the life of its process.
 type boundProvider struct {
@@ -59,8 +65,13 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 		return nil
 	}
 	label := b.process.label
-	// An ended call may be the first sign of a death, and it may be our own
-	// closing of the connection after one.
+	// A broken connection is the first sign of a death. The caller's next
+	// call shall find the next process, so the death itself comes first.
+	if errors.Is(err, sdk.ErrPluginGone) {
+		b.process.diesWithin(deathDelay)
+	}
+	// An ended call may be due to our own closing of the connection after a
+	// death.
 	endOfContext := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case endOfContext && ctx.Err() != nil:

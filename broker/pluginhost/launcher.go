@@ -114,8 +114,8 @@ func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
 		// A null logger would not do: its level is not Off.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
 		// A plugin whose output nobody takes blocks once its pipe is full.
-		SyncStdout: p.runner.log.stream("stdout"),
-		SyncStderr: p.runner.log.stream("stderr"),
+		SyncStdout: p.stdout,
+		SyncStderr: p.stderr,
 		GRPCDialOptions: slices.Concat(wire.DialOptions(), []grpc.DialOption{
 			grpc.WithContextDialer(p.runner.dial),
 			grpc.WithChainStreamInterceptor(p.captureConn),

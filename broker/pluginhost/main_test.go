@@ -80,7 +80,7 @@ func newHost(t *testing.T, change ...func(*pluginhost.LauncherOptions)) *host {
 	descriptors := openDescriptors(t)
 	h := &host{t: t, log: &logBuffer{}, stateDir: t.TempDir()}
 	h.logger = hclog.New(&hclog.LoggerOptions{Output: h.log, Level: hclog.Debug, JSONFormat: true})
-	runtimeDir, err := os.MkdirTemp("", "rt")
+	runtimeDir, err := os.MkdirTemp("", "rt") //nolint:usetesting // t.TempDir is too long for a socket
 	assert.NilError(t, err)
 	h.runtimeDir = runtimeDir
 	options := pluginhost.LauncherOptions{PluginDir: plugins, RuntimeDir: runtimeDir, Logger: h.logger}

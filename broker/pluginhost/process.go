@@ -30,6 +30,8 @@ type Process struct {
 	runner   *processRunner
 	client   *plugin.Client
 	provider *wire.Client
+	// What the plugin prints once it serves travels over gRPC.
+	stdout, stderr *lines
 
 	configured atomic.Bool
 	stopping   atomic.Bool
@@ -41,7 +43,11 @@ type Process struct {
 }
 
 func newProcess(label string, runner *processRunner) *Process {
-	return &Process{label: label, runner: runner, started: make(chan struct{}), done: make(chan struct{})}
+	return &Process{
+		label: label, runner: runner,
+		stdout: runner.log.stream("stdout"), stderr: runner.log.stream("stderr"),
+		started: make(chan struct{}), done: make(chan struct{}),
+	}
 }
 
 // ExitError says how a plugin ended that nobody had asked to. It is for the
@@ -105,12 +111,12 @@ func (p *Process) Stop(ctx context.Context) {
 	<-p.done
 }
 
-// endsWithin waits that long for the end of a process that seems to be dying.
-func (p *Process) endsWithin(limit time.Duration) bool {
+// diesWithin waits that long for the death of a process that seems to be dying.
+func (p *Process) diesWithin(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-p.done:
+	case <-p.runner.dead:
 		return true
 	case <-timer.C:
 		return false
@@ -165,6 +171,8 @@ func (p *Process) finish() {
 	<-p.started
 	p.client.Kill() // waits for go-plugin's goroutines; the process is dead already
 	p.closeConns()
+	p.stdout.flush()
+	p.stderr.flush()
 	_ = os.RemoveAll(p.runner.socketDir)
 	<-p.runner.drained
 }

@@ -133,11 +133,11 @@ func (r *processRunner) watch(readers *sync.WaitGroup, stdout, stderr *os.File) 
 	defer close(r.drained)
 	// WNOWAIT leaves a zombie, which keeps the number ours until the rest of
 	// its group has been killed.
-	err := unix.EINTR
+	var err error = unix.EINTR
 	for errors.Is(err, unix.EINTR) {
-		err, _ = unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil).(unix.Errno)
+		err = unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	}
-	if err == 0 {
+	if err == nil {
 		r.kill()
 		r.setReaped()
 	}

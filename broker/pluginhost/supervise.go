@@ -27,7 +27,7 @@ type SuperviseOptions struct {
 	// default to 30 s.
 	ConfigureTimeout, OnReadyTimeout time.Duration
 	// HealthInterval is the pause between health probes, 5 s by default;
-	// each may take HealthTimeout, 3 s by default. A plugin that lets
+	// each may take HealthTimeout, 5 s by default. A plugin that lets
 	// HealthMisses probes in a row pass unanswered, 3 by default, is killed.
 	HealthInterval, HealthTimeout time.Duration
 	HealthMisses                  int
@@ -69,7 +69,7 @@ func Supervise(launcher *Launcher, spec Spec, configure sdk.ConfigureRequest, op
 		&options.ConfigureTimeout: 30 * time.Second,
 		&options.OnReadyTimeout:   30 * time.Second,
 		&options.HealthInterval:   5 * time.Second,
-		&options.HealthTimeout:    3 * time.Second,
+		&options.HealthTimeout:    5 * time.Second,
 	} {
 		if *value == 0 {
 			*value = standard
@@ -94,6 +94,9 @@ func Supervise(launcher *Launcher, spec Spec, configure sdk.ConfigureRequest, op
 
 // Label returns the provider's name in the configuration.
 func (s *Supervised) Label() string { return s.spec.Label }
+
+// Plugin returns the name of the executable behind it.
+func (s *Supervised) Plugin() string { return s.spec.Plugin }
 
 // Description returns what the last plugin that started said about itself; it
 // is empty before that.
@@ -196,7 +199,8 @@ func (s *Supervised) bringUp(first bool) (*Process, error) {
 	s.latest = provider.Describe()
 	s.mu.Unlock()
 	if err := s.prepare(provider); err != nil {
-		if errors.Is(err, sdk.ErrPluginGone) && process.endsWithin(time.Second) {
+		if !process.alive() {
+			<-process.done
 			err = fmt.Errorf("%w (%w)", err, process.Err())
 		}
 		process.Stop(s.stopContext())
@@ -285,13 +289,13 @@ func (s *Supervised) notReady(cause error) error {
 	return named(s.spec.Label, e)
 }
 
-// stopContext is what bounds an orderly end: that of Stop, or a time of our own
-// when nobody asked to stop.
+// stopContext is what bounds an orderly end of a process: that of Stop, or while
+// nobody has asked to stop, the time until somebody does.
 func (s *Supervised) stopContext() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping != nil {
 		return s.stopping
 	}
-	return context.Background() // Process.Stop has bounds of its own
+	return s.life
 }

@@ -32,7 +32,6 @@ func (h *host) supervise(spec pluginhost.Spec, settings sdk.Settings, change ...
 // quick shortens all waits of supervision.
 func quick(o *pluginhost.SuperviseOptions) {
 	o.HealthInterval = 10 * time.Millisecond
-	o.HealthTimeout = 100 * time.Millisecond
 	o.Backoff = pluginhost.Backoff{
 		Min: time.Millisecond, Max: 2 * time.Millisecond, Retry: 10 * time.Millisecond, Opens: 3, Stable: time.Hour,
 	}
@@ -142,7 +141,7 @@ func TestOnReadyComesBeforeAnybodyGetsTheProvider(t *testing.T) {
 	var lists []int
 	release := make(chan struct{})
 	s := h.supervise(h.spec("mock"), sdk.Settings{"persist": true}, quick, func(o *pluginhost.SuperviseOptions) {
-		o.OnReady = func(ctx context.Context, label string, p sdk.Provider) error {
+		o.OnReady = func(ctx context.Context, _ string, p sdk.Provider) error {
 			<-release
 			instances, err := p.List(ctx)
 			mu.Lock()
@@ -237,7 +236,7 @@ func TestAMissingPluginIsReportedWithoutItsPath(t *testing.T) {
 
 func TestAHungPluginIsKilledAndReplaced(t *testing.T) {
 	for name, hang := range map[string]func(*testing.T, *host, *pluginhost.Supervised){
-		"one that never answers health": func(t *testing.T, h *host, _ *pluginhost.Supervised) {
+		"one that never answers health": func(_ *testing.T, h *host, _ *pluginhost.Supervised) {
 			h.act(map[string]any{"health": map[string]any{"hang": true}})
 		},
 		"one that is stopped by a signal": func(t *testing.T, _ *host, s *pluginhost.Supervised) {
@@ -246,7 +245,9 @@ func TestAHungPluginIsKilledAndReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
-			s := h.supervise(h.spec("mock"), nil, quick)
+			s := h.supervise(h.spec("mock"), nil, quick, func(o *pluginhost.SuperviseOptions) {
+				o.HealthTimeout = 100 * time.Millisecond
+			})
 			ready(t, s)
 			hang(t, h, s)
 			poll.WaitOn(t, func(poll.LogT) poll.Result {

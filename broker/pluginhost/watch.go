@@ -57,7 +57,8 @@ func (s *Supervised) probe(provider sdk.Provider) (missed bool) {
 		missed = true
 		phase, reason = PhaseUnhealthy, fmt.Sprintf("did not answer a health probe within %v", s.options.HealthTimeout)
 	case errors.Is(err, sdk.ErrPluginGone):
-		return false // the process's end is noticed beside us
+		missed = true // or dead, which watch looks for next
+		phase, reason = PhaseUnhealthy, "the connection to the plugin is lost"
 	case err != nil:
 		phase, reason = PhaseUnhealthy, trimLabel(s.spec.Label, reasonOf(err))
 	case !health.Healthy:

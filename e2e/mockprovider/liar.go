@@ -30,6 +30,8 @@ func serveLies() {
 
 type liarPlugin struct{ plugin.NetRPCUnsupportedPlugin }
 
+var _ plugin.GRPCPlugin = (*liarPlugin)(nil)
+
 func (*liarPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 	sdk.RegisterServer(liarRegistrar{s}, newProvider("liar")(hclog.NewNullLogger()), hclog.NewNullLogger())
 	return nil

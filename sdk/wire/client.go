@@ -65,6 +65,12 @@ func (c *Client) Health(ctx context.Context) (sdk.Health, error) {
 	if err != nil {
 		return sdk.Health{}, sdk.ErrorFromStatus(err)
 	}
+	if len(resp.GetReason()) > maxText {
+		return sdk.Health{}, misbehaved("gave a reason for its health that is too long")
+	}
+	if err := boundedFacts(resp.GetDetails()); err != nil {
+		return sdk.Health{}, err
+	}
 	return sdk.Health{Healthy: resp.GetHealthy(), Reason: resp.GetReason(), Details: resp.GetDetails()}, nil
 }
 
@@ -164,13 +170,36 @@ var (
 	instanceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
 )
 
-// maxNames bounds languages, templates and capabilities.
-const maxNames = 100
+const (
+	// maxNames bounds languages, templates and capabilities.
+	maxNames = 100
+	// maxFacts bounds labels, metadata and health details, maxText each text
+	// that is shown to people.
+	maxFacts = 100
+	maxText  = 4 << 10
+)
+
+func boundedFacts(maps ...map[string]string) error {
+	for _, m := range maps {
+		if len(m) > maxFacts {
+			return misbehaved(fmt.Sprintf("sent more than %d labels, metadata or details", maxFacts))
+		}
+		for key, value := range m {
+			if len(key) > maxText || len(value) > maxText {
+				return misbehaved(fmt.Sprintf("sent a label, metadata or detail above %d bytes", maxText))
+			}
+		}
+	}
+	return nil
+}
 
 func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, error) {
 	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary()}
 	if !pluginName.MatchString(d.Name) {
 		return d, fmt.Errorf("name %.70q is not of the form %s", d.Name, pluginName)
+	}
+	if len(d.Version) > maxText || len(d.Summary) > maxText {
+		return d, fmt.Errorf("version or summary is longer than %d bytes", maxText)
 	}
 	if len(resp.GetLanguages()) > maxNames || len(resp.GetTemplates()) > maxNames || len(resp.GetCapabilities()) > maxNames {
 		return d, fmt.Errorf("more than %d languages, templates or capabilities", maxNames)
@@ -217,6 +246,9 @@ func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
 	if !instanceID.MatchString(wi.GetId()) {
 		return sdk.Instance{}, misbehaved(fmt.Sprintf("gave an instance the ID %.70q, which is not of the form %s", wi.GetId(), instanceID))
 	}
+	if err := boundedFacts(wi.GetLabels(), wi.GetMetadata()); err != nil {
+		return sdk.Instance{}, err
+	}
 	i := sdk.Instance{ID: wi.GetId(), Template: wi.GetTemplate(), Labels: wi.GetLabels(), Metadata: wi.GetMetadata()}
 	if t := wi.GetCreatedAt(); t.IsValid() {
 		i.CreatedAt = t.AsTime()
@@ -242,6 +274,9 @@ func resultFromWire(wr *providerv1.ExecuteResult) (sdk.ExecuteResult, error) {
 	}
 	if r.Result != nil && !json.Valid(r.Result) {
 		return r, misbehaved("answered a result that is not JSON")
+	}
+	if len(r.Detail) > maxText {
+		return r, misbehaved("answered a detail that is too long")
 	}
 	if r.Duration > 365*24*time.Hour {
 		return r, misbehaved("answered an impossible duration")

@@ -1,0 +1,225 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// hostile is a plugin without the SDK, which answers what it likes.
+type hostile struct {
+	providerv1.UnimplementedProviderServiceServer
+	describe *providerv1.DescribeResponse
+	health   *providerv1.HealthResponse
+	instance *providerv1.Instance
+	events   []*providerv1.ExecuteResponse
+	err      error
+}
+
+var _ providerv1.ProviderServiceServer = (*hostile)(nil)
+
+func (h *hostile) Describe(context.Context, *providerv1.DescribeRequest) (*providerv1.DescribeResponse, error) {
+	if h.describe == nil {
+		return &providerv1.DescribeResponse{Name: "hostile"}, nil
+	}
+	return h.describe, nil
+}
+
+func (h *hostile) Health(context.Context, *providerv1.HealthRequest) (*providerv1.HealthResponse, error) {
+	return h.health, h.err
+}
+
+func (h *hostile) Create(context.Context, *providerv1.CreateRequest) (*providerv1.CreateResponse, error) {
+	return &providerv1.CreateResponse{Instance: h.instance}, nil
+}
+
+func (h *hostile) List(context.Context, *providerv1.ListRequest) (*providerv1.ListResponse, error) {
+	return &providerv1.ListResponse{Instances: []*providerv1.Instance{{Id: "fine"}, h.instance}}, nil
+}
+
+func (h *hostile) Execute(_ *providerv1.ExecuteRequest, stream grpc.ServerStreamingServer[providerv1.ExecuteResponse]) error {
+	for _, event := range h.events {
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+	}
+	return h.err
+}
+
+func connectHostile(t *testing.T, h *hostile) (*wire.Client, error) {
+	t.Helper()
+	return wire.NewClient(t.Context(), dial(t, func(s *grpc.Server) { providerv1.RegisterProviderServiceServer(s, h) }))
+}
+
+func TestAHostileDescriptionIsRefused(t *testing.T) {
+	field := func(change func(*providerv1.Field)) *providerv1.DescribeResponse {
+		f := &providerv1.Field{Name: "f", Type: "string"}
+		change(f)
+		return &providerv1.DescribeResponse{Name: "ok", Schema: []*providerv1.Field{f}}
+	}
+	many := strings.Split(strings.Repeat("x,", 101), ",")
+	for name, test := range map[string]struct {
+		response *providerv1.DescribeResponse
+		message  string
+	}{
+		"no name":                        {&providerv1.DescribeResponse{}, `name "" is not of the form`},
+		"a name that is a path":          {&providerv1.DescribeResponse{Name: "../x"}, `name "../x" is not of the form`},
+		"a name of a megabyte":           {&providerv1.DescribeResponse{Name: strings.Repeat("x", 1<<20)}, "is not of the form"},
+		"a summary of a megabyte":        {&providerv1.DescribeResponse{Name: "ok", Summary: strings.Repeat("x", 1<<20)}, "version or summary is longer"},
+		"too many languages":             {&providerv1.DescribeResponse{Name: "ok", Languages: many}, "more than 100 languages"},
+		"a language with a line end":     {&providerv1.DescribeResponse{Name: "ok", Languages: []string{"py\nthon"}}, `languages: "py\nthon" is not of the form`},
+		"a capability in capitals":       {&providerv1.DescribeResponse{Name: "ok", Capabilities: []string{"FILES"}}, `capabilities: "FILES" is not of the form`},
+		"a template without a name":      {&providerv1.DescribeResponse{Name: "ok", Templates: []*providerv1.Template{{}}}, `template "" is not of the form`},
+		"a template's language":          {&providerv1.DescribeResponse{Name: "ok", Templates: []*providerv1.Template{{Name: "t", Languages: []string{" "}}}}, `template "t": " " is not of the form`},
+		"a field without a name":         {field(func(f *providerv1.Field) { f.Name = "" }), `field 0: name ""`},
+		"a field that is the broker's":   {field(func(f *providerv1.Field) { f.Name = "sha256" }), "reserved"},
+		"a field of an unknown type":     {field(func(f *providerv1.Field) { f.Type = "secret" }), `type "secret" is not one of`},
+		"a pattern that does not end":    {field(func(f *providerv1.Field) { f.Pattern = "(" }), "pattern"},
+		"a default of another type":      {field(func(f *providerv1.Field) { f.Default = structpb.NewNumberValue(1) }), "default must be a string"},
+		"bounds that cross":              {field(func(f *providerv1.Field) { f.Min, f.Max = sdk.Bound(2), sdk.Bound(1) }), "min"},
+		"bounds that are no numbers":     {field(func(f *providerv1.Field) { f.Min, f.Max = sdk.Bound(math.NaN()), sdk.Bound(1) }), "min"},
+		"a required field with default":  {field(func(f *providerv1.Field) { f.Required, f.Default = true, structpb.NewStringValue("x") }), "required"},
+		"two fields of one name":         {&providerv1.DescribeResponse{Name: "ok", Schema: []*providerv1.Field{{Name: "f", Type: "string"}, {Name: "f", Type: "string"}}}, "declared twice"},
+		"a description of a megabyte":    {field(func(f *providerv1.Field) { f.Description = strings.Repeat("x", 1<<20) }), "longer than"},
+		"more fields than anybody needs": {&providerv1.DescribeResponse{Name: "ok", Schema: make([]*providerv1.Field, 201)}, "at most 200"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := connectHostile(t, &hostile{describe: test.response})
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+			assert.Assert(t, is.ErrorContains(err, "the plugin's description is not acceptable"))
+			assert.Assert(t, is.ErrorContains(err, test.message))
+			assert.Assert(t, len(err.Error()) < 1000, "the error repeats too much of the plugin's words")
+		})
+	}
+}
+
+func TestHostileAnswersAreThePluginsFault(t *testing.T) {
+	result := func(change func(*providerv1.ExecuteResult)) []*providerv1.ExecuteResponse {
+		r := &providerv1.ExecuteResult{Status: "succeeded"}
+		change(r)
+		return []*providerv1.ExecuteResponse{{Event: &providerv1.ExecuteResponse_Result{Result: r}}}
+	}
+	output := func(event *providerv1.ExecuteResponse) []*providerv1.ExecuteResponse {
+		return []*providerv1.ExecuteResponse{event, event}
+	}
+	half := []byte(strings.Repeat("x", 501))
+	for name, test := range map[string]struct {
+		events  []*providerv1.ExecuteResponse
+		message string
+	}{
+		"no result":               {nil, "ended an execution without a result"},
+		"only events of tomorrow": {[]*providerv1.ExecuteResponse{{}, {}}, "ended an execution without a result"},
+		"an unknown status":       {result(func(r *providerv1.ExecuteResult) { r.Status = "splendid" }), `unknown status "splendid"`},
+		"no status":               {result(func(r *providerv1.ExecuteResult) { r.Status = "" }), `unknown status ""`},
+		"a result without value":  {[]*providerv1.ExecuteResponse{{Event: &providerv1.ExecuteResponse_Result{}}}, `unknown status ""`},
+		"half a JSON":             {result(func(r *providerv1.ExecuteResult) { r.Result = []byte(`{"a":`) }), "a result that is not JSON"},
+		"an empty JSON":           {result(func(r *providerv1.ExecuteResult) { r.Result = []byte{} }), "a result that is not JSON"},
+		"JSON of infinite depth":  {result(func(r *providerv1.ExecuteResult) { r.Result = []byte(strings.Repeat("[", 1<<20)) }), "a result that is not JSON"},
+		"a run of a thousand years": {result(func(r *providerv1.ExecuteResult) {
+			r.Duration = &durationpb.Duration{Seconds: 1000 * 365 * 24 * 3600}
+		}), "an impossible duration"},
+		"a detail of a megabyte": {result(func(r *providerv1.ExecuteResult) { r.Detail = strings.Repeat("x", 1<<20) }), "a detail that is too long"},
+		"too much stdout":        {output(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stdout{Stdout: half}}), "more output than the limit"},
+		"too much stderr":        {output(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stderr{Stderr: half}}), "more output than the limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := connectHostile(t, &hostile{events: test.events})
+			assert.NilError(t, err)
+			var out recorder
+			_, err = execute(t.Context(), client, &out)
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+			assert.Assert(t, is.ErrorContains(err, test.message))
+			assert.Assert(t, out.stdout.Len()+out.stderr.Len() <= 1000)
+		})
+	}
+}
+
+func TestNumbersBelowZeroAreTakenForZero(t *testing.T) {
+	client, err := connectHostile(t, &hostile{events: []*providerv1.ExecuteResponse{{Event: &providerv1.ExecuteResponse_Result{Result: &providerv1.ExecuteResult{
+		Status: "succeeded", Duration: &durationpb.Duration{Seconds: -5}, PeakMemoryBytes: -1,
+	}}}}})
+	assert.NilError(t, err)
+	result, err := execute(t.Context(), client, &recorder{})
+	assert.NilError(t, err)
+	assert.DeepEqual(t, result, sdk.ExecuteResult{Status: sdk.StatusSucceeded})
+}
+
+func TestHostileInstancesAreRefused(t *testing.T) {
+	crowd := map[string]string{}
+	for i := range 101 {
+		crowd[strings.Repeat("k", i+1)] = ""
+	}
+	for name, test := range map[string]struct {
+		instance *providerv1.Instance
+		message  string
+	}{
+		"no instance":              {nil, `the ID "", which is not of the form`},
+		"no ID":                    {&providerv1.Instance{}, `the ID "", which is not of the form`},
+		"an ID that is a path":     {&providerv1.Instance{Id: "../../etc"}, `the ID "../../etc"`},
+		"an ID with a line end":    {&providerv1.Instance{Id: "a\nb"}, `the ID "a\nb"`},
+		"an ID that is an option":  {&providerv1.Instance{Id: "--all"}, `the ID "--all"`},
+		"an ID with a colon":       {&providerv1.Instance{Id: "a:b"}, `the ID "a:b"`},
+		"an ID of a megabyte":      {&providerv1.Instance{Id: strings.Repeat("x", 1<<20)}, "which is not of the form"},
+		"more labels than allowed": {&providerv1.Instance{Id: "a", Labels: crowd}, "more than 100 labels"},
+		"metadata of a megabyte":   {&providerv1.Instance{Id: "a", Metadata: map[string]string{"k": strings.Repeat("x", 1<<20)}}, "above 4096 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := connectHostile(t, &hostile{instance: test.instance})
+			assert.NilError(t, err)
+			_, err = client.Create(t.Context(), sdk.CreateRequest{})
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+			assert.Assert(t, is.ErrorContains(err, test.message))
+			_, err = client.List(t.Context())
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+		})
+	}
+}
+
+func TestHostileHealthIsRefused(t *testing.T) {
+	for name, health := range map[string]*providerv1.HealthResponse{
+		"a reason of a megabyte": {Reason: strings.Repeat("x", 1<<20)},
+		"a detail of a megabyte": {Details: map[string]string{"k": strings.Repeat("x", 1<<20)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := connectHostile(t, &hostile{health: health})
+			assert.NilError(t, err)
+			_, err = client.Health(t.Context())
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+			assert.Assert(t, len(err.Error()) < 1000)
+		})
+	}
+}
+
+func TestStatusesWithoutOurDetailGetACode(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		code sdk.Code
+	}{
+		"a lost connection":   {status.Error(codes.Unavailable, "dial unix /run/secret/path"), sdk.CodeUnavailable},
+		"a call that is not":  {status.Error(codes.Unimplemented, "unknown method"), sdk.CodeNotSupported},
+		"too large a message": {status.Error(codes.ResourceExhausted, "too large"), sdk.CodeInternal},
+		"anything else":       {status.Error(codes.DataLoss, "lost"), sdk.CodeInternal},
+		"no status at all":    {errors.New("plain"), sdk.CodeInternal},
+		"a code of tomorrow":  {(&sdk.Error{Code: "SB999", Message: "new"}).GRPCStatus().Err(), sdk.CodeInternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := sdk.ErrorFromStatus(test.err)
+			assert.Equal(t, sdk.CodeOf(err), test.code)
+			assert.Assert(t, !strings.Contains(err.Error(), "/run/secret"))
+		})
+	}
+}
