@@ -21,14 +21,14 @@ func directory() *tenant.Directory {
 
 func TestAuthenticate(t *testing.T) {
 	for name, test := range map[string]struct{ token, want string }{
-		"the first token of a tenant":         {"acme-1", "acme"},
-		"a further token of the same tenant":  {"acme-2", "acme"},
-		"the token of another tenant":         {"umbrella-1", "umbrella"},
-		"an unknown token":                    {"acme-3", ""},
-		"a token with a space at its end":     {"acme-1 ", ""},
-		"a token in other case":               {"ACME-1", ""},
-		"no token":                            {"", ""},
-		"the hash of a token instead of it":   {"6d3c3e0a", ""},
+		"the first token of a tenant":        {"acme-1", "acme"},
+		"a further token of the same tenant": {"acme-2", "acme"},
+		"the token of another tenant":        {"umbrella-1", "umbrella"},
+		"an unknown token":                   {"acme-3", ""},
+		"a token with a space at its end":    {"acme-1 ", ""},
+		"a token in other case":              {"ACME-1", ""},
+		"no token":                           {"", ""},
+		"the hash of a token instead of it":  {"6d3c3e0a", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok := directory().Authenticate(test.token)

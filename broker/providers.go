@@ -1,0 +1,135 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// launched is a plugin that described itself, with the settings that it will
+// get.
+type launched struct {
+	block    *config.Provider
+	process  *pluginhost.Process
+	settings sdk.Settings
+	stateDir string
+}
+
+// launchAll starts the plugins side by side, since only they know the schema of
+// their settings, and checks the settings. Every mistake in any of them is
+// reported, and then none is left running.
+func (b *broker) launchAll(ctx context.Context) ([]launched, error) {
+	all := make([]launched, len(b.cfg.Providers))
+	problems := make([]config.Diagnostics, len(all))
+	var group sync.WaitGroup
+	for i, block := range b.cfg.Providers {
+		group.Go(func() { all[i], problems[i] = b.launch(ctx, block) })
+	}
+	group.Wait()
+	var diags config.Diagnostics
+	for _, p := range problems {
+		diags = diags.With(p)
+	}
+	if !diags.HasErrors() && ctx.Err() == nil {
+		return all, nil
+	}
+	stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	for _, l := range all {
+		if l.process != nil {
+			group.Go(func() { l.process.Stop(stop) })
+		}
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, diags
+}
+
+func (b *broker) launch(ctx context.Context, block *config.Provider) (launched, config.Diagnostics) {
+	process, err := b.launcher.Launch(ctx, specOf(block))
+	if err != nil {
+		if failed, ok := errors.AsType[*pluginhost.LaunchError](err); ok {
+			b.logger.Error("a plugin did not start", "provider", block.Label, "detail", failed.Detail, "stderr", failed.Stderr)
+		}
+		return launched{}, block.Diagnose(err, nil)
+	}
+	l := launched{block: block, process: process}
+	var diags config.Diagnostics
+	if l.settings, diags = block.Settings(process.Provider().Describe().Schema); diags.HasErrors() {
+		return l, diags
+	}
+	if l.stateDir, err = b.state.providerDir(block.Label); err != nil {
+		return l, diags.With(block.Diagnose(err, nil))
+	}
+	return l, diags
+}
+
+// supervise hands the started plugins over to supervision, which configures
+// them and keeps them running.
+func (b *broker) supervise(started []launched) {
+	supervised := make([]*pluginhost.Supervised, 0, len(started))
+	for _, l := range started {
+		supervised = append(supervised, pluginhost.Supervise(b.launcher, specOf(l.block), sdk.ConfigureRequest{
+			Label:    l.block.Label,
+			BrokerID: b.state.id,
+			StateDir: l.stateDir,
+			Settings: l.settings,
+		}, pluginhost.SuperviseOptions{
+			First:   l.process,
+			OnReady: b.instances.Reconcile,
+			Logger:  b.logger.Named("plugins"),
+		}))
+	}
+	b.catalog.set(supervised)
+}
+
+// awaitProviders waits until each provider was tried. A setting that a plugin
+// refuses is a mistake in the file, and the broker does not start with it; a
+// back end that is down may come back, and supervision goes on.
+func (b *broker) awaitProviders(ctx context.Context) error {
+	var diags config.Diagnostics
+	for i, p := range b.catalog.Providers() {
+		err := p.(provider).Started(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil // Run ends in order
+		case sdk.CodeOf(err) == sdk.CodeInvalidConfig:
+			diags = diags.With(b.cfg.Providers[i].Diagnose(err, p.Description().Schema))
+		case err != nil:
+			b.logger.Error("a provider is not ready", "provider", p.Label(), "error", err)
+		}
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	return nil
+}
+
+func specOf(block *config.Provider) pluginhost.Spec {
+	return pluginhost.Spec{Label: block.Label, Plugin: block.Plugin, SHA256: block.SHA256, Env: block.Env}
+}
+
+// Describe starts the plugin of a provider block, asks what it is and stops it.
+func Describe(ctx context.Context, cfg *config.Config, block *config.Provider, options Options) (sdk.Description, error) {
+	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{
+		PluginDir:  cfg.PluginDir,
+		RuntimeDir: options.RuntimeDir,
+		Logger:     options.Logger,
+	})
+	if err != nil {
+		return sdk.Description{}, err
+	}
+	defer func() { _ = launcher.Close() }() // a directory left behind is swept at the next start
+	process, err := launcher.Launch(ctx, specOf(block))
+	if err != nil {
+		return sdk.Description{}, err
+	}
+	process.Stop(ctx)
+	return process.Provider().Describe(), nil
+}

@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// stateDir is the directory that holds what a broker keeps between two runs. It
+// is locked, since two brokers on one directory would destroy each other's
+// instances.
+type stateDir struct {
+	path string
+	lock *os.File
+	// id is the broker's own: providers mark their instances with it.
+	id string
+}
+
+func openStateDir(path string) (_ *stateDir, err error) {
+	if err := privateDir(path); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = lock.Close()
+		}
+	}()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another broker uses the state directory %s; stop it, or give this one a directory of its own (state = ...)", path)
+		}
+		return nil, fmt.Errorf("lock the state directory: %w", err)
+	}
+	id, err := brokerID(filepath.Join(path, "broker_id"))
+	if err != nil {
+		return nil, err
+	}
+	return &stateDir{path: path, lock: lock, id: id}, nil
+}
+
+// providerDir makes the directory that belongs to one provider alone.
+func (d *stateDir) providerDir(label string) (string, error) {
+	path := filepath.Join(d.path, "providers", label)
+	if err := privateDir(path); err != nil {
+		return "", fmt.Errorf("state directory of provider %q: %w", label, err)
+	}
+	return path, nil
+}
+
+// close unlocks the directory.
+func (d *stateDir) close() error { return d.lock.Close() }
+
+// privateDir makes a directory that nobody else may look into.
+func privateDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	return os.Chmod(path, 0o700)
+}
+
+var brokerIDForm = regexp.MustCompile(`^[a-z2-7]{26}$`)
+
+// brokerID reads the ID, or makes it at the first start. It must not change:
+// instances in clouds are found by it.
+func brokerID(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	switch {
+	case err == nil:
+		id := strings.TrimSpace(string(text))
+		if !brokerIDForm.MatchString(id) {
+			return "", fmt.Errorf("%s does not hold a broker ID; restore it, or remove it if no instances are left in any cloud", path)
+		}
+		return id, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("broker ID: %w", err)
+	}
+	id := strings.ToLower(rand.Text())
+	// A file that is half written must not be taken for one that is damaged.
+	if err := os.WriteFile(path+".new", []byte(id+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("broker ID: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return "", fmt.Errorf("broker ID: %w", err)
+	}
+	return id, nil
+}

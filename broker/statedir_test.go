@@ -1,0 +1,68 @@
+package broker
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/fs"
+)
+
+// These tests are inside the package: what they look at is private to it.
+
+func TestTheBrokerIDStaysTheSame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "state")
+	first, err := openStateDir(path)
+	assert.NilError(t, err)
+	assert.NilError(t, first.close())
+	second, err := openStateDir(path)
+	assert.NilError(t, err)
+	assert.NilError(t, second.close())
+	assert.Equal(t, first.id, second.id)
+	assert.Assert(t, brokerIDForm.MatchString(first.id))
+}
+
+func TestADamagedBrokerIDIsNotReplaced(t *testing.T) {
+	dir := fs.NewDir(t, "state", fs.WithFile("broker_id", "?\n"))
+	_, err := openStateDir(dir.Path())
+	assert.ErrorContains(t, err, "does not hold a broker ID")
+	// The lock is free again.
+	assert.NilError(t, os.Remove(dir.Join("broker_id")))
+	d, err := openStateDir(dir.Path())
+	assert.NilError(t, err)
+	assert.NilError(t, d.close())
+}
+
+func TestTwoBrokersDoNotShareAStateDirectory(t *testing.T) {
+	path := t.TempDir()
+	first, err := openStateDir(path)
+	assert.NilError(t, err)
+	_, err = openStateDir(path)
+	assert.ErrorContains(t, err, "another broker uses the state directory "+path)
+	assert.NilError(t, first.close())
+	again, err := openStateDir(path)
+	assert.NilError(t, err)
+	assert.NilError(t, again.close())
+}
+
+func TestTheStateDirectoryIsPrivate(t *testing.T) {
+	path := t.TempDir()
+	assert.NilError(t, os.Chmod(path, 0o755))
+	d, err := openStateDir(path)
+	assert.NilError(t, err)
+	own, err := d.providerDir("self_managed")
+	assert.NilError(t, err)
+	assert.NilError(t, d.close())
+	for _, dir := range []string{path, own} {
+		info, err := os.Stat(dir)
+		assert.NilError(t, err)
+		assert.Equal(t, info.Mode().Perm(), os.FileMode(0o700), dir)
+	}
+}
+
+func TestAStateDirectoryThatIsAFile(t *testing.T) {
+	file := fs.NewFile(t, "state")
+	_, err := openStateDir(file.Path())
+	assert.ErrorContains(t, err, "state directory: ")
+}
