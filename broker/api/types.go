@@ -144,3 +144,6 @@ func (o *JSONObject) UnmarshalJSON(b []byte) error {
 	}
 	return nil
 }
+
+// MarshalJSON writes the bytes.
+func (o JSONObject) MarshalJSON() ([]byte, error) { return json.RawMessage(o).MarshalJSON() }

@@ -2,5 +2,6 @@
 // lists the commands; each stands in a file of its own.
 //
 // Exit codes that all commands share: 0 for success, 1 when something was
-// refused or failed, 2 for a command line that makes no sense.
+// refused or failed, 2 for a command line that makes no sense. exec has
+// more, and passes on that of the code (exec.go).
 package main

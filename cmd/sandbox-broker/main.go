@@ -11,6 +11,8 @@ import (
 
 // commandLine has one field a command.
 type commandLine struct {
+	Serve   serveCommand   `cmd:"" help:"Run the broker."`
+	Exec    execCommand    `cmd:"" help:"Run code in a sandbox and print what it prints."`
 	Check   checkCommand   `cmd:"" help:"Check a configuration file and show every mistake in it."`
 	Token   tokenCommand   `cmd:"" help:"Make a token for a tenant."`
 	Version versionCommand `cmd:"" help:"Print the version."`
@@ -25,7 +27,7 @@ type exitCode int
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], newTerminal(os.Stdin, os.Stdout, os.Stderr), nil))
+	os.Exit(run(context.Background(), os.Args[1:], newTerminal(os.Stdin, os.Stdout, os.Stderr), describePlugin))
 }
 
 // run is main without the process: it returns the exit code. The Run method of a

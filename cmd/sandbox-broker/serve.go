@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/broker"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// demoToken is the token of the tenant in the sandbox.hcl that comes with the
+// broker.
+const demoToken = "demo-token"
+
+type serveCommand struct {
+	Config string `short:"c" default:"sandbox.hcl" help:"The configuration file." placeholder:"FILE"`
+}
+
+// Run is the daemon. The first SIGINT or SIGTERM stops it in order, the second
+// at once.
+func (c *serveCommand) Run(ctx context.Context, term *terminal) error {
+	cfg, diags := config.Load(c.Config)
+	if err := diags.Write(term.err, term.style); err != nil {
+		return err
+	}
+	if diags.HasErrors() {
+		return refused(term, c.Config, diags)
+	}
+	ctx, stop := untilSignal(ctx, term.err)
+	defer stop()
+	err := broker.Run(ctx, cfg, broker.Options{
+		Logger: hclog.New(&hclog.LoggerOptions{
+			Level:      hclog.LevelFromString(cfg.Log.Level),
+			Output:     term.err,
+			JSONFormat: cfg.Log.Format == "json",
+		}),
+		Ready: func(address net.Addr) { banner(term.out, cfg, address) },
+	})
+	if diags, ok := errors.AsType[config.Diagnostics](err); ok {
+		if err := diags.Write(term.err, term.style); err != nil {
+			return err
+		}
+		return refused(term, c.Config, diags)
+	}
+	return err
+}
+
+func refused(term *terminal, file string, diags config.Diagnostics) error {
+	fmt.Fprintf(term.err, "\n%s: %s; the broker does not start with them\n", file, counted(errorsIn(diags), "mistake"))
+	return exitCode(1)
+}
+
+// untilSignal returns a context that the first signal ends; the second ends the
+// process, and plugins and sandboxes end with it.
+func untilSignal(ctx context.Context, log io.Writer) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals, done := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		for first := true; ; first = false {
+			select {
+			case <-done:
+				return
+			case s := <-signals:
+				if !first {
+					os.Exit(128 + int(s.(syscall.Signal)))
+				}
+				fmt.Fprintln(log, "sandbox-broker: stopping; running executions may finish. Signal again to stop at once.")
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}
+
+// banner says where the broker is and how to try it.
+func banner(out io.Writer, cfg *config.Config, address net.Addr) {
+	url := "http://" + reachable(address)
+	token, warning := "$SANDBOX_BROKER_TOKEN", ""
+	if tenant, ok := demoTenant(cfg); ok {
+		token = demoToken
+		warning = fmt.Sprintf("\nThe tenant %q has the token %s, which everybody knows. Replace it: sandbox-broker token\n", tenant, demoToken)
+	}
+	fmt.Fprintf(out, `sandbox-broker %s serves on %s
+
+  curl -sS %s/api/v1/execute -H "Authorization: Bearer %s" -H "Content-Type: application/json" -d '{"language":"python","code":"def main(name): return {\"message\": f\"Hello {name}!\"}","arguments":{"name":"World"}}'
+%s`, buildVersion(), url, url, token, warning)
+}
+
+// reachable is an address that a client on this machine can use.
+func reachable(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return address.String()
+	}
+	return net.JoinHostPort("127.0.0.1", fmt.Sprint(tcp.Port))
+}
+
+func demoTenant(cfg *config.Config) (name string, ok bool) {
+	hash := sha256.Sum256([]byte(demoToken))
+	for _, t := range cfg.Tenants {
+		if slices.Contains(t.TokenSHA256, hash) {
+			return t.Name, true
+		}
+	}
+	return "", false
+}
+
+// describePlugin starts the plugin of a block for `check`. What it logs is not
+// for people who look for a mistake in a file.
+func describePlugin(ctx context.Context, cfg *config.Config, p *config.Provider) (sdk.Description, error) {
+	return broker.Describe(ctx, cfg, p, broker.Options{
+		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
+	})
+}
