@@ -36,7 +36,7 @@ func badStarts() map[string]string {
 		"nosocket":    "the plugin named a socket that does not exist",
 		"badschema":   `the plugin could not describe itself: the plugin's description is not acceptable: field name "env" is reserved for the broker`,
 		"badname":     `the plugin could not describe itself: the plugin's description is not acceptable: name "../mock" is not of the form ^[a-z][a-z0-9_]{0,62}$`,
-		"dies":        "the plugin exited with status 5 when it was asked to describe itself",
+		"dies":        "the plugin exited with status 5 before it had described itself",
 		"panics":      "the plugin could not describe itself: the provider panicked in /sandboxbroker.provider.v1.ProviderService/Describe; its log has the stack",
 	}
 }

@@ -212,17 +212,14 @@ func (p *Process) launchError(ctx context.Context, err error) error {
 		reason = notStarted(fmt.Sprintf("the plugin %s before its handshake", p.runner.status))
 	case refusal != nil:
 		reason = refusal
-	case errors.Is(err, sdk.ErrPluginGone):
-		reason = notStarted(fmt.Sprintf("the plugin %s when it was asked to describe itself", p.runner.status))
-	case p.provider != nil: // described, and out of time at the last moment
-		reason = notStarted("the plugin was stopped while it started")
 	default:
-		var e *sdk.Error
-		if !errors.As(err, &e) {
-			reason = notStarted(fmt.Sprintf("the plugin %s before it could be connected to", p.runner.status), err.Error())
+		e, coded := errors.AsType[*sdk.Error](err)
+		if coded && !errors.Is(err, sdk.ErrPluginGone) {
+			reason = notStarted("the plugin could not describe itself: " + e.Message)
 			break
 		}
-		reason = notStarted("the plugin could not describe itself: " + e.Message)
+		// Which error a death makes depends on what was under way.
+		reason = notStarted(fmt.Sprintf("the plugin %s before it had described itself", p.runner.status), err.Error())
 	}
 	return &LaunchError{Public: reason.Public, Detail: reason.Detail, Stderr: p.runner.lastStderr()}
 }
