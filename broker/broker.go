@@ -149,7 +149,9 @@ func (b *broker) stop() {
 		}
 		cancel()
 		_ = b.listener.Close() // for a server that had not begun to serve
-		<-b.serving
+		if err := <-b.serving; err != nil {
+			b.logger.Warn("stop the API", "error", err)
+		}
 	}
 	plugins, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

@@ -113,7 +113,7 @@ func serve(t *testing.T, cfg *config.Config) *running {
 // shortDir is for sockets, whose paths must be short.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sb")
+	dir, err := os.MkdirTemp("", "sb") //nolint:usetesting // t.TempDir makes long paths
 	assert.NilError(t, err)
 	t.Cleanup(func() {
 		left, err := os.ReadDir(dir)
@@ -225,7 +225,7 @@ func TestAStopLetsAnExecutionFinish(t *testing.T) {
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		resp, err := b.client.Do(req)
+		resp, err := b.client.Do(req) //nolint:bodyclose // it is closed below
 		done <- outcome{resp, err}
 	}()
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
@@ -257,12 +257,16 @@ func TestABrokerThatCannotStart(t *testing.T) {
 	}{
 		"settings of two providers that the schema refuses, both told": {
 			"provider \"a\" {\n plugin = \"mock\"\n persist = \"maybe\"\n}\nprovider \"b\" {\n plugin = \"mock\"\n colour = \"red\"\n}\nproviders { active = \"a\" }",
-			nil, []string{"persist", "colour"}, true,
+			nil,
+			[]string{"persist", "colour"},
+			true,
 		},
 		"a plugin that is not there": {`provider "nowhere" {}`, nil, []string{"nowhere"}, true},
 		"a setting that the plugin itself refuses": {
 			`provider "mock" { on_configure = "{\"fail\": \"SB002\", \"field\": \"secret\", \"message\": \"no good\"}" }`,
-			nil, []string{"no good"}, true,
+			nil,
+			[]string{"no good"},
+			true,
 		},
 		"an address that is taken": {`provider "mock" {}`, func(c *config.Config) { c.Listen = taken.Addr().String() }, []string{"listen: "}, false},
 	} {

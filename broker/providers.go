@@ -96,12 +96,9 @@ func (b *broker) awaitProviders(ctx context.Context) error {
 	var diags config.Diagnostics
 	for i, p := range b.catalog.Providers() {
 		err := p.(provider).Started(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil // Run ends in order
-		case sdk.CodeOf(err) == sdk.CodeInvalidConfig:
+		if sdk.CodeOf(err) == sdk.CodeInvalidConfig {
 			diags = diags.With(b.cfg.Providers[i].Diagnose(err, p.Description().Schema))
-		case err != nil:
+		} else if err != nil && ctx.Err() == nil {
 			b.logger.Error("a provider is not ready", "provider", p.Label(), "error", err)
 		}
 	}

@@ -153,7 +153,7 @@ func (c *bodyCheck) next() json.Token {
 func (c *bodyCheck) value(token json.Token, name, path string, s *huma.Schema) {
 	s = c.resolve(s)
 	kind := kindOf(token)
-	if s.Type != "" && kind != s.Type && !(s.Type == huma.TypeNumber && kind == huma.TypeInteger) {
+	if s.Type != "" && kind != s.Type {
 		c.fail(name, "must be %s, not %s", article(s.Type), article(kind))
 		c.skip(token)
 		return

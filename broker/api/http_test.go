@@ -171,7 +171,7 @@ func TestShutdownLetsARequestFinish(t *testing.T) {
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		resp, err := f.client.Do(f.request(context.Background(), http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`))
+		resp, err := f.client.Do(f.request(context.Background(), http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`)) //nolint:bodyclose // read closes it
 		done <- outcome{resp, err}
 	}()
 	<-running

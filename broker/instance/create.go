@@ -105,18 +105,19 @@ func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *en
 	s.tasks.Go("create", func() {
 		defer s.calls.Done()
 		defer cancel()
-		err := sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
 		var made sdk.Instance
-		failure := error(err)
-		defer func() { s.finishCreation(e, t.ready, made, failure) }()
-		made, failure = s.make(ctx, e, t, req.Env)
+		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
+		cut := true // unless make says that there was an answer
+		defer func() { s.finishCreation(e, t.ready, made, cut, err) }()
+		made, cut, err = s.make(ctx, e, t, req.Env)
 	})
 	return e
 }
 
-// make calls the provider and puts its failures into words.
-func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (sdk.Instance, error) {
-	made, err := t.ready.Create(ctx, sdk.CreateRequest{
+// make calls the provider and puts its failures into words. It says cut when the
+// call was cut short, so that nobody knows whether it had an effect.
+func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, cut bool, err error) {
+	made, err = t.ready.Create(ctx, sdk.CreateRequest{
 		Template: t.template,
 		Labels: map[string]string{
 			sdk.LabelTenant:   e.id.Tenant,
@@ -130,25 +131,35 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		IdempotencyKey: e.id.String(),
 	})
 	if err == nil {
-		return made, nil
+		return made, false, nil
 	}
 	label := e.provider.Label()
 	switch code := sdk.CodeOf(err); {
 	case errors.Is(context.Cause(ctx), errShuttingDown):
-		return made, shuttingDown()
+		return made, true, shuttingDown()
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits.CreateTimeout)
+		return made, true, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits.CreateTimeout)
+	case ctx.Err() != nil: // nobody waits any more
+		return made, true, err
+	case brokenOff(err):
+		return made, true, sdk.Errorf(sdk.CodeCreateFailed, "provider %q broke off the creation", label)
 	case code == sdk.CodeExecutionTimeout, code == sdk.CodeOutOfMemory, code == sdk.CodeBlocked:
 		// These tell what became of code; there is none yet.
-		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
+		return made, false, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	default:
-		return made, err
+		return made, false, err
 	}
+}
+
+// brokenOff reports whether a provider ended a call as if its context had ended.
+// The caller has made sure that it has not.
+func brokenOff(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // finishCreation publishes the outcome. An instance that nobody waits for any
 // more, or whose making was cut short, is destroyed.
-func (s *Service) finishCreation(e *entry, provider sdk.Provider, made sdk.Instance, err error) {
+func (s *Service) finishCreation(e *entry, provider sdk.Provider, made sdk.Instance, cut bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(e.ready)
@@ -156,12 +167,14 @@ func (s *Service) finishCreation(e *entry, provider sdk.Provider, made sdk.Insta
 	if err != nil {
 		s.hide(e)
 		delete(s.entries, e.id.String())
-		s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e, provider) })
+		if cut {
+			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e, provider) })
+		}
 		return
 	}
 	e.instance = made
 	if e.state == ending { // abandoned by its callers meanwhile
-		s.tasks.Go("destroy an abandoned instance", func() { s.end(s.cleanup, e) })
+		s.destroyLater(e)
 		return
 	}
 	e.state = live
@@ -204,7 +217,7 @@ func (s *Service) release(e *entry) {
 	e.holds--
 	e.lastUsed = time.Now()
 	if e.holds == 0 && e.doomed {
-		s.tasks.Go("destroy", func() { s.end(s.cleanup, e) })
+		s.destroyLater(e)
 	}
 }
 
@@ -216,13 +229,9 @@ func (s *Service) hide(e *entry) {
 	}
 }
 
-// destroyHalfMade looks for what a creation that failed may have left behind.
-// Only a creation that was cut short can have: an answer is an answer, and a
-// plugin that died is reconciled when it comes back.
+// destroyHalfMade looks for what a creation that was cut short may have left
+// behind. A plugin that died is reconciled when it comes back.
 func (s *Service) destroyHalfMade(e *entry, provider sdk.Provider) {
-	if !errors.Is(e.err, context.Canceled) && sdk.CodeOf(e.err) != sdk.CodeCreateFailed && !errors.Is(e.err, errShuttingDown) {
-		return
-	}
 	ctx, cancel := context.WithTimeout(s.cleanup, destroyTimeout)
 	defer cancel()
 	instances, err := provider.List(ctx)

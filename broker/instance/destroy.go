@@ -2,7 +2,6 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -52,6 +51,13 @@ func (s *Service) doom(e *entry) {
 	}
 }
 
+// destroyLater ends a hidden instance in the background.
+func (s *Service) destroyLater(e *entry) {
+	s.tasks.Go("destroy", func() {
+		_ = s.end(s.cleanup, e) // end has logged it, and the reaper tries again
+	})
+}
+
 // end destroys a hidden instance and forgets it. After a failure the reaper
 // tries again.
 func (s *Service) end(ctx context.Context, e *entry) error {
@@ -72,7 +78,7 @@ func (s *Service) end(ctx context.Context, e *entry) error {
 	e.retryAt = time.Now().Add(destroyRetry)
 	s.logger.Warn("destroying an instance did not work; it is tried again", "instance", e.id.String(),
 		"provider", e.provider.Label(), "error", err)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if brokenOff(err) {
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q did not confirm the destruction within %s", e.provider.Label(), destroyTimeout)
 	}
 	return fmt.Errorf("destroy: %w", err)

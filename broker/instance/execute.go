@@ -179,6 +179,8 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 		s.hide(e)
 		delete(s.entries, e.id.String())
 		return noSuchInstance()
+	case brokenOff(err):
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.provider.Label())
 	default:
 		return err
 	}

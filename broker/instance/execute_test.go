@@ -42,6 +42,7 @@ func TestErrorsOfAnExecution(t *testing.T) {
 	}{
 		"a coded error keeps its code":       {sdk.Errorf(sdk.CodeConnectionFailed, "no route"), sdk.CodeConnectionFailed, ""},
 		"an error without a code":            {errors.New("oops"), sdk.CodeInternal, ""},
+		"a cancellation that nobody asked":   {context.Canceled, sdk.CodeUnavailable, ""},
 		"a timeout as an error is a result":  {sdk.Errorf(sdk.CodeExecutionTimeout, "late"), "", sdk.StatusTimeout},
 		"out of memory is a result":          {sdk.Errorf(sdk.CodeOutOfMemory, "full"), "", sdk.StatusOutOfMemory},
 		"a block by the policy is a result":  {sdk.Errorf(sdk.CodeBlocked, "no"), "", sdk.StatusBlocked},

@@ -30,8 +30,6 @@ func (s *Service) reapExpired(now time.Time) {
 		}
 		s.hide(e)
 		e.retryAt = time.Time{} // set again if this attempt fails too
-		s.tasks.Go("destroy an expired instance", func() {
-			_ = s.end(s.cleanup, e) // end has logged it and will be called again
-		})
+		s.destroyLater(e)
 	}
 }

@@ -214,6 +214,7 @@ func TestCreateFailures(t *testing.T) {
 		"a coded error keeps its code":               {sdk.Errorf(sdk.CodeQuotaExceeded, "full"), sdk.CodeQuotaExceeded},
 		"a code that only an execution can have":     {sdk.Errorf(sdk.CodeExecutionTimeout, "?"), sdk.CodeCreateFailed},
 		"an error without a code is a bug somewhere": {errors.New("oops"), sdk.CodeInternal},
+		"a cancellation that nobody asked for":       {context.Canceled, sdk.CodeCreateFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
