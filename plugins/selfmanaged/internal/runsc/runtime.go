@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
 )
 
@@ -125,7 +122,9 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if r.tree == nil {
 		r.flags = append(r.flags, "--ignore-cgroups")
 	}
-	r.starter = newStarter()
+	if r.starter, err = newStarter(); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
 
@@ -147,16 +146,8 @@ func (r *Runtime) prepare(guest string) error {
 	return nil
 }
 
-// clear removes everything on disk. runsc leaves bind mounts, one on the other,
-// in its root directory, which keep it from being removed.
+// clear removes everything on disk.
 func (r *Runtime) clear() error {
-	var err error
-	for err == nil {
-		err = unix.Unmount(filepath.Join(r.root, "null-netns"), unix.MNT_DETACH)
-	}
-	if !slices.Contains([]error{unix.ENOENT, unix.EINVAL, unix.EPERM}, err) { // none (left)
-		return fmt.Errorf("unmount null-netns: %w", err)
-	}
 	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.root), os.RemoveAll(r.rootfs))
 }
 

@@ -1,14 +1,19 @@
 package runsc
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // starter starts processes from one operating system thread that lives as long
-// as the runtime: the parent-death signal is sent when the thread that forked
-// ends, not the process.
+// as the runtime, for two reasons. The parent-death signal is sent when the
+// thread that forked ends, not the process. And the thread has a mount namespace
+// of its own: what runsc mounts there, it leaves behind, and so it ends with us.
 type starter struct {
 	requests chan startRequest
 	done     sync.WaitGroup
@@ -19,15 +24,36 @@ type startRequest struct {
 	result chan error
 }
 
-func newStarter() *starter {
+func newStarter() (*starter, error) {
 	s := &starter{requests: make(chan startRequest)}
+	ready := make(chan error, 1)
 	s.done.Go(func() {
 		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		err := isolateMounts()
+		ready <- err
+		if err != nil {
+			return
+		}
 		for req := range s.requests {
 			req.result <- req.cmd.Start()
 		}
 	})
-	return s
+	return s, <-ready
+}
+
+// isolateMounts gives this thread a private mount namespace. An ordinary user
+// cannot have one, and runsc mounts nothing for them outside of the sandbox.
+func isolateMounts() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace (root without CAP_SYS_ADMIN cannot run runsc): %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep mounts private: %w", err)
+	}
+	return nil
 }
 
 func (s *starter) start(cmd *exec.Cmd) error {
