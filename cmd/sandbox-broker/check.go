@@ -24,11 +24,7 @@ type checkCommand struct {
 // Run shows every mistake on standard error; exit code 1 says that there is one.
 func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) error {
 	cfg, diags := config.Load(c.File)
-	if cfg != nil && cfg.PluginDir != "" && ask != nil {
-		for _, p := range cfg.Providers {
-			diags = diags.With(checkSettings(ctx, ask, cfg, p))
-		}
-	}
+	diags = diags.With(checkProviders(ctx, ask, cfg))
 	if err := diags.Write(term.err, term.style); err != nil {
 		return err
 	}
@@ -42,6 +38,19 @@ func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) er
 		_, err = fmt.Fprintln(term.out, "The settings of the providers were not checked: no plugin was started.")
 	}
 	return err
+}
+
+// checkProviders checks the settings that only the plugins know, as far as the
+// file can be read.
+func checkProviders(ctx context.Context, ask describe, cfg *config.Config) config.Diagnostics {
+	if cfg == nil || cfg.PluginDir == "" || ask == nil {
+		return nil
+	}
+	var diags config.Diagnostics
+	for _, p := range cfg.Providers {
+		diags = diags.With(checkSettings(ctx, ask, cfg, p))
+	}
+	return diags
 }
 
 func checkSettings(ctx context.Context, ask describe, cfg *config.Config, p *config.Provider) config.Diagnostics {

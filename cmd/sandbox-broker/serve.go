@@ -29,8 +29,11 @@ type serveCommand struct {
 
 // Run is the daemon. The first SIGINT or SIGTERM stops it in order, the second
 // at once.
-func (c *serveCommand) Run(ctx context.Context, term *terminal) error {
+func (c *serveCommand) Run(ctx context.Context, term *terminal, ask describe) error {
 	cfg, diags := config.Load(c.Config)
+	if diags.HasErrors() { // it will not start, so it can as well show all there is
+		diags = diags.With(checkProviders(ctx, ask, cfg))
+	}
 	if err := diags.Write(term.err, term.style); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ package pool
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -310,8 +309,8 @@ func (p *Pool[S]) make(template string) {
 // failed waits longer after each failure before the next try, and tells those
 // who wait when it does not look as if there would be a sandbox soon.
 func (p *Pool[S]) failed(err error) {
-	if p.closed && errors.Is(err, context.Canceled) {
-		return
+	if p.closed {
+		return // that is why
 	}
 	p.failures++
 	p.counts.Failed++

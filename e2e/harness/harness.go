@@ -1,0 +1,426 @@
+// Package harness starts the real broker for tests: the binary that `make build`
+// made, on a configuration of the test, in a directory of its own. What the tests
+// want to prove is theirs; this package knows how to start, ask, kill and look
+// for what is left.
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+)
+
+// Tokens of the tenants in Tenants.
+const (
+	Token      = "token-of-acme"
+	OtherToken = "token-of-rival"
+)
+
+// Tenants is a piece of configuration with two tenants, acme and rival, whose
+// tokens are Token and OtherToken.
+const Tenants = `
+tenant "acme"  { token_sha256 = ["80f196a8c8fcbdecce7c3c1d44bcd50539617f29e98e5162ca24f75c693e1936"] }
+tenant "rival" { token_sha256 = ["2a745c00e7ccd079979b1e03b478d91bcacffee9cdf15b88e8c172ad2a7ba28c"] }
+`
+
+// Options of Start.
+type Options struct {
+	// Config is the configuration file without listen, state and plugin_dir.
+	Config string
+	// Plugins are further plugins, by name, with the path of their binary.
+	Plugins map[string]string
+	// User runs the broker as this user and group, if not 0.
+	User uint32
+}
+
+// Broker is a running broker.
+type Broker struct {
+	URL string
+	// Dir holds all that the broker may write to. It is on the command line of
+	// every process of its sandboxes.
+	Dir string
+	PID int
+
+	t      testing.TB
+	cmd    *exec.Cmd
+	log    *log
+	ended  chan struct{}
+	client *http.Client
+}
+
+// Start starts a broker and waits until it is ready. When the test ends the
+// broker is stopped, and the test fails if anything is left of it.
+func Start(t testing.TB, o Options) *Broker {
+	t.Helper()
+	// Short: the path of a socket has at most 107 bytes.
+	dir, err := os.MkdirTemp("", "sb")
+	assert.NilError(t, err)
+	t.Cleanup(func() { assert.Check(t, os.RemoveAll(dir)) })
+	assert.NilError(t, os.Chmod(dir, 0o755))
+	b := &Broker{Dir: dir, t: t, log: &log{}, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}}
+	b.layOut(o)
+	b.cmd = exec.Command(filepath.Join(dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile())
+	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
+	b.cmd.Dir = dir
+	b.cmd.Env = append(os.Environ(), "TMPDIR="+dir, "XDG_RUNTIME_DIR="+dir, "HOME="+dir, "PATH="+os.Getenv("PATH")+":"+binaries.Dir(t))
+	if o.User != 0 {
+		// The repository may be where that user cannot look.
+		runsc, err := os.ReadFile(binaries.Runsc(t))
+		assert.NilError(t, err)
+		assert.NilError(t, os.WriteFile(filepath.Join(dir, "bin", "runsc"), runsc, 0o755))
+		b.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.User, Gid: o.User}}
+		assert.NilError(t, os.Chown(dir, int(o.User), int(o.User)))
+	}
+	assert.NilError(t, b.cmd.Start())
+	b.PID = b.cmd.Process.Pid
+	go func() {
+		_ = b.cmd.Wait()
+		close(b.ended)
+	}()
+	t.Cleanup(b.finish)
+	b.waitReady()
+	return b
+}
+
+// layOut makes the directory of a broker: binaries, plugins, configuration.
+func (b *Broker) layOut(o Options) {
+	t := b.t
+	t.Helper()
+	built := binaries.Dir(t)
+	plugins := filepath.Join(b.Dir, "bin", "plugins")
+	assert.NilError(t, os.MkdirAll(plugins, 0o755))
+	install := func(from, to string) {
+		t.Helper()
+		text, err := os.ReadFile(from)
+		assert.NilError(t, err)
+		assert.NilError(t, os.WriteFile(to, text, 0o755))
+	}
+	install(filepath.Join(built, "sandbox-broker"), filepath.Join(b.Dir, "bin", "sandbox-broker"))
+	install(filepath.Join(built, "sandbox-guest"), filepath.Join(b.Dir, "bin", "sandbox-guest"))
+	install(filepath.Join(built, "plugins", "self_managed"), filepath.Join(plugins, "self_managed"))
+	for name, path := range o.Plugins {
+		install(path, filepath.Join(plugins, name))
+	}
+	file := "listen = \"127.0.0.1:0\"\nstate = \"./state\"\nplugin_dir = \"./bin/plugins\"\n" + o.Config
+	assert.NilError(t, os.WriteFile(b.ConfigFile(), []byte(file), 0o644))
+}
+
+// ConfigFile is the path of the broker's configuration.
+func (b *Broker) ConfigFile() string { return filepath.Join(b.Dir, "sandbox.hcl") }
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+
+func (b *Broker) waitReady() {
+	b.t.Helper()
+	poll.WaitOn(b.t, func(poll.LogT) poll.Result {
+		select {
+		case <-b.ended:
+			return poll.Error(fmt.Errorf("the broker ended:\n%s", b.log))
+		default:
+		}
+		if b.URL = address.FindString(b.log.String()); b.URL == "" {
+			return poll.Continue("no address yet:\n%s", b.log)
+		}
+		if answer := b.Do(http.MethodGet, "/readyz", "", nil); answer.Status != http.StatusOK {
+			return poll.Continue("not ready: %s\n%s", answer.Body, b.log)
+		}
+		return poll.Success()
+	}, poll.WithTimeout(time.Minute), poll.WithDelay(20*time.Millisecond))
+}
+
+// Answer is what came back from the broker.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	// Err is set if no answer came.
+	Err error
+}
+
+// Into decodes the body.
+func (a Answer) Into(t testing.TB, into any) {
+	t.Helper()
+	assert.NilError(t, a.Err)
+	assert.NilError(t, json.Unmarshal(a.Body, into), "%s", a.Body)
+}
+
+// Do sends a request; body is encoded as JSON unless it is nil or a []byte. It
+// may be called from any goroutine.
+func (b *Broker) Do(method, path, token string, body any) Answer {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	return b.DoContext(ctx, method, path, token, body)
+}
+
+// DoContext is Do with a context.
+func (b *Broker) DoContext(ctx context.Context, method, path, token string, body any) Answer {
+	var payload io.Reader
+	switch v := body.(type) {
+	case nil:
+	case []byte:
+		payload = bytes.NewReader(v)
+	default:
+		encoded, err := json.Marshal(v)
+		if err != nil {
+			return Answer{Err: err}
+		}
+		payload = bytes.NewReader(encoded)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, b.URL+path, payload)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if payload != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: text, Err: err}
+}
+
+// Execution is the result of an execution.
+type Execution struct {
+	Status        string          `json:"status"`
+	ExitCode      int             `json:"exit_code"`
+	Stdout        string          `json:"stdout"`
+	Stderr        string          `json:"stderr"`
+	StdoutBase64  []byte          `json:"stdout_base64"`
+	Result        json.RawMessage `json:"result"`
+	ExecutionTime float64         `json:"execution_time"`
+	TimedOut      bool            `json:"timed_out"`
+	Truncated     bool            `json:"truncated"`
+	Provider      string          `json:"provider"`
+	InstanceID    string          `json:"instance_id"`
+	ExecutionID   string          `json:"execution_id"`
+	Error         *struct {
+		Code string `json:"code"`
+	} `json:"error"`
+}
+
+// Problem is a refusal.
+type Problem struct {
+	Status    int    `json:"status"`
+	Code      string `json:"code"`
+	Detail    string `json:"detail"`
+	Field     string `json:"field"`
+	Retryable bool   `json:"retryable"`
+	RequestID string `json:"request_id"`
+}
+
+// Execute runs code in a fresh instance as acme and expects to be answered.
+func (b *Broker) Execute(t testing.TB, request map[string]any) Execution {
+	t.Helper()
+	answer := b.Do(http.MethodPost, "/api/v1/execute", Token, request)
+	assert.NilError(t, answer.Err)
+	assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
+	var e Execution
+	answer.Into(t, &e)
+	return e
+}
+
+// Refused expects an answer to be a problem with this status and code.
+func Refused(t testing.TB, answer Answer, status int, code string) Problem {
+	t.Helper()
+	var p Problem
+	answer.Into(t, &p)
+	assert.Equal(t, answer.Status, status, "%s", answer.Body)
+	assert.Equal(t, p.Code, code, "%s", answer.Body)
+	assert.Equal(t, answer.Header.Get("Content-Type"), "application/problem+json")
+	assert.Check(t, p.RequestID != "")
+	return p
+}
+
+// Log is what the broker has written so far.
+func (b *Broker) Log() string { return b.log.String() }
+
+// Plugin is the process ID of a plugin, by the name of its executable.
+func (b *Broker) Plugin(name string) int {
+	b.t.Helper()
+	for _, p := range Processes(b.t) {
+		if p.Parent == b.PID && filepath.Base(p.Executable) == name {
+			return p.PID
+		}
+	}
+	b.t.Fatalf("there is no plugin %s among %v", name, Processes(b.t))
+	return 0
+}
+
+// Kill kills the broker with SIGKILL and waits for its death.
+func (b *Broker) Kill() {
+	b.t.Helper()
+	assert.NilError(b.t, b.cmd.Process.Kill())
+	<-b.ended
+}
+
+// Stop asks the broker to stop with SIGTERM and returns its exit code.
+func (b *Broker) Stop() int {
+	_ = b.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-b.ended:
+	case <-time.After(time.Minute):
+		b.t.Errorf("the broker does not stop:\n%s", b.log)
+		_ = b.cmd.Process.Kill()
+		<-b.ended
+	}
+	return b.cmd.ProcessState.ExitCode()
+}
+
+// Ended is closed when the broker has ended.
+func (b *Broker) Ended() <-chan struct{} { return b.ended }
+
+// finish stops the broker if the test did not, and looks for what is left.
+func (b *Broker) finish() {
+	select {
+	case <-b.ended:
+	default:
+		code := b.Stop()
+		if code != 0 {
+			b.t.Errorf("the broker ended with exit code %d", code)
+		}
+	}
+	if b.t.Failed() {
+		b.t.Logf("the broker's log:\n%s", b.log)
+	}
+	b.WaitGone()
+	// After kill -9 of broker and plugin, cgroups wait for the next start of this
+	// broker, which will not come.
+	for _, dir := range b.Groups() {
+		_ = os.Remove(dir)
+	}
+}
+
+// Groups lists the directories of the broker's cgroups, those of sandboxes before
+// their parents.
+func (b *Broker) Groups() []string {
+	b.t.Helper()
+	id, err := os.ReadFile(filepath.Join(b.Dir, "state", "broker_id"))
+	if err != nil {
+		return nil // it did not come that far
+	}
+	var dirs []string
+	for _, below := range []string{"/*", ""} {
+		for _, hierarchy := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} {
+			found, err := filepath.Glob(hierarchy + "/sandbox-broker/" + strings.TrimSpace(string(id)) + "*" + below)
+			assert.NilError(b.t, err)
+			dirs = append(dirs, slices.DeleteFunc(found, func(path string) bool {
+				info, err := os.Stat(path)
+				return err != nil || !info.IsDir()
+			})...)
+		}
+	}
+	return dirs
+}
+
+// WaitGone fails the test unless every process of the broker is gone soon. Five
+// seconds are what the broker promises after kill -9.
+func (b *Broker) WaitGone() {
+	b.t.Helper()
+	poll.WaitOn(b.t, func(poll.LogT) poll.Result {
+		if left := b.Left(); len(left) > 0 {
+			return poll.Continue("left: %v", left)
+		}
+		return poll.Success()
+	}, poll.WithTimeout(5*time.Second), poll.WithDelay(50*time.Millisecond))
+}
+
+// Left lists the living processes, other than the broker, that carry the
+// broker's directory in their command line or executable.
+func (b *Broker) Left() []Process {
+	var left []Process
+	for _, p := range Processes(b.t) {
+		if p.PID != b.PID && (strings.Contains(p.Command, b.Dir) || strings.Contains(p.Executable, b.Dir)) {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+// log keeps what is written to it.
+type log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Process is a process on this machine.
+type Process struct {
+	PID, Parent int
+	Command     string
+	Executable  string
+}
+
+// Processes lists the living processes; zombies hold nothing and are left out.
+func Processes(t testing.TB) []Process {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	assert.NilError(t, err)
+	var list []Process
+	for _, dir := range dirs {
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has just ended
+		}
+		assert.NilError(t, err)
+		var p Process
+		var state string
+		// The name in parentheses may hold anything.
+		after := string(stat[bytes.LastIndexByte(stat, ')')+1:])
+		_, err = fmt.Sscan(after, &state, &p.Parent)
+		assert.NilError(t, err)
+		if state == "Z" || state == "X" {
+			continue
+		}
+		_, err = fmt.Sscan(filepath.Base(dir), &p.PID)
+		assert.NilError(t, err)
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		p.Command = strings.ReplaceAll(string(command), "\x00", " ")
+		p.Executable, _ = os.Readlink(filepath.Join(dir, "exe"))
+		list = append(list, p)
+	}
+	return list
+}
+
+// Descriptors counts the open descriptors of a process.
+func Descriptors(t testing.TB, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	assert.NilError(t, err)
+	return len(entries)
+}
