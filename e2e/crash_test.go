@@ -44,12 +44,16 @@ func TestKillingThePluginAnswersItsCallersAndTheNextRequestWorks(t *testing.T) {
 		forever map[string]any
 		next    map[string]any
 	}{
-		"self_managed": {startReal, "self_managed",
+		"self_managed": {
+			startReal, "self_managed",
 			map[string]any{"language": "python", "code": "while True: pass", "session_id": "s"},
-			map[string]any{"language": "python", "code": "print('next')"}},
-		"mock": {startMock, "mock",
+			map[string]any{"language": "python", "code": "print('next')"},
+		},
+		"mock": {
+			startMock, "mock",
 			map[string]any{"language": "mock", "code": `{"hang": true}`, "session_id": "s"},
-			map[string]any{"language": "mock", "code": `{"stdout": "next\n"}`}},
+			map[string]any{"language": "mock", "code": `{"stdout": "next\n"}`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start.broker(t, "")

@@ -71,8 +71,7 @@ type Broker struct {
 // broker is stopped, and the test fails if anything is left of it.
 func Start(t testing.TB, o Options) *Broker {
 	t.Helper()
-	// Short: the path of a socket has at most 107 bytes.
-	dir, err := os.MkdirTemp("", "sb")
+	dir, err := os.MkdirTemp("", "sb") //nolint:usetesting // that is too long: the path of a socket has at most 107 bytes
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, os.RemoveAll(dir)) })
 	assert.NilError(t, os.Chmod(dir, 0o755))

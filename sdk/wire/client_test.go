@@ -156,9 +156,14 @@ func TestADescriptionSurvivesTheWire(t *testing.T) {
 
 func TestSettingsSurviveTheWire(t *testing.T) {
 	schema := sdk.Schema{
-		{Name: "wait", Type: sdk.TypeDuration}, {Name: "size", Type: sdk.TypeInteger}, {Name: "share", Type: sdk.TypeNumber},
-		{Name: "on", Type: sdk.TypeBoolean}, {Name: "zones", Type: sdk.TypeList}, {Name: "tags", Type: sdk.TypeMap},
-		{Name: "absent", Type: sdk.TypeString}, {Name: "name", Type: sdk.TypeString},
+		{Name: "wait", Type: sdk.TypeDuration},
+		{Name: "size", Type: sdk.TypeInteger},
+		{Name: "share", Type: sdk.TypeNumber},
+		{Name: "on", Type: sdk.TypeBoolean},
+		{Name: "zones", Type: sdk.TypeList},
+		{Name: "tags", Type: sdk.TypeMap},
+		{Name: "absent", Type: sdk.TypeString},
+		{Name: "name", Type: sdk.TypeString},
 	}
 	want := sdk.Settings{
 		"wait": 1500 * time.Millisecond, "size": int64(1) << 53, "share": 0.1, "on": false,
