@@ -20,6 +20,7 @@ import (
 
 // Sandbox is what the pool keeps.
 type Sandbox interface {
+	comparable
 	// Exited is closed when the sandbox has ended.
 	Exited() <-chan struct{}
 	// Destroy ends it and frees what it holds.
@@ -47,13 +48,14 @@ type Pool[S Sandbox] struct {
 	o      Options[S]
 	ctx    context.Context // ends with Close; bounds making
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	wg     sync.WaitGroup // sandboxes, from their making until they are gone
 
 	mu       sync.Mutex
 	closed   bool
 	ready    map[string][]S
 	making   map[string]int
-	inUse    int
+	inUse    int // retiring ones too
+	retiring int
 	waiters  []*waiter[S]
 	demand   map[string]float64
 	failures int // in a row
@@ -105,6 +107,9 @@ func New[S Sandbox](o Options[S]) *Pool[S] {
 // split between templates.
 const demandDecay = 0.95
 
+// destroyTimeout bounds the destruction of a sandbox that nobody got.
+const destroyTimeout = 10 * time.Second
+
 // giveUpAfter is how many sandboxes in a row may fail to be made before those
 // who wait are told.
 const giveUpAfter = 3
@@ -123,10 +128,8 @@ func (p *Pool[S]) Acquire(ctx context.Context, template string, patience time.Du
 		p.demand[t] *= demandDecay
 	}
 	p.demand[template]++
-	if list := p.ready[template]; len(list) > 0 {
-		s := list[0]
-		p.ready[template] = slices.Delete(list, 0, 1)
-		p.inUse++
+	if i := slices.IndexFunc(p.ready[template], alive[S]); i >= 0 {
+		s := p.pick(template, i)
 		p.counts.Hits++
 		p.schedule()
 		p.mu.Unlock()
@@ -174,15 +177,55 @@ func (p *Pool[S]) leave(w *waiter[S], reason error) error {
 
 // Release tells the pool that a sandbox from Acquire is gone.
 func (p *Pool[S]) Release() {
+	defer p.wg.Done()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inUse--
 	p.schedule()
 }
 
+func alive[S Sandbox](s S) bool {
+	select {
+	case <-s.Exited():
+		return false
+	default:
+		return true
+	}
+}
+
+// pick takes a ready sandbox out.
+func (p *Pool[S]) pick(template string, i int) S {
+	s := p.ready[template][i]
+	p.ready[template] = slices.Delete(p.ready[template], i, i+1)
+	p.inUse++
+	return s
+}
+
+// retire destroys a sandbox that nobody shall have. It counts as in use until
+// it is gone.
+func (p *Pool[S]) retire(s S) {
+	p.retiring++
+	go func() { // wg waits for s, and so for this
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), destroyTimeout)
+		defer cancel()
+		if err := s.Destroy(ctx); err != nil {
+			p.o.Logger.Warn("destroy sandbox", "error", err)
+		}
+		p.mu.Lock()
+		p.retiring--
+		p.mu.Unlock()
+		p.Release()
+	}()
+}
+
 // hand gives a new sandbox to the first who waits for its template, or keeps it
 // ready.
 func (p *Pool[S]) hand(template string, s S) {
+	if p.closed {
+		p.inUse++
+		p.retire(s)
+		return
+	}
 	for i, w := range p.waiters {
 		if w.template == template {
 			p.waiters = slices.Delete(p.waiters, i, i+1)
@@ -204,7 +247,8 @@ func (p *Pool[S]) schedule() {
 			return
 		}
 		p.making[template]++
-		p.wg.Go(func() { p.make(template) })
+		p.wg.Add(1)
+		go p.make(template)
 	}
 }
 
@@ -223,14 +267,23 @@ func (p *Pool[S]) next() string {
 	if len(p.waiters) == 0 {
 		parallel = max(1, parallel/2)
 	}
-	if total+making >= p.o.Max || making >= parallel {
-		return ""
-	}
+	first, unmet := "", 0
 	promised := map[string]int{}
 	for _, w := range p.waiters {
 		if promised[w.template]++; promised[w.template] > p.making[w.template] {
-			return w.template
+			if unmet++; unmet == 1 {
+				first = w.template
+			}
 		}
+	}
+	switch {
+	case total+making >= p.o.Max:
+		p.makeRoom(unmet)
+		return ""
+	case making >= parallel:
+		return ""
+	case unmet > 0:
+		return first
 	}
 	best, lack := "", 0
 	for template, target := range p.targets() {
@@ -239,6 +292,23 @@ func (p *Pool[S]) next() string {
 		}
 	}
 	return best
+}
+
+// makeRoom retires ready sandboxes, which nobody waits for, where the bound
+// leaves no room for those that somebody does.
+func (p *Pool[S]) makeRoom(unmet int) {
+	for p.retiring < unmet {
+		most := ""
+		for template, list := range p.ready {
+			if len(list) > len(p.ready[most]) {
+				most = template
+			}
+		}
+		if most == "" {
+			return
+		}
+		p.retire(p.pick(most, len(p.ready[most])-1))
+	}
 }
 
 // targets splits the pool's size by demand; every template keeps one if the
@@ -291,13 +361,10 @@ func (p *Pool[S]) make(template string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.making[template]--
-	switch {
-	case err != nil:
+	if err != nil {
 		p.failed(err)
-	case p.closed:
-		p.wg.Go(func() { p.destroy(s) })
-		return
-	default:
+		p.wg.Done()
+	} else {
 		p.counts.Made++
 		p.failures, p.lastErr = 0, nil
 		p.hand(template, s)
@@ -341,22 +408,10 @@ func (p *Pool[S]) watch(template string, s S) {
 		return
 	}
 	p.mu.Lock()
-	i := slices.IndexFunc(p.ready[template], func(r S) bool { return r.Exited() == s.Exited() })
-	if i >= 0 {
-		p.ready[template] = slices.Delete(p.ready[template], i, i+1)
+	defer p.mu.Unlock()
+	if i := slices.Index(p.ready[template], s); i >= 0 {
+		p.retire(p.pick(template, i))
 		p.schedule()
-	}
-	p.mu.Unlock()
-	if i >= 0 {
-		p.destroy(s)
-	}
-}
-
-func (p *Pool[S]) destroy(s S) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), 10*time.Second)
-	defer cancel()
-	if err := s.Destroy(ctx); err != nil {
-		p.o.Logger.Warn("destroy sandbox", "error", err)
 	}
 }
 
@@ -376,7 +431,8 @@ func (p *Pool[S]) Stats() Stats {
 }
 
 // Close stops making, refuses those who wait, destroys what is ready, and
-// returns when all that is done. Sandboxes in use belong to their users.
+// returns when no sandbox is left. Those in use are waited for; to destroy and
+// to release them remains with their users.
 func (p *Pool[S]) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -388,11 +444,10 @@ func (p *Pool[S]) Close() {
 	if p.retry != nil {
 		p.retry.Stop()
 	}
-	for template, list := range p.ready {
-		for _, s := range list {
-			p.wg.Go(func() { p.destroy(s) })
+	for template := range p.ready {
+		for len(p.ready[template]) > 0 {
+			p.retire(p.pick(template, 0))
 		}
-		delete(p.ready, template)
 	}
 	p.mu.Unlock()
 	p.wg.Wait()

@@ -43,6 +43,7 @@ type factory struct {
 	alive int
 	peak  int
 	fail  error
+	last  *box
 	gate  chan struct{} // nil: make at once
 }
 
@@ -61,17 +62,24 @@ func (f *factory) make(ctx context.Context, template string) (*box, error) {
 	}
 	f.alive++
 	f.peak = max(f.peak, f.alive)
-	return &box{template: template, exited: make(chan struct{}), destroyed: func() {
+	f.last = &box{template: template, exited: make(chan struct{}), destroyed: func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.alive--
-	}}, nil
+	}}
+	return f.last, nil
 }
 
 func (f *factory) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.alive
+}
+
+func (f *factory) most() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.peak
 }
 
 func newPool(t *testing.T, f *factory, size, most int) *pool.Pool[*box] {
@@ -138,7 +146,7 @@ func TestThoseWhoWaitAreServedInOrder(t *testing.T) {
 	close(f.gate)
 	wg.Wait()
 	assert.DeepEqual(t, order, []int{0, 1, 2, 3, 4})
-	assert.Equal(t, f.peak, 1, "never more than the bound")
+	assert.Equal(t, f.most(), 1, "never more than the bound")
 }
 
 func TestPatienceAndContextEndAWait(t *testing.T) {
@@ -212,6 +220,80 @@ func TestCloseRefusesThoseWhoWait(t *testing.T) {
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeUnavailable})
 }
 
+func TestWhoWaitsGetsTheRoomOfWhatNobodyWaitsFor(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 2, 2)
+	waitFull(t, p, 2)
+	assert.DeepEqual(t, p.Stats().Ready, map[string]int{"python": 1, "nodejs": 1, "bash": 0})
+	b, err := p.Acquire(t.Context(), "bash", 10*time.Second)
+	assert.NilError(t, err)
+	assert.Equal(t, b.template, "bash")
+	assert.Equal(t, f.most(), 2, "never more than the bound")
+	assert.NilError(t, b.Destroy(t.Context()))
+	p.Release()
+}
+
+func TestADeadSandboxIsNotHandedOut(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 1, 2)
+	for range 20 {
+		waitFull(t, p, 1)
+		f.mu.Lock()
+		ready := f.last
+		f.mu.Unlock()
+		assert.NilError(t, ready.Destroy(t.Context()))
+		b, err := p.Acquire(t.Context(), "python", 10*time.Second)
+		assert.NilError(t, err)
+		assert.Assert(t, b != ready)
+		assert.NilError(t, b.Destroy(t.Context()))
+		p.Release()
+	}
+}
+
+func TestCloseWaitsForWhatIsInUse(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 1, 1)
+	b, err := p.Acquire(t.Context(), "python", time.Minute)
+	assert.NilError(t, err)
+	left := make(chan int)
+	go func() {
+		p.Close()
+		left <- f.count()
+	}()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		_, err := p.Acquire(t.Context(), "python", time.Minute)
+		return poll.Compare(is.ErrorIs(err, &sdk.Error{Code: sdk.CodeUnavailable}))
+	})
+	go func() {
+		assert.Check(t, b.Destroy(t.Context()))
+		p.Release()
+	}()
+	assert.Equal(t, <-left, 0)
+}
+
+// Whoever gives up at the moment of the end may hold a sandbox that came then.
+func TestGivingUpWhileThePoolClosesLeavesNothing(t *testing.T) {
+	for range 200 {
+		f := &factory{}
+		p := newPool(t, f, 0, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				b, err := p.Acquire(ctx, "python", time.Minute)
+				if err == nil {
+					assert.Check(t, b.Destroy(t.Context()))
+					p.Release()
+				}
+			})
+		}
+		wg.Go(cancel)
+		p.Close()
+		wg.Wait()
+		assert.Equal(t, f.count(), 0)
+	}
+}
+
 func TestManyAtOnceNeverShareASandbox(t *testing.T) {
 	f := &factory{}
 	p := newPool(t, f, 3, 8)
@@ -233,7 +315,7 @@ func TestManyAtOnceNeverShareASandbox(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.Check(t, f.peak <= 8)
+	assert.Check(t, f.most() <= 8)
 	stats := p.Stats()
 	assert.Equal(t, stats.InUse, 0)
 	assert.Equal(t, stats.Hits+stats.Waits, int64(200))
