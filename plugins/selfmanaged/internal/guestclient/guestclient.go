@@ -32,7 +32,10 @@ const (
 	endBound   = 700 * time.Millisecond // from the time limit to the result
 )
 
-// ErrStuck means that the guest did not keep a bound.
+// ErrNotStarted means that the guest did not take the code in time.
+var ErrNotStarted = errors.New("the guest does not take the code")
+
+// ErrStuck means that the guest did not end the code in time.
 var ErrStuck = errors.New("the guest does not answer")
 
 // ErrGone means that the sandbox has ended.
@@ -73,13 +76,24 @@ func (c *Client) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gue
 	return resp, nil
 }
 
-// Execute runs code. Its error is ctx's own, ErrGone, ErrStuck, or an
-// *sdk.Error.
+// Execute runs code. Its error is ctx's own, out's own, ErrGone, ErrNotStarted,
+// ErrStuck, or an *sdk.Error.
 func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[string]string, out sdk.Output) (sdk.ExecuteResult, error) {
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(startBound, func() { cancel(ErrStuck) })
-	defer watchdog.Stop()
+	bound := time.Now().Add(startBound)
+	watchdog := time.AfterFunc(startBound, func() { cancel(ErrNotStarted) })
+	defer func() { watchdog.Stop() }()
+	// The time that a slow reader takes is not the guest's.
+	deliver := func(write func([]byte) error, p []byte) error {
+		watchdog.Stop()
+		began := time.Now()
+		defer func() {
+			bound = bound.Add(time.Since(began))
+			watchdog.Reset(time.Until(bound))
+		}()
+		return write(p)
+	}
 
 	var arguments []byte
 	if req.Arguments != nil {
@@ -94,15 +108,21 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 		if event, err = stream.Recv(); err != nil {
 			break
 		}
+		var unread error
 		switch e := event.GetEvent().(type) {
 		case *guestv1.ExecuteResponse_Started:
-			watchdog.Reset(req.Timeout + endBound)
+			watchdog.Stop()
+			bound = time.Now().Add(req.Timeout + endBound)
+			watchdog = time.AfterFunc(req.Timeout+endBound, func() { cancel(ErrStuck) })
 		case *guestv1.ExecuteResponse_Stdout:
-			err = out.Stdout(e.Stdout)
+			unread = deliver(out.Stdout, e.Stdout)
 		case *guestv1.ExecuteResponse_Stderr:
-			err = out.Stderr(e.Stderr)
+			unread = deliver(out.Stderr, e.Stderr)
 		case *guestv1.ExecuteResponse_Result:
 			return result(e.Result, req.Timeout), nil
+		}
+		if unread != nil {
+			return sdk.ExecuteResult{}, unread
 		}
 	}
 	return sdk.ExecuteResult{}, c.explain(ctx, callCtx, err)
@@ -113,8 +133,8 @@ func (c *Client) explain(ctx, callCtx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(context.Cause(callCtx), ErrStuck):
-		return ErrStuck
+	case context.Cause(callCtx) != nil:
+		return context.Cause(callCtx)
 	case errors.Is(err, io.EOF), status.Code(err) == codes.Unavailable, status.Code(err) == codes.Canceled:
 		// The guest itself never says these; the last means that we closed.
 		return ErrGone

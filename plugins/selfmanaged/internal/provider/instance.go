@@ -35,29 +35,39 @@ func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	if req.IdempotencyKey == "" {
 		return p.create(ctx, req)
 	}
-	p.mu.Lock()
-	c, running := p.keys[req.IdempotencyKey]
-	if !running {
-		c = &creation{done: make(chan struct{})}
-		p.keys[req.IdempotencyKey] = c
-	}
-	p.mu.Unlock()
-	if running {
+	for {
+		p.mu.Lock()
+		c, running := p.keys[req.IdempotencyKey]
+		if !running {
+			c = &creation{done: make(chan struct{})}
+			p.keys[req.IdempotencyKey] = c
+		}
+		p.mu.Unlock()
+		if !running {
+			p.createOnce(ctx, req, c)
+			return c.instance, c.err
+		}
 		select {
 		case <-c.done:
-			return c.instance, c.err
 		case <-ctx.Done():
 			return sdk.Instance{}, ctx.Err()
 		}
+		if !errors.Is(c.err, context.Canceled) && !errors.Is(c.err, context.DeadlineExceeded) {
+			return c.instance, c.err
+		}
+		// Whoever asked first has given up; that says nothing about us.
 	}
+}
+
+// createOnce is what the first to come with a key does for all.
+func (p *Provider) createOnce(ctx context.Context, req sdk.CreateRequest, c *creation) {
+	defer close(c.done)
 	c.instance, c.err = p.create(ctx, req)
 	if c.err != nil { // nothing was made: the key may be used again
 		p.mu.Lock()
 		delete(p.keys, req.IdempotencyKey)
 		p.mu.Unlock()
 	}
-	close(c.done)
-	return c.instance, c.err
 }
 
 func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
@@ -80,20 +90,27 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 		},
 		sandbox: s, env: maps.Clone(req.Env), key: req.IdempotencyKey,
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.instances[i.ID] = i
 	if req.TTL > 0 {
 		i.ExpiresAt = now.Add(req.TTL)
-		i.expiry = time.AfterFunc(req.TTL, func() {
-			ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
-			defer cancel()
-			if err := p.Destroy(ctx, i.ID); err != nil {
-				p.logger.Warn("destroy expired sandbox", "instance", i.ID, "error", err)
-			}
-		})
+	}
+	if !p.add(i) {
+		return sdk.Instance{}, errors.Join(sdk.Errorf(sdk.CodeUnavailable, "the provider is shutting down"), p.end(ctx, i))
 	}
 	return i.Instance, nil
+}
+
+// add makes an instance known, unless the provider closes.
+func (p *Provider) add(i *instance) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.instances[i.ID] = i
+	if !i.ExpiresAt.IsZero() {
+		i.expiry = time.AfterFunc(time.Until(i.ExpiresAt), func() { p.lose(i) })
+	}
+	return true
 }
 
 // Execute implements sdk.Provider.
@@ -118,6 +135,9 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	switch {
 	case err == nil:
 		return result, nil
+	case errors.Is(err, guestclient.ErrNotStarted):
+		p.lose(i)
+		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox did not take the code and was destroyed")
 	case errors.Is(err, guestclient.ErrStuck):
 		// A sandbox that does not even stop its code is destroyed.
 		p.lose(i)
@@ -136,32 +156,36 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 func (p *Provider) explainLoss(ctx context.Context, i *instance, started time.Time) (sdk.ExecuteResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	result := sdk.ExecuteResult{ExitCode: 137, Duration: time.Since(started)}
 	oom := i.sandbox.OutOfMemory(ctx)
-	p.lose(i)
-	if oom {
-		return sdk.ExecuteResult{
-			Status: sdk.StatusOutOfMemory, ExitCode: 137, Duration: time.Since(started),
-			Detail: "the code used more memory than its sandbox has, and the sandbox was killed for it",
-		}, nil
+	known := p.lose(i)
+	switch {
+	case oom:
+		result.Status, result.Detail = sdk.StatusOutOfMemory, "the code used more memory than its sandbox has, and the sandbox was killed for it"
+	case !known:
+		result.Status, result.Detail = sdk.StatusCancelled, "the instance was destroyed while the code ran"
+	default:
+		p.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox.Stderr())
+		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox ended while the code ran")
 	}
-	p.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox.Stderr())
-	return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox ended while the code ran")
+	return result, nil
 }
 
-// lose takes back an instance that is of no use any more. It is unknown from now
-// on; what it holds is freed in the background, for its caller has waited long
-// enough.
-func (p *Provider) lose(i *instance) {
+// lose takes back an instance that is of no use any more, and says whether it
+// was still known. What it holds is freed in the background, for its caller has
+// waited long enough; the pool waits for that when it closes.
+func (p *Provider) lose(i *instance) bool {
 	if p.take(i.ID) == nil {
-		return // somebody destroys it already
+		return false // somebody ends it already
 	}
-	p.background.Go(func() {
+	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), makeTimeout)
 		defer cancel()
 		if err := p.end(ctx, i); err != nil {
-			p.logger.Warn("destroy lost sandbox", "error", err)
+			p.logger.Warn("destroy sandbox", "error", err)
 		}
-	})
+	}()
+	return true
 }
 
 // Destroy implements sdk.Provider.
@@ -178,17 +202,21 @@ func (p *Provider) take(instanceID string) *instance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.instances[instanceID]
-	if i == nil {
-		return nil
-	}
-	delete(p.instances, instanceID)
-	delete(p.keys, i.key)
-	if i.expiry != nil {
-		i.expiry.Stop()
+	if i != nil {
+		p.forget(i)
 	}
 	return i
 }
 
+func (p *Provider) forget(i *instance) {
+	delete(p.instances, i.ID)
+	delete(p.keys, i.key)
+	if i.expiry != nil {
+		i.expiry.Stop()
+	}
+}
+
+// end destroys an instance that is not known any more.
 func (p *Provider) end(ctx context.Context, i *instance) error {
 	defer p.pool.Release()
 	if err := i.sandbox.Destroy(ctx); err != nil {

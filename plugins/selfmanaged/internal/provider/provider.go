@@ -9,8 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,10 +47,9 @@ type Provider struct {
 	settings     settings
 
 	mu        sync.Mutex
+	closed    bool
 	instances map[string]*instance
 	keys      map[string]*creation
-
-	background sync.WaitGroup // destruction of lost instances
 }
 
 var (
@@ -201,18 +202,18 @@ func (p *Provider) Close(ctx context.Context) error {
 		return nil
 	}
 	p.mu.Lock()
-	ids := make([]string, 0, len(p.instances))
-	for id := range p.instances {
-		ids = append(ids, id)
+	p.closed = true
+	instances := slices.Collect(maps.Values(p.instances))
+	for _, i := range instances {
+		p.forget(i)
 	}
 	p.mu.Unlock()
 	var wg sync.WaitGroup
-	errs := make([]error, len(ids))
-	for i, id := range ids {
-		wg.Go(func() { errs[i] = p.Destroy(ctx, id) })
+	errs := make([]error, len(instances))
+	for n, i := range instances {
+		wg.Go(func() { errs[n] = p.end(ctx, i) })
 	}
-	p.pool.Close()
 	wg.Wait()
-	p.background.Wait()
+	p.pool.Close()
 	return errors.Join(append(errs, p.runtime.Close())...)
 }

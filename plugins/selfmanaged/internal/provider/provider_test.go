@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -41,54 +43,69 @@ func (r *recorder) Stderr(p []byte) error {
 	return nil
 }
 
+// testProvider is a provider with what a test needs to know of it.
+type testProvider struct {
+	*Provider
+	dir, brokerID string
+}
+
 // newProvider returns a provider that is configured and closed with the test,
 // which fails if anything is left of it.
-func newProvider(t *testing.T, given map[string]any) *Provider {
+func newProvider(t *testing.T, given map[string]any) testProvider {
+	t.Helper()
+	dir, brokerID := t.TempDir(), "test"+newID()
+	p := configured(t, dir, brokerID, given)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		assert.Check(t, p.Close(ctx))
+		nothingLeft(t, dir, brokerID)
+	})
+	return testProvider{p, dir, brokerID}
+}
+
+func configured(t *testing.T, dir, brokerID string, given map[string]any) *Provider {
 	t.Helper()
 	all := map[string]any{
 		"pool_size": 2, "runsc": binaries.Runsc(t), "guest": filepath.Join(binaries.Dir(t), "sandbox-guest"),
 		"memory_mb": 256, "workspace_mb": 64,
 	}
-	for k, v := range given {
-		all[k] = v
-	}
+	maps.Copy(all, given)
 	p := New(hclog.NewNullLogger()).(*Provider)
 	settings, problems := p.Describe().Schema.Resolve(all)
 	assert.Assert(t, is.Len(problems, 0))
-	dir := t.TempDir()
-	brokerID := "test" + newID()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	assert.NilError(t, p.Configure(ctx, sdk.ConfigureRequest{Label: "self_managed", BrokerID: brokerID, StateDir: dir, Settings: settings}))
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
-		defer cancel()
-		assert.Check(t, p.Close(ctx))
-		left, err := os.ReadDir(dir)
-		assert.Check(t, err)
-		assert.Check(t, is.Len(left, 0), "files are left: %v", left)
-		groups, err := filepath.Glob("/sys/fs/cgroup/*/sandbox-broker/" + brokerID + "*")
-		assert.Check(t, err)
-		assert.Check(t, is.Len(groups, 0), "cgroups are left: %v", groups)
-		assert.Check(t, is.Len(processesNaming(dir), 0), "processes are left")
-	})
 	return p
 }
 
+func nothingLeft(t *testing.T, dir, brokerID string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	assert.Check(t, err)
+	assert.Check(t, is.Len(left, 0), "files are left: %v", left)
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/sandbox-broker/" + brokerID + "*")
+	assert.Check(t, err)
+	assert.Check(t, is.Len(groups, 0), "cgroups are left: %v", groups)
+	assert.Check(t, is.Len(processesNaming(dir), 0), "processes are left")
+}
+
 // processesNaming finds the processes whose command line has a text.
-func processesNaming(text string) []string {
-	var found []string
+func processesNaming(text string) map[int]string {
+	found := map[int]string{}
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
 		line, err := os.ReadFile(file)
 		if err == nil && bytes.Contains(line, []byte(text)) {
-			found = append(found, string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			found[pid] = string(bytes.ReplaceAll(line, []byte{0}, []byte(" ")))
 		}
 	}
 	return found
 }
 
-func create(t *testing.T, p *Provider, template string) string {
+func create(t *testing.T, p testProvider, template string) string {
 	t.Helper()
 	i, err := p.Create(t.Context(), sdk.CreateRequest{Template: template})
 	assert.NilError(t, err)
@@ -100,7 +117,7 @@ type outcome struct {
 	stdout, stderr string
 }
 
-func execute(t *testing.T, p *Provider, req sdk.ExecuteRequest) (outcome, error) {
+func execute(t *testing.T, p testProvider, req sdk.ExecuteRequest) (outcome, error) {
 	t.Helper()
 	if req.Timeout == 0 {
 		req.Timeout = 20 * time.Second

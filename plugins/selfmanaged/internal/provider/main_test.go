@@ -1,0 +1,16 @@
+package provider
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(victimStateDir) != "" {
+		victim()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
