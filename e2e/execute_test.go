@@ -108,6 +108,12 @@ func TestASessionKeepsItsInstanceAndSharesItWithNobody(t *testing.T) {
 	assert.Check(t, run(harness.Token, "other", "cat f").InstanceID != first.InstanceID)
 	assert.Equal(t, run(harness.OtherToken, "s", "ls -A").Stdout, "")
 
+	made := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "new", "language": "python"})
+	assert.Equal(t, made.Status, http.StatusCreated)
+	assert.Check(t, is.Contains(string(made.Body), `"executions":0`))
+	made = b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "new"})
+	assert.Equal(t, made.Status, http.StatusOK, "a session has one instance")
+
 	path := "/api/v1/instances/" + first.InstanceID
 	foreign := b.Do(http.MethodGet, path, harness.OtherToken, nil)
 	missing := b.Do(http.MethodGet, "/api/v1/instances/acme:s:aaaaaaaaaaaaaaaaaaaa", harness.OtherToken, nil)

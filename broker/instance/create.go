@@ -46,7 +46,9 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	defer s.release(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return e.info(), created, nil
+	info = e.info()
+	info.Executions-- // this call's own hold
+	return info, created, nil
 }
 
 // acquire returns the session's instance, made now if need be, with a hold on
