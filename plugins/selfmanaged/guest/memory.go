@@ -1,8 +1,6 @@
 package guest
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -14,6 +12,12 @@ import (
 // memoryPoll is how often the guard looks while something runs. A program can
 // allocate about 100 MB in that time; the sandbox's cgroup is the fence behind.
 const memoryPoll = 20 * time.Millisecond
+
+// memoryLag is for how many looks the figure for the whole sandbox may still
+// show what the last execution used. After that, what the processes themselves
+// hold tells nothing: memory also lies in files, in pipes and in no process at
+// all.
+const memoryLag = 4
 
 // memoryGuard kills the execution that uses most when the sandbox as a whole
 // uses more memory than it may. The host's cgroup would kill the whole sandbox,
@@ -73,50 +77,74 @@ func (m *memoryGuard) poll(stop, done chan struct{}) {
 	defer close(done)
 	ticker := time.NewTicker(memoryPoll)
 	defer ticker.Stop()
+	over := 0 // looks in a row
 	for {
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
-			if used, err := memoryInUse(); err == nil && used > m.limit {
-				m.killLargest()
-			}
+		}
+		used, err := memoryInUse()
+		if err != nil || used <= m.limit {
+			over = 0
+			continue
+		}
+		atLeast := m.limit / 4
+		if over++; over > memoryLag {
+			atLeast = 0
+		}
+		if m.killLargest(atLeast) {
+			over = 0
 		}
 	}
 }
 
-// killLargest leaves small executions alone: the figure for the whole sandbox
-// lags, and shall not cost the next execution its life for the last one's.
-func (m *memoryGuard) killLargest() {
+// killLargest kills the execution whose processes use most, if that is enough.
+func (m *memoryGuard) killLargest(atLeast int64) bool {
 	resident := residentByInit()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var largest *guarded
-	size := m.limit / 4
 	for g := range m.watched {
-		if r := resident[g.process.init.Process.Pid]; !g.killed() && r >= size {
-			largest, size = g, r
+		if r := resident[g.process.init.Process.Pid]; !g.killed() && r >= atLeast {
+			largest, atLeast = g, r
 		}
 	}
-	if largest != nil {
-		largest.oom.Store(true)
-		largest.process.kill()
+	if largest == nil {
+		return false
 	}
+	largest.oom.Store(true)
+	largest.process.kill()
+	return true
 }
 
-// memoryInUse is what programs and tmpfs files of the sandbox use together.
+// kernelAllowance is what gVisor's own heap may take for the ordinary work of
+// programs. What is above it counts as theirs: a megabyte of pipe buffer or a
+// thousand empty files lie there.
+const kernelAllowance = 64 << 20
+
+// memoryInUse is what the programs of the sandbox use together, in whatever
+// place.
 func memoryInUse() (int64, error) {
-	text, err := os.ReadFile("/proc/meminfo")
+	used, err := memoryField("/proc/meminfo", "Active(anon)") // tmpfs is in it
 	if err != nil {
 		return 0, err
 	}
-	var used int64
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		// gVisor counts tmpfs in Active(anon).
-		if rest, ok := strings.CutPrefix(lines.Text(), "Active(anon):"); ok {
-			used, err = kilobytes(rest)
-			return used, err
+	kernel, err := memoryField("/proc/sentry-meminfo", "HeapAlloc")
+	if err != nil {
+		kernel = 0 // not all versions tell
+	}
+	return used + max(kernel-kernelAllowance, 0), nil
+}
+
+func memoryField(file, name string) (int64, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if field, value, _ := strings.Cut(line, ":"); field == name {
+			return kilobytes(value)
 		}
 	}
 	return 0, os.ErrNotExist
