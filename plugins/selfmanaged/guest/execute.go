@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -34,14 +35,19 @@ type execution struct {
 }
 
 func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *guestv1.ExecuteRequest, stream eventSender) error {
-	payload, err := requestPayload(req)
-	if err != nil {
-		return status.Errorf(codes.Internal, "encode request: %v", err)
+	var payload []byte
+	if req.GetLanguage() != Bash {
+		var err error
+		if payload, err = requestPayload(req); err != nil {
+			return status.Errorf(codes.Internal, "encode request: %v", err)
+		}
 	}
 	p, err := in.take(req)
 	switch {
 	case errors.Is(err, errUnknownLanguage):
 		return status.Error(codes.Unimplemented, err.Error())
+	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENAMETOOLONG): // gVisor says the second
+		return status.Error(codes.InvalidArgument, "the environment is larger than a process can have")
 	case err != nil:
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -81,10 +87,12 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *gu
 func (e *execution) run(payload []byte, timeout time.Duration, guarded *guarded) (guestv1.ExecuteResult_Outcome, exitStatus) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() {
-		_, _ = e.process.request.Write(payload) // an interpreter that is gone tells by its exit
-		_ = e.process.request.Close()
-	})
+	if e.process.request != nil {
+		wg.Go(func() {
+			_, _ = e.process.request.Write(payload) // an interpreter that is gone tells by its exit
+			_ = e.process.request.Close()
+		})
+	}
 	wg.Go(func() { e.forward(e.process.stdout, stdoutEvent) })
 	wg.Go(func() { e.forward(e.process.stderr, stderrEvent) })
 	wg.Go(func() { e.readResult() })
@@ -119,7 +127,7 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *guarded)
 	if !end.ok {
 		end.ExitCode = 128 + 9
 	}
-	if outcome == guestv1.ExecuteResult_OUTCOME_EXITED && guarded.killed() {
+	if !end.ok && outcome == guestv1.ExecuteResult_OUTCOME_EXITED && guarded.killed() {
 		outcome = guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY
 	}
 	return outcome, end.exitStatus
@@ -180,11 +188,8 @@ type runnerRequest struct {
 	ResultLimit int64             `json:"result_limit"`
 }
 
-// requestPayload is what an interpreter finds on its request descriptor.
+// requestPayload is what a runner reads from its request descriptor.
 func requestPayload(req *guestv1.ExecuteRequest) ([]byte, error) {
-	if req.GetLanguage() == Bash {
-		return []byte(req.GetCode()), nil
-	}
 	r := runnerRequest{Code: req.GetCode(), Env: req.GetEnv(), ResultLimit: req.GetOutputLimit()}
 	if req.Arguments != nil {
 		raw := json.RawMessage(req.GetArguments())

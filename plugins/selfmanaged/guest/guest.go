@@ -40,23 +40,20 @@ const (
 // UserID is the user and group that user code runs as.
 const UserID = 1000
 
-// Run serves the protocol until in ends.
+// Run serves the protocol until in ends. It leaves behind what it started: its
+// caller is process 1, whose end is the end of everything in the sandbox.
 func Run(in io.ReadCloser, out io.WriteCloser) error {
 	// A guest is many; each keeps its heap small.
 	debug.SetGCPercent(50)
 	if err := writeRunners(); err != nil {
 		return err
 	}
-	g := &guest{}
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
-		grpc.WaitForHandlers(true),
 	)
-	guestv1.RegisterGuestServiceServer(srv, g)
-	listener := stdio.NewListener(stdio.NewConn(in, out))
-	err := srv.Serve(listener)
-	g.close()
+	guestv1.RegisterGuestServiceServer(srv, &guest{})
+	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -79,13 +76,11 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 		return nil, status.Error(codes.FailedPrecondition, "already prepared")
 	}
 	runtime := newInterpreters(req)
-	if err := runtime.warmUp(ctx, req.GetWarm()); err != nil {
-		runtime.close()
+	if err := runtime.warmUp(ctx); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
-		runtime.close()
 		return nil, status.Errorf(codes.Internal, "uname: %v", err)
 	}
 	g.runtime, g.memory = runtime, newMemoryGuard(req.GetMemoryLimit())
@@ -100,14 +95,6 @@ func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreaming
 		return status.Error(codes.FailedPrecondition, "not prepared")
 	}
 	return execute(stream.Context(), runtime, memory, req, stream)
-}
-
-func (g *guest) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.runtime != nil {
-		g.runtime.close()
-	}
 }
 
 // Version identifies the build, so that a plugin notices a guest that is not

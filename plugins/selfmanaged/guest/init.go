@@ -23,7 +23,6 @@ const (
 // spawn says what an init process starts.
 type spawn struct {
 	Argv      []string
-	Env       []string
 	Processes uint64
 	FileSize  uint64
 }
@@ -53,12 +52,19 @@ func initMain(encoded string) error {
 		return fmt.Errorf("decode what to start: %w", err)
 	}
 	unix.CloseOnExec(statusFD)
+	// The /proc of the whole sandbox goes away, and is not only covered:
+	// whoever has it can reach every process of the same user through it.
+	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount /proc: %w", err)
+	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
 			break // past the last capability of this kernel
+		} else if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
 	for resource, limit := range map[int]uint64{
@@ -74,7 +80,7 @@ func initMain(encoded string) error {
 	request, result := os.NewFile(requestFD, "request"), os.NewFile(resultFD, "result")
 	child, err := os.StartProcess(s.Argv[0], s.Argv, &os.ProcAttr{
 		Dir:   WorkspaceDir,
-		Env:   s.Env,
+		Env:   os.Environ(),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, request, result},
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true,

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 )
@@ -29,144 +32,113 @@ const restartDelay = 50 * time.Millisecond
 var errUnknownLanguage = errors.New("no interpreter for this language in the sandbox")
 
 // interpreters starts interpreters and keeps one of each warm language ready.
+// What it started ends with the guest: process 1 takes the sandbox along.
 type interpreters struct {
 	paths     map[string]string
 	processes uint64
 	fileSize  uint64
-	warm      map[string]bool
+	warm      []string
 
-	mu     sync.Mutex
-	ready  map[string]*process
-	timers map[string]*time.Timer
-	closed bool
-	wg     sync.WaitGroup
+	mu    sync.Mutex
+	ahead map[string]*ahead // by language
+}
+
+// ahead is an interpreter that was started before anybody needs it.
+type ahead struct {
+	ready   chan struct{} // closed when the rest is valid
+	process *process
+	err     error
 }
 
 func newInterpreters(req *guestv1.PrepareRequest) *interpreters {
-	in := &interpreters{
+	return &interpreters{
 		paths:     req.GetInterpreters(),
 		processes: req.GetProcessLimit(),
 		fileSize:  req.GetFileSizeLimit(),
-		warm:      map[string]bool{},
-		ready:     map[string]*process{},
-		timers:    map[string]*time.Timer{},
+		warm:      req.GetWarm(),
+		ahead:     map[string]*ahead{},
 	}
-	for _, language := range req.GetWarm() {
-		in.warm[language] = true
-	}
-	return in
 }
 
 // warmUp starts the warm interpreters and waits until they are ready.
-func (in *interpreters) warmUp(ctx context.Context, languages []string) error {
-	for _, language := range languages {
-		done := make(chan error, 1)
-		in.wg.Go(func() { done <- in.startAhead(language) })
+func (in *interpreters) warmUp(ctx context.Context) error {
+	for _, language := range in.warm {
+		a := in.startAhead(language)
 		select {
-		case err := <-done:
-			if err != nil {
-				return err
+		case <-a.ready:
+			if a.err != nil {
+				return a.err
 			}
 		case <-ctx.Done():
-			return ctx.Err() // close, which the caller owes us, ends the start
+			return ctx.Err()
 		}
 	}
 	return nil
 }
 
-func (in *interpreters) startAhead(language string) error {
-	p, err := startProcess(in.waiting(language))
+// startAhead starts an interpreter in the background, unless there is one.
+func (in *interpreters) startAhead(language string) *ahead {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	a := in.ahead[language]
+	if a == nil {
+		a = &ahead{ready: make(chan struct{})}
+		in.ahead[language] = a
+		go func() {
+			defer close(a.ready)
+			a.process, a.err = in.start(language)
+		}()
+	}
+	return a
+}
+
+// start starts an interpreter and waits until it is ready.
+func (in *interpreters) start(language string) (*process, error) {
+	p, err := startProcess(in.waiting(language), environment(nil), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.waitReady(); err != nil {
 		p.kill()
 		p.wait()
-		return fmt.Errorf("%s: %w", language, err)
+		return nil, fmt.Errorf("%s: %w", language, err)
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.closed || in.ready[language] != nil {
-		p.kill()
-		p.wait()
-		return nil
-	}
-	in.ready[language] = p
-	return nil
+	return p, nil
 }
 
-// take returns an interpreter that has run nothing before: the one that is
-// ready, or one that is started now.
+// take returns an interpreter that has run nothing before: the one that was
+// started ahead, or one that is started now.
 func (in *interpreters) take(req *guestv1.ExecuteRequest) (*process, error) {
 	language := req.GetLanguage()
 	if in.paths[language] == "" {
 		return nil, errUnknownLanguage
 	}
 	if language == Bash {
-		return startProcess(in.shell(req))
+		return in.startShell(req)
 	}
 	in.mu.Lock()
-	p := in.ready[language]
-	delete(in.ready, language)
+	a := in.ahead[language]
+	delete(in.ahead, language)
 	in.mu.Unlock()
-	if p != nil {
-		return p, nil
+	if a != nil {
+		if <-a.ready; a.err == nil {
+			return a.process, nil
+		}
 	}
-	p, err := startProcess(in.waiting(language))
-	if err != nil {
-		return nil, err
-	}
-	if err := p.waitReady(); err != nil {
-		p.kill()
-		p.wait()
-		return nil, err
-	}
-	return p, nil
+	return in.start(language)
 }
 
 // replace starts the next interpreter ahead, a little later.
 func (in *interpreters) replace(language string) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.closed || !in.warm[language] || in.ready[language] != nil || in.timers[language] != nil {
-		return
+	if slices.Contains(in.warm, language) {
+		time.AfterFunc(restartDelay, func() { in.startAhead(language) })
 	}
-	in.wg.Add(1)
-	in.timers[language] = time.AfterFunc(restartDelay, func() {
-		defer in.wg.Done()
-		in.mu.Lock()
-		delete(in.timers, language)
-		skip := in.closed || in.ready[language] != nil
-		in.mu.Unlock()
-		if !skip {
-			_ = in.startAhead(language) // the next take starts one itself, and reports
-		}
-	})
-}
-
-// close kills what is ready and waits for what is starting.
-func (in *interpreters) close() {
-	in.mu.Lock()
-	in.closed = true
-	for language, p := range in.ready {
-		p.kill()
-		p.wait()
-		delete(in.ready, language)
-	}
-	for language, timer := range in.timers {
-		if timer.Stop() {
-			in.wg.Done()
-		}
-		delete(in.timers, language)
-	}
-	in.mu.Unlock()
-	in.wg.Wait()
 }
 
 // waiting is an interpreter with the runner that waits for a request.
 func (in *interpreters) waiting(language string) spawn {
 	path := in.paths[language]
-	s := in.spawn(nil)
+	s := spawn{Processes: in.processes, FileSize: in.fileSize}
 	switch language {
 	case Python:
 		// -I: neither the environment nor files of earlier executions have a
@@ -178,16 +150,24 @@ func (in *interpreters) waiting(language string) spawn {
 	return s
 }
 
-// shell runs bash at once: it starts fast, and its environment cannot be
-// changed later from outside.
-func (in *interpreters) shell(req *guestv1.ExecuteRequest) spawn {
-	s := in.spawn(req.GetEnv())
-	s.Argv = []string{in.paths[req.GetLanguage()], "--noprofile", "--norc", "-c", `set -- "$(cat <&3)"; exec 3<&- 4>&-; eval "set --;$1"`, "main.sh"}
-	return s
-}
-
-func (in *interpreters) spawn(env map[string]string) spawn {
-	return spawn{Env: environment(env), Processes: in.processes, FileSize: in.fileSize}
+// startShell starts bash with its code: it starts fast, and its environment
+// cannot be changed later from outside.
+func (in *interpreters) startShell(req *guestv1.ExecuteRequest) (*process, error) {
+	// In a file, bash reads it with no help of another program, which it would
+	// look for on a PATH that is the caller's to set.
+	fd, err := unix.MemfdCreate("main.sh", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make room for the code: %w", err)
+	}
+	code := os.NewFile(uintptr(fd), "main.sh")
+	defer code.Close()
+	if _, err := code.WriteString(req.GetCode()); err != nil {
+		return nil, fmt.Errorf("store the code: %w", err)
+	}
+	return startProcess(spawn{
+		Argv:      []string{in.paths[Bash], "--noprofile", "--norc", "-c", `set -- "$(</dev/fd/3)"; exec 3<&- 4>&-; eval "set --;$1"`, "main.sh"},
+		Processes: in.processes, FileSize: in.fileSize,
+	}, environment(req.GetEnv()), code)
 }
 
 func writeRunners() error {

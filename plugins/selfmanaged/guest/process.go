@@ -16,7 +16,7 @@ import (
 // later, so it can be started ahead.
 type process struct {
 	init    *exec.Cmd
-	request *os.File
+	request *os.File // nil if it got its code at the start
 	stdout  *os.File
 	stderr  *os.File
 	result  *os.File
@@ -25,8 +25,10 @@ type process struct {
 	waitOnce sync.Once
 }
 
-// startProcess starts an interpreter. The caller must end it with wait.
-func startProcess(s spawn) (*process, error) {
+// startProcess starts an interpreter with its environment. What it finds on its
+// request descriptor is the file, or if that is nil what is later written to
+// request. The caller must end it with wait.
+func startProcess(s spawn, env []string, request *os.File) (*process, error) {
 	encoded, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode what to start: %w", err)
@@ -52,20 +54,24 @@ func startProcess(s spawn) (*process, error) {
 	}
 	stdout, err1 := pipe(&p.stdout, false)
 	stderr, err2 := pipe(&p.stderr, false)
-	request, err3 := pipe(&p.request, true)
-	result, err4 := pipe(&p.result, false)
-	status, err5 := pipe(&p.status, false)
+	result, err3 := pipe(&p.result, false)
+	status, err4 := pipe(&p.status, false)
+	var err5 error
+	if request == nil {
+		request, err5 = pipe(&p.request, true)
+	}
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		p.closePipes()
 		return nil, fmt.Errorf("make pipes: %w", err)
 	}
-	// /proc belongs to the namespace of whoever mounted it, hence a mount
-	// namespace too.
+	// /proc belongs to the PID namespace of whoever mounted it, hence a mount
+	// namespace too. Shared memory and queues end with their namespace; without
+	// one of its own an execution would leave them to the next.
 	p.init = &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{"sandbox-guest", initCommand, string(encoded)},
-		Env: []string{}, Dir: "/",
+		Env: env, Dir: "/",
 		Stdout: stdout, Stderr: stderr, ExtraFiles: []*os.File{request, result, status},
-		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS},
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC},
 	}
 	if err := p.init.Start(); err != nil {
 		p.closePipes()
@@ -112,8 +118,8 @@ func (p *process) closePipes() {
 	}
 }
 
-// environment is what every interpreter starts with, before the request's own
-// variables.
+// environment is what every interpreter starts with, and after it the request's
+// own variables. Of two with one name the last counts.
 func environment(extra map[string]string) []string {
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",

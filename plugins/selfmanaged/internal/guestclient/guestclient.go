@@ -79,6 +79,9 @@ func (c *Client) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gue
 // Execute runs code. Its error is ctx's own, out's own, ErrGone, ErrNotStarted,
 // ErrStuck, or an *sdk.Error.
 func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[string]string, out sdk.Output) (sdk.ExecuteResult, error) {
+	if req.Arguments != nil && !json.Valid(req.Arguments) {
+		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "is no JSON, or nested too deeply")
+	}
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	bound := time.Now().Add(startBound)
@@ -140,6 +143,8 @@ func (c *Client) explain(ctx, callCtx context.Context, err error) error {
 		return ErrGone
 	case status.Code(err) == codes.Unimplemented:
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%s", status.Convert(err).Message())
+	case status.Code(err) == codes.InvalidArgument:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "env", "%s", status.Convert(err).Message())
 	case status.Code(err) == codes.FailedPrecondition:
 		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %s", status.Convert(err).Message())
 	default:

@@ -210,6 +210,9 @@ func TestExecution(t *testing.T) {
 		{name: "environment in python", language: sdk.Python, env: map[string]string{"K": "v $x 'q'"}, code: "import os; print(os.environ['K'])", stdout: "v $x 'q'\n"},
 		{name: "environment in javascript", language: sdk.JavaScript, env: map[string]string{"K": "v"}, code: "console.log(process.env.K)", stdout: "v\n"},
 		{name: "environment in bash", language: sdk.Bash, env: map[string]string{"K": "v $x 'q'"}, code: `echo "$K"`, stdout: "v $x 'q'\n"},
+		{name: "bash runs whatever PATH there is", language: sdk.Bash, env: map[string]string{"PATH": "/nowhere"}, code: "echo hi", stdout: "hi\n"},
+		{name: "a long bash script", language: sdk.Bash, code: ": " + strings.Repeat("x", 1<<20) + "\necho hi", stdout: "hi\n"},
+		{name: "the sandbox's /proc is not merely covered", language: sdk.Bash, code: "grep -c ' /proc ' /proc/mounts", stdout: "1\n"},
 		{name: "a child that holds stdout open does not hold back the answer", language: sdk.Bash, code: "(trap '' HUP TERM; sleep 1000) & echo done", stdout: "done\n"},
 		{name: "a daemon does not hold back the answer", language: sdk.Python, code: "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\nprint('done')", stdout: "done\n"},
 		{name: "code runs as nobody in particular", language: sdk.Bash, code: "id -u; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status", stdout: "1000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n"},
@@ -257,6 +260,31 @@ func TestAnInstanceKeepsFilesAndForgetsVariables(t *testing.T) {
 	assert.Equal(t, got.stdout, "/dev/shm:\n\n/tmp:\n\n/workspace:\n", "another instance sees nothing of it")
 }
 
+func TestSharedMemoryEndsWithItsExecution(t *testing.T) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	for range 2 {
+		got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "import ctypes\nIPC_CREAT = 0o1000\nlibc = ctypes.CDLL(None)\nprint(libc.shmget(7, 4096, 0o666), libc.semget(7, 1, 0o666), libc.msgget(7, 0o666))\nlibc.shmget(7, 4096, IPC_CREAT | 0o666), libc.semget(7, 1, IPC_CREAT | 0o666), libc.msgget(7, IPC_CREAT | 0o666)"})
+		assert.NilError(t, err)
+		assert.Equal(t, got.stdout, "-1 -1 -1\n", "an earlier execution left something; stderr: %s", got.stderr)
+	}
+}
+
+func TestWhatCannotBeGivenToCodeIsRefused(t *testing.T) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	deep := strings.Repeat("[", 20000) + strings.Repeat("]", 20000)
+	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "def main(a): pass", Arguments: json.RawMessage(`{"a":` + deep + `}`)})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
+	assert.ErrorContains(t, err, "arguments")
+	_, err = execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "true", Env: map[string]string{"A": strings.Repeat("x", 200<<10)}})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
+	assert.ErrorContains(t, err, "env")
+	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo ${#A} ${#B}", Env: map[string]string{"A": strings.Repeat("x", 90<<10), "B": strings.Repeat("x", 90<<10)}})
+	assert.NilError(t, err)
+	assert.Equal(t, got.stdout, "92160 92160\n")
+}
+
 func TestBashTakesNoArguments(t *testing.T) {
 	p := newProvider(t, nil)
 	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateBash), Language: sdk.Bash, Code: "true", Arguments: json.RawMessage(`{}`)})
@@ -292,6 +320,8 @@ func TestHostilePrograms(t *testing.T) {
 		{name: "a fork bomb", language: sdk.Bash, timeout: 2 * time.Second, status: sdk.StatusTimeout, code: ":() { : | : & }; :; while :; do sleep 1; done"},
 		{name: "a fork bomb that needs memory", language: sdk.Python, timeout: 20 * time.Second, status: sdk.StatusOutOfMemory, mayEnd: true, code: "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"},
 		{name: "2 GB in python", language: sdk.Python, status: sdk.StatusOutOfMemory, code: "x = b'x' * (2 << 30)"},
+		{name: "memory that no process holds", language: sdk.Python, status: sdk.StatusOutOfMemory, code: "import os, time\nfor i in range(1000):\n    os.write(os.memfd_create('x'), b'x' * (10 << 20)); time.sleep(0.01)"},
+		{name: "memory in the kernel", language: sdk.Python, status: sdk.StatusOutOfMemory, code: "import fcntl, os, time\nfor i in range(500):\n    w = os.pipe()[1]; fcntl.fcntl(w, fcntl.F_SETPIPE_SZ, 1 << 20); os.write(w, b'x' * (1 << 20))\ntime.sleep(10)"},
 		{name: "2 GB in small pieces", language: sdk.JavaScript, status: sdk.StatusOutOfMemory, code: "const a = []; for (let i = 0; i < 2048; i++) a.push(Buffer.alloc(1 << 20, 1))"},
 		{
 			name: "10 MB of output are cut", language: sdk.Python, status: sdk.StatusSucceeded, code: "import sys\nsys.stdout.write('x' * (10 << 20))\nsys.stderr.write('done')",
