@@ -12,6 +12,7 @@ const { pathToFileURL } = require('node:url');
 
 const WORKSPACE = '/workspace';
 const FILENAME = path.join(WORKSPACE, 'main.js');
+const MODULE_FILE = path.join(WORKSPACE, `.main-${process.hrtime.bigint()}${String(Math.random()).slice(2)}.mjs`);
 const CAPTURE = '__sandbox_main';
 const TRAILER = `\n;globalThis.${CAPTURE}?.(typeof main === 'undefined' ? undefined : main);`;
 
@@ -23,13 +24,16 @@ const MODULE_SYNTAX = [
   'await is only valid in async functions and the top level bodies of modules',
 ];
 
+// isModule tells a module from a script. A script that does not compile throws
+// here, before anything was added to it that would show in the error.
 function isModule(code) {
   try {
-    new vm.Script(Module.wrap(code), { filename: FILENAME });
+    vm.compileFunction(code, ['exports', 'require', 'module', '__filename', '__dirname'], { filename: FILENAME });
+    return false;
   } catch (e) {
-    return e instanceof SyntaxError && MODULE_SYNTAX.includes(e.message);
+    if (e instanceof SyntaxError && MODULE_SYNTAX.includes(e.message)) return true;
+    throw e;
   }
-  return false;
 }
 
 async function load(code) {
@@ -43,13 +47,12 @@ async function load(code) {
     },
   });
   if (isModule(code)) {
-    // Imports resolve from where the file stands, so it must stand there.
-    const file = path.join(WORKSPACE, `.main-${process.pid}-${Date.now()}.mjs`);
-    fs.writeFileSync(file, code + TRAILER);
-    const remove = () => fs.rmSync(file, { force: true });
-    process.once('exit', remove);
-    const namespace = await import(pathToFileURL(file));
-    remove();
+    // Imports resolve from where the file stands, so it must stand there. It
+    // is new: what an earlier execution put in its place would be followed.
+    process.once('exit', () => fs.rmSync(MODULE_FILE, { force: true }));
+    fs.writeFileSync(MODULE_FILE, code + TRAILER, { flag: 'wx', mode: 0o600 });
+    process.argv[1] = MODULE_FILE;
+    const namespace = await import(pathToFileURL(MODULE_FILE));
     return main ?? namespace.main ?? namespace.default;
   }
   const m = new Module(FILENAME, null);
@@ -93,39 +96,55 @@ async function run(request) {
   const data = encode(await main(args ?? {}), limit);
   writeAll(4, data);
   // main has returned: timers that it left behind do not keep the result waiting.
-  process.exit();
+  exit();
 }
 
 // show prints an error as Node shows an uncaught one, without the runner's frames.
 function show(error, code) {
-  if (typeof error?.stack !== 'string') {
-    console.error('Uncaught', error);
+  const text = util
+    .inspect(error)
+    .replaceAll(pathToFileURL(MODULE_FILE).href, FILENAME)
+    .replaceAll(MODULE_FILE, FILENAME)
+    .replaceAll(/\n +at .*(?:\/run\/sandbox\/|node:internal\/|node:vm:).*?( {)?$/gm, '$1');
+  if (!util.types.isNativeError(error)) {
+    stderr.write(`Uncaught ${text}\n`);
     return;
   }
-  const stack = error.stack
-    .split('\n')
-    .filter((line) => !/^\s+at .*(\/run\/sandbox\/|node:internal\/|node:vm:)/.test(line))
-    .join('\n');
-  const at = /\/workspace\/main\.js:(\d+):(\d+)/.exec(stack);
+  const at = /\/workspace\/main\.js:(\d+):(\d+)/.exec(text);
   const source = at && code.split('\n')[at[1] - 1];
-  if (source && !stack.startsWith('/workspace/')) {
-    console.error(`${FILENAME}:${at[1]}\n${source}\n${' '.repeat(at[2] - 1)}^\n`);
+  if (source && !text.startsWith(FILENAME)) {
+    stderr.write(`${FILENAME}:${at[1]}\n${source}\n${' '.repeat(at[2] - 1)}^\n\n`);
   }
-  const rest = Object.keys(error).length > 0 ? ` ${util.inspect({ ...error })}` : '';
-  console.error(stack + rest);
+  stderr.write(`${text}\n`);
 }
+
+// What the code may replace, as it is now.
+const exit = process.exit;
+const { stdout, stderr } = process;
+// A pipe takes 64 KiB at once; what is more would be lost in process.exit.
+for (const stream of [stdout, stderr]) stream._handle?.setBlocking?.(true);
 
 writeAll(4, Buffer.from('R'));
 const request = JSON.parse(fs.readFileSync(3, 'utf8'));
 fs.closeSync(3);
 process.chdir(WORKSPACE);
-run(request).catch((error) => {
-  if (process.listenerCount('uncaughtException') > 0) {
-    setImmediate(() => {
-      throw error; // outside of any promise, so that the code's own handler gets it
-    });
-    return;
-  }
-  show(error, request.code);
-  process.exit(1);
-});
+// Node would end with success when nothing is left that could go on.
+const unsettled = () => {
+  stderr.write('Error: the code awaits something that never comes\n');
+  exit(13); // as Node itself does for a module
+};
+process.once('beforeExit', unsettled);
+run(request)
+  .finally(() => process.off('beforeExit', unsettled))
+  .catch((error) => {
+    // Thrown outside of any promise, the code's own handler gets it; and only
+    // Node knows where a module does not compile.
+    if (process.listenerCount('uncaughtException') > 0 || (error instanceof SyntaxError && process.argv[1] === MODULE_FILE)) {
+      setImmediate(() => {
+        throw error;
+      });
+      return;
+    }
+    show(error, request.code);
+    exit(1);
+  });
