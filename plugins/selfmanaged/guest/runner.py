@@ -15,6 +15,7 @@ import collections, datetime, functools, inspect, itertools, math, random, re, t
 
 WORKSPACE = "/workspace"
 FILENAME = WORKSPACE + "/main.py"
+STANDARD_PATH = list(sys.path)
 
 
 def uses_main(node):
@@ -43,7 +44,12 @@ def call_main(namespace, arguments):
         raise NameError("arguments were given, so the code must define a function main")
     value = main(**arguments)
     if inspect.isawaitable(value):
+        # The workspace comes first on the path by now, and may have a file of
+        # any name.
+        path, sys.path = sys.path, STANDARD_PATH
         import asyncio
+
+        sys.path = path
 
         async def wait():
             return await value
@@ -72,12 +78,16 @@ def report(exc):
     while e is not None and id(e) not in seen:
         seen.add(id(e))
         tb = e.__traceback__
-        while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        while tb is not None:
+            if tb.tb_frame.f_code.co_filename == __file__:
+                e.__traceback__ = tb.tb_next
             tb = tb.tb_next
-        e.__traceback__ = tb
+        if isinstance(e, SyntaxError) and e.filename == FILENAME and e.text is None:
+            e.text = linecache.getline(FILENAME, e.lineno)
         e = e.__cause__ or e.__context__
     if sys.excepthook is sys.__excepthook__:
-        traceback.print_exception(exc)  # unlike the built-in hook it knows linecache
+        # Unlike the built-in hook it knows linecache.
+        traceback.print_exception(exc, file=sys.stderr or sys.__stderr__)
     else:
         sys.excepthook(type(exc), exc, exc.__traceback__)
 
@@ -111,9 +121,9 @@ def run(request, channel):
 def main():
     os.set_inheritable(4, False)
     os.write(4, b"R")
-    with os.fdopen(3, "rb") as f:
-        request = json.load(f)
     try:
+        with os.fdopen(3, "rb") as f:
+            request = json.load(f)  # fails where arguments nest deeper than Python can
         run(request, 4)
     except SystemExit:
         raise
@@ -125,4 +135,5 @@ def main():
         sys.exit(1)
 
 
-main()
+if __name__ == "__main__":  # multiprocessing may import it
+    main()

@@ -200,6 +200,12 @@ func TestExecution(t *testing.T) {
 		{name: "a module knows that it is the main one", language: sdk.JavaScript, code: "function main() { console.log('called') }\nif (import.meta.url === `file://${process.argv[1]}`) main()", stdout: "called\n"},
 		{name: "a module leaves no file", language: sdk.JavaScript, code: "console.log(require('fs').readdirSync('/workspace'))", stdout: "[]\n"},
 		{name: "process.exit may be replaced", language: sdk.JavaScript, arguments: `{}`, code: "process.exit = () => console.log('mine')\nfunction main() { setInterval(() => {}, 1000); return 1 }", result: "1"},
+		{name: "a python error in an async main shows the code's frames alone", language: sdk.Python, arguments: `{}`, code: "async def main():\n    raise ValueError('boom')", status: sdk.StatusFailed, exit: 1, stderr: "Traceback (most recent call last):\n  File \"/workspace/main.py\", line 2, in main\n    raise ValueError('boom')\nValueError: boom\n"},
+		{name: "a python syntax error of the compiler shows its line", language: sdk.Python, code: "x = 1\nawait x", status: sdk.StatusFailed, exit: 1, stderr: "line 2\n    await x\n"},
+		{name: "a traceback is no output, even without sys.stderr", language: sdk.Python, code: "import sys\nsys.stderr = None\nraise ValueError('boom')", status: sdk.StatusFailed, exit: 1, stderr: "ValueError: boom\n"},
+		{name: "arguments that nest deeper than python can", language: sdk.Python, arguments: `{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}", code: "def main(a): pass", status: sdk.StatusFailed, exit: 1, stderr: "RecursionError"},
+		{name: "python classes can be pickled", language: sdk.Python, arguments: `{}`, code: "import dataclasses, pickle\n@dataclasses.dataclass\nclass P:\n    x: int\ndef main(): return pickle.loads(pickle.dumps(P(3))).x", result: "3"},
+		{name: "python processes share work", language: sdk.Python, code: "import multiprocessing\ndef square(x): return x * x\ndef main():\n    with multiprocessing.get_context('fork').Pool(2) as p: return p.map(square, range(4))", result: "[0, 1, 4, 9]"},
 		{name: "None is null", language: sdk.Python, arguments: `{}`, code: "def main(): pass", result: "null"},
 		{name: "undefined is null", language: sdk.JavaScript, arguments: `{}`, code: "function main() {}", result: "null"},
 		{name: "a timer left behind does not hold back the result", language: sdk.JavaScript, arguments: `{}`, code: "function main() { setInterval(() => {}, 1000); return 1 }", result: "1"},
@@ -270,6 +276,33 @@ func TestAnInstanceKeepsFilesAndForgetsVariables(t *testing.T) {
 	got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Bash, Code: "ls -A /workspace /tmp /dev/shm"})
 	assert.NilError(t, err)
 	assert.Equal(t, got.stdout, "/dev/shm:\n\n/tmp:\n\n/workspace:\n", "another instance sees nothing of it")
+}
+
+func TestFilesOfAnEarlierExecutionDoNotReachTheRunner(t *testing.T) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	plant := `for f in ast json os sys asyncio selectors socket ssl sitecustomize usercustomize; do echo 'raise SystemExit("planted")' > $f.py; done
+mkdir -p node_modules/fs ~/.config ~/.local/lib/python3.11/site-packages && cp ast.py ~/.local/lib/python3.11/site-packages/usercustomize.py
+echo 'throw 1' > node_modules/fs/index.js; echo '{"type": "module"}' > package.json; echo 'echo planted' > .bashrc; cp .bashrc .bash_profile; cp .bashrc .profile`
+	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: plant})
+	assert.NilError(t, err)
+	for _, c := range []struct {
+		language     sdk.Language
+		code, result string
+	}{
+		{sdk.Python, "async def main(): return 1", "1"},
+		{sdk.JavaScript, "async function main() { return 1 }", "1"},
+		{sdk.Bash, "echo fine", ""},
+	} {
+		for range 2 { // the second interpreter was started after the files were there
+			got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: c.language, Code: c.code})
+			assert.NilError(t, err)
+			assert.Check(t, is.Equal(got.Status, sdk.StatusSucceeded), got.stderr)
+			assert.Check(t, is.Equal(string(got.Result), c.result))
+			assert.Check(t, is.Equal(got.stderr, ""))
+			assert.Check(t, !strings.Contains(got.stdout, "planted"))
+		}
+	}
 }
 
 func TestSharedMemoryEndsWithItsExecution(t *testing.T) {
