@@ -1,14 +1,25 @@
 package guest
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/tdewolff/parse/v2"
 	"github.com/tdewolff/parse/v2/js"
 )
 
+// maxParsed bounds the code that is looked into. The parser's stack grows with
+// the nesting of some constructs, and the end of the stack would be the end of
+// process 1.
+const maxParsed = 256 << 10
+
 // definesUnusedMain reports whether JavaScript code declares a top-level main
-// that nothing outside of main itself refers to. Such code expects to be called.
-// Code that does not parse here is left to run as it is.
+// that nothing outside of main itself uses; exporting it is no use. Such code
+// expects to be called. Code that does not parse here is left to run as it is.
 func definesUnusedMain(code string) bool {
+	if len(code) > maxParsed || !strings.Contains(code, "main") {
+		return false
+	}
 	ast, err := js.Parse(parse.NewInputString(code), js.Options{})
 	if err != nil {
 		return false
@@ -33,6 +44,14 @@ func (w *mainUse) topLevel(statement js.INode) {
 			w.topLevel(s.Decl)
 			return
 		}
+	case *js.Var: // of export default
+		w.exported(s)
+		return
+	case *js.ExprStmt:
+		if b, ok := s.Value.(*js.BinaryExpr); ok && b.Op == js.EqToken && slices.Contains(exportTargets, b.X.String()) {
+			w.exported(b.Y)
+			return
+		}
 	case *js.FuncDecl:
 		if s.Name != nil && string(s.Name.Name()) == "main" {
 			w.defined = true
@@ -47,6 +66,22 @@ func (w *mainUse) topLevel(statement js.INode) {
 		}
 	}
 	js.Walk(w, statement)
+}
+
+// exportTargets are what a CommonJS module assigns its exports to, as the parser
+// prints it.
+var exportTargets = []string{"(module.exports)", "(exports.main)", "((module.exports).main)"}
+
+func (w *mainUse) exported(e js.IExpr) {
+	switch e := e.(type) {
+	case *js.Var:
+	case *js.ObjectExpr:
+		for _, property := range e.List {
+			w.exported(property.Value)
+		}
+	default:
+		js.Walk(w, e)
+	}
 }
 
 func isFunction(e js.IExpr) bool {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"strings"
 	"testing"
 
 	"gotest.tools/v3/assert"
@@ -17,6 +18,13 @@ func TestDefinesUnusedMain(t *testing.T) {
 		"a constant function expression":    {"const main = function () {}", true},
 		"a function that calls itself":      {"function main(n) { return n ? main(n - 1) : 0 }", true},
 		"an exported function":              {"export function main() {}", true},
+		"an export of it by name":           {"function main() {}\nexport { main }", true},
+		"an export of it as the default":    {"function main() {}\nexport default main", true},
+		"an exported default function":      {"export default function main() {}", true},
+		"a CommonJS export":                 {"async function main() {}\nmodule.exports = { main, other: 1 }", true},
+		"a CommonJS export by name":         {"function main() {}\nexports.main = main", true},
+		"an export beside a call":           {"function main() {}\nmodule.exports = { main, run: () => main() }", false},
+		"an assignment to something else":   {"function main() {}\nglobalThis.x = main", false},
 		"code around it":                    {"import fs from 'fs';\nconst x = 1;\nfunction main() { return x }\nconsole.log(x)", true},
 		"main only in a comment and string": {"// main()\nconst s = 'main()'\nfunction main() { return s }", true},
 		"a call":                            {"function main() {}\nmain()", false},
@@ -33,6 +41,10 @@ func TestDefinesUnusedMain(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, definesUnusedMain(c.code), c.want) })
 	}
+}
+
+func TestCodeThatNestsWithoutEndDoesNotEndTheGuest(t *testing.T) {
+	assert.Assert(t, !definesUnusedMain(strings.Repeat("async(", 2<<20)+"main"))
 }
 
 func FuzzDefinesUnusedMain(f *testing.F) {
