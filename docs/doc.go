@@ -1,0 +1,8 @@
+// Package docs holds the pages for people, and the tests that keep what they
+// say true: links, targets of make, error codes, pieces of configuration and of
+// Go, the list of dependencies. Sections marked "generated" are rewritten with
+//
+//	go test ./docs ./config ./plugins/... -run Page -update
+//
+// The commands in agents.md are run by package e2e.
+package docs

@@ -1,0 +1,81 @@
+package markdown
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// WithGenerated returns the page with new content between the two comments
+// that mark a generated section of that name:
+//
+//	<!-- generated: name -->
+//	<!-- end -->
+func (p Page) WithGenerated(name, content string) (string, error) {
+	const end = "<!-- end -->"
+	begin := "<!-- generated: " + name + " -->\n"
+	before, rest, ok := strings.Cut(p.Text, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return "", fmt.Errorf("the page has no section marked %q and %q", strings.TrimSpace(begin), end)
+	}
+	return before + begin + "\n" + strings.TrimSpace(content) + "\n\n" + end + after, nil
+}
+
+// Settings is a schema as a table, one row a setting.
+func Settings(schema sdk.Schema) string {
+	var b strings.Builder
+	b.WriteString("| setting | type | default | allowed | what it is |\n| --- | --- | --- | --- | --- |\n")
+	for _, f := range schema {
+		kind := string(f.Type)
+		if f.Secret {
+			kind += ", secret"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.Name, kind, standard(f), allowed(f), Cell(f.Description))
+	}
+	return b.String()
+}
+
+func standard(f sdk.Field) string {
+	switch {
+	case f.Required:
+		return "required"
+	case f.Default == nil:
+		return ""
+	}
+	return fmt.Sprintf("`%v`", f.Default)
+}
+
+// allowed words the constraints of a field.
+func allowed(f sdk.Field) string {
+	var rules []string
+	for _, option := range f.Options {
+		rules = append(rules, "`"+option+"`")
+	}
+	unit := map[sdk.FieldType]string{
+		sdk.TypeDuration: " s", sdk.TypeString: " characters", sdk.TypeList: " items", sdk.TypeMap: " items",
+	}[f.Type]
+	switch {
+	case f.Min != nil && f.Max != nil:
+		rules = append(rules, fmt.Sprintf("%s to %s%s", number(*f.Min), number(*f.Max), unit))
+	case f.Min != nil:
+		rules = append(rules, fmt.Sprintf("at least %s%s", number(*f.Min), unit))
+	case f.Max != nil:
+		rules = append(rules, fmt.Sprintf("at most %s%s", number(*f.Max), unit))
+	}
+	if f.Pattern != "" {
+		rules = append(rules, "`"+Cell(f.Pattern)+"`")
+	}
+	return strings.Join(rules, ", ")
+}
+
+// number writes a bound without an exponent.
+func number(v float64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%f", v), "0"), ".")
+}
+
+// Cell makes a text fit for a table.
+func Cell(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+}
