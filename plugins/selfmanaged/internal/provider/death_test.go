@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -43,8 +44,7 @@ func victim() {
 		fmt.Println("configure:", err)
 		return
 	}
-	ended := make(chan error)
-	started := make(announcer)
+	ended, started := make(chan error), make(chan struct{})
 	for template, code := range map[string]string{
 		templatePython: "print(1)\nwhile True: pass",
 		templateNode:   "console.log(1); setInterval(() => {}, 1000)",
@@ -53,7 +53,12 @@ func victim() {
 		go func() {
 			i, err := p.Create(ctx, sdk.CreateRequest{Template: template})
 			if err == nil {
-				_, err = p.Execute(ctx, sdk.ExecuteRequest{InstanceID: i.ID, Language: languageOf(template), Code: code, Timeout: time.Hour, OutputLimit: 1 << 20}, started)
+				out := newAnnouncer()
+				go func() {
+					<-out.written
+					started <- struct{}{}
+				}()
+				_, err = p.Execute(ctx, sdk.ExecuteRequest{InstanceID: i.ID, Language: languageOf(template), Code: code, Timeout: time.Hour, OutputLimit: 1 << 20}, out)
 			}
 			ended <- err
 		}()
@@ -70,11 +75,20 @@ func victim() {
 	fmt.Println("an execution ended:", <-ended)
 }
 
-// announcer tells when output comes.
-type announcer chan struct{}
+// announcer is an output that tells when something was written.
+type announcer struct {
+	once    sync.Once
+	written chan struct{}
+}
 
-func (a announcer) Stdout([]byte) error { a <- struct{}{}; return nil }
-func (a announcer) Stderr([]byte) error { return nil }
+func newAnnouncer() *announcer { return &announcer{written: make(chan struct{})} }
+
+func (a *announcer) Stdout([]byte) error {
+	a.once.Do(func() { close(a.written) })
+	return nil
+}
+
+func (a *announcer) Stderr([]byte) error { return nil }
 
 func TestNoSandboxOutlivesItsPlugin(t *testing.T) {
 	cases := map[string]func(t *testing.T, plugin *os.Process){
@@ -128,12 +142,12 @@ func TestASandboxThatIsKilledIsReplaced(t *testing.T) {
 		t.Run(process, func(t *testing.T) {
 			p := newProvider(t, nil)
 			id := create(t, p, templatePython)
-			started, result := make(announcer), make(chan error)
+			out, result := newAnnouncer(), make(chan error)
 			go func() {
-				_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)\nwhile True: pass", Timeout: time.Minute, OutputLimit: 1 << 20}, started)
+				_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)\nwhile True: pass", Timeout: time.Minute, OutputLimit: 1 << 20}, out)
 				result <- err
 			}()
-			<-started
+			<-out.written
 			killed := 0
 			for pid, line := range processesNaming(id) {
 				if program, _, _ := strings.Cut(line, " "); filepath.Base(program) == process {
@@ -151,6 +165,26 @@ func TestASandboxThatIsKilledIsReplaced(t *testing.T) {
 			assert.Equal(t, got.stdout, "next\n")
 		})
 	}
+}
+
+func TestASandboxThatHangsIsDestroyed(t *testing.T) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	out, result, failure := newAnnouncer(), make(chan sdk.ExecuteResult, 1), make(chan error, 1)
+	go func() {
+		r, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)\nwhile True: pass", Timeout: time.Second, OutputLimit: 1 << 20}, out)
+		result <- r
+		failure <- err
+	}()
+	<-out.written
+	for pid := range processesNaming(id) {
+		assert.NilError(t, unix.Kill(pid, unix.SIGSTOP))
+	}
+	assert.Equal(t, (<-result).Status, sdk.StatusTimeout)
+	assert.NilError(t, <-failure)
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) })
+	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: ""})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 }
 
 func TestExecutionsLeaveNothingBehind(t *testing.T) {

@@ -18,13 +18,13 @@ import (
 func start(t *testing.T, p testProvider, id string) (result <-chan outcome, failure <-chan error) {
 	t.Helper()
 	results, failures := make(chan outcome, 1), make(chan error, 1)
-	started := make(announcer)
+	out := newAnnouncer()
 	go func() {
-		result, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo up; sleep 1000", Timeout: time.Minute, OutputLimit: 1 << 20}, started)
+		result, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo up; sleep 1000", Timeout: time.Minute, OutputLimit: 1 << 20}, out)
 		results <- outcome{ExecuteResult: result}
 		failures <- err
 	}()
-	<-started
+	<-out.written
 	return results, failures
 }
 
