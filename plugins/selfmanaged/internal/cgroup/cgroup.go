@@ -64,11 +64,13 @@ func NewTree(path string) (*Tree, error) {
 	}
 	for _, dir := range t.dirs("") {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
+			_ = t.Close()
 			return nil, fmt.Errorf("no permission to make cgroups (root or a delegated cgroup is needed): %w", err)
 		}
 	}
 	if t.version == 2 {
 		if err := t.enableControllers(); err != nil {
+			_ = t.Close()
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
 )
 
@@ -98,19 +99,27 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if r.version, err = version(ctx, binary); err != nil {
 		return nil, err
 	}
+	if err := r.setUp(ctx, o); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// setUp makes what Close removes.
+func (r *Runtime) setUp(ctx context.Context, o Options) (err error) {
 	r.tree, err = cgroup.NewTree("/sandbox-broker/" + o.Name)
 	switch {
 	case err == nil:
 		if err := r.tree.Sweep(ctx); err != nil {
-			return nil, fmt.Errorf("remove old cgroups: %w", err)
+			return fmt.Errorf("remove old cgroups: %w", err)
 		}
 	case o.Cgroups == CgroupRequired:
-		return nil, fmt.Errorf("cgroups are required but cannot be used: %w", err)
+		return fmt.Errorf("cgroups are required but cannot be used: %w", err)
 	default:
 		r.weakness = "no host limits on memory, CPU and processes of a sandbox: " + err.Error()
 	}
 	if err := r.prepare(o.Guest); err != nil {
-		return nil, err
+		return err
 	}
 	r.flags = []string{
 		"--root=" + r.root, "--network=none", "--platform=" + o.Platform,
@@ -122,10 +131,8 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	if r.tree == nil {
 		r.flags = append(r.flags, "--ignore-cgroups")
 	}
-	if r.starter, err = newStarter(); err != nil {
-		return nil, err
-	}
-	return r, nil
+	r.starter, err = newStarter()
+	return err
 }
 
 // prepare clears and rebuilds the state directory.
@@ -159,7 +166,9 @@ func (r *Runtime) Weakness() string { return r.weakness }
 
 // Close removes everything that the runtime made. All sandboxes must have ended.
 func (r *Runtime) Close() error {
-	r.starter.close()
+	if r.starter != nil {
+		r.starter.close()
+	}
 	err := r.clear()
 	if r.tree != nil {
 		err = errors.Join(err, r.tree.Close())

@@ -22,6 +22,10 @@ import (
 // ended. It then cleans up after itself, which is cheaper than doing it for it.
 const exitGrace = 500 * time.Millisecond
 
+// killTimeout is how long a sandbox that was killed may take to be gone, which
+// takes moments unless the kernel is in trouble.
+const killTimeout = 5 * time.Second
+
 // Sandbox is one running sandbox.
 type Sandbox struct {
 	ID      string
@@ -116,7 +120,8 @@ func (s *Sandbox) OutOfMemory(ctx context.Context) bool {
 func (s *Sandbox) Stderr() string { return s.stderr.String() }
 
 // Destroy ends the sandbox and removes what it left. It may be called more than
-// once; each call returns when the sandbox is gone.
+// once; each call returns when the sandbox is gone. When ctx ends, the sandbox is
+// killed at once, not left.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	s.destroyOnce.Do(func() { s.destroyErr = s.destroy(ctx) })
 	return s.destroyErr
@@ -133,9 +138,13 @@ func (s *Sandbox) destroy(ctx context.Context) error {
 	case <-ctx.Done():
 		s.kill()
 	}
-	<-s.exited // after SIGKILL it takes moments
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
+	select {
+	case <-s.exited:
+	case <-ctx.Done():
+		return fmt.Errorf("sandbox %s does not die: %w", s.ID, ctx.Err())
+	}
 	if s.group != nil {
 		if err := s.group.Remove(ctx); err != nil {
 			return errors.Join(fmt.Errorf("remove the cgroup of sandbox %s: %w", s.ID, err), s.clear())

@@ -31,7 +31,7 @@ func (r *Runtime) spec(cgroupsPath string) *specs.Spec {
 		Process: &specs.Process{
 			User: specs.User{UID: 0, GID: 0},
 			Args: []string{guestPath},
-			// One P is enough for the guest and keeps it small.
+			// Few threads keep the guest small.
 			Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=single"},
 			Cwd: "/",
 			Capabilities: &specs.LinuxCapabilities{

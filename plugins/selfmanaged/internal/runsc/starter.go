@@ -38,7 +38,10 @@ func newStarter() (*starter, error) {
 			req.result <- req.cmd.Start()
 		}
 	})
-	return s, <-ready
+	if err := <-ready; err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // isolateMounts gives this thread a private mount namespace. An ordinary user
