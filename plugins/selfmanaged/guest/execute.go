@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -35,19 +38,14 @@ type execution struct {
 }
 
 func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *guestv1.ExecuteRequest, stream eventSender) error {
-	var payload []byte
-	if req.GetLanguage() != Bash {
-		var err error
-		if payload, err = requestPayload(req); err != nil {
-			return status.Errorf(codes.Internal, "encode request: %v", err)
-		}
+	payload, err := requestPayload(req)
+	if err != nil {
+		return status.Errorf(codes.Internal, "encode request: %v", err)
 	}
-	p, err := in.take(req)
+	p, err := in.take(req.GetLanguage())
 	switch {
 	case errors.Is(err, errUnknownLanguage):
 		return status.Error(codes.Unimplemented, err.Error())
-	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.ENAMETOOLONG): // gVisor says the second
-		return status.Error(codes.InvalidArgument, "the environment is larger than a process can have")
 	case err != nil:
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -87,12 +85,10 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *gu
 func (e *execution) run(payload []byte, timeout time.Duration, guarded *guarded) (guestv1.ExecuteResult_Outcome, exitStatus) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if e.process.request != nil {
-		wg.Go(func() {
-			_, _ = e.process.request.Write(payload) // an interpreter that is gone tells by its exit
-			_ = e.process.request.Close()
-		})
-	}
+	wg.Go(func() {
+		_, _ = e.process.request.Write(payload) // an interpreter that is gone tells by its exit
+		_ = e.process.request.Close()
+	})
 	wg.Go(func() { e.forward(e.process.stdout, stdoutEvent) })
 	wg.Go(func() { e.forward(e.process.stderr, stderrEvent) })
 	wg.Go(func() { e.readResult() })
@@ -188,8 +184,11 @@ type runnerRequest struct {
 	ResultLimit int64             `json:"result_limit"`
 }
 
-// requestPayload is what a runner reads from its request descriptor.
+// requestPayload is what an interpreter reads from its request descriptor.
 func requestPayload(req *guestv1.ExecuteRequest) ([]byte, error) {
+	if req.GetLanguage() == Bash {
+		return shellPayload(req), nil
+	}
 	r := runnerRequest{Code: req.GetCode(), Env: req.GetEnv(), ResultLimit: req.GetOutputLimit()}
 	if req.Arguments != nil {
 		raw := json.RawMessage(req.GetArguments())
@@ -198,4 +197,20 @@ func requestPayload(req *guestv1.ExecuteRequest) ([]byte, error) {
 		r.CallMain = definesUnusedMain(req.GetCode())
 	}
 	return json.Marshal(r)
+}
+
+// shellPayload is the code behind the variables of the request, all on the first
+// line, so that line numbers in messages are those of the code.
+func shellPayload(req *guestv1.ExecuteRequest) []byte {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(req.GetEnv())) {
+		fmt.Fprintf(&b, "export %s=%s 2>/dev/null;", name, shellQuote(req.GetEnv()[name]))
+	}
+	b.WriteString(req.GetCode())
+	return []byte(b.String())
+}
+
+// shellQuote writes a string as one word of bash without a line end in it.
+func shellQuote(s string) string {
+	return "$'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(s) + "'"
 }

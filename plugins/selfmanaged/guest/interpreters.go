@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 )
 
@@ -94,7 +92,7 @@ func (in *interpreters) startAhead(language string) *ahead {
 
 // start starts an interpreter and waits until it is ready.
 func (in *interpreters) start(language string) (*process, error) {
-	p, err := startProcess(in.waiting(language), environment(nil), nil)
+	p, err := startProcess(in.waiting(language), environment())
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +106,9 @@ func (in *interpreters) start(language string) (*process, error) {
 
 // take returns an interpreter that has run nothing before: the one that was
 // started ahead, or one that is started now.
-func (in *interpreters) take(req *guestv1.ExecuteRequest) (*process, error) {
-	language := req.GetLanguage()
+func (in *interpreters) take(language string) (*process, error) {
 	if in.paths[language] == "" {
 		return nil, errUnknownLanguage
-	}
-	if language == Bash {
-		return in.startShell(req)
 	}
 	in.mu.Lock()
 	a := in.ahead[language]
@@ -135,7 +129,7 @@ func (in *interpreters) replace(language string) {
 	}
 }
 
-// waiting is an interpreter with the runner that waits for a request.
+// waiting is an interpreter that waits for a request.
 func (in *interpreters) waiting(language string) spawn {
 	path := in.paths[language]
 	s := spawn{Processes: in.processes, FileSize: in.fileSize}
@@ -146,29 +140,16 @@ func (in *interpreters) waiting(language string) spawn {
 		s.Argv = []string{path, "-I", "-B", "-u", filepath.Join(RunDir, "runner.py")}
 	case JavaScript:
 		s.Argv = []string{path, filepath.Join(RunDir, "runner.js")}
+	case Bash:
+		s.Argv = []string{path, "--noprofile", "--norc", "-c", shellRunner, "main.sh"}
 	}
 	return s
 }
 
-// startShell starts bash with its code: it starts fast, and its environment
-// cannot be changed later from outside.
-func (in *interpreters) startShell(req *guestv1.ExecuteRequest) (*process, error) {
-	// In a file, bash reads it with no help of another program, which it would
-	// look for on a PATH that is the caller's to set.
-	fd, err := unix.MemfdCreate("main.sh", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make room for the code: %w", err)
-	}
-	code := os.NewFile(uintptr(fd), "main.sh")
-	defer code.Close()
-	if _, err := code.WriteString(req.GetCode()); err != nil {
-		return nil, fmt.Errorf("store the code: %w", err)
-	}
-	return startProcess(spawn{
-		Argv:      []string{in.paths[Bash], "--noprofile", "--norc", "-c", `set -- "$(</dev/fd/3)"; exec 3<&- 4>&-; eval "set --;$1"`, "main.sh"},
-		Processes: in.processes, FileSize: in.fileSize,
-	}, environment(req.GetEnv()), code)
-}
+// shellRunner waits in a cat that was found and started before any variable of
+// the caller is set, so that nothing has to be started when the code comes. It
+// leaves the code neither descriptors nor variables.
+const shellRunner = `printf R >&4; set -- "$(cat <&3 3<&- 4>&-)"; exec 3<&- 4>&-; eval "set --;$1"`
 
 func writeRunners() error {
 	if err := os.MkdirAll(RunDir, 0o755); err != nil {

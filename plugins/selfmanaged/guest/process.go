@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"syscall"
 )
@@ -25,10 +24,9 @@ type process struct {
 	waitOnce sync.Once
 }
 
-// startProcess starts an interpreter with its environment. What it finds on its
-// request descriptor is the file, or if that is nil what is later written to
-// request. The caller must end it with wait.
-func startProcess(s spawn, env []string, request *os.File) (*process, error) {
+// startProcess starts an interpreter with its environment. What it shall run is
+// written to request. The caller must end it with wait.
+func startProcess(s spawn, env []string) (*process, error) {
 	encoded, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode what to start: %w", err)
@@ -56,10 +54,7 @@ func startProcess(s spawn, env []string, request *os.File) (*process, error) {
 	stderr, err2 := pipe(&p.stderr, false)
 	result, err3 := pipe(&p.result, false)
 	status, err4 := pipe(&p.status, false)
-	var err5 error
-	if request == nil {
-		request, err5 = pipe(&p.request, true)
-	}
+	request, err5 := pipe(&p.request, true)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		p.closePipes()
 		return nil, fmt.Errorf("make pipes: %w", err)
@@ -118,23 +113,14 @@ func (p *process) closePipes() {
 	}
 }
 
-// environment is what every interpreter starts with, and after it the request's
-// own variables. Of two with one name the last counts.
-func environment(extra map[string]string) []string {
-	env := []string{
+// environment is what every interpreter starts with; the caller's variables come
+// with the request.
+func environment() []string {
+	return []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
 		"HOME=" + WorkspaceDir,
 		"USER=sandbox", "LOGNAME=sandbox", "SHELL=/bin/bash",
 		"LANG=C.UTF-8", "TMPDIR=/tmp",
 		"PYTHONDONTWRITEBYTECODE=1", "MPLCONFIGDIR=/tmp",
 	}
-	names := make([]string, 0, len(extra))
-	for name := range extra {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		env = append(env, name+"="+extra[name])
-	}
-	return env
 }

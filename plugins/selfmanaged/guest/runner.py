@@ -3,6 +3,9 @@
 # return value as JSON on descriptor 4. Standard output and error belong to the
 # code alone.
 import ast
+import atexit
+import gc
+import io
 import json
 import linecache
 import os
@@ -92,7 +95,7 @@ def report(exc):
         sys.excepthook(type(exc), exc, exc.__traceback__)
 
 
-def run(request, channel):
+def run(request, module, channel):
     code, arguments = request["code"], request["arguments"]
     os.environ.update(request["env"] or {})
     if "TZ" in os.environ:
@@ -102,10 +105,9 @@ def run(request, channel):
 
     # With arguments the code is a module whose main is called; a __main__ guard
     # shall not call it a second time.
-    name = "__main__" if arguments is None else "main"
-    module = types.ModuleType(name)
+    module.__name__ = "__main__" if arguments is None else "main"
     module.__file__ = FILENAME
-    sys.modules[name] = module
+    sys.modules[module.__name__] = module
     linecache.cache[FILENAME] = (len(code), None, code.splitlines(keepends=True), FILENAME)
 
     tree = ast.parse(code, FILENAME)
@@ -118,21 +120,60 @@ def run(request, channel):
             out.write(data)
 
 
+exit_now = os._exit  # the code may replace it
+
+
+def write_out():
+    for o in [*gc.get_objects(), sys.stdout, sys.stderr]:
+        if issubclass(type(o), io.IOBase):
+            try:
+                o.flush()
+            except BaseException:  # closed, or it cannot be helped
+                pass
+
+
+def leave(code, module):
+    """End as the interpreter would, but without taking apart what is only memory,
+    which takes longer in a sandbox than most programs run."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
+    atexit._run_exitfuncs()
+    # Files that nobody closed are written out; objects with finalizers get their
+    # turn: the code's own globals die, and what hung together in cycles, of which
+    # only the code's own are looked at.
+    write_out()
+    module.__dict__.clear()
+    gc.collect()
+    write_out()
+    exit_now(code)
+
+
 def main():
     os.set_inheritable(4, False)
+    gc.collect()
+    gc.freeze()
     os.write(4, b"R")
+    module = types.ModuleType("__main__")
+    code = 0
     try:
         with os.fdopen(3, "rb") as f:
             request = json.load(f)  # fails where arguments nest deeper than Python can
-        run(request, 4)
-    except SystemExit:
-        raise
+        run(request, module, 4)
+    except SystemExit as e:
+        code = e.code
+        if code is None:
+            code = 0
+        elif not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
     except KeyboardInterrupt as e:
         report(e)
-        sys.exit(130)
+        code = 130
     except BaseException as e:
         report(e)
-        sys.exit(1)
+        code = 1
+    leave(code & 0xFF, module)
 
 
 if __name__ == "__main__":  # multiprocessing may import it

@@ -138,13 +138,13 @@ func (c *Client) explain(ctx, callCtx context.Context, err error) error {
 		return ctx.Err()
 	case context.Cause(callCtx) != nil:
 		return context.Cause(callCtx)
+	case status.Code(err) == codes.DeadlineExceeded: // gRPC's clock was a moment ahead of ctx's
+		return context.DeadlineExceeded
 	case errors.Is(err, io.EOF), status.Code(err) == codes.Unavailable, status.Code(err) == codes.Canceled:
 		// The guest itself never says these; the last means that we closed.
 		return ErrGone
 	case status.Code(err) == codes.Unimplemented:
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%s", status.Convert(err).Message())
-	case status.Code(err) == codes.InvalidArgument:
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "env", "%s", status.Convert(err).Message())
 	case status.Code(err) == codes.FailedPrecondition:
 		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %s", status.Convert(err).Message())
 	default:

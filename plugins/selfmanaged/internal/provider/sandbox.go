@@ -10,7 +10,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // sandbox is a running sandbox with the connection to its guest.
@@ -49,14 +48,9 @@ func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) err
 		case <-ctx.Done():
 		}
 	}()
-	var warm []string
-	// bash is started when it is needed: it starts fast and knows no requests.
-	if language := languageOf(template); language != sdk.Bash {
-		warm = append(warm, string(language))
-	}
 	_, err := s.guest.Prepare(ctx, &guestv1.PrepareRequest{
 		Interpreters:  p.interpreters,
-		Warm:          warm,
+		Warm:          []string{string(languageOf(template))},
 		MemoryLimit:   p.settings.MemoryMB << 20,
 		ProcessLimit:  uint64(p.settings.Processes),
 		FileSizeLimit: uint64(p.settings.WorkspaceMB) << 20,
