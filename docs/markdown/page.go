@@ -1,7 +1,9 @@
 package markdown
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode"
@@ -33,6 +35,19 @@ var (
 	link       = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
 	inlineCode = regexp.MustCompile("`[^`]*`")
 )
+
+// Pages lists the files of the repository at root that people read, README.md
+// first.
+func Pages(root string) ([]string, error) {
+	pages := []string{filepath.Join(root, "README.md"), filepath.Join(root, "CHANGELOG.md")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
+	return pages, err
+}
 
 // Read reads a file.
 func Read(path string) (Page, error) {
