@@ -31,6 +31,7 @@ func (s *Service) Destroy(ctx context.Context, who tenant.Tenant, id string) err
 		s.mu.Unlock()
 		return noSuchInstance()
 	}
+	e.stopped = true
 	s.hide(e)
 	s.mu.Unlock()
 

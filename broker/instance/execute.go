@@ -158,7 +158,7 @@ func (s *Service) outcome(e *entry, err error) (sdk.Status, string, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.state == ending && !e.doomed {
+	if e.stopped {
 		return sdk.StatusCancelled, "the instance was destroyed during the execution", true
 	}
 	return "", "", false

@@ -164,3 +164,31 @@ func TestDestroyAnswersRunningExecutionsAsCancelled(t *testing.T) {
 		assertCode(t, s.Destroy(t.Context(), acme, info.ID.String()), sdk.CodeNotFound)
 	})
 }
+
+func TestOnlyItsTenantsDestroyMakesAnExecutionCancelled(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		code sdk.Code
+	}{
+		"the plugin died":                   {sdk.Errorf(sdk.CodeUnavailable, "%w", sdk.ErrPluginGone), sdk.CodeUnavailable},
+		"the provider ended the instance":   {sdk.Errorf(sdk.CodeNotFound, "expired"), sdk.CodeNotFound},
+		"the provider's back end went away": {sdk.Errorf(sdk.CodeConnectionFailed, "no route"), sdk.CodeConnectionFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+				info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
+				assert.NilError(t, err)
+				served, err := first.Provider(t.Context())
+				assert.NilError(t, err)
+				first.OnExecute = func(ctx context.Context, _ sdk.ExecuteRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
+					// The next process is there before this call has ended.
+					first.Forget()
+					assert.Check(t, s.Reconcile(ctx, "first", served))
+					return sdk.ExecuteResult{}, test.err
+				}
+				_, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Language: "python"})
+				assertCode(t, err, test.code)
+			})
+		})
+	}
+}

@@ -82,6 +82,7 @@ type entry struct {
 	instance sdk.Instance // what the provider made
 	holds    int          // executions in progress
 	doomed   bool         // to be destroyed when the last hold is released
+	stopped  bool         // its tenant destroyed it, executions included
 	lastUsed time.Time
 	retryAt  time.Time // of a destruction that failed
 }
