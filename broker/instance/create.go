@@ -110,14 +110,15 @@ func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *en
 		var made sdk.Instance
 		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
 		cut := true // unless make says that there was an answer
-		defer func() { s.finishCreation(e, t.ready, made, cut, err) }()
+		defer func() { s.finishCreation(e, made, cut, err) }()
 		made, cut, err = s.make(ctx, e, t, req.Env)
 	})
 	return e
 }
 
 // make calls the provider and puts its failures into words. It says cut when the
-// call was cut short, so that nobody knows whether it had an effect.
+// call was cut short or the provider failed in a way of its own, so that nobody
+// knows whether it had an effect.
 func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, cut bool, err error) {
 	made, err = t.ready.Create(ctx, sdk.CreateRequest{
 		Template: t.template,
@@ -149,7 +150,8 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		// These tell what became of code; there is none yet.
 		return made, false, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	default:
-		return made, false, err
+		cut = code == sdk.CodeInternal || errors.Is(err, sdk.ErrPluginGone)
+		return made, cut, err
 	}
 }
 
@@ -161,16 +163,19 @@ func brokenOff(err error) bool {
 
 // finishCreation publishes the outcome. An instance that nobody waits for any
 // more, or whose making was cut short, is destroyed.
-func (s *Service) finishCreation(e *entry, provider sdk.Provider, made sdk.Instance, cut bool, err error) {
+func (s *Service) finishCreation(e *entry, made sdk.Instance, cut bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(e.ready)
+	if err == nil && s.inUse(e.provider, made.ID) {
+		err = sdk.Errorf(sdk.CodeInternal, "provider %q gave out an instance that it had given out before", e.provider.Label())
+	}
 	e.err = err
 	if err != nil {
 		s.hide(e)
 		delete(s.entries, e.id.String())
 		if cut {
-			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e, provider) })
+			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e) })
 		}
 		return
 	}
@@ -181,6 +186,17 @@ func (s *Service) finishCreation(e *entry, provider sdk.Provider, made sdk.Insta
 	}
 	e.state = live
 	e.lastUsed = time.Now()
+}
+
+// inUse reports whether an entry has the provider's instance already: no two
+// sessions ever share one. The caller holds mu.
+func (s *Service) inUse(provider Provider, id string) bool {
+	for _, other := range s.entries {
+		if other.instance.ID == id && other.provider.Label() == provider.Label() {
+			return true
+		}
+	}
+	return false
 }
 
 // await waits until the entry is ready and takes a hold on it. It says again
@@ -232,20 +248,32 @@ func (s *Service) hide(e *entry) {
 }
 
 // destroyHalfMade looks for what a creation that was cut short may have left
-// behind. A plugin that died is reconciled when it comes back.
-func (s *Service) destroyHalfMade(e *entry, provider sdk.Provider) {
+// behind. When the plugin died it asks the next process: that one was reconciled
+// maybe while the creation still counted as known.
+func (s *Service) destroyHalfMade(e *entry) {
 	ctx, cancel := context.WithTimeout(s.cleanup, destroyTimeout)
 	defer cancel()
-	instances, err := provider.List(ctx)
-	for _, i := range instances {
-		if i.Labels[sdk.LabelInstance] == e.id.Instance {
-			err = provider.Destroy(ctx, i.ID)
-		}
-	}
-	if err != nil {
+	if err := s.destroyLabelled(ctx, e); err != nil {
 		s.logger.Warn("an instance may be left over from a creation that failed", "instance", e.id.String(),
 			"provider", e.provider.Label(), "error", err)
 	}
+}
+
+func (s *Service) destroyLabelled(ctx context.Context, e *entry) error {
+	provider, err := e.provider.Provider(ctx)
+	if err != nil {
+		return err
+	}
+	instances, err := provider.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range instances {
+		if i.Labels[sdk.LabelInstance] == e.id.Instance {
+			err = errors.Join(err, provider.Destroy(ctx, i.ID))
+		}
+	}
+	return err
 }
 
 func checkCreate(req CreateRequest, limits Limits) error {

@@ -206,6 +206,46 @@ func TestAnInstanceThatAppearsAfterACancelledCreationIsDestroyed(t *testing.T) {
 	})
 }
 
+func TestACreationThatTheProviderBrokeLeavesNothingBehind(t *testing.T) {
+	for name, failure := range map[string]error{
+		"the plugin died":       sdk.Errorf(sdk.CodeUnavailable, "%w", sdk.ErrPluginGone),
+		"the provider panicked": sdk.Errorf(sdk.CodeInternal, "the provider panicked"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+				served, err := first.Provider(t.Context())
+				assert.NilError(t, err)
+				first.OnCreate = func(ctx context.Context, req sdk.CreateRequest) error {
+					first.Adopt(sdk.Instance{ID: "half-made", Labels: req.Labels})
+					// The next process is reconciled before this call has ended.
+					assert.Check(t, s.Reconcile(ctx, "first", served))
+					return failure
+				}
+				_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{})
+				assertCode(t, err, sdk.CodeOf(failure))
+				synctest.Wait()
+				assert.Check(t, cmp.Len(first.Live(), 0))
+			})
+		})
+	}
+}
+
+func TestAnInstanceIsNeverGivenOutTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		first.SameID = "shared"
+		mine, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		_, _, err = s.Create(t.Context(), umbrella, instance.CreateRequest{})
+		assertCode(t, err, sdk.CodeInternal)
+		assert.ErrorContains(t, err, "given out before")
+		synctest.Wait()
+		// It still is whose it was.
+		assert.DeepEqual(t, first.Live(), []string{"shared"})
+		_, err = s.Get(acme, mine.ID.String())
+		assert.NilError(t, err)
+	})
+}
+
 func TestCreateFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error

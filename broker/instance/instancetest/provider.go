@@ -4,6 +4,7 @@
 package instancetest
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -26,6 +27,8 @@ type Provider struct {
 	OnList    func(ctx context.Context) error
 	// OnWait is what Provider(ctx), the wait for readiness, does.
 	OnWait func(ctx context.Context) error
+	// SameID, if set, is the ID of every instance.
+	SameID string
 	// Down is the reason why the provider is not ready.
 	Down string
 
@@ -150,7 +153,7 @@ func (s *Served) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instanc
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	i := sdk.Instance{
-		ID:        "fake-" + req.Labels[sdk.LabelInstance],
+		ID:        cmp.Or(s.p.SameID, "fake-"+req.Labels[sdk.LabelInstance]),
 		Template:  req.Template,
 		Labels:    req.Labels,
 		Metadata:  map[string]string{"region": "here"},
