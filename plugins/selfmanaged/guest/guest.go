@@ -2,6 +2,8 @@ package guest
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -97,14 +99,20 @@ func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreaming
 	return execute(stream.Context(), runtime, memory, req, stream)
 }
 
-// Version identifies the build, so that a plugin notices a guest that is not
-// its own.
+// Version identifies the protocol, so that a plugin notices a guest that speaks
+// another: it is a digest of all fields of all messages. The build's own version
+// would not do, for it depends on how each of the two was built.
 func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	digest := sha256.New()
+	messages := guestv1.File_sandboxbroker_guest_v1_guest_proto.Messages()
+	for i := range messages.Len() {
+		fields := messages.Get(i).Fields()
+		for j := range fields.Len() {
+			f := fields.Get(j)
+			_, _ = fmt.Fprintln(digest, f.FullName(), f.Number(), f.Kind(), f.Cardinality())
+		}
 	}
-	return fmt.Sprintf("%s %s", info.Main.Version, info.GoVersion)
+	return hex.EncodeToString(digest.Sum(nil)[:8])
 }
 
 // Main is the guest's main function: it dispatches between the guest itself and

@@ -163,7 +163,7 @@ func (x *PrepareRequest) GetFileSizeLimit() uint64 {
 
 type PrepareResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Build of the guest, which must be that of the plugin.
+	// Of the protocol as the guest knows it, which must be the plugin's.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// What uname says inside, for health details.
 	Kernel        string `protobuf:"bytes,2,opt,name=kernel,proto3" json:"kernel,omitempty"`

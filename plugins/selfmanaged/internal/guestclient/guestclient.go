@@ -71,7 +71,7 @@ func (c *Client) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gue
 		return nil, fmt.Errorf("prepare the guest: %w", err)
 	}
 	if got, want := resp.GetVersion(), guest.Version(); got != want {
-		return nil, fmt.Errorf("the guest is of another build (%s) than the plugin (%s)", got, want)
+		return nil, fmt.Errorf("the guest speaks another protocol (%s) than the plugin (%s): install both from one build", got, want)
 	}
 	return resp, nil
 }
