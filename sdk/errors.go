@@ -80,6 +80,24 @@ func (c Code) Info() CodeInfo {
 // Known reports whether c is in the table.
 func (c Code) Known() bool { return c.Info().Code == c }
 
+// FromProvider returns the code that a caller of the broker gets when a provider
+// fails a call for an instance with c. It is c, except for codes that would tell
+// the caller something untrue about its own request: SB002, SB011, SB012 and
+// SB014 from a provider speak of the provider's account at its back end (the
+// back end refuses its credentials, say), and SB013 of something that the caller
+// never named. All of these become SB009, and only the broker's log has the
+// provider's words. Two calls have a use for SB013, and the broker looks for it
+// first: from Execute it means that the instance is gone, from Destroy that
+// there is nothing left to do.
+func (c Code) FromProvider() Code {
+	switch c {
+	case CodeInvalidConfig, CodeNotAuthenticated, CodeNotAllowed, CodeConflict, CodeNotFound:
+		return CodeUnavailable
+	default:
+		return c
+	}
+}
+
 // Error is a failure with a code. It crosses the wire between plugin and
 // broker unchanged, except for the wrapped cause, which stays where it was.
 type Error struct {

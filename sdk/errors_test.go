@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,4 +126,15 @@ func TestErrorsOfTheTransport(t *testing.T) {
 	assert.ErrorIs(t, sdk.ErrorFromStatus(status.Error(codes.Canceled, "")), context.Canceled)
 	assert.ErrorIs(t, sdk.ErrorFromStatus(status.Error(codes.DeadlineExceeded, "")), context.DeadlineExceeded)
 	assert.ErrorIs(t, sdk.ErrorFromStatus(io.ErrUnexpectedEOF), io.ErrUnexpectedEOF)
+}
+
+func TestCodesOfAProviderNeverBlameTheCaller(t *testing.T) {
+	untrue := []sdk.Code{sdk.CodeInvalidConfig, sdk.CodeNotAuthenticated, sdk.CodeNotAllowed, sdk.CodeNotFound, sdk.CodeConflict}
+	for _, info := range sdk.CodeTable() {
+		want := info.Code
+		if slices.Contains(untrue, want) {
+			want = sdk.CodeUnavailable
+		}
+		assert.Equal(t, info.Code.FromProvider(), want)
+	}
 }

@@ -11,7 +11,8 @@ import (
 // calls a method on a provider that refused its configuration. All other
 // methods may be called concurrently, for the same instance too. Every method
 // must return soon after its context ends. A method that fails should return an
-// *Error: its code reaches the agent unchanged. Any other error becomes SB000.
+// *Error: its code reaches the agent, unchanged but for those that
+// Code.FromProvider translates. Any other error becomes SB000.
 type Provider interface {
 	// Describe says what this provider is. It must not block or touch the
 	// network: it is called before Configure, also for `check` and for docs.

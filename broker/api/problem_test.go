@@ -164,11 +164,16 @@ func TestEveryCodeOfAProviderReachesTheCaller(t *testing.T) {
 		f.provider.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
 			return sdk.ExecuteResult{}, sdk.Errorf(info.Code, "because")
 		}
-		p := f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`).problem(info.HTTPStatus, string(info.Code))
-		assert.Equal(t, p.Title, info.Title)
-		assert.Equal(t, p.Retryable, info.Retryable)
+		seen := info.Code.FromProvider().Info()
+		if info.Code == sdk.CodeNotFound {
+			seen = info // from Execute it means the instance
+		}
+		p := f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`).problem(seen.HTTPStatus, string(seen.Code))
+		assert.Equal(t, p.Title, seen.Title)
+		assert.Equal(t, p.Retryable, seen.Retryable)
 		assert.Equal(t, p.Provider, "first")
-		assert.Equal(t, p.Detail == "because" || p.Detail == "no such instance", info.Code != sdk.CodeInternal, p.Detail)
+		told := seen.Code == info.Code && info.Code != sdk.CodeInternal
+		assert.Equal(t, p.Detail == "because" || p.Detail == "no such instance", told, p.Detail)
 	}
 }
 
@@ -252,4 +257,19 @@ func TestAPanicInAHandlerEndsNothingElse(t *testing.T) {
 	assert.Check(t, !strings.Contains(p.Detail, "cheese"))
 	assert.Check(t, cmp.Contains(f.log.String(), "out of cheese"))
 	f.do(http.MethodGet, "/api/v1/providers", "").wants(http.StatusOK)
+}
+
+func TestTheTroubleOfAProviderIsNotThatOfItsCaller(t *testing.T) {
+	f := start(t)
+	refused := sdk.Errorf(sdk.CodeNotAuthenticated, "the cloud refuses the key of account 4711")
+	f.provider.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+		return sdk.ExecuteResult{}, refused
+	}
+	resp := f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`)
+	p := resp.problem(http.StatusServiceUnavailable, "SB009")
+	assert.Equal(t, p.Provider, "first")
+	assert.Assert(t, p.Retryable)
+	assert.Equal(t, resp.Header.Get("WWW-Authenticate"), "")
+	assert.Check(t, !strings.Contains(resp.text, "4711"))
+	assert.Check(t, cmp.Contains(f.log.String(), "SB011: the cloud refuses the key of account 4711"))
 }

@@ -151,7 +151,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		return made, false, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	default:
 		cut = code == sdk.CodeInternal || errors.Is(err, sdk.ErrPluginGone)
-		return made, cut, err
+		return made, cut, providerError(label, err)
 	}
 }
 

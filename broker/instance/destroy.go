@@ -82,5 +82,5 @@ func (s *Service) end(ctx context.Context, e *entry) error {
 	if brokenOff(err) {
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q did not confirm the destruction within %s", e.provider.Label(), destroyTimeout)
 	}
-	return fmt.Errorf("destroy: %w", err)
+	return fmt.Errorf("destroy: %w", providerError(e.provider.Label(), err))
 }

@@ -182,7 +182,7 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 	case brokenOff(err):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.provider.Label())
 	default:
-		return err
+		return providerError(e.provider.Label(), err)
 	}
 }
 

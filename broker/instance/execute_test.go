@@ -46,6 +46,10 @@ func TestErrorsOfAnExecution(t *testing.T) {
 		"a timeout as an error is a result":  {sdk.Errorf(sdk.CodeExecutionTimeout, "late"), "", sdk.StatusTimeout},
 		"out of memory is a result":          {sdk.Errorf(sdk.CodeOutOfMemory, "full"), "", sdk.StatusOutOfMemory},
 		"a block by the policy is a result":  {sdk.Errorf(sdk.CodeBlocked, "no"), "", sdk.StatusBlocked},
+		"the back end refuses the provider":  {sdk.Errorf(sdk.CodeNotAuthenticated, "bad key"), sdk.CodeUnavailable, ""},
+		"the back end forbids it":            {sdk.Errorf(sdk.CodeNotAllowed, "bad role"), sdk.CodeUnavailable, ""},
+		"a conflict there":                   {sdk.Errorf(sdk.CodeConflict, "busy"), sdk.CodeUnavailable, ""},
+		"what is wrong with the request":     {sdk.FieldErrorf(sdk.CodeInvalidRequest, "code", "no"), sdk.CodeInvalidRequest, ""},
 		"the provider lost the new instance": {sdk.Errorf(sdk.CodeNotFound, "?"), sdk.CodeNotFound, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,17 @@ func (f *Fault) Error() string {
 // Unwrap returns what happened.
 func (f *Fault) Unwrap() error { return f.Err }
 
+// providerError is the failure of a provider's call as its caller may see it.
+// What it hides stays in the chain, behind the public error, for the log.
+func providerError(label string, err error) error {
+	code := sdk.CodeOf(err)
+	public := code.FromProvider()
+	if public == code {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", sdk.Errorf(public, "provider %q has trouble with its own back end; the operator finds more in the broker's log", label), err)
+}
+
 // errShuttingDown is what waits and executions end with when the broker stops.
 var errShuttingDown = errors.New("the broker is shutting down")
 

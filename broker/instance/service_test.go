@@ -255,6 +255,9 @@ func TestCreateFailures(t *testing.T) {
 		"a code that only an execution can have":     {sdk.Errorf(sdk.CodeExecutionTimeout, "?"), sdk.CodeCreateFailed},
 		"an error without a code is a bug somewhere": {errors.New("oops"), sdk.CodeInternal},
 		"a cancellation that nobody asked for":       {context.Canceled, sdk.CodeCreateFailed},
+		"the back end refuses the provider":          {sdk.Errorf(sdk.CodeNotAuthenticated, "bad key"), sdk.CodeUnavailable},
+		"nothing that the caller named is missing":   {sdk.Errorf(sdk.CodeNotFound, "no such image"), sdk.CodeUnavailable},
+		"what is wrong with the request is told":     {sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "too new"), sdk.CodeInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
