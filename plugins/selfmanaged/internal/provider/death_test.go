@@ -187,6 +187,17 @@ func TestASandboxThatHangsIsDestroyed(t *testing.T) {
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 }
 
+func TestAGuestThatSaysNothingIsGivenUp(t *testing.T) {
+	guest := filepath.Join(t.TempDir(), "guest")
+	assert.NilError(t, os.WriteFile(guest, []byte("#!/bin/sh\ntrap '' HUP INT TERM\nwhile :; do sleep 1000; done\n"), 0o755))
+	p := newProvider(t, map[string]any{"pool_size": 0, "guest": guest})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := p.makeSandbox(ctx, templatePython)
+	assert.ErrorContains(t, err, "prepare the guest")
+	assert.Check(t, is.Len(processesNaming(p.dir), 0))
+}
+
 func TestExecutionsLeaveNothingBehind(t *testing.T) {
 	p := newProvider(t, map[string]any{"pool_size": 3, "max_sandboxes": 6})
 	run := func(instances, executions int) {

@@ -247,6 +247,7 @@ func TestExecution(t *testing.T) {
 		{name: "a daemon does not hold back the answer", language: sdk.Python, code: "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\nprint('done')", stdout: "done\n"},
 		{name: "code runs as nobody in particular", language: sdk.Bash, code: "id -u; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status", stdout: "1000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n"},
 		{name: "the guest cannot be seen", language: sdk.Bash, code: "ls /proc/1/fd; kill -9 1; cat /proc/1/environ", status: sdk.StatusFailed, exit: 1, stderr: "Permission denied"},
+		{name: "nothing outside of the execution can be signalled", language: sdk.Python, code: "import os\nfor pid in [-1, *range(2000)]:\n    try:\n        if pid not in (0, os.getpid()): os.kill(pid, 0); print(pid)\n    except OSError: pass"},
 		{name: "the descriptors of the guest are closed", language: sdk.Bash, code: "ls /proc/$$/fd | tr '\\n' ' '", stdout: "0 1 2 "},
 		{name: "it is gVisor", language: sdk.Bash, code: "uname -r | grep -o gvisor", stdout: "gvisor\n"},
 		{name: "there is no network but loopback", language: sdk.Python, code: "import socket\nprint([n for _, n in socket.if_nameindex()])\ns = socket.socket(); s.settimeout(2)\nprint(s.connect_ex(('169.254.169.254', 80)) != 0)", stdout: "['lo']\nTrue\n"},
