@@ -142,7 +142,7 @@ func TestThePageOfDependenciesAgreesWithTheModule(t *testing.T) {
 	page, err := markdown.Read("dependencies.md")
 	assert.NilError(t, err)
 	var got []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^` ]+)` (v\\S+) \\| \\S").FindAllStringSubmatch(page.Text, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (v\\S+) \\| \\S").FindAllStringSubmatch(page.Text, -1) {
 		got = append(got, row[1]+" "+row[2])
 	}
 	slices.Sort(want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,28 +20,44 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
-// The page for authors of agents is one long shell session: commands in blocks
-// marked sh, and behind some of them what they print, as json or text.
-func TestTheCommandsInThePageForAgentsWorkWhenPasted(t *testing.T) {
-	page, err := markdown.Read("../docs/agents.md")
-	assert.NilError(t, err)
+// A page is one long shell session: commands in blocks marked sh, and behind some
+// of them what they print, as json or text.
+func TestTheCommandsInThePagesWorkWhenPasted(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
 	b := harness.Start(t, harness.Options{
 		Config: fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n}\n", binaries.Runsc(t)) +
 			"tenant \"demo\" { token_sha256 = [\"7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d2438410c8af7af2ff2c\"] }\n",
 	})
+	for _, path := range []string{"../README.md", "../docs/agents.md"} {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			page, err := markdown.Read(path)
+			assert.NilError(t, err)
+			paste(t, b, page)
+		})
+	}
+}
+
+func paste(t *testing.T, b *harness.Broker, page markdown.Page) {
 	env := append(os.Environ(), "SANDBOX_BROKER_URL="+b.URL)
-	// Each command runs in a shell that knows the variables of those before.
-	variables := ""
+	variables := "" // that a command set for those after it
 	for i, block := range page.Blocks {
 		if block.Language != "sh" {
 			continue
 		}
 		t.Run(fmt.Sprintf("line %d", block.Line), func(t *testing.T) {
 			command := strings.ReplaceAll(block.Code, "http://127.0.0.1:9385", b.URL)
+			if strings.HasPrefix(command, "id=") {
+				command += "declare -p id\n"
+			}
 			result := icmd.RunCmd(icmd.Command("bash", "-c", "set -euo pipefail\n"+variables+command), icmd.WithEnv(env...), icmd.Dir(b.Dir))
 			assert.NilError(t, result.Error, result.Combined())
 			if strings.HasPrefix(command, "id=") {
-				variables += command + "\n"
+				variables = result.Stdout()
 			}
 			if i+1 == len(page.Blocks) {
 				return

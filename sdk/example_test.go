@@ -76,10 +76,12 @@ func (b *boxes) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
 }
 
 func (b *boxes) Health(ctx context.Context) (sdk.Health, error) {
-	if err := b.call(ctx, http.MethodGet, "/account", nil, nil); err != nil {
-		return sdk.Health{Reason: err.Error()}, nil
+	err := b.call(ctx, http.MethodGet, "/account", nil, nil)
+	health := sdk.Health{Healthy: err == nil}
+	if err != nil {
+		health.Reason = err.Error()
 	}
-	return sdk.Health{Healthy: true}, nil
+	return health, nil
 }
 
 // box is what the service knows of a box. Its labels come back from List.
