@@ -45,7 +45,7 @@ func newDocument() *document {
 			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"bearer": {Type: "http", Scheme: "bearer"},
-				"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key"},
+				"apiKey": {Type: "apiKey", In: "header", Name: headerAPIKey},
 			},
 		},
 		Tags: []*huma.Tag{

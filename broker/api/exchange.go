@@ -68,10 +68,16 @@ func (s *Server) next(c *fiber.Ctx) (err error) {
 // middleware. It is Fiber's error handler.
 func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 	x := exchangeOf(c)
-	x.code = answerError(c, err, x.requestID)
 	if e, ok := errors.AsType[*fiber.Error](err); ok && e.Code == http.StatusRequestEntityTooLarge {
 		linger(c.Context().Conn())
+		// With a token the body may be small enough. fasthttp has forgotten
+		// the headers if the body was chunked.
+		header := &c.Request().Header
+		if _, stranger := s.authenticate(header); stranger != nil && len(header.RawHeaders()) > 0 {
+			err = stranger
+		}
 	}
+	x.code = answerError(c, err, x.requestID)
 	s.log(c, x, err)
 	return nil
 }

@@ -46,7 +46,7 @@ func TestBodiesAboveTheLimitAreRefusedCleanly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// A client that reads only after it has written everything.
 			conn, r := f.dial()
-			_, err := fmt.Fprintf(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
+			_, err := fmt.Fprintf(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nX-API-Key: acme-token\r\nContent-Length: %d\r\n\r\n", size)
 			assert.NilError(t, err)
 			_, err = conn.Write(make([]byte, size))
 			assert.NilError(t, err)
@@ -57,7 +57,7 @@ func TestBodiesAboveTheLimitAreRefusedCleanly(t *testing.T) {
 	}
 	t.Run("a chunked one", func(t *testing.T) {
 		conn, r := f.dial()
-		_, err := fmt.Fprint(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+		_, err := fmt.Fprint(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\nX-API-Key: acme-token\r\nTransfer-Encoding: chunked\r\n\r\n")
 		assert.NilError(t, err)
 		_, err = fmt.Fprintf(conn, "%x\r\n%s\r\n0\r\n\r\n", 1<<20, make([]byte, 1<<20))
 		assert.NilError(t, err)
@@ -67,6 +67,54 @@ func TestBodiesAboveTheLimitAreRefusedCleanly(t *testing.T) {
 		body := `{"code":"1","language":"python"}`
 		f.do(http.MethodPost, "/api/v1/execute", body+strings.Repeat(" ", maxBody-len(body))).wants(http.StatusOK)
 	})
+}
+
+func TestALargeBodyIsNotReadFromAStranger(t *testing.T) {
+	f := start(t)
+	for name, headers := range map[string]string{
+		"without a token":              "Content-Length: %d",
+		"with a wrong token":           "Authorization: Bearer wrong\r\nContent-Length: %d",
+		"who waits to be asked for it": "Expect: 100-continue\r\nContent-Length: %d",
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The body never comes, so who waits for it does not answer.
+			conn, r := f.dial()
+			_, err := fmt.Fprintf(conn, "POST /api/v1/execute HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n\r\n", maxBody)
+			assert.NilError(t, err)
+			resp := f.receive(r)
+			if resp.StatusCode == http.StatusContinue {
+				resp = f.receive(r)
+			}
+			resp.problem(http.StatusUnauthorized, "SB011")
+			assert.Assert(t, resp.Close)
+		})
+	}
+}
+
+func TestAFormIsNotParsed(t *testing.T) {
+	f := start(t)
+	f.do(http.MethodPost, "/api/v1/execute", "no form at all", "Content-Type: multipart/form-data; boundary=x").
+		problem(http.StatusUnsupportedMediaType, "SB010")
+}
+
+func TestABodyHasOneLength(t *testing.T) {
+	f := start(t)
+	for name, headers := range map[string]string{
+		"chunked and with a length": "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+		"a length and chunked":      "content-length: 5\r\ntransfer-encoding: chunked\r\n",
+		"encoded twice":             "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
+		"two lengths":               "Content-Length: 5\r\nContent-Length: 6\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, r := f.dial()
+			_, err := fmt.Fprintf(conn, "POST /api/v1/instances HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme-token\r\n%s\r\n0\r\n\r\n", headers)
+			assert.NilError(t, err)
+			resp := f.receive(r)
+			resp.problem(http.StatusBadRequest, "SB010")
+			assert.Assert(t, resp.Close)
+		})
+	}
+	assert.Check(t, cmp.Len(f.provider.Created(), 0))
 }
 
 func TestAnEarlyAnswerDoesNotMakeARequestOfTheBody(t *testing.T) {
@@ -117,7 +165,7 @@ func TestMethodsBesideGetAndPost(t *testing.T) {
 	f.do(http.MethodOptions, "/nowhere", "").problem(http.StatusNotFound, "SB013")
 	f.do(http.MethodDelete, "/healthz", "").problem(http.StatusMethodNotAllowed, "SB010")
 	// Front proxies must not see other routes than we do.
-	for _, path := range []string{"/api/v1/instances/", "/API/v1/instances", "/api//v1/instances", "/docs", "/", "/a%2Fb", "/x%3F"} {
+	for _, path := range []string{"/api/v1/instances/", "/API/v1/instances", "/api//v1/instances", "/docs", "/", "/a%2Fb", "/x%3F", "/api/v1%2Finstances", "/api%2fv1/instances"} {
 		f.do(http.MethodGet, path, "").problem(http.StatusNotFound, "SB013")
 	}
 }

@@ -63,7 +63,7 @@ func register[In, Out any](s *Server, op operation, handle func(ctx context.Cont
 		exchangeOf(c).route = op.path
 		request := call[In]{}
 		if !op.public {
-			who, err := s.authenticate(c)
+			who, err := s.authenticate(&c.Request().Header)
 			if err != nil {
 				return err
 			}
@@ -99,18 +99,4 @@ func send(c *fiber.Ctx, status int, answer any) error {
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 	c.Response().SetBodyRaw(body)
 	return nil
-}
-
-// authenticate finds the tenant by the request's token. It says the same for no
-// token and for a wrong one.
-func (s *Server) authenticate(c *fiber.Ctx) (tenant.Tenant, error) {
-	token := c.Get("X-API-Key")
-	if scheme, rest, ok := strings.Cut(c.Get(fiber.HeaderAuthorization), " "); ok && strings.EqualFold(scheme, "Bearer") {
-		token = strings.TrimSpace(rest)
-	}
-	who, ok := s.tenants.Authenticate(token)
-	if !ok {
-		return tenant.Tenant{}, sdk.Errorf(sdk.CodeNotAuthenticated, "A valid token is needed: Authorization: Bearer <token>, or X-API-Key: <token>.")
-	}
-	return who, nil
 }

@@ -214,6 +214,10 @@ func TestAuthentication(t *testing.T) {
 		"an API key":               {[]string{"Authorization: ", "X-API-Key: acme-token"}, true},
 		"a wrong API key":          {[]string{"Authorization: ", "X-API-Key: wrong"}, false},
 		"a wrong token with a key": {[]string{"Authorization: Bearer wrong", "X-API-Key: acme-token"}, false},
+		"a key with basic":         {[]string{"Authorization: Basic YWNtZQ==", "X-API-Key: acme-token"}, true},
+		"the same token twice":     {[]string{"Authorization: Bearer acme-token", "X-API-Key: acme-token"}, true},
+		"two tenants' tokens":      {[]string{"Authorization: Bearer acme-token", "X-API-Key: umbrella-token"}, false},
+		"a token with a wrong key": {[]string{"Authorization: Bearer acme-token", "X-API-Key: wrong"}, false},
 		"basic authentication":     {[]string{"Authorization: Basic YWNtZS10b2tlbg=="}, false},
 		"the bare token":           {[]string{"Authorization: acme-token"}, false},
 		"nothing":                  {[]string{"Authorization: "}, false},
@@ -227,6 +231,17 @@ func TestAuthentication(t *testing.T) {
 				resp.problem(http.StatusUnauthorized, "SB011")
 			}
 		})
+	}
+}
+
+func TestARepeatedTokenHeaderMustNotDiffer(t *testing.T) {
+	f := start(t)
+	for _, second := range []string{"umbrella-token", "wrong"} {
+		req := f.request(t.Context(), http.MethodGet, "/api/v1/instances", "")
+		req.Header.Add("Authorization", "Bearer "+second)
+		resp, err := f.client.Do(req)
+		assert.NilError(t, err)
+		read(t, resp).problem(http.StatusUnauthorized, "SB011")
 	}
 }
 

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/hashicorp/go-hclog"
-	"github.com/valyala/fasthttp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -53,6 +51,7 @@ type Server struct {
 	tenants        Tenants
 	logger         hclog.Logger
 	requestTimeout time.Duration
+	maxBody        int
 	app            *fiber.App
 	document       *document
 	tasks          *background.Group
@@ -77,6 +76,7 @@ func NewServer(opts Options) (*Server, error) {
 		tenants:        opts.Tenants,
 		logger:         opts.Logger,
 		requestTimeout: opts.RequestTimeout,
+		maxBody:        int(opts.MaxBody),
 		document:       newDocument(),
 		tasks:          background.NewGroup(opts.Logger),
 	}
@@ -89,12 +89,14 @@ func NewServer(opts Options) (*Server, error) {
 		// Off: a handler that answers early would leave the rest of the body
 		// to be read as the next request.
 		StreamRequestBody: false,
-		BodyLimit:         int(opts.MaxBody),
+		BodyLimit:         s.maxBody,
 		ReadBufferSize:    maxHeaders,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
-		WriteTimeout:      0, // it would count from the start of an answer and cut streams
-		ErrorHandler:      s.protocolError,
+		// Else a form is parsed before anybody looked at the token.
+		DisablePreParseMultipartForm: true,
+		WriteTimeout:                 0, // it would count from the start of an answer and cut streams
+		ErrorHandler:                 s.protocolError,
 
 		DisableStartupMessage: true,
 	})
@@ -103,26 +105,10 @@ func NewServer(opts Options) (*Server, error) {
 	if err := s.document.finish(); err != nil {
 		return nil, err
 	}
-	s.app.Server().Handler = s.refuseUnknownMethods(s.app.Server().Handler)
+	server := s.app.Server()
+	server.Handler = s.screen(server.Handler)
+	server.HeaderReceived = s.limitStrangers
 	return s, nil
-}
-
-// refuseUnknownMethods stands before Fiber, which answers a method that it does
-// not know with plain text.
-func (s *Server) refuseUnknownMethods(next fasthttp.RequestHandler) fasthttp.RequestHandler {
-	known := map[string]bool{}
-	for _, m := range fiber.DefaultMethods {
-		known[m] = true
-	}
-	return func(fctx *fasthttp.RequestCtx) {
-		if known[string(fctx.Method())] {
-			next(fctx)
-			return
-		}
-		c := s.app.AcquireCtx(fctx)
-		defer s.app.ReleaseCtx(c)
-		_ = s.protocolError(c, fiber.NewError(http.StatusBadRequest)) // returns nil
-	}
 }
 
 // Serve answers requests from the listener until Shutdown, which closes it.

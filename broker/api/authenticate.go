@@ -1,0 +1,61 @@
+package api
+
+import (
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const headerAPIKey = "X-API-Key"
+
+// strangerBody is how much of a body is read from somebody without a valid
+// token, in bytes: enough to answer a request that merely lacks its token
+// without closing the connection.
+const strangerBody = 16 << 10
+
+// limitStrangers looks at a request before its body is read. Without it anybody
+// could make the broker hold as many bodies of the full size as there are
+// connections.
+func (s *Server) limitStrangers(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if _, err := s.authenticate(header); err != nil {
+		return fasthttp.RequestConfig{MaxRequestBodySize: min(strangerBody, s.maxBody)}
+	}
+	return fasthttp.RequestConfig{}
+}
+
+// authenticate finds the tenant by the request's token. It says the same for no
+// token, for a wrong one and for several that differ.
+func (s *Server) authenticate(header *fasthttp.RequestHeader) (tenant.Tenant, error) {
+	who, ok := s.tenants.Authenticate(tokenOf(header))
+	if !ok {
+		return tenant.Tenant{}, sdk.Errorf(sdk.CodeNotAuthenticated, "A valid token is needed: Authorization: Bearer <token>, or X-API-Key: <token>.")
+	}
+	return who, nil
+}
+
+// tokenOf returns the request's one token. Where tokens differ there is none: a
+// proxy in front may have looked at another one than we would.
+func tokenOf(header *fasthttp.RequestHeader) string {
+	var tokens []string
+	for _, value := range header.PeekAll(headerAPIKey) {
+		tokens = append(tokens, string(value))
+	}
+	for _, value := range header.PeekAll(fiber.HeaderAuthorization) {
+		if scheme, token, ok := strings.Cut(string(value), " "); ok && strings.EqualFold(scheme, "Bearer") {
+			tokens = append(tokens, strings.TrimSpace(token))
+		}
+	}
+	for _, token := range tokens {
+		if token != tokens[0] {
+			return ""
+		}
+	}
+	if len(tokens) == 0 {
+		return ""
+	}
+	return tokens[0]
+}
