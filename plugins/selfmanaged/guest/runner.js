@@ -137,7 +137,7 @@ process.once('uncaughtExceptionMonitor', () => {
   uncaught = true;
 });
 process.on('exit', function last(code) {
-  if (uncaught) return;
+  if (uncaught || !process._exiting) return; // the code may emit it, too
   for (const listener of process.rawListeners('exit')) {
     if (listener !== last) listener.call(process, code);
   }

@@ -165,7 +165,7 @@ def main():
         if code is None:
             code = 0
         elif not isinstance(code, int):
-            print(code, file=sys.stderr)
+            print(code, file=sys.stderr or sys.__stderr__)
             code = 1
     except KeyboardInterrupt as e:
         report(e)

@@ -199,6 +199,8 @@ func TestExecution(t *testing.T) {
 		{name: "a module shows where it does not compile", language: sdk.JavaScript, code: "import fs from 'fs';\nlet x = ;", status: sdk.StatusFailed, exit: 1, stderr: "let x = ;\n        ^\n"},
 		{name: "a module knows that it is the main one", language: sdk.JavaScript, code: "function main() { console.log('called') }\nif (import.meta.url === `file://${process.argv[1]}`) main()", stdout: "called\n"},
 		{name: "a module leaves no file", language: sdk.JavaScript, code: "console.log(require('fs').readdirSync('/workspace'))", stdout: "[]\n"},
+		{name: "an exit event of the code's own ends nothing", language: sdk.JavaScript, code: "process.emit('exit', 3); console.log('still here')", stdout: "still here\n"},
+		{name: "what sys.exit says is no output, even without sys.stderr", language: sdk.Python, code: "import sys\nsys.stderr = None\nsys.exit('bye')", status: sdk.StatusFailed, exit: 1, stderr: "bye\n"},
 		{name: "process.exit may be replaced", language: sdk.JavaScript, arguments: `{}`, code: "process.exit = () => console.log('mine')\nfunction main() { setInterval(() => {}, 1000); return 1 }", result: "1"},
 		{name: "a python error in an async main shows the code's frames alone", language: sdk.Python, arguments: `{}`, code: "async def main():\n    raise ValueError('boom')", status: sdk.StatusFailed, exit: 1, stderr: "Traceback (most recent call last):\n  File \"/workspace/main.py\", line 2, in main\n    raise ValueError('boom')\nValueError: boom\n"},
 		{name: "a python syntax error of the compiler shows its line", language: sdk.Python, code: "x = 1\nawait x", status: sdk.StatusFailed, exit: 1, stderr: "line 2\n    await x\n"},
