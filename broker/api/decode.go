@@ -112,18 +112,18 @@ func checkSyntax(body []byte) error {
 	if !utf8.Valid(body) {
 		return bad("The body is not UTF-8.")
 	}
-	var anything json.RawMessage
-	err := json.Unmarshal(body, &anything)
+	if json.Valid(body) {
+		return nil
+	}
+	err := json.Unmarshal(body, new(json.RawMessage))
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return bad("The body is not JSON: %s at byte %d.", syntax.Error(), syntax.Offset)
 	}
-	if err != nil {
-		return bad("The body is not JSON.")
-	}
-	return nil
+	return bad("The body is not JSON.")
 }
 
-// bodyCheck walks over one body, which is known to be JSON.
+// bodyCheck walks over one body, which is known to be JSON. It ends early when
+// it has seen enough mistakes: a body may hold a million of them.
 type bodyCheck struct {
 	*decoder
 	tokens *json.Decoder
@@ -132,9 +132,8 @@ type bodyCheck struct {
 }
 
 func (c *bodyCheck) fail(path, format string, args ...any) {
-	if len(c.errors) < maxFieldErrors {
-		c.errors = append(c.errors, FieldError{Field: path, Detail: fmt.Sprintf(format, args...)})
-	}
+	c.errors = append(c.errors, FieldError{Field: path, Detail: fmt.Sprintf(format, args...)})
+	c.ended = c.ended || len(c.errors) == maxFieldErrors
 }
 
 // next reads one token. The syntax is known to be right, so the end of the body
@@ -162,7 +161,7 @@ func (c *bodyCheck) value(token json.Token, name, path string, s *huma.Schema) {
 	case json.Delim:
 		values, typed := s.AdditionalProperties.(*huma.Schema)
 		if token == '{' && (typed || s.AdditionalProperties == false) {
-			c.object(path, s, values)
+			c.object(name, path, s, values)
 			return
 		}
 		c.skip(token)
@@ -175,9 +174,14 @@ func (c *bodyCheck) value(token json.Token, name, path string, s *huma.Schema) {
 
 // object reads the rest of an object whose fields are declared, or whose values
 // are.
-func (c *bodyCheck) object(path string, s, values *huma.Schema) {
+func (c *bodyCheck) object(called, path string, s, values *huma.Schema) {
 	given := map[string]bool{}
-	for c.tokens.More() {
+	for !c.ended && c.tokens.More() {
+		if s.MaxProperties != nil && len(given) == *s.MaxProperties {
+			c.fail(called, "must have at most %d fields", *s.MaxProperties)
+			c.ended = true
+			return
+		}
 		name, _ := c.next().(string)
 		child := shorten(name)
 		if path != "" {
@@ -200,6 +204,9 @@ func (c *bodyCheck) object(path string, s, values *huma.Schema) {
 			c.fail(child, "is not a field of this request; there are: %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
 			c.skip(token)
 		}
+	}
+	if c.ended {
+		return
 	}
 	c.next() // the closing brace
 	for _, name := range s.Required {

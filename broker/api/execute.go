@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,6 +129,6 @@ func (e Execution) encode() ([]byte, error) {
 		return nil, errors.New("the result is not JSON")
 	}
 	body = append(body[:len(body)-1], `,"result":`...)
-	body = append(body, strings.ToValidUTF8(string(result), "\uFFFD")...)
+	body = append(body, bytes.ToValidUTF8(result, []byte("\uFFFD"))...)
 	return append(body, '}'), nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,11 +159,11 @@ func encode(v any) ([]byte, error) {
 	if own, ok := v.(interface{ encode() ([]byte, error) }); ok {
 		return own.encode()
 	}
-	var b strings.Builder
+	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode the answer: %w", err)
 	}
-	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -23,6 +23,15 @@ import (
 // escaped writes an ID as clients do that escape more than they must.
 func escaped(id string) string { return strings.ReplaceAll(url.PathEscape(id), ":", "%3A") }
 
+// variables are the fields of an object with so many of them.
+func variables(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"V%d":"x"`, i)
+	}
+	return b.String()[1:]
+}
+
 func TestBadRequests(t *testing.T) {
 	f := start(t)
 	for name, test := range map[string]struct {
@@ -54,6 +63,7 @@ func TestBadRequests(t *testing.T) {
 		"a variable that is a number":            {`{"code":"1","language":"js","env":{"A":1}}`, nil, 422, "env.A", "must be a string, not a number"},
 		"a variable that is null":                {`{"code":"1","language":"js","env":{"A":null}}`, nil, 422, "env.A", "must be a string, not null"},
 		"a variable twice":                       {`{"code":"1","language":"js","env":{"A":"1","A":"2"}}`, nil, 422, "env.A", "is given twice"},
+		"too many variables":                     {`{"code":"1","language":"js","env":{` + variables(101) + `}}`, nil, 422, "env", "must have at most 100 fields"},
 		"an unknown language":                    {`{"code":"1","language":"cobol"}`, nil, 422, "language", "it runs: python, javascript, bash"},
 		"an unknown provider":                    {`{"code":"1","language":"js","provider":"third"}`, nil, 422, "provider", "there are: first, second"},
 		"an unknown template":                    {`{"code":"1","language":"js","template":"ruby"}`, nil, 422, "template", "it has: python, nodejs"},

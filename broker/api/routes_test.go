@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
@@ -57,7 +59,7 @@ func TestRoutesAndDocumentAgree(t *testing.T) {
 // that bodyCheck does not know.
 func TestEveryRuleOfARequestIsEnforced(t *testing.T) {
 	s := newTestServer(t)
-	enforced := []string{"Type", "Properties", "Required", "AdditionalProperties", "MinLength", "MaxLength", "Pattern", "ExclusiveMinimum"}
+	enforced := []string{"Type", "Properties", "Required", "AdditionalProperties", "MinLength", "MaxLength", "Pattern", "ExclusiveMinimum", "MaxProperties"}
 	words := []string{"Title", "Description", "Format", "Examples", "PatternDescription", "Ref", "Extensions", "Default"}
 	seen := 0
 	var check func(path string, schema *huma.Schema)
@@ -117,4 +119,29 @@ func FuzzDecode(f *testing.F) {
 		assert.Assert(t, req.Code != "" && req.Language != "" && req.Timeout >= 0)
 		assert.Assert(t, req.Arguments == nil || json.Valid(req.Arguments))
 	})
+}
+
+// TestABodyFullOfMistakesCostsLittle counts allocations, which a clock would not
+// do as surely.
+func TestABodyFullOfMistakesCostsLittle(t *testing.T) {
+	s := newTestServer(t)
+	d := newDecoder(s.document.schemas(), s.document.schemaOf(reflect.TypeFor[ExecuteRequest]()))
+	var names strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&names, `,"v%d":"x"`, i)
+	}
+	for name, body := range map[string]string{
+		"fields that there are not": `{"code":"1","language":"js"` + names.String() + `}`,
+		"too many variables":        `{"code":"1","language":"js","env":{"A":"x"` + names.String() + `}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			allocations := testing.AllocsPerRun(1, func() {
+				err := d.decode("application/json", "", []byte(body), &ExecuteRequest{})
+				problem, ok := errors.AsType[*requestError](err)
+				assert.Assert(t, ok, "%v", err)
+				assert.Assert(t, len(problem.fields) <= maxFieldErrors)
+			})
+			assert.Assert(t, allocations < 2000, "%v", allocations)
+		})
+	}
 }

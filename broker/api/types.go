@@ -16,7 +16,7 @@ type ExecuteRequest struct {
 	Language  string            `json:"language" minLength:"1" maxLength:"64" doc:"python, javascript (also js, node, nodejs), bash (also sh), or what the provider lists." example:"python"`
 	Arguments JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
 	Timeout   float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
-	Env       map[string]string `json:"env,omitempty" doc:"Environment variables for this execution."`
+	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
 	SessionID string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
 	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
 	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
@@ -29,7 +29,7 @@ type InstanceExecuteRequest struct {
 	Language  string            `json:"language" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute." example:"python"`
 	Arguments JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
 	Timeout   float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
-	Env       map[string]string `json:"env,omitempty" doc:"Environment variables for this execution."`
+	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
 }
 
 // CreateInstanceRequest asks for an instance.
@@ -38,7 +38,7 @@ type CreateInstanceRequest struct {
 	Language  string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"What most of the code will be written in."`
 	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What the instance is made for; beats language."`
 	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
-	Env       map[string]string `json:"env,omitempty" doc:"Environment variables for every execution in it."`
+	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for every execution in it."`
 	TTL       float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds after the last use until it is destroyed. Default 300, at most 86400."`
 }
 
