@@ -130,7 +130,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		Env: env,
 		// Our TTL counts from the last use; the provider's counts from the
 		// creation and is there for the day when nobody is left to destroy.
-		TTL:            max(e.ttl, time.Hour),
+		TTL:            s.limits.MaxTTL,
 		IdempotencyKey: e.id.String(),
 	})
 	if err == nil {

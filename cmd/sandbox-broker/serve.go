@@ -19,10 +19,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// demoToken is the token of the tenant in the sandbox.hcl that comes with the
-// broker.
-const demoToken = "demo-token"
-
 type serveCommand struct {
 	Config string `short:"c" default:"sandbox.hcl" help:"The configuration file." placeholder:"FILE"`
 }
@@ -96,8 +92,8 @@ func banner(out io.Writer, cfg *config.Config, address net.Addr) {
 	url := "http://" + reachable(address)
 	token, warning := "$SANDBOX_BROKER_TOKEN", ""
 	if tenant, ok := demoTenant(cfg); ok {
-		token = demoToken
-		warning = fmt.Sprintf("\nThe tenant %q has the token %s, which everybody knows. Replace it: sandbox-broker token\n", tenant, demoToken)
+		token = config.DemoToken
+		warning = fmt.Sprintf("\nThe tenant %q has the token %s, which everybody knows. Replace it: sandbox-broker token\n", tenant, config.DemoToken)
 	}
 	fmt.Fprintf(out, `sandbox-broker %s serves on %s
 
@@ -115,7 +111,7 @@ func reachable(address net.Addr) string {
 }
 
 func demoTenant(cfg *config.Config) (name string, ok bool) {
-	hash := sha256.Sum256([]byte(demoToken))
+	hash := sha256.Sum256([]byte(config.DemoToken))
 	for _, t := range cfg.Tenants {
 		if slices.Contains(t.TokenSHA256, hash) {
 			return t.Name, true

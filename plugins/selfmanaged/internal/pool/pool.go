@@ -59,7 +59,6 @@ type Pool[S Sandbox] struct {
 	waiters  []*waiter[S]
 	demand   map[string]float64
 	failures int // in a row
-	lastErr  error
 	retry    *time.Timer
 	counts   Counts
 }
@@ -82,9 +81,8 @@ type Stats struct {
 	Ready         map[string]int
 	Making, InUse int
 	Waiting       int
-	// Failures in a row, and what the last said; nil after a success.
+	// Failures in a row.
 	Failures int
-	LastErr  error
 }
 
 // New starts filling a pool. The caller owes a Close.
@@ -366,7 +364,7 @@ func (p *Pool[S]) make(template string) {
 		p.wg.Done()
 	} else {
 		p.counts.Made++
-		p.failures, p.lastErr = 0, nil
+		p.failures = 0
 		p.hand(template, s)
 		p.wg.Go(func() { p.watch(template, s) })
 	}
@@ -381,11 +379,11 @@ func (p *Pool[S]) failed(err error) {
 	}
 	p.failures++
 	p.counts.Failed++
-	p.lastErr = err
 	p.o.Logger.Error("make sandbox", "error", err, "failures", p.failures)
 	if p.failures >= giveUpAfter {
 		for _, w := range p.waiters {
-			w.failed <- sdk.Errorf(sdk.CodeCreateFailed, "no sandbox can be made at the moment (%d failures in a row): %w", p.failures, err)
+			// The reason is the operator's business: it may name paths of the host.
+			w.failed <- sdk.Errorf(sdk.CodeCreateFailed, "no sandbox can be made at the moment, %d failures in a row; the log of the broker says why", p.failures)
 		}
 		p.waiters = nil
 	}
@@ -421,7 +419,7 @@ func (p *Pool[S]) Stats() Stats {
 	defer p.mu.Unlock()
 	s := Stats{
 		Counts: p.counts, Ready: map[string]int{}, InUse: p.inUse, Waiting: len(p.waiters),
-		Failures: p.failures, LastErr: p.lastErr,
+		Failures: p.failures,
 	}
 	for template := range p.demand {
 		s.Ready[template] = len(p.ready[template])

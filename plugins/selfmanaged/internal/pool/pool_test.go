@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -167,7 +168,7 @@ func TestRepeatedFailuresAreTold(t *testing.T) {
 	p := newPool(t, f, 1, 1)
 	_, err := p.Acquire(t.Context(), "python", time.Minute)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeCreateFailed})
-	assert.ErrorContains(t, err, "no runsc")
+	assert.Check(t, !strings.Contains(err.Error(), "no runsc"), "the reason is not for callers: %v", err)
 	f.mu.Lock()
 	f.fail = nil
 	f.mu.Unlock()

@@ -191,7 +191,7 @@ func (p *Provider) Health(context.Context) (sdk.Health, error) {
 		h.Details["weaker"] = weak
 	}
 	if stats.Failures > 0 && stats.Made == 0 || stats.Failures >= 3 {
-		h.Healthy, h.Reason = false, "sandboxes cannot be made: "+stats.LastErr.Error()
+		h.Healthy, h.Reason = false, fmt.Sprintf("sandboxes cannot be made, %d failures in a row; the log of the broker says why", stats.Failures)
 	}
 	return h, nil
 }
