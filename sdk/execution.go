@@ -22,7 +22,8 @@ type ExecuteRequest struct {
 	// Time spent waiting for an interpreter does not count.
 	Timeout time.Duration
 	// OutputLimit in bytes, for stdout and for stderr each. What exceeds it
-	// is dropped and ExecuteResult.Truncated is set. It is always positive.
+	// is dropped and ExecuteResult.Truncated is set. It is always positive, and
+	// bounds the result of main as well.
 	OutputLimit int64
 }
 
@@ -45,7 +46,8 @@ type ExecuteResult struct {
 	Status Status
 	// ExitCode of the interpreter; 128 plus the signal when one ended it.
 	ExitCode int
-	// Result is the JSON that main returned; nil when nothing was called.
+	// Result is the JSON that main returned; nil when nothing was called. One
+	// above OutputLimit makes the execution fail.
 	Result json.RawMessage
 	// Duration is the wall-clock time that the code ran.
 	Duration time.Duration

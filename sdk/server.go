@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,10 @@ func (s *server) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStrea
 		return err
 	}
 	result.Truncated = result.Truncated || out.truncated.Load()
+	if size := len(result.Result); int64(size) > limit {
+		result.Status, result.ExitCode, result.Result = StatusFailed, max(result.ExitCode, 1), nil
+		result.Detail = fmt.Sprintf("main returned %d bytes of JSON; at most %d are allowed", size, limit)
+	}
 	return out.send(&providerv1.ExecuteResponse{
 		Event: &providerv1.ExecuteResponse_Result{Result: resultToWire(result)},
 	})

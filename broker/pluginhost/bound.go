@@ -13,6 +13,9 @@ import (
 // UNAVAILABLE by itself, is that much slower.
 const deathDelay = 200 * time.Millisecond
 
+// timerSlack is how far two timers of one deadline may be apart.
+const timerSlack = 10 * time.Millisecond
+
 // boundProvider is a plugin's provider bound to the life of its process.
 type boundProvider struct {
 	process *Process
@@ -33,11 +36,14 @@ func (b *boundProvider) Configure(ctx context.Context, req sdk.ConfigureRequest)
 
 func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
 	health, err := b.process.provider.Health(ctx)
+	health.Reason = b.clean(health.Reason)
+	b.cleanAll(health.Details)
 	return health, b.failed(ctx, err)
 }
 
 func (b *boundProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	instance, err := b.process.provider.Create(ctx, req)
+	b.cleanAll(instance.Metadata)
 	return instance, b.failed(ctx, err)
 }
 
@@ -47,6 +53,7 @@ func (b *boundProvider) Execute(ctx context.Context, req sdk.ExecuteRequest, out
 	if heard.err != nil {
 		return result, heard.err
 	}
+	result.Detail = b.clean(result.Detail)
 	return result, b.failed(ctx, err)
 }
 
@@ -57,6 +64,15 @@ func (b *boundProvider) Destroy(ctx context.Context, instanceID string) error {
 func (b *boundProvider) List(ctx context.Context) ([]sdk.Instance, error) {
 	instances, err := b.process.provider.List(ctx)
 	return instances, b.failed(ctx, err)
+}
+
+// clean keeps the plugin's secrets out of what it says to people.
+func (b *boundProvider) clean(text string) string { return b.process.runner.log.clean(text) }
+
+func (b *boundProvider) cleanAll(facts map[string]string) {
+	for name, value := range facts {
+		facts[name] = b.clean(value)
+	}
 }
 
 // failed finds out whose end an error is about and names the provider.
@@ -74,7 +90,7 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	// death.
 	endOfContext := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case endOfContext && ctx.Err() != nil:
+	case endOfContext && hasEnded(ctx):
 		return named(label, err)
 	case endOfContext && !b.process.alive(), errors.Is(err, sdk.ErrPluginGone):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, sdk.ErrPluginGone)
@@ -83,10 +99,19 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		copied := *e
-		copied.Message = b.process.runner.log.clean(e.Message)
+		copied.Message = b.clean(e.Message)
 		return named(label, &copied)
 	}
 	return named(label, err)
+}
+
+// hasEnded reports whether ctx is over. The plugin has the same deadline, and its
+// answer to that may overtake our own timer; then the timer is waited for.
+func hasEnded(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < timerSlack {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // heardOutput remembers that the listener failed, which is not the provider's

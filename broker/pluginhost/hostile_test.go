@@ -1,9 +1,11 @@
 package pluginhost
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 
@@ -45,6 +47,17 @@ func FuzzPluginLog(f *testing.F) {
 				assert.Assert(t, unicode.IsPrint(r) || r == '\t' || r == unicode.ReplacementChar, "%q in %q", r, line)
 			}
 		}
+	})
+}
+
+func TestADeadlineCountsAlsoWhenThePluginSeesItFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.Assert(t, !hasEnded(ctx))
+		time.Sleep(time.Minute - time.Millisecond) // of the bubble's clock
+		assert.Assert(t, hasEnded(ctx))
+		assert.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
 	})
 }
 

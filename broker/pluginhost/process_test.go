@@ -197,6 +197,20 @@ func TestLiesOfAPluginAreItsOwnFault(t *testing.T) {
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
 }
 
+func TestSecretsStayOutOfWhatAPluginSays(t *testing.T) {
+	h := newHost(t)
+	p := h.configured(h.spec("mock"), sdk.Settings{"secret": "hunter2-hunter2", "unhealthy": "the key hunter2-hunter2 was refused"}).Provider()
+	health, err := p.Health(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, health.Reason, "the key (secret) was refused")
+	id := instance(t, p)
+	result, _, err := execute(t.Context(), p, id, `{"status": "blocked", "detail": "hunter2-hunter2"}`)
+	assert.NilError(t, err)
+	assert.Equal(t, result.Detail, "(secret)")
+	_, _, err = execute(t.Context(), p, id, `{"fail": "SB009", "message": "hunter2-hunter2"}`)
+	assertPublic(t, err, sdk.CodeUnavailable, `provider "box": (secret)`)
+}
+
 func TestOutputAboveTheLimitIsCut(t *testing.T) {
 	h := newHost(t)
 	p := h.configured(h.spec("mock"), nil).Provider()

@@ -120,7 +120,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 			}
 			err = out.Stderr(e.Stderr)
 		case *providerv1.ExecuteResponse_Result:
-			return resultFromWire(e.Result)
+			return resultFromWire(e.Result, req.OutputLimit)
 		default:
 			continue // an event of a later minor version
 		}
@@ -259,7 +259,7 @@ func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
 	return i, nil
 }
 
-func resultFromWire(wr *providerv1.ExecuteResult) (sdk.ExecuteResult, error) {
+func resultFromWire(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResult, error) {
 	r := sdk.ExecuteResult{
 		Status:          sdk.Status(wr.GetStatus()),
 		ExitCode:        int(wr.GetExitCode()),
@@ -274,6 +274,9 @@ func resultFromWire(wr *providerv1.ExecuteResult) (sdk.ExecuteResult, error) {
 	}
 	if r.Result != nil && !json.Valid(r.Result) {
 		return r, misbehaved("answered a result that is not JSON")
+	}
+	if int64(len(r.Result)) > limit {
+		return r, misbehaved("answered a result above the limit")
 	}
 	if len(r.Detail) > maxText {
 		return r, misbehaved("answered a detail that is too long")

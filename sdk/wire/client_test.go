@@ -250,7 +250,7 @@ func TestAbsentAndEmptyArgumentsAndResultsStayApart(t *testing.T) {
 		return sdk.ExecuteResult{Status: sdk.StatusSucceeded, Result: req.Arguments}, nil
 	}})
 	for _, arguments := range []json.RawMessage{nil, json.RawMessage(`{}`)} {
-		result, err := client.Execute(t.Context(), sdk.ExecuteRequest{Arguments: arguments, Timeout: time.Second, OutputLimit: 1}, &recorder{})
+		result, err := client.Execute(t.Context(), sdk.ExecuteRequest{Arguments: arguments, Timeout: time.Second, OutputLimit: 1000}, &recorder{})
 		assert.NilError(t, err)
 		assert.Equal(t, result.Result == nil, arguments == nil)
 	}
@@ -357,4 +357,18 @@ func TestCloseComesOnceAndOnlyAfterConfigure(t *testing.T) {
 	assert.Equal(t, sdk.CodeOf(client.Configure(t.Context(), sdk.ConfigureRequest{})), sdk.CodeInvalidConfig)
 	assert.NilError(t, client.Close(t.Context()))
 	assert.Assert(t, !refused.closed)
+}
+
+func TestAResultAboveTheLimitIsTheCodesFailure(t *testing.T) {
+	client := connect(t, &scripted{execute: func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+		return sdk.ExecuteResult{Status: sdk.StatusSucceeded, Result: json.RawMessage(`"0123456789"`)}, nil
+	}})
+	for limit, want := range map[int64]sdk.ExecuteResult{
+		12: {Status: sdk.StatusSucceeded, Result: json.RawMessage(`"0123456789"`)},
+		11: {Status: sdk.StatusFailed, ExitCode: 1, Detail: "main returned 12 bytes of JSON; at most 11 are allowed"},
+	} {
+		result, err := client.Execute(t.Context(), sdk.ExecuteRequest{Timeout: time.Minute, OutputLimit: limit}, &recorder{})
+		assert.NilError(t, err)
+		assert.DeepEqual(t, result, want)
+	}
 }

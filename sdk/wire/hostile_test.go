@@ -127,6 +127,7 @@ func TestHostileAnswersAreThePluginsFault(t *testing.T) {
 		"no status":               {result(func(r *providerv1.ExecuteResult) { r.Status = "" }), `unknown status ""`},
 		"a result without value":  {[]*providerv1.ExecuteResponse{{Event: &providerv1.ExecuteResponse_Result{}}}, `unknown status ""`},
 		"half a JSON":             {result(func(r *providerv1.ExecuteResult) { r.Result = []byte(`{"a":`) }), "a result that is not JSON"},
+		"JSON above the limit":    {result(func(r *providerv1.ExecuteResult) { r.Result = []byte(`"` + strings.Repeat("x", 999) + `"`) }), "a result above the limit"},
 		"an empty JSON":           {result(func(r *providerv1.ExecuteResult) { r.Result = []byte{} }), "a result that is not JSON"},
 		"JSON of infinite depth":  {result(func(r *providerv1.ExecuteResult) { r.Result = []byte(strings.Repeat("[", 1<<20)) }), "a result that is not JSON"},
 		"a run of a thousand years": {result(func(r *providerv1.ExecuteResult) {
