@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -58,7 +59,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 
 	// First of all, so that a taken address is told at once.
 	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return cannotListen(cfg.Listen, err)
 	}
 	defer b.listener.Close()
 	if b.state, err = openStateDir(cfg.StateDir); err != nil {
@@ -123,6 +124,13 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		}
 		return fmt.Errorf("serve: %w", err)
 	}
+}
+
+func cannotListen(address string, err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("another program listens on %s already; stop it, or choose another address (listen = ...)", address)
+	}
+	return fmt.Errorf("cannot listen on %s: %w", address, err)
 }
 
 // closing adds the error of a close to *err, which stays as it is if there is

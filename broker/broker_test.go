@@ -268,7 +268,7 @@ func TestABrokerThatCannotStart(t *testing.T) {
 			[]string{"no good"},
 			true,
 		},
-		"an address that is taken": {`provider "mock" {}`, func(c *config.Config) { c.Listen = taken.Addr().String() }, []string{"listen: "}, false},
+		"an address that is taken": {`provider "mock" {}`, func(c *config.Config) { c.Listen = taken.Addr().String() }, []string{"another program listens on "}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := configuration(t, t.TempDir(), test.providers)

@@ -54,8 +54,9 @@ func (b *broker) launchAll(ctx context.Context) ([]launched, error) {
 func (b *broker) launch(ctx context.Context, block *config.Provider) (launched, config.Diagnostics) {
 	process, err := b.launcher.Launch(ctx, specOf(block))
 	if err != nil {
-		if failed, ok := errors.AsType[*pluginhost.LaunchError](err); ok {
-			b.logger.Error("a plugin did not start", "provider", block.Label, "detail", failed.Detail, "stderr", failed.Stderr)
+		// The diagnostic has everything but the plugin's last words.
+		if failed, ok := errors.AsType[*pluginhost.LaunchError](err); ok && failed.Stderr != "" {
+			b.logger.Error("a plugin did not start", "provider", block.Label, "stderr", failed.Stderr)
 		}
 		return launched{}, block.Diagnose(err, nil)
 	}

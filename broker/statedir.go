@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -23,11 +24,17 @@ type stateDir struct {
 	id string
 }
 
+// lockName is the file whose lock says that the directory is in use.
+const lockName = "lock"
+
 func openStateDir(path string) (_ *stateDir, err error) {
+	if err := notAnothers(path); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
 	if err := privateDir(path); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -60,6 +67,27 @@ func (d *stateDir) providerDir(label string) (string, error) {
 
 // close unlocks the directory.
 func (d *stateDir) close() error { return d.lock.Close() }
+
+// notAnothers refuses a directory with other people's things in it: closing /tmp
+// or somebody's home to everybody else is not what a wrong setting should do.
+func notAnothers(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	isLock := func(entry fs.DirEntry) bool { return entry.Name() == lockName }
+	if len(entries) > 0 && !slices.ContainsFunc(entries, isLock) {
+		return fmt.Errorf("%s is open to others and holds what no broker made; choose a directory for the broker alone (state = ...)", path)
+	}
+	return nil
+}
 
 // privateDir makes a directory that nobody else may look into.
 func privateDir(path string) error {

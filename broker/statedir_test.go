@@ -61,6 +61,29 @@ func TestTheStateDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
+func TestADirectoryOfSomebodyElseIsNotClosedToThem(t *testing.T) {
+	dir := fs.NewDir(t, "state", fs.WithMode(0o755), fs.WithFile("thesis.txt", "x"))
+	_, err := openStateDir(dir.Path())
+	assert.ErrorContains(t, err, "choose a directory for the broker alone")
+	info, err := os.Stat(dir.Path())
+	assert.NilError(t, err)
+	assert.Equal(t, info.Mode().Perm(), os.FileMode(0o755))
+}
+
+func TestAStateDirectoryThatWasOpenedToOthersIsClosedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a state with spaces")
+	first, err := openStateDir(path)
+	assert.NilError(t, err)
+	assert.NilError(t, first.close())
+	assert.NilError(t, os.Chmod(path, 0o755))
+	second, err := openStateDir(path)
+	assert.NilError(t, err)
+	assert.NilError(t, second.close())
+	info, err := os.Stat(path)
+	assert.NilError(t, err)
+	assert.Equal(t, info.Mode().Perm(), os.FileMode(0o700))
+}
+
 func TestAStateDirectoryThatIsAFile(t *testing.T) {
 	file := fs.NewFile(t, "state")
 	_, err := openStateDir(file.Path())

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
@@ -26,7 +27,10 @@ func runWith(t *testing.T, ask describe, args ...string) outcome {
 	t.Helper()
 	var out, errOut strings.Builder
 	term := &terminal{in: strings.NewReader(""), out: &out, err: &errOut, style: config.Style{Width: 100}}
-	code := run(t.Context(), args, term, ask)
+	// A command that goes on although it should not is a failure, not a hang.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	code := run(ctx, args, term, ask)
 	return outcome{code, out.String(), errOut.String()}
 }
 

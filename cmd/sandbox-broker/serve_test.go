@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/fs"
@@ -147,6 +149,50 @@ func TestServeRefusesABrokenFile(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestServeThatCannotStartSaysWhyInOneLine(t *testing.T) {
+	plugins, err := plugins()
+	assert.NilError(t, err)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	defer taken.Close()
+	for name, test := range map[string]struct{ listen, state, wants string }{
+		"an address that is taken":            {taken.Addr().String(), "./state", "another program listens on " + taken.Addr().String()},
+		"an address of another machine":       {"192.0.2.1:1", "./state", "cannot listen on 192.0.2.1:1: "},
+		"a state directory that is in use":    {"127.0.0.1:0", "./a state in use", "another broker uses the state directory "},
+		"a state directory that cannot be":    {"127.0.0.1:0", "/proc/state", "state directory: mkdir /proc/state: "},
+		"a state directory of something else": {"127.0.0.1:0", "./thesis", "choose a directory for the broker alone"},
+		"a state directory that is a file":    {"127.0.0.1:0", "./sandbox.hcl", "state directory: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := fs.NewDir(t, "serve", fs.WithFile("sandbox.hcl", fmt.Sprintf(
+				"listen = %q\nstate = %q\nplugin_dir = %q\nprovider \"mock\" {}\n%s", test.listen, test.state, plugins, demo)),
+				fs.WithDir("thesis", fs.WithMode(0o755), fs.WithFile("chapter1", "")),
+				fs.WithDir("a state in use", fs.WithMode(0o700), fs.WithFile("lock", "")))
+			lock, err := os.Open(dir.Join("a state in use", "lock"))
+			assert.NilError(t, err)
+			defer lock.Close()
+			assert.NilError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+
+			got := runWith(t, nil, "serve", "-c", dir.Join("sandbox.hcl"))
+			assert.Equal(t, got.code, 1)
+			assert.Equal(t, got.out, "")
+			last := got.err[strings.LastIndex(strings.TrimSpace(got.err), "\n")+1:]
+			assert.Check(t, strings.HasPrefix(last, "sandbox-broker: "), got.err)
+			assert.Check(t, cmp.Contains(last, test.wants))
+		})
+	}
+}
+
+func TestServeRefusesAPluginThatEverybodyMayReplace(t *testing.T) {
+	dir := fs.NewDir(t, "serve", fs.WithDir("plugins", fs.WithFile("mock", "#!/bin/sh\n", fs.WithMode(0o755))),
+		fs.WithFile("sandbox.hcl", "listen = \"127.0.0.1:0\"\nplugin_dir = \"./plugins\"\nprovider \"mock\" {}\n"+demo))
+	assert.NilError(t, os.Chmod(dir.Join("plugins"), 0o777))
+	got := runWith(t, nil, "serve", "-c", dir.Join("sandbox.hcl"))
+	assert.Equal(t, got.code, 1)
+	assert.Check(t, cmp.Contains(got.err, "everybody may write it (chmod o-w)"))
+	assert.Equal(t, strings.Count(got.err, "everybody may write it"), 1, got.err)
 }
 
 func TestCheckAsksTheRealPlugin(t *testing.T) {
