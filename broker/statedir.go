@@ -82,6 +82,7 @@ func notAnothers(path string) error {
 	if err != nil {
 		return err
 	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" }) // of a volume's own
 	isLock := func(entry fs.DirEntry) bool { return entry.Name() == lockName }
 	if len(entries) > 0 && !slices.ContainsFunc(entries, isLock) {
 		return fmt.Errorf("%s is open to others and holds what no broker made; choose a directory for the broker alone (state = ...)", path)

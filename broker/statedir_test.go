@@ -84,6 +84,13 @@ func TestAStateDirectoryThatWasOpenedToOthersIsClosedAgain(t *testing.T) {
 	assert.Equal(t, info.Mode().Perm(), os.FileMode(0o700))
 }
 
+func TestAVolumeOfItsOwnMayBeTheStateDirectory(t *testing.T) {
+	dir := fs.NewDir(t, "volume", fs.WithMode(0o755), fs.WithDir("lost+found"))
+	d, err := openStateDir(dir.Path())
+	assert.NilError(t, err)
+	assert.NilError(t, d.close())
+}
+
 func TestAStateDirectoryThatIsAFile(t *testing.T) {
 	file := fs.NewFile(t, "state")
 	_, err := openStateDir(file.Path())

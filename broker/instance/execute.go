@@ -70,7 +70,8 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 }
 
 // Run takes the session's instance or makes one, runs the code in it, and
-// destroys or keeps it. The destruction does not delay the answer.
+// destroys or keeps it. The destruction does not delay the answer, and comes
+// after the end of the executions that others began in the instance.
 func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (Execution, error) {
 	if err := s.begin(); err != nil {
 		return Execution{}, err

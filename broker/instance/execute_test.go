@@ -144,6 +144,42 @@ func TestExecutionsRunSideBySideInOneInstance(t *testing.T) {
 	})
 }
 
+func TestAnInstanceThatIsNotKeptOutlivesTheOtherExecutionsInIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		long, short, no := run("python"), run("python"), false
+		long.Session, long.Code = "s1", "long"
+		short.Session, short.Keep = "s1", &no
+		first.OnExecute = func(_ context.Context, req sdk.ExecuteRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
+			if req.Code == "long" {
+				time.Sleep(10 * time.Second) // of the bubble's clock
+				assert.Check(t, cmp.Len(first.Created(), 2))
+			}
+			return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+		}
+		var group sync.WaitGroup
+		var before string
+		group.Go(func() {
+			execution, err := s.Run(t.Context(), acme, long)
+			assert.Check(t, err)
+			assert.Check(t, cmp.Equal(execution.Result.Status, sdk.StatusSucceeded))
+			before = execution.InstanceID
+		})
+		synctest.Wait()
+		_, err := s.Run(t.Context(), acme, short)
+		assert.NilError(t, err)
+		synctest.Wait()
+		assert.Check(t, cmp.Len(first.Live(), 1))
+		assert.Check(t, cmp.Len(s.List(acme), 0))
+		// The session begins anew meanwhile.
+		after, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
+		assert.NilError(t, err)
+		group.Wait()
+		synctest.Wait()
+		assert.Assert(t, after.ID.String() != before)
+		assert.DeepEqual(t, first.Live(), []string{"fake-" + after.ID.Instance})
+	})
+}
+
 func TestDestroyAnswersRunningExecutionsAsCancelled(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
 		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
