@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,11 +36,19 @@ func (s *Service) Destroy(ctx context.Context, who tenant.Tenant, id string) err
 	s.hide(e)
 	s.mu.Unlock()
 
-	// What was begun is finished even if the caller goes away.
-	if err := s.end(context.WithoutCancel(ctx), e); err != nil {
+	// What was begun is finished even if the caller goes away. At the end of a
+	// shutdown Shutdown tries again.
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx), destroyTimeout)
+	defer cancel()
+	err := s.end(ctx, e)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errShuttingDown):
+		return e.fault(shuttingDown())
+	default:
 		return e.fault(err)
 	}
-	return nil
 }
 
 // doom hides an instance at once and destroys it when nobody holds it any more.

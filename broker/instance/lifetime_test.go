@@ -199,3 +199,27 @@ func TestShutdownCancelsWhatTakesTooLong(t *testing.T) {
 		assert.Equal(t, time.Since(start), 13*time.Second) // 3 to drain, 10 to destroy
 	})
 }
+
+func TestShutdownWaitsForNoDestructionThatHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		first.OnDestroy = func(ctx context.Context, _ string) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		var group sync.WaitGroup
+		group.Go(func() {
+			err := s.Destroy(t.Context(), acme, info.ID.String())
+			assertCode(t, err, sdk.CodeUnavailable)
+			assert.ErrorContains(t, err, "shutting down")
+		})
+		synctest.Wait()
+		bound, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		s.Shutdown(bound)
+		group.Wait()
+		assert.Equal(t, time.Since(start), 13*time.Second) // 3 to drain, 10 to destroy
+	})
+}
