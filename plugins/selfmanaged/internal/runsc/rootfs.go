@@ -1,6 +1,7 @@
 package runsc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +11,12 @@ import (
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 )
 
-// guestPath is where the guest lies inside a sandbox.
-const guestPath = "/opt/sandbox/guest"
+// HostRootfs, as Options.Rootfs, shows sandboxes this machine's own programs.
+const HostRootfs = "host"
 
 // etcFiles are what the loader and the interpreters read of the host's /etc.
 // None of them holds a secret. Missing ones are left out.
@@ -31,9 +34,21 @@ var ownFiles = map[string]string{
 // systemDirs are on some systems links into /usr, on others directories.
 var systemDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
+// checkRootfs finds what makes a directory unusable as a root file system.
+func checkRootfs(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("%q is neither %q nor an absolute path", dir, HostRootfs)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "usr")); err != nil || !info.IsDir() {
+		return fmt.Errorf("there is no root file system at %s: make one with `make rootfs`", dir)
+	}
+	return nil
+}
+
 // makeRootfs builds the root file system that all sandboxes share, read-only: a
-// skeleton onto which the host's /usr is mounted. It returns those mounts.
-func makeRootfs(dir, guest string) ([]specs.Mount, error) {
+// skeleton onto which the programs are mounted, those of the host or those of the
+// directory source. It returns these mounts.
+func makeRootfs(dir, guest, source string) ([]specs.Mount, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
@@ -42,9 +57,24 @@ func makeRootfs(dir, guest string) ([]specs.Mount, error) {
 			return nil, err
 		}
 	}
-	mounts := []specs.Mount{bind("/usr")}
-	for _, name := range systemDirs {
-		info, err := os.Lstat("/" + name)
+	root, etc := "/", etcFiles
+	shown, dirs := []string{"usr"}, systemDirs
+	if source != HostRootfs {
+		// Nothing in it is a secret of this machine, so it is shown whole.
+		root, etc = source, []string{"*"}
+		dirs = append([]string{"var"}, systemDirs...)
+		opt, err := filepath.Glob(filepath.Join(root, "opt", "*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range opt {
+			if name := filepath.Join("opt", filepath.Base(path)); name != filepath.Dir(confine.GuestPath)[1:] {
+				dirs = append(dirs, name)
+			}
+		}
+	}
+	for _, name := range dirs {
+		info, err := os.Lstat(filepath.Join(root, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -54,37 +84,53 @@ func makeRootfs(dir, guest string) ([]specs.Mount, error) {
 			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 				return nil, err
 			}
-			mounts = append(mounts, bind("/"+name))
+			shown = append(shown, name)
 		default:
-			if err := copyTree("/"+name, filepath.Join(dir, name)); err != nil {
+			if err := copyTree(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for _, pattern := range etcFiles {
-		matches, err := filepath.Glob(filepath.Join("/etc", pattern))
+	for _, pattern := range etc {
+		matches, err := filepath.Glob(filepath.Join(root, "etc", pattern))
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range matches {
-			if err := copyTree(path, filepath.Join(dir, path)); err != nil {
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return nil, err
+			}
+			if err := copyTree(path, filepath.Join(dir, rel)); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for name, content := range ownFiles {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+		if err := replaceFile(filepath.Join(dir, name), content); err != nil {
 			return nil, err
 		}
 	}
-	if err := copyFile(guest, filepath.Join(dir, guestPath), 0o555); err != nil {
+	if err := copyFile(guest, filepath.Join(dir, confine.GuestPath), 0o555); err != nil {
 		return nil, fmt.Errorf("copy the guest: %w", err)
+	}
+	var mounts []specs.Mount
+	for _, name := range shown {
+		mounts = append(mounts, specs.Mount{
+			Destination: "/" + name, Type: "bind", Source: filepath.Join(root, name),
+			Options: []string{"rbind", "ro", "nosuid", "nodev"},
+		})
 	}
 	return mounts, nil
 }
 
-func bind(path string) specs.Mount {
-	return specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", "ro", "nosuid", "nodev"}}
+// replaceFile writes a file in the place of what was copied there, which may be a
+// link.
+func replaceFile(path, content string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(path, []byte(content), 0o644)
 }
 
 // copyTree copies a file, a link as a link, or a directory with what others may
@@ -139,21 +185,37 @@ func copyFile(from, to string, mode fs.FileMode) error {
 
 // Interpreter finds a program among those that a sandbox sees, by the path that
 // it has there.
-func Interpreter(names ...string) (string, bool) {
+func (r *Runtime) Interpreter(_ context.Context, names ...string) (string, bool, error) {
 	for _, name := range names {
 		for _, dir := range []string{"/usr/local/bin", "/usr/bin"} {
 			path := filepath.Join(dir, name)
-			// A link that leads out of /usr leads nowhere in the sandbox.
-			target, err := filepath.EvalSymlinks(path)
-			if err != nil || !within("/usr", target) {
-				continue
-			}
-			if _, err := exec.LookPath(path); err == nil {
-				return path, true
+			found, err := r.hasProgram(path)
+			if found || err != nil {
+				return path, found, err
 			}
 		}
 	}
-	return "", false
+	return "", false, nil
+}
+
+// hasProgram reports whether a path leads to a program inside the sandbox. A link
+// that leads out of what is shown there leads nowhere.
+func (r *Runtime) hasProgram(path string) (bool, error) {
+	if r.source == HostRootfs {
+		target, err := filepath.EvalSymlinks(path)
+		if err != nil || !within("/usr", target) {
+			return false, nil
+		}
+		_, err = exec.LookPath(path)
+		return err == nil, nil
+	}
+	root, err := os.OpenRoot(r.source)
+	if err != nil {
+		return false, fmt.Errorf("open the root file system: %w", err)
+	}
+	defer root.Close()
+	info, err := root.Stat(path[1:])
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0, nil
 }
 
 func within(dir, path string) bool {

@@ -1,6 +1,7 @@
 package runsc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,28 +13,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 )
-
-// Limits of one sandbox.
-type Limits struct {
-	// MemoryMB that the programs in it may use together.
-	MemoryMB int64
-	// CPUs of time; 0.5 is half of one.
-	CPUs float64
-	// WorkspaceMB is the size of /workspace, /tmp and /dev/shm, each. Files
-	// there count as memory.
-	WorkspaceMB int64
-	// Processes that programs in it may have.
-	Processes int64
-}
-
-// kernelMemory is what gVisor itself takes beside the programs, generously.
-const kernelMemory = 256 << 20
-
-func (l Limits) hostMemory() int64 { return l.MemoryMB<<20 + kernelMemory }
-
-// hostProcesses leaves room for the threads of gVisor itself.
-func (l Limits) hostProcesses() int64 { return 4*l.Processes + 512 }
 
 // CgroupMode says how limits on the host are treated.
 type CgroupMode string
@@ -54,10 +35,13 @@ type Options struct {
 	// Binary is the runsc to use, "" to look for one.
 	Binary string
 	// Guest is the guest binary on the host.
-	Guest    string
+	Guest string
+	// Rootfs is HostRootfs, which "" stands for too, or the absolute path of a
+	// directory with a root file system.
+	Rootfs   string
 	Platform string
 	Cgroups  CgroupMode
-	Limits   Limits
+	Limits   confine.Limits
 	Logger   hclog.Logger
 }
 
@@ -69,8 +53,9 @@ type Runtime struct {
 	bundles      string
 	root         string
 	rootfs       string
+	source       string // Options.Rootfs
 	systemMounts []specs.Mount
-	limits       Limits
+	limits       confine.Limits
 	tree         *cgroup.Tree // nil if limits cannot be set on this host
 	weakness     string
 	starter      *starter
@@ -93,11 +78,17 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		bundles: filepath.Join(o.StateDir, "bundles"),
 		root:    filepath.Join(o.StateDir, "runsc"),
 		rootfs:  filepath.Join(o.StateDir, "rootfs"),
+		source:  cmp.Or(o.Rootfs, HostRootfs),
 		limits:  o.Limits,
 		logger:  o.Logger,
 	}
 	if r.version, err = version(ctx, binary); err != nil {
 		return nil, err
+	}
+	if r.source != HostRootfs {
+		if err := checkRootfs(r.source); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.setUp(ctx, o); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -145,7 +136,7 @@ func (r *Runtime) prepare(guest string) error {
 			return fmt.Errorf("prepare the state directory: %w", err)
 		}
 	}
-	mounts, err := makeRootfs(r.rootfs, guest)
+	mounts, err := makeRootfs(r.rootfs, guest, r.source)
 	if err != nil {
 		return fmt.Errorf("prepare the root file system: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
 )
 
 // exitGrace is how long a sandbox may take to end by itself once its input has
@@ -32,7 +32,7 @@ type Sandbox struct {
 	runtime *Runtime
 	cmd     *exec.Cmd
 	conn    *stdio.Conn
-	stderr  *tail
+	stderr  tail.Buffer
 	group   *cgroup.Group
 	bundle  string
 	exited  chan struct{}
@@ -46,11 +46,11 @@ type Sandbox struct {
 // Conn finds out when it is ready. ID must be new, [a-z0-9], and no ID may be a
 // prefix of another: runsc resolves prefixes. The caller owes a Destroy.
 func (r *Runtime) Start(id string) (*Sandbox, error) {
-	s := &Sandbox{ID: id, runtime: r, exited: make(chan struct{}), stderr: newTail()}
+	s := &Sandbox{ID: id, runtime: r, exited: make(chan struct{})}
 	cgroupsPath := ""
 	if r.tree != nil {
 		group, err := r.tree.Create(id, cgroup.Limits{
-			MemoryBytes: r.limits.hostMemory(), CPUs: r.limits.CPUs, Processes: r.limits.hostProcesses(),
+			MemoryBytes: r.limits.HostMemory(), CPUs: r.limits.CPUs, Processes: r.limits.HostProcesses(),
 		})
 		if err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func (s *Sandbox) start() error {
 	s.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + s.bundle}
 	s.cmd.Dir = "/"
 	s.cmd.Stdin, s.cmd.Stdout = stdinR, stdoutW
-	s.cmd.Stderr = s.stderr
+	s.cmd.Stderr = &s.stderr
 	// The sandbox keeps copies of stderr; Wait shall not wait for them.
 	s.cmd.WaitDelay = exitGrace
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -173,32 +173,4 @@ func (s *Sandbox) clear() error {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(errs...)
-}
-
-var _ io.Writer = (*tail)(nil)
-
-// tail keeps the last few kilobytes of what is written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailSize = 8 << 10
-
-func newTail() *tail { return &tail{} }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - tailSize; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
 }
