@@ -18,7 +18,7 @@ TOOLS := $(CURDIR)/.cache/tools
 # The race detector needs a C compiler; without one the tests still run.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
-.PHONY: help build runsc demo run test unit e2e lint fmt generate drift bench clean tools
+.PHONY: help build runsc rootfs demo run test unit e2e lint fmt generate drift bench clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 	else echo "building runsc $(RUNSC_VERSION); this takes a minute or two"; \
 		GOBIN=$(CURDIR)/bin CGO_ENABLED=0 go install -trimpath -ldflags '$(LDFLAGS) -X gvisor.dev/gvisor/runsc/version.version=$(RUNSC_VERSION)' gvisor.dev/gvisor/runsc@$(RUNSC_VERSION); \
 		echo $(RUNSC_VERSION) > bin/.runsc-version; fi
+
+rootfs: ## build a root file system for sandboxes into .cache/rootfs, and a Docker image of it (as root)
+	@plugins/selfmanaged/rootfs/build .cache/rootfs
 
 demo: build runsc ## build all, run code in real gVisor sandboxes through REST, clean up
 	@go run ./examples/demo

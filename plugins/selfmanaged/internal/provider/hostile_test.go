@@ -14,7 +14,9 @@ import (
 )
 
 // hostile programs must end in an answer, and leave the instance usable.
-func TestHostilePrograms(t *testing.T) {
+func TestHostilePrograms(t *testing.T) { onEachRuntime(t, testHostilePrograms) }
+
+func testHostilePrograms(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
 	cases := []struct {
 		name     string
@@ -117,6 +119,10 @@ echo 'throw 1' > node_modules/fs/index.js; echo '{"type": "module"}' > package.j
 }
 
 func TestTheHostsMemoryLimitIsTheFenceBehindTheGuests(t *testing.T) {
+	onEachRuntime(t, testTheHostsMemoryLimitIsTheFenceBehindTheGuests)
+}
+
+func testTheHostsMemoryLimitIsTheFenceBehindTheGuests(t *testing.T, newProvider makeProvider) {
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups need root")
 	}

@@ -76,7 +76,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	case language == "":
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "must be one of python, nodejs, bash")
 	case p.interpreters[string(language)] == "":
-		return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "%s is not installed under /usr on the host, so there are no %s sandboxes", language, req.Template)
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "%s has no %s, so there are no %s sandboxes", p.origin(), language, req.Template)
 	}
 	s, err := p.pool.Acquire(ctx, req.Template, p.settings.QueueTimeout)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	i := &instance{
 		Instance: sdk.Instance{
 			ID: s.ID, Template: req.Template, Labels: maps.Clone(req.Labels), CreatedAt: now,
-			Metadata: map[string]string{"runtime": "runsc"},
+			Metadata: map[string]string{"runtime": p.settings.Runtime},
 		},
 		sandbox: s, env: maps.Clone(req.Env), key: req.IdempotencyKey,
 	}

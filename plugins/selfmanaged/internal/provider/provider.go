@@ -1,8 +1,8 @@
 // Package provider is the self-managed provider: sandboxes on this machine, from
 // a warm pool.
 //
-// It joins the parts and speaks the SDK; making sandboxes is runsc's work,
-// keeping them ready the pool's, running code the guest's.
+// It joins the parts and speaks the SDK; making sandboxes is the work of a runtime
+// (runsc or docker), keeping them ready the pool's, running code the guest's.
 package provider
 
 import (
@@ -21,7 +21,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -41,7 +40,7 @@ type Provider struct {
 	logger hclog.Logger
 
 	configured   atomic.Bool
-	runtime      *runsc.Runtime
+	runtime      sandboxRuntime
 	pool         *pool.Pool[*sandbox]
 	interpreters map[string]string
 	settings     settings
@@ -86,28 +85,8 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if p.settings.PoolSize > p.settings.MaxSandboxes {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "pool_size", "must not be above max_sandboxes (%d)", p.settings.MaxSandboxes)
 	}
-	guest, err := findGuest(p.settings.Guest)
-	if err != nil {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "guest", "%w", err)
-	}
-	if p.interpreters = findInterpreters(); len(p.interpreters) == 0 {
-		return sdk.Errorf(sdk.CodeInvalidConfig, "there is no python3, node or bash under /usr for the sandboxes to use: install them")
-	}
-	p.runtime, err = runsc.New(ctx, runsc.Options{
-		StateDir: req.StateDir, Name: req.BrokerID + "-" + req.Label,
-		Binary: p.settings.Runsc, Guest: guest, Platform: p.settings.Platform,
-		Cgroups: runsc.CgroupMode(p.settings.Cgroups),
-		Limits: runsc.Limits{
-			MemoryMB: p.settings.MemoryMB, CPUs: p.settings.CPUs,
-			WorkspaceMB: p.settings.WorkspaceMB, Processes: p.settings.Processes,
-		},
-		Logger: p.logger,
-	})
-	if err != nil {
-		return sdk.Errorf(sdk.CodeInvalidConfig, "%w", err)
-	}
-	if weak := p.runtime.Weakness(); weak != "" {
-		p.logger.Warn("sandboxes are weaker than they could be", "reason", weak)
+	if err := p.setUpRuntime(ctx, req); err != nil {
+		return err
 	}
 	p.pool = pool.New(pool.Options[*sandbox]{
 		Make: p.makeSandbox, Templates: p.shares(),
@@ -142,20 +121,6 @@ func languageOf(template string) sdk.Language {
 	}
 }
 
-// findInterpreters looks for the languages among what a sandbox sees of the
-// host.
-func findInterpreters() map[string]string {
-	found := map[string]string{}
-	for language, names := range map[sdk.Language][]string{
-		sdk.Python: {"python3"}, sdk.JavaScript: {"node", "nodejs"}, sdk.Bash: {"bash"},
-	} {
-		if path, ok := runsc.Interpreter(names...); ok {
-			found[string(language)] = path
-		}
-	}
-	return found
-}
-
 func findGuest(named string) (string, error) {
 	candidates := []string{named}
 	if named == "" {
@@ -175,14 +140,14 @@ func findGuest(named string) (string, error) {
 }
 
 // Health implements sdk.Provider.
-func (p *Provider) Health(context.Context) (sdk.Health, error) {
+func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 	if !p.configured.Load() {
 		return sdk.Health{Reason: "not configured"}, nil
 	}
 	stats := p.pool.Stats()
 	h := sdk.Health{Healthy: true, Details: map[string]string{
-		"runsc": p.runtime.Version(),
-		"pool":  stats.String(),
+		p.settings.Runtime: p.runtime.Version(),
+		"pool":             stats.String(),
 	}}
 	for template, n := range stats.Ready {
 		h.Details["ready_"+template] = fmt.Sprint(n)
@@ -190,7 +155,17 @@ func (p *Provider) Health(context.Context) (sdk.Health, error) {
 	if weak := p.runtime.Weakness(); weak != "" {
 		h.Details["weaker"] = weak
 	}
-	if stats.Failures > 0 && stats.Made == 0 || stats.Failures >= 3 {
+	switch missing := p.runtime.Check(ctx); {
+	case sdk.CodeOf(missing) == sdk.CodeInvalidConfig:
+		h.Healthy, h.Reason = false, missing.Error()
+		if e, ok := errors.AsType[*sdk.Error](missing); ok {
+			h.Reason = e.Message
+		}
+	case missing != nil:
+		// The details name paths of the host, and tenants see the reason.
+		p.logger.Warn("sandboxes cannot be made", "error", missing)
+		h.Healthy, h.Reason = false, "the runtime "+p.settings.Runtime+" does not answer; the log of the broker says why"
+	case stats.Failures > 0 && stats.Made == 0 || stats.Failures >= 3:
 		h.Healthy, h.Reason = false, fmt.Sprintf("sandboxes cannot be made, %d failures in a row; the log of the broker says why", stats.Failures)
 	}
 	return h, nil

@@ -133,7 +133,9 @@ func execute(t *testing.T, p testProvider, req sdk.ExecuteRequest) (outcome, err
 }
 
 // The contract of an execution, as the SDK's package documentation states it.
-func TestExecution(t *testing.T) {
+func TestExecution(t *testing.T) { onEachRuntime(t, testExecution) }
+
+func testExecution(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
 	ids := map[sdk.Language]string{
 		sdk.Python: create(t, p, templatePython), sdk.JavaScript: create(t, p, templateNode), sdk.Bash: create(t, p, templateBash),
@@ -281,6 +283,10 @@ func TestExecution(t *testing.T) {
 }
 
 func TestAnInstanceKeepsFilesAndForgetsVariables(t *testing.T) {
+	onEachRuntime(t, testAnInstanceKeepsFilesAndForgetsVariables)
+}
+
+func testAnInstanceKeepsFilesAndForgetsVariables(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
 	id := create(t, p, templatePython)
 	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "open('f', 'w').write('kept'); x = 1"})
@@ -318,7 +324,9 @@ func TestUnknownInstancesAreNotFound(t *testing.T) {
 	assert.NilError(t, p.Destroy(t.Context(), newID()), "destroy is idempotent")
 }
 
-func TestCancellingStopsTheCode(t *testing.T) {
+func TestCancellingStopsTheCode(t *testing.T) { onEachRuntime(t, testCancellingStopsTheCode) }
+
+func testCancellingStopsTheCode(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
 	id := create(t, p, templatePython)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -347,7 +355,9 @@ func TestCancellingStopsTheCode(t *testing.T) {
 	})
 }
 
-func TestOneKeyMakesOneInstance(t *testing.T) {
+func TestOneKeyMakesOneInstance(t *testing.T) { onEachRuntime(t, testOneKeyMakesOneInstance) }
+
+func testOneKeyMakesOneInstance(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
 	var wg sync.WaitGroup
 	ids := make([]string, 4)
@@ -368,7 +378,9 @@ func TestOneKeyMakesOneInstance(t *testing.T) {
 	assert.Assert(t, is.Len(list, 1))
 }
 
-func TestAnInstanceEndsWithItsTTL(t *testing.T) {
+func TestAnInstanceEndsWithItsTTL(t *testing.T) { onEachRuntime(t, testAnInstanceEndsWithItsTTL) }
+
+func testAnInstanceEndsWithItsTTL(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
 	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: templateBash, TTL: 10 * time.Millisecond})
 	assert.NilError(t, err)
@@ -381,7 +393,9 @@ func TestAnInstanceEndsWithItsTTL(t *testing.T) {
 	})
 }
 
-func TestMoreThanThePoolWait(t *testing.T) {
+func TestMoreThanThePoolWait(t *testing.T) { onEachRuntime(t, testMoreThanThePoolWait) }
+
+func testMoreThanThePoolWait(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, map[string]any{"pool_size": 1, "max_sandboxes": 3})
 	var wg sync.WaitGroup
 	for i := range 12 {

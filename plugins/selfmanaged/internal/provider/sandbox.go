@@ -5,32 +5,34 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 )
 
 // sandbox is a running sandbox with the connection to its guest.
 type sandbox struct {
-	*runsc.Sandbox
+	running
+	ID    string
 	guest *guestclient.Client
 }
 
 // makeSandbox starts a sandbox and returns when its interpreter is ready.
 func (p *Provider) makeSandbox(ctx context.Context, template string) (*sandbox, error) {
-	raw, err := p.runtime.Start(newID())
+	id := newID()
+	raw, err := p.runtime.Start(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	s := &sandbox{Sandbox: raw}
+	s := &sandbox{running: raw, ID: id}
 	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
 		err = s.prepare(ctx, p, template)
 	}
 	if err != nil {
 		if stderr := strings.TrimSpace(raw.Stderr()); stderr != "" {
-			err = fmt.Errorf("%w; runsc said: %s", err, stderr)
+			err = fmt.Errorf("%w; the sandbox said: %s", err, stderr)
 		}
 		return nil, errors.Join(err, s.Destroy(context.WithoutCancel(ctx)))
 	}
@@ -38,7 +40,7 @@ func (p *Provider) makeSandbox(ctx context.Context, template string) (*sandbox, 
 }
 
 func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) error {
-	// A runsc that ends at once shall not be waited for.
+	// A sandbox that ends at once shall not be waited for.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -48,10 +50,14 @@ func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) err
 		case <-ctx.Done():
 		}
 	}()
+	memory := p.settings.MemoryMB << 20
+	if !p.runtime.GVisor() {
+		memory = math.MaxInt64 // what the guest sees in use there is the host's
+	}
 	_, err := s.guest.Prepare(ctx, &guestv1.PrepareRequest{
 		Interpreters:  p.interpreters,
 		Warm:          []string{string(languageOf(template))},
-		MemoryLimit:   p.settings.MemoryMB << 20,
+		MemoryLimit:   memory,
 		ProcessLimit:  uint64(p.settings.Processes),
 		FileSizeLimit: uint64(p.settings.WorkspaceMB) << 20,
 	})
@@ -63,7 +69,7 @@ func (s *sandbox) Destroy(ctx context.Context) error {
 	if s.guest != nil {
 		_ = s.guest.Close()
 	}
-	return s.Sandbox.Destroy(ctx)
+	return s.running.Destroy(ctx)
 }
 
 // idAlphabet and idLength make instance IDs: all of one length, so that none is a

@@ -3,6 +3,7 @@ package provider
 import (
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/docker"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -17,9 +18,15 @@ type settings struct {
 	WorkspaceMB  int64         `config:"workspace_mb"`
 	Processes    int64         `config:"processes"`
 	Cgroups      string        `config:"cgroups"`
+	Runtime      string        `config:"runtime"`
+	Rootfs       string        `config:"rootfs"`
 	Runsc        string        `config:"runsc"`
 	Guest        string        `config:"guest"`
 	Platform     string        `config:"platform"`
+
+	DockerHost    string `config:"docker_host"`
+	DockerRuntime string `config:"docker_runtime"`
+	Image         string `config:"image"`
 }
 
 func schema() sdk.Schema {
@@ -56,6 +63,27 @@ func schema() sdk.Schema {
 			Name: "cgroups", Type: sdk.TypeString, Default: string(runsc.CgroupAuto),
 			Options: []string{string(runsc.CgroupAuto), string(runsc.CgroupRequired)},
 			Label:   "Host limits", Description: "auto sets cgroup limits where this machine allows it and says so where not; required refuses to start without them.",
+		},
+		{
+			Name: "runtime", Type: sdk.TypeString, Default: runtimeRunsc, Options: []string{runtimeRunsc, runtimeDocker},
+			Label: "Runtime", Description: "What starts the sandboxes: runsc itself, which needs no daemon, or a Docker Engine on this machine.",
+		},
+		{
+			Name: "rootfs", Type: sdk.TypeString, Default: runsc.HostRootfs, Min: sdk.Bound(1),
+			Label: "Root file system", Description: "What sandboxes of the runtime runsc see, read-only: host for this machine's own /usr, or the absolute path of a directory that `make rootfs` made.",
+			Placeholder: "/var/lib/sandbox-broker/rootfs",
+		},
+		{
+			Name: "docker_host", Type: sdk.TypeString, Pattern: `unix:///.+`,
+			Label: "Docker Engine", Description: "Socket of the engine, for the runtime docker. Without it, $DOCKER_HOST, else the usual socket.", Placeholder: "unix:///var/run/docker.sock",
+		},
+		{
+			Name: "docker_runtime", Type: sdk.TypeString, Default: docker.DefaultRuntime, Min: sdk.Bound(1),
+			Label: "Docker runtime", Description: "Name under which the engine knows gVisor. Any other runtime gives up the kernel between the code and this machine, and a warning says so.",
+		},
+		{
+			Name: "image", Type: sdk.TypeString, Default: docker.DefaultImage, Min: sdk.Bound(1),
+			Label: "Image", Description: "Image with the interpreters, for the runtime docker; `make rootfs` makes the default. It is never pulled.",
 		},
 		{
 			Name: "runsc", Type: sdk.TypeString,
