@@ -39,6 +39,18 @@ func Runsc(t testing.TB) string {
 	return path
 }
 
+// Rootfs is the root file system of `make rootfs`. The test is skipped if there is
+// none, and fails in CI.
+func Rootfs(t testing.TB) string {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	path := filepath.Join(filepath.Dir(file), "..", "..", ".cache", "rootfs")
+	if _, err := os.Stat(path); err != nil {
+		missing(t, "there is no root file system: run `make rootfs` first, as root")
+	}
+	return path
+}
+
 func missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {

@@ -49,13 +49,13 @@ func Find(t testing.TB) *Engine {
 	}
 	e.client = &http.Client{Transport: transport, Timeout: time.Minute}
 	var info struct{ Runtimes map[string]any }
-	if err := e.Get("/info", &info); err != nil {
+	if err := e.Do(http.MethodGet, "/info", nil, &info); err != nil {
 		missing(t, err)
 	}
 	if info.Runtimes["runsc"] == nil {
 		missing(t, fmt.Errorf("the engine at %s has no runtime runsc", e.Host))
 	}
-	if err := e.Get("/images/"+Image+"/json", nil); err != nil {
+	if err := e.Do(http.MethodGet, "/images/"+Image+"/json", nil, nil); err != nil {
 		missing(t, fmt.Errorf("the image of `make rootfs`: %w", err))
 	}
 	return e
@@ -70,15 +70,9 @@ func missing(t testing.TB, err error) {
 	t.Skip(text)
 }
 
-// Get asks the engine's API and decodes the answer, unless into is nil.
-func (e *Engine) Get(path string, into any) error { return e.do(http.MethodGet, path, nil, into) }
-
-// Post sends JSON to the engine's API.
-func (e *Engine) Post(path string, body, into any) error {
-	return e.do(http.MethodPost, path, body, into)
-}
-
-func (e *Engine) do(method, path string, body, into any) error {
+// Do asks the engine's API. The body is sent as JSON, the answer decoded, unless
+// they are nil.
+func (e *Engine) Do(method, path string, body, into any) error {
 	payload := strings.NewReader("")
 	if body != nil {
 		encoded, err := json.Marshal(body)
@@ -124,6 +118,6 @@ func (e *Engine) Containers(t testing.TB, brokerID string) []Container {
 	filters, err := json.Marshal(map[string][]string{"label": {"io.sandbox-broker.broker=" + brokerID}})
 	assert.NilError(t, err)
 	var list []Container
-	assert.NilError(t, e.Get("/containers/json?all=true&filters="+url.QueryEscape(string(filters)), &list))
+	assert.NilError(t, e.Do(http.MethodGet, "/containers/json?all=true&filters="+url.QueryEscape(string(filters)), nil, &list))
 	return list
 }
