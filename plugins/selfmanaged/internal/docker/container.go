@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,12 @@ func (r *Runtime) config(id, name string) (*container.Config, *container.HostCon
 	}
 	memory, processes := l.HostMemory(), l.HostProcesses()
 	init := false // the guest is process 1
+	capabilities := confine.GuestCapabilities()
+	if !r.GVisor() {
+		// It would let the guest pass the host's own limits, and is only needed
+		// where the kernel is the sandbox's own.
+		capabilities = slices.DeleteFunc(capabilities, func(c string) bool { return c == "CAP_SYS_RESOURCE" })
+	}
 	host := &container.HostConfig{
 		Runtime:        r.o.Runtime,
 		AutoRemove:     true,
@@ -75,7 +82,7 @@ func (r *Runtime) config(id, name string) (*container.Config, *container.HostCon
 		Mounts:         mounts,
 		Init:           &init,
 		CapDrop:        strslice.StrSlice{"ALL"},
-		CapAdd:         confine.GuestCapabilities(),
+		CapAdd:         capabilities,
 		SecurityOpt:    []string{"no-new-privileges:true"},
 		// Without a network there is nobody to ask, and whom the host asks is
 		// not for the sandbox to know.
