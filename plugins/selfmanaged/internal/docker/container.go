@@ -33,7 +33,7 @@ func (r *Runtime) containerName(id string) string {
 }
 
 // config is the container of one sandbox.
-func (r *Runtime) config(id, name string) (*container.Config, *container.HostConfig) {
+func (r *Runtime) config(id string) (*container.Config, *container.HostConfig) {
 	l := r.o.Limits
 	guest := r.facts.imageGuest
 	var mounts []mount.Mount

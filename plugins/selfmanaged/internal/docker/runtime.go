@@ -123,7 +123,7 @@ func (r *Runtime) sweep(ctx context.Context) error {
 		return unreachable(r.engine, err)
 	}
 	for _, c := range list {
-		if c.State == container.StateRunning && alive(c.Labels[labelOwner]) {
+		if alive(c.Labels[labelOwner]) {
 			continue
 		}
 		if err := r.remove(ctx, c.ID); err != nil {
@@ -194,12 +194,8 @@ func (r *Runtime) Check(ctx context.Context) error {
 // Interpreter finds a program in the image.
 func (r *Runtime) Interpreter(ctx context.Context, names ...string) (string, bool, error) {
 	// A container that is never started shows the files.
-	probe := r.containerName("probe-" + strings.Join(names, "-"))
-	config, host := r.config("", probe)
-	// The runtime is not needed to look, and one name is enough for all probes.
-	if err := r.remove(ctx, probe); err != nil {
-		return "", false, unreachable(r.engine, err)
-	}
+	probe := r.containerName(strings.Join(append([]string{"probe", r.owner}, names...), "-"))
+	config, host := r.config("")
 	if _, err := r.engine.ContainerCreate(ctx, config, host, nil, nil, probe); err != nil {
 		return "", false, sdk.Errorf(sdk.CodeInvalidConfig, "make a container of the image %s: %w", r.o.Image, err)
 	}

@@ -68,7 +68,7 @@ func (r *Runtime) Start(ctx context.Context, id string) (*Sandbox, error) {
 
 func (s *Sandbox) start(ctx context.Context, id string) error {
 	engine := s.runtime.engine
-	config, host := s.runtime.config(id, s.name)
+	config, host := s.runtime.config(id)
 	if _, err := engine.ContainerCreate(ctx, config, host, nil, nil, s.name); err != nil {
 		close(s.exited)
 		return s.runtime.explain(ctx, "create container", err)
@@ -81,9 +81,12 @@ func (s *Sandbox) start(ctx context.Context, id string) error {
 		select {
 		case end := <-gone:
 			s.status = end.StatusCode
-		case <-lost:
+		case err := <-lost:
 			// The engine has gone, and the connection to the guest with it.
 			s.status = -1
+			if s.runtime.life.Err() == nil {
+				s.runtime.o.Logger.Warn("the Docker Engine does not say any more how a container fares", "container", s.name, "error", err)
+			}
 		}
 	})
 	attached, err := engine.ContainerAttach(ctx, s.name, container.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})

@@ -119,10 +119,11 @@ func TestOrphansAreRemovedAtTheStart(t *testing.T) {
 	create(t, p, templateBash)
 	living := engine.Containers(t, p.brokerID)[0].Labels["io.sandbox-broker.process"]
 
-	orphan(labels(brokerID, "self_managed", living)) // never started: its answer was lost
+	orphan(labels(brokerID, "self_managed", "1-1")) // never started
 	start(orphan(labels(brokerID, "self_managed", "1-1")))
 	kept := []string{
 		start(orphan(labels(brokerID, "self_managed", living))),
+		orphan(labels(brokerID, "self_managed", living)), // about to be started
 		orphan(labels(brokerID, "another", "1-1")),
 	}
 	other := orphan(labels(brokerID+"0", "self_managed", "1-1"))
