@@ -88,6 +88,7 @@ func New(ctx context.Context, engine Engine, o Options) (_ *Runtime, err error) 
 		return nil, err
 	}
 	if err := r.copyGuest(); err != nil {
+		_ = os.Remove(r.guest) // what there is of it
 		return nil, sdk.Errorf(sdk.CodeInternal, "copy the guest: %w", err)
 	}
 	r.life, r.end = context.WithCancel(context.WithoutCancel(ctx))

@@ -22,12 +22,12 @@ func TestAContainerThatIsKilledIsReplaced(t *testing.T) {
 	engine := dockerengine.Find(t)
 	p := onDocker(engine)(t, nil)
 	id := create(t, p, templatePython)
-	started, result := make(announcer), make(chan error)
+	started, result := newAnnouncer(), make(chan error, 1)
 	go func() {
-		_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1, end='')\nwhile True: pass", Timeout: time.Minute, OutputLimit: 1 << 20}, started)
+		_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)\nwhile True: pass", Timeout: time.Minute, OutputLimit: 1 << 20}, started)
 		result <- err
 	}()
-	<-started
+	<-started.written
 	name := "sandbox-broker-" + p.brokerID + "-self_managed-" + id
 	assert.NilError(t, engine.Do(http.MethodPost, "/containers/"+name+"/kill", nil, nil))
 	assert.ErrorIs(t, <-result, &sdk.Error{Code: sdk.CodeUnavailable}, "killed, but not for memory")
