@@ -163,6 +163,17 @@ func TestWhatIsWeaker(t *testing.T) {
 	}
 }
 
+func TestCheckNoticesWhatGoesMissing(t *testing.T) {
+	answers := map[string]string{"/info": gvisor, imagePath: `{}`, "/containers/json": `[]`, "/events": ``}
+	r, err := newRuntime(t, serve(t, answers), nil)
+	assert.NilError(t, err)
+	assert.NilError(t, r.Check(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, r.Check(ctx), &sdk.Error{Code: sdk.CodeConnectionFailed}, "no answer")
+	assert.NilError(t, r.Close())
+}
+
 func TestOnlyUnixSocketsAreTaken(t *testing.T) {
 	for _, host := range []string{"tcp://127.0.0.1:2375", "/var/run/docker.sock", "unix://relative", "ssh://host", "npipe:////./pipe/docker_engine"} {
 		_, err := docker.Connect(host)

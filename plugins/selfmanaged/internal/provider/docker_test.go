@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -162,8 +163,24 @@ func TestHealthSaysThatTheImageIsGone(t *testing.T) {
 		if err == nil {
 			return poll.Continue("there was one ready")
 		}
-		return poll.Compare(is.ErrorContains(err, "has no image"))
+		return poll.Compare(is.ErrorIs(err, &sdk.Error{Code: sdk.CodeCreateFailed}))
 	}, poll.WithTimeout(30*time.Second))
+}
+
+// deafRuntime is one that does not answer.
+type deafRuntime struct{ sandboxRuntime }
+
+func (deafRuntime) Check(context.Context) error {
+	return sdk.Errorf(sdk.CodeConnectionFailed, "there is nothing at /path/of/the/host")
+}
+
+func TestHealthTellsTenantsNoPathsOfTheHost(t *testing.T) {
+	p := newProvider(t, map[string]any{"pool_size": 0})
+	p.runtime = deafRuntime{p.runtime}
+	health, err := p.Health(t.Context())
+	assert.NilError(t, err)
+	assert.Check(t, !health.Healthy)
+	assert.Check(t, is.Equal(health.Reason, "the runtime runsc does not answer; the log of the broker says why"))
 }
 
 func TestAnotherRuntimeIsSaidToBeWeaker(t *testing.T) {
