@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -103,5 +104,26 @@ func resultToWire(r ExecuteResult) *providerv1.ExecuteResult {
 		Truncated:       r.Truncated,
 		PeakMemoryBytes: r.PeakMemoryBytes,
 		Detail:          r.Detail,
+		Findings:        findingsToWire(r.Findings),
 	}
+}
+
+func findingsToWire(findings []Finding) []*providerv1.Finding {
+	var wf []*providerv1.Finding
+	for _, f := range findings[:min(len(findings), MaxFindings)] {
+		wf = append(wf, &providerv1.Finding{
+			Line: int32(f.Line), Column: int32(f.Column),
+			Rule: cutText(f.Rule, MaxFindingText), Message: cutText(f.Message, MaxFindingText),
+		})
+	}
+	return wf
+}
+
+// cutText returns at most limit bytes of a text, in valid UTF-8 as the wire wants
+// it.
+func cutText(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(s, "")
 }

@@ -58,7 +58,29 @@ type ExecuteResult struct {
 	// Detail says in a sentence why Status is not succeeded, where the exit
 	// code and stderr do not.
 	Detail string
+	// Findings are what the provider's code policy objects to, in the order of
+	// the code. They come with any status: a policy may be there to watch.
+	// What exceeds MaxFindings is dropped.
+	Findings []Finding
 }
+
+// Finding is a place in the code that a code policy objects to.
+type Finding struct {
+	// Line and Column count from 1, columns in characters; 0 if unknown.
+	Line, Column int
+	// Rule is a stable name by which an operator can allow it, such as
+	// python.import.ctypes.
+	Rule string
+	// Message says in a few words what was found.
+	Message string
+}
+
+// MaxFindings is the most findings in one result, and MaxFindingText the most
+// bytes in each of a finding's texts; longer ones are cut.
+const (
+	MaxFindings    = 50
+	MaxFindingText = 1 << 10
+)
 
 // Status says what became of an execution.
 type Status string

@@ -78,6 +78,9 @@ func executionOf(e instance.Execution) Execution {
 	}
 	answer.Stdout, answer.StdoutBase64 = text(e.Stdout, r.Truncated)
 	answer.Stderr, answer.StderrBase64 = text(e.Stderr, r.Truncated)
+	for _, f := range r.Findings {
+		answer.Findings = append(answer.Findings, Finding{Line: f.Line, Column: f.Column, Rule: f.Rule, Message: f.Message})
+	}
 	if code := r.Status.Code(); code != "" {
 		info := code.Info()
 		answer.Error = &ExecutionError{Code: string(code), Title: info.Title, Detail: r.Detail, Retryable: info.Retryable}

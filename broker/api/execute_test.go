@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +89,20 @@ func TestEveryStatusAnswers200(t *testing.T) {
 			assert.Equal(t, e.Error.Detail, "why")
 		}
 	}
+}
+
+func TestFindingsComeWithTheExecution(t *testing.T) {
+	f := start(t)
+	f.answers(sdk.ExecuteResult{
+		Status: sdk.StatusBlocked, Detail: "line 2: import of ctypes (rule python.import.ctypes)", ExitCode: 126,
+		Findings: []sdk.Finding{{Line: 2, Column: 5, Rule: "python.import.ctypes", Message: "import of ctypes"}, {Rule: "python.call.eval", Message: "use of eval"}},
+	}, "", "")
+	answer := f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`).wants(http.StatusOK)
+	assert.Assert(t, cmp.Contains(answer.text, `"findings":[{"line":2,"column":5,"rule":"python.import.ctypes","message":"import of ctypes"},{"rule":"python.call.eval","message":"use of eval"}]`))
+	assert.Assert(t, cmp.Contains(answer.text, `"detail":"line 2: import of ctypes (rule python.import.ctypes)"`))
+	f.answers(sdk.ExecuteResult{Status: sdk.StatusSucceeded}, "", "")
+	answer = f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`).wants(http.StatusOK)
+	assert.Assert(t, !strings.Contains(answer.text, "findings"))
 }
 
 func TestOutputThatIsNotUTF8(t *testing.T) {

@@ -59,8 +59,18 @@ type Execution struct {
 	TimedOut      bool            `json:"timed_out"`
 	Truncated     bool            `json:"truncated" doc:"Output above the limit was dropped."`
 	MemoryUsedMB  float64         `json:"memory_used_mb,omitempty" doc:"Peak of the code's processes in MiB; absent if unknown."`
+	Findings      []Finding       `json:"findings,omitempty" nullable:"false" doc:"What the provider's code policy objects to, the first 50 in the order of the code; absent if nothing."`
 	// Result stays the last field: encode appends it byte for byte.
 	Result json.RawMessage `json:"result,omitempty" doc:"The JSON that main returned; absent when nothing was called."`
+}
+
+// Finding is a place in the code that a code policy objects to.
+type Finding struct {
+	_       struct{} `additionalProperties:"true"`
+	Line    int      `json:"line,omitempty" doc:"From 1; absent if unknown."`
+	Column  int      `json:"column,omitempty" doc:"From 1, in characters; absent if unknown."`
+	Rule    string   `json:"rule" doc:"A stable name." example:"python.import.ctypes"`
+	Message string   `json:"message" example:"import of ctypes"`
 }
 
 // ExecutionError names the code that goes with a status.

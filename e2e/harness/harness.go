@@ -218,8 +218,13 @@ type Execution struct {
 	InstanceID    string          `json:"instance_id"`
 	ExecutionID   string          `json:"execution_id"`
 	Error         *struct {
-		Code string `json:"code"`
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
 	} `json:"error"`
+	Findings []struct {
+		Line int    `json:"line"`
+		Rule string `json:"rule"`
+	} `json:"findings"`
 }
 
 // Problem is a refusal.

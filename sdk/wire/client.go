@@ -284,5 +284,24 @@ func resultFromWire(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResul
 	if r.Duration > 365*24*time.Hour {
 		return r, misbehaved("answered an impossible duration")
 	}
-	return r, nil
+	var err error
+	r.Findings, err = findingsFromWire(wr.GetFindings())
+	return r, err
+}
+
+func findingsFromWire(wfs []*providerv1.Finding) ([]sdk.Finding, error) {
+	if len(wfs) > sdk.MaxFindings {
+		return nil, misbehaved(fmt.Sprintf("answered more than %d findings", sdk.MaxFindings))
+	}
+	var findings []sdk.Finding
+	for _, wf := range wfs {
+		if len(wf.GetRule()) > sdk.MaxFindingText || len(wf.GetMessage()) > sdk.MaxFindingText {
+			return nil, misbehaved("answered a finding that is too long")
+		}
+		findings = append(findings, sdk.Finding{
+			Line: int(max(wf.GetLine(), 0)), Column: int(max(wf.GetColumn(), 0)),
+			Rule: wf.GetRule(), Message: wf.GetMessage(),
+		})
+	}
+	return findings, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -221,6 +222,7 @@ func TestAnExecutionStreamsAndEndsWithItsResult(t *testing.T) {
 	want := sdk.ExecuteResult{
 		Status: sdk.StatusFailed, ExitCode: 137, Result: json.RawMessage("null"), Duration: 1234 * time.Microsecond,
 		PeakMemoryBytes: 1 << 40, Detail: "killed",
+		Findings: []sdk.Finding{{Line: 3, Column: 1, Rule: "python.import.os", Message: "import of os"}, {Rule: "r"}},
 	}
 	var got sdk.ExecuteRequest
 	client := connect(t, &scripted{execute: func(_ context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
@@ -256,6 +258,18 @@ func TestAbsentAndEmptyArgumentsAndResultsStayApart(t *testing.T) {
 	}
 	assert.Equal(t, got[0] == nil, true)
 	assert.Equal(t, string(got[1]), "{}")
+}
+
+func TestFindingsAboveTheLimitsAreCutByTheServer(t *testing.T) {
+	long := strings.Repeat("ü", sdk.MaxFindingText)
+	client := connect(t, &scripted{execute: func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+		findings := slices.Repeat([]sdk.Finding{{Rule: "r", Message: "\xff" + long}}, 2*sdk.MaxFindings)
+		return sdk.ExecuteResult{Status: sdk.StatusBlocked, Findings: findings}, nil
+	}})
+	result, err := execute(t.Context(), client, &recorder{})
+	assert.NilError(t, err)
+	assert.Equal(t, len(result.Findings), sdk.MaxFindings)
+	assert.Equal(t, result.Findings[0].Message, long[:sdk.MaxFindingText-2])
 }
 
 func TestOutputAboveTheLimitIsDroppedByTheServer(t *testing.T) {

@@ -134,8 +134,15 @@ func TestHostileAnswersAreThePluginsFault(t *testing.T) {
 			r.Duration = &durationpb.Duration{Seconds: 1000 * 365 * 24 * 3600}
 		}), "an impossible duration"},
 		"a detail of a megabyte": {result(func(r *providerv1.ExecuteResult) { r.Detail = strings.Repeat("x", 1<<20) }), "a detail that is too long"},
-		"too much stdout":        {output(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stdout{Stdout: half}}), "more output than the limit"},
-		"too much stderr":        {output(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stderr{Stderr: half}}), "more output than the limit"},
+		"a crowd of findings":    {result(func(r *providerv1.ExecuteResult) { r.Findings = make([]*providerv1.Finding, 51) }), "more than 50 findings"},
+		"a rule of a megabyte": {result(func(r *providerv1.ExecuteResult) {
+			r.Findings = []*providerv1.Finding{{Rule: strings.Repeat("x", 1<<20)}}
+		}), "a finding that is too long"},
+		"a finding of a megabyte": {result(func(r *providerv1.ExecuteResult) {
+			r.Findings = []*providerv1.Finding{{Message: strings.Repeat("x", 1<<20)}}
+		}), "a finding that is too long"},
+		"too much stdout": {output(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stdout{Stdout: half}}), "more output than the limit"},
+		"too much stderr": {output(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stderr{Stderr: half}}), "more output than the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, err := connectHostile(t, &hostile{events: test.events})
@@ -152,11 +159,12 @@ func TestHostileAnswersAreThePluginsFault(t *testing.T) {
 func TestNumbersBelowZeroAreTakenForZero(t *testing.T) {
 	client, err := connectHostile(t, &hostile{events: []*providerv1.ExecuteResponse{{Event: &providerv1.ExecuteResponse_Result{Result: &providerv1.ExecuteResult{
 		Status: "succeeded", Duration: &durationpb.Duration{Seconds: -5}, PeakMemoryBytes: -1,
+		Findings: []*providerv1.Finding{{Line: -1, Column: -2, Rule: "r"}},
 	}}}}})
 	assert.NilError(t, err)
 	result, err := execute(t.Context(), client, &recorder{})
 	assert.NilError(t, err)
-	assert.DeepEqual(t, result, sdk.ExecuteResult{Status: sdk.StatusSucceeded})
+	assert.DeepEqual(t, result, sdk.ExecuteResult{Status: sdk.StatusSucceeded, Findings: []sdk.Finding{{Rule: "r"}}})
 }
 
 func TestHostileInstancesAreRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 )
 
@@ -30,15 +32,25 @@ type execution struct {
 	ctx     context.Context
 	process *process
 	limit   int64
+	judged  bool // the interpreter tells a verdict first
 
 	mu        sync.Mutex // a gRPC stream takes one sender at a time
 	stream    eventSender
 	truncated bool
 	result    []byte
+	verdict   verdict
 }
 
-func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *guestv1.ExecuteRequest, stream eventSender) error {
-	payload, err := requestPayload(req)
+func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy codepolicy.Policy, req *guestv1.ExecuteRequest, stream eventSender) error {
+	var callMain bool
+	var verdict verdict
+	if req.GetLanguage() == JavaScript {
+		callMain, verdict = inspectJavaScript(policy, req)
+	}
+	if verdict.Blocked {
+		return sendBlocked(stream, verdict)
+	}
+	payload, err := requestPayload(req, callMain)
 	if err != nil {
 		return status.Errorf(codes.Internal, "encode request: %v", err)
 	}
@@ -52,7 +64,10 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *gu
 	defer in.replace(req.GetLanguage())
 	defer p.wait()
 
-	e := &execution{ctx: ctx, process: p, limit: req.GetOutputLimit(), stream: stream}
+	e := &execution{
+		ctx: ctx, process: p, limit: req.GetOutputLimit(), stream: stream,
+		judged: req.GetLanguage() == Python && policy.Mode != codepolicy.Off, verdict: verdict,
+	}
 	guarded := memory.watch(p)
 	defer guarded.release()
 
@@ -73,11 +88,25 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, req *gu
 		Duration:        durationpb.New(elapsed),
 		Truncated:       e.truncated,
 		PeakMemoryBytes: exit.PeakBytes,
+		Findings:        findingsToWire(e.verdict.Findings),
+	}
+	if e.verdict.Blocked {
+		result.Outcome, result.ExitCode = guestv1.ExecuteResult_OUTCOME_BLOCKED, exitBlocked
 	}
 	if json.Valid(e.result) {
 		result.Result = e.result
 	}
 	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: result}})
+}
+
+// sendBlocked answers for code that no interpreter has seen.
+func sendBlocked(stream eventSender, v verdict) error {
+	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
+		return err
+	}
+	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: &guestv1.ExecuteResult{
+		Outcome: guestv1.ExecuteResult_OUTCOME_BLOCKED, ExitCode: exitBlocked, Findings: findingsToWire(v.Findings),
+	}}})
 }
 
 // run feeds the interpreter, forwards its output and returns when it and all it
@@ -160,8 +189,14 @@ func (e *execution) send(event *guestv1.ExecuteResponse) {
 
 // readResult takes what the runner reports of main's return value.
 func (e *execution) readResult() {
-	result, err := io.ReadAll(io.LimitReader(e.process.result, e.limit+1))
-	_, _ = io.Copy(io.Discard, e.process.result)
+	var from io.Reader = e.process.result
+	if e.judged {
+		lines := bufio.NewReader(from)
+		e.verdict = readVerdict(lines)
+		from = lines
+	}
+	result, err := io.ReadAll(io.LimitReader(from, e.limit+1))
+	_, _ = io.Copy(io.Discard, from)
 	if err == nil && int64(len(result)) <= e.limit {
 		e.result = result
 	}
@@ -185,16 +220,14 @@ type runnerRequest struct {
 }
 
 // requestPayload is what an interpreter reads from its request descriptor.
-func requestPayload(req *guestv1.ExecuteRequest) ([]byte, error) {
+func requestPayload(req *guestv1.ExecuteRequest, callMain bool) ([]byte, error) {
 	if req.GetLanguage() == Bash {
 		return shellPayload(req), nil
 	}
-	r := runnerRequest{Code: req.GetCode(), Env: req.GetEnv(), ResultLimit: req.GetOutputLimit()}
+	r := runnerRequest{Code: req.GetCode(), Env: req.GetEnv(), CallMain: callMain, ResultLimit: req.GetOutputLimit()}
 	if req.Arguments != nil {
 		raw := json.RawMessage(req.GetArguments())
 		r.Arguments = &raw
-	} else if req.GetLanguage() == JavaScript {
-		r.CallMain = definesUnusedMain(req.GetCode())
 	}
 	return json.Marshal(r)
 }

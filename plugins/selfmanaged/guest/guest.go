@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 )
@@ -69,6 +70,7 @@ type guest struct {
 	mu      sync.Mutex
 	runtime *interpreters
 	memory  *memoryGuard
+	policy  codepolicy.Policy
 }
 
 func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*guestv1.PrepareResponse, error) {
@@ -76,6 +78,10 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 	defer g.mu.Unlock()
 	if g.runtime != nil {
 		return nil, status.Error(codes.FailedPrecondition, "already prepared")
+	}
+	policy, err := preparePolicy(req.GetCodePolicy())
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
 	}
 	runtime := newInterpreters(req)
 	if err := runtime.warmUp(ctx); err != nil {
@@ -85,18 +91,18 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 	if err := unix.Uname(&uts); err != nil {
 		return nil, status.Errorf(codes.Internal, "uname: %v", err)
 	}
-	g.runtime, g.memory = runtime, newMemoryGuard(req.GetMemoryLimit())
+	g.runtime, g.memory, g.policy = runtime, newMemoryGuard(req.GetMemoryLimit()), policy
 	return &guestv1.PrepareResponse{Version: Version(), Kernel: unix.ByteSliceToString(uts.Release[:])}, nil
 }
 
 func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {
 	g.mu.Lock()
-	runtime, memory := g.runtime, g.memory
+	runtime, memory, policy := g.runtime, g.memory, g.policy
 	g.mu.Unlock()
 	if runtime == nil {
 		return status.Error(codes.FailedPrecondition, "not prepared")
 	}
-	return execute(stream.Context(), runtime, memory, req, stream)
+	return execute(stream.Context(), runtime, memory, policy, req, stream)
 }
 
 // Version identifies the protocol, so that a plugin notices a guest that speaks

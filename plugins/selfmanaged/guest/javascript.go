@@ -2,30 +2,22 @@ package guest
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/tdewolff/parse/v2"
 	"github.com/tdewolff/parse/v2/js"
-)
 
-// maxParsed bounds the code that is looked into. The parser's stack grows with
-// the nesting of some constructs, and the end of the stack would be the end of
-// process 1.
-const maxParsed = 256 << 10
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+)
 
 // definesUnusedMain reports whether JavaScript code declares a top-level main
 // that nothing outside of main itself uses; exporting it is no use. Such code
-// expects to be called. Code that does not parse here is left to run as it is.
-func definesUnusedMain(code string) bool {
-	if len(code) > maxParsed || !strings.Contains(code, "main") {
-		return false
-	}
-	ast, err := js.Parse(parse.NewInputString(code), js.Options{})
-	if err != nil {
+// expects to be called. Code that does not parse, which is nil here, is left to
+// run as it is.
+func definesUnusedMain(program *codepolicy.Program) bool {
+	if program == nil || program.Returns {
 		return false
 	}
 	w := &mainUse{}
-	for _, statement := range ast.List {
+	for _, statement := range program.List {
 		w.topLevel(statement)
 	}
 	return w.defined && w.used == 0

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 )
 
 func TestDefinesUnusedMain(t *testing.T) {
@@ -36,20 +38,26 @@ func TestDefinesUnusedMain(t *testing.T) {
 		"main is not a function":            {"const main = 1", false},
 		"a nested main":                     {"{ function inner() { function main() {} } }", false},
 		"code that does not parse":          {"function main( {", false},
+		"a script that may return before":   {"if (x) return\nfunction main() {}", false},
 		"nothing":                           {"", false},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, definesUnusedMain(c.code), c.want) })
+		t.Run(name, func(t *testing.T) { assert.Equal(t, unusedMain(c.code), c.want) })
 	}
 }
 
+func unusedMain(code string) bool {
+	program, _ := codepolicy.ParseJavaScript(code)
+	return definesUnusedMain(program)
+}
+
 func TestCodeThatNestsWithoutEndDoesNotEndTheGuest(t *testing.T) {
-	assert.Assert(t, !definesUnusedMain(strings.Repeat("async(", 2<<20)+"main"))
+	assert.Assert(t, !unusedMain(strings.Repeat("async(", 2<<20)+"main"))
 }
 
 func FuzzDefinesUnusedMain(f *testing.F) {
 	for _, seed := range []string{"function main() {}", "const main = () => `${main}`", "export default class { static #x }", "((((((", "\x00\xff"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(_ *testing.T, code string) { definesUnusedMain(code) }) // it must not panic
+	f.Fuzz(func(_ *testing.T, code string) { unusedMain(code) }) // it must not panic
 }

@@ -95,7 +95,33 @@ def report(exc):
         sys.excepthook(type(exc), exc, exc.__traceback__)
 
 
-def run(request, module, channel):
+def load_policy():
+    """The code policy, or None where there is none."""
+    directory = os.path.dirname(__file__)
+    try:
+        with open(os.path.join(directory, "code_policy.json"), "rb") as f:
+            rules = json.load(f)
+    except FileNotFoundError:
+        return None
+    sys.path.insert(0, directory)
+    import code_policy
+
+    sys.path.remove(directory)
+    del sys.modules["code_policy"]  # it is nothing that code can import
+    return code_policy.Policy(rules)
+
+
+def permitted(policy, tree, program, code, channel):
+    """Tell the guest what the code policy says, and whether the code may run. What
+    comes through the channel later is the code's own affair."""
+    findings = policy.analyse(tree, program, code)
+    blocked = policy.enforce and bool(findings)
+    with open(channel, "wb", closefd=False) as out:
+        out.write(json.dumps({"findings": findings, "blocked": blocked}).encode() + b"\n")
+    return not blocked
+
+
+def run(request, policy, module, channel):
     code, arguments = request["code"], request["arguments"]
     os.environ.update(request["env"] or {})
     if "TZ" in os.environ:
@@ -113,6 +139,8 @@ def run(request, module, channel):
     tree = ast.parse(code, FILENAME)
     call = arguments is not None or expects_call(tree)
     program = compile(tree, FILENAME, "exec", dont_inherit=True)
+    if policy is not None and not permitted(policy, tree, program, code, channel):
+        return
     exec(program, module.__dict__)
     if call:
         data = encode(call_main(module.__dict__, arguments or {}), request["result_limit"])
@@ -151,6 +179,7 @@ def leave(code, module):
 
 def main():
     os.set_inheritable(4, False)
+    policy = load_policy()
     gc.collect()
     gc.freeze()
     os.write(4, b"R")
@@ -159,7 +188,7 @@ def main():
     try:
         with os.fdopen(3, "rb") as f:
             request = json.load(f)  # fails where arguments nest deeper than Python can
-        run(request, module, 4)
+        run(request, policy, module, 4)
     except SystemExit as e:
         code = e.code
         if code is None:

@@ -975,8 +975,10 @@ type ExecuteResult struct {
 	Truncated       bool                 `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	PeakMemoryBytes int64                `protobuf:"varint,6,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
 	Detail          string               `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// At most 50, in the order of the code.
+	Findings      []*Finding `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecuteResult) Reset() {
@@ -1058,6 +1060,84 @@ func (x *ExecuteResult) GetDetail() string {
 	return ""
 }
 
+func (x *ExecuteResult) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// Finding is a place in the code that the provider's code policy objects to.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Both count from 1; 0 if unknown.
+	Line   int32 `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"`
+	Column int32 `protobuf:"varint,2,opt,name=column,proto3" json:"column,omitempty"`
+	// A stable name, such as python.import.ctypes; at most 1 KiB, as is message.
+	Rule          string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Finding) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *Finding) GetColumn() int32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *Finding) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Finding) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type DestroyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	InstanceId    string                 `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
@@ -1067,7 +1147,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1159,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1172,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DestroyRequest) GetInstanceId() string {
@@ -1110,7 +1190,7 @@ type DestroyResponse struct {
 
 func (x *DestroyResponse) Reset() {
 	*x = DestroyResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1202,7 @@ func (x *DestroyResponse) String() string {
 func (*DestroyResponse) ProtoMessage() {}
 
 func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1215,7 @@ func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyResponse.ProtoReflect.Descriptor instead.
 func (*DestroyResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
 }
 
 type ListRequest struct {
@@ -1146,7 +1226,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1238,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1251,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
 type ListResponse struct {
@@ -1183,7 +1263,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1275,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1288,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListResponse) GetInstances() []*Instance {
@@ -1226,7 +1306,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1318,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1331,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 type CloseResponse struct {
@@ -1262,7 +1342,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1354,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1367,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 // ErrorDetail travels in the details of every gRPC status that is not OK.
@@ -1306,7 +1386,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1398,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1411,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -1465,7 +1545,7 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12B\n" +
 	"\x06result\x18\x03 \x01(\v2(.sandboxbroker.provider.v1.ExecuteResultH\x00R\x06resultB\a\n" +
-	"\x05event\"\x85\x02\n" +
+	"\x05event\"\xc5\x02\n" +
 	"\rExecuteResult\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1b\n" +
@@ -1473,8 +1553,14 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1c\n" +
 	"\ttruncated\x18\x05 \x01(\bR\ttruncated\x12*\n" +
 	"\x11peak_memory_bytes\x18\x06 \x01(\x03R\x0fpeakMemoryBytes\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detailB\t\n" +
-	"\a_result\"1\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x12>\n" +
+	"\bfindings\x18\b \x03(\v2\".sandboxbroker.provider.v1.FindingR\bfindingsB\t\n" +
+	"\a_result\"c\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04line\x18\x01 \x01(\x05R\x04line\x12\x16\n" +
+	"\x06column\x18\x02 \x01(\x05R\x06column\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"1\n" +
 	"\x0eDestroyRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\"\x11\n" +
@@ -1515,7 +1601,7 @@ func file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_provider_v1_provider_proto_rawDescData
 }
 
-var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*DescribeRequest)(nil),       // 0: sandboxbroker.provider.v1.DescribeRequest
 	(*DescribeResponse)(nil),      // 1: sandboxbroker.provider.v1.DescribeResponse
@@ -1531,65 +1617,67 @@ var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*ExecuteRequest)(nil),        // 11: sandboxbroker.provider.v1.ExecuteRequest
 	(*ExecuteResponse)(nil),       // 12: sandboxbroker.provider.v1.ExecuteResponse
 	(*ExecuteResult)(nil),         // 13: sandboxbroker.provider.v1.ExecuteResult
-	(*DestroyRequest)(nil),        // 14: sandboxbroker.provider.v1.DestroyRequest
-	(*DestroyResponse)(nil),       // 15: sandboxbroker.provider.v1.DestroyResponse
-	(*ListRequest)(nil),           // 16: sandboxbroker.provider.v1.ListRequest
-	(*ListResponse)(nil),          // 17: sandboxbroker.provider.v1.ListResponse
-	(*CloseRequest)(nil),          // 18: sandboxbroker.provider.v1.CloseRequest
-	(*CloseResponse)(nil),         // 19: sandboxbroker.provider.v1.CloseResponse
-	(*ErrorDetail)(nil),           // 20: sandboxbroker.provider.v1.ErrorDetail
-	nil,                           // 21: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	nil,                           // 22: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	nil,                           // 23: sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	nil,                           // 24: sandboxbroker.provider.v1.Instance.LabelsEntry
-	nil,                           // 25: sandboxbroker.provider.v1.Instance.MetadataEntry
-	nil,                           // 26: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	(*structpb.Value)(nil),        // 27: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 28: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*Finding)(nil),               // 14: sandboxbroker.provider.v1.Finding
+	(*DestroyRequest)(nil),        // 15: sandboxbroker.provider.v1.DestroyRequest
+	(*DestroyResponse)(nil),       // 16: sandboxbroker.provider.v1.DestroyResponse
+	(*ListRequest)(nil),           // 17: sandboxbroker.provider.v1.ListRequest
+	(*ListResponse)(nil),          // 18: sandboxbroker.provider.v1.ListResponse
+	(*CloseRequest)(nil),          // 19: sandboxbroker.provider.v1.CloseRequest
+	(*CloseResponse)(nil),         // 20: sandboxbroker.provider.v1.CloseResponse
+	(*ErrorDetail)(nil),           // 21: sandboxbroker.provider.v1.ErrorDetail
+	nil,                           // 22: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	nil,                           // 23: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	nil,                           // 24: sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	nil,                           // 25: sandboxbroker.provider.v1.Instance.LabelsEntry
+	nil,                           // 26: sandboxbroker.provider.v1.Instance.MetadataEntry
+	nil,                           // 27: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	(*structpb.Value)(nil),        // 28: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 29: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 }
 var file_sandboxbroker_provider_v1_provider_proto_depIdxs = []int32{
 	2,  // 0: sandboxbroker.provider.v1.DescribeResponse.templates:type_name -> sandboxbroker.provider.v1.Template
 	3,  // 1: sandboxbroker.provider.v1.DescribeResponse.schema:type_name -> sandboxbroker.provider.v1.Field
-	27, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
-	28, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
-	21, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	22, // 5: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	23, // 6: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	29, // 7: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
+	28, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
+	29, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
+	22, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	23, // 5: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	24, // 6: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	30, // 7: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
 	10, // 8: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
-	24, // 9: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
-	25, // 10: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
-	30, // 11: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
-	30, // 12: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
-	26, // 13: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	29, // 14: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	25, // 9: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
+	26, // 10: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
+	31, // 11: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
+	31, // 12: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
+	27, // 13: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	30, // 14: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
 	13, // 15: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
-	29, // 16: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	10, // 17: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
-	29, // 18: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	0,  // 19: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
-	4,  // 20: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
-	6,  // 21: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
-	8,  // 22: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
-	11, // 23: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
-	14, // 24: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
-	16, // 25: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
-	18, // 26: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
-	1,  // 27: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
-	5,  // 28: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
-	7,  // 29: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
-	9,  // 30: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
-	12, // 31: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
-	15, // 32: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
-	17, // 33: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
-	19, // 34: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	30, // 16: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	14, // 17: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
+	10, // 18: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
+	30, // 19: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	0,  // 20: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
+	4,  // 21: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
+	6,  // 22: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
+	8,  // 23: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
+	11, // 24: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
+	15, // 25: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
+	17, // 26: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
+	19, // 27: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
+	1,  // 28: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
+	5,  // 29: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
+	7,  // 30: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
+	9,  // 31: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
+	12, // 32: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
+	16, // 33: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
+	18, // 34: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
+	20, // 35: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
+	28, // [28:36] is the sub-list for method output_type
+	20, // [20:28] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_provider_v1_provider_proto_init() }
@@ -1611,7 +1699,7 @@ func file_sandboxbroker_provider_v1_provider_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_provider_v1_provider_proto_rawDesc), len(file_sandboxbroker_provider_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

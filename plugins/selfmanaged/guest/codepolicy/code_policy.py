@@ -75,15 +75,14 @@ def arguments(args):
 
 
 class Policy:
-    def __init__(self, rules, limit):
-        self.limit = limit
+    def __init__(self, rules):
+        self.limit = rules["limit"]
         self.enforce = rules["mode"] == "enforce"
-        python = rules["python"]
-        self.imports = set(python["imports"])
-        self.calls = {c if "." in c else "builtins." + c for c in python["calls"]}
+        self.imports = set(rules["imports"])
+        self.calls = {c if "." in c else "builtins." + c for c in rules["calls"]}
         self.families = tuple(c[:-1] for c in self.calls if c.endswith("*"))
-        self.attributes = set(python["attributes"])
-        self.paths = python["paths"]
+        self.attributes = set(rules["attributes"])
+        self.paths = rules["paths"]
         self.allowed = set(rules["allowed"])
         tops = {m.partition(".")[0] for m in self.imports}
         # Modules that count as imported when another module hands them out.

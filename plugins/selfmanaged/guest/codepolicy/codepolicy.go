@@ -2,6 +2,7 @@ package codepolicy
 
 import (
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -23,14 +24,24 @@ const MaxFindings = 50
 // maxMessage bounds the text of a finding, in bytes.
 const maxMessage = 300
 
-// PythonAnalyser is a Python module with a class Policy, which takes the JSON of a
-// Policy and MaxFindings.
+// PythonAnalyser is a Python module with a class Policy, which takes what
+// ForPython returns.
 //
 //go:embed code_policy.py
 var PythonAnalyser string
 
-// Policy is a set of rules and what to do about them. Its JSON is what the guest
-// and the Python analyser read.
+// ForPython returns the policy as JSON for the Python analyser.
+func (p Policy) ForPython() ([]byte, error) {
+	return json.Marshal(struct {
+		Rules
+		Mode    Mode     `json:"mode"`
+		Allowed []string `json:"allowed"`
+		Limit   int      `json:"limit"`
+	}{p.Python, p.Mode, p.Allowed, MaxFindings})
+}
+
+// Policy is a set of rules and what to do about them. Settings make one; as JSON
+// it goes to the guest.
 type Policy struct {
 	Mode       Mode  `json:"mode"`
 	Python     Rules `json:"python"`

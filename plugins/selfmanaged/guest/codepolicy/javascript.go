@@ -21,7 +21,9 @@ const maxParsed = 256 << 10
 // Program is JavaScript that was parsed.
 type Program struct {
 	*js.AST
-	source []byte
+	// Returns is set if it can only be a script that returns at its top level.
+	Returns bool
+	source  []byte
 }
 
 // ParseJavaScript parses a module or a script; a script may return, as Node lets
@@ -32,13 +34,13 @@ func ParseJavaScript(code string) (*Program, error) {
 	}
 	source := append(make([]byte, 0, len(code)+1), code...) // the parser wants room for one byte
 	ast, err := js.Parse(parse.NewInputBytes(source), js.Options{})
-	if err != nil {
-		var errInline error
-		if ast, errInline = js.Parse(parse.NewInputBytes(source), js.Options{Inline: true}); errInline != nil {
-			return nil, err
-		}
+	if err == nil {
+		return &Program{AST: ast, source: source}, nil
 	}
-	return &Program{ast, source}, nil
+	if ast, errInline := js.Parse(parse.NewInputBytes(source), js.Options{Inline: true}); errInline == nil {
+		return &Program{AST: ast, Returns: true, source: source}, nil
+	}
+	return nil, err
 }
 
 // JavaScriptFindings analyses code that ParseJavaScript returned as program or

@@ -20,7 +20,7 @@ import ast, json, sys
 sys.path.insert(0, sys.argv[1])
 import code_policy
 given = json.load(sys.stdin)
-policy = code_policy.Policy(given["policy"], given["limit"])
+policy = code_policy.Policy(given["policy"])
 for code in given["programs"]:
     tree = ast.parse(code)
     program = compile(tree, "main.py", "exec", dont_inherit=True)
@@ -31,7 +31,9 @@ for code in given["programs"]:
 // use too.
 func analysePython(t *testing.T, policy codepolicy.Policy, programs ...string) [][]codepolicy.Finding {
 	t.Helper()
-	input, err := json.Marshal(map[string]any{"policy": policy, "limit": codepolicy.MaxFindings, "programs": programs})
+	rules, err := policy.ForPython()
+	assert.NilError(t, err)
+	input, err := json.Marshal(map[string]any{"policy": json.RawMessage(rules), "programs": programs})
 	assert.NilError(t, err)
 	dir, err := filepath.Abs(".")
 	assert.NilError(t, err)

@@ -35,6 +35,8 @@ const (
 	ExecuteResult_OUTCOME_EXITED        ExecuteResult_Outcome = 1
 	ExecuteResult_OUTCOME_TIMEOUT       ExecuteResult_Outcome = 2
 	ExecuteResult_OUTCOME_OUT_OF_MEMORY ExecuteResult_Outcome = 3
+	// The code policy kept the code from running.
+	ExecuteResult_OUTCOME_BLOCKED ExecuteResult_Outcome = 4
 )
 
 // Enum value maps for ExecuteResult_Outcome.
@@ -44,12 +46,14 @@ var (
 		1: "OUTCOME_EXITED",
 		2: "OUTCOME_TIMEOUT",
 		3: "OUTCOME_OUT_OF_MEMORY",
+		4: "OUTCOME_BLOCKED",
 	}
 	ExecuteResult_Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":   0,
 		"OUTCOME_EXITED":        1,
 		"OUTCOME_TIMEOUT":       2,
 		"OUTCOME_OUT_OF_MEMORY": 3,
+		"OUTCOME_BLOCKED":       4,
 	}
 )
 
@@ -92,6 +96,8 @@ type PrepareRequest struct {
 	ProcessLimit uint64 `protobuf:"varint,4,opt,name=process_limit,json=processLimit,proto3" json:"process_limit,omitempty"`
 	// Bytes of the largest file that user code may write.
 	FileSizeLimit uint64 `protobuf:"varint,5,opt,name=file_size_limit,json=fileSizeLimit,proto3" json:"file_size_limit,omitempty"`
+	// The code policy, a codepolicy.Policy as JSON; absent for none.
+	CodePolicy    []byte `protobuf:"bytes,6,opt,name=code_policy,json=codePolicy,proto3" json:"code_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -159,6 +165,13 @@ func (x *PrepareRequest) GetFileSizeLimit() uint64 {
 		return x.FileSizeLimit
 	}
 	return 0
+}
+
+func (x *PrepareRequest) GetCodePolicy() []byte {
+	if x != nil {
+		return x.CodePolicy
+	}
+	return nil
 }
 
 type PrepareResponse struct {
@@ -460,8 +473,10 @@ type ExecuteResult struct {
 	Duration        *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
 	Truncated       bool                 `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	PeakMemoryBytes int64                `protobuf:"varint,6,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What the code policy objects to, whether or not the code ran.
+	Findings      []*Finding `protobuf:"bytes,7,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecuteResult) Reset() {
@@ -536,17 +551,95 @@ func (x *ExecuteResult) GetPeakMemoryBytes() int64 {
 	return 0
 }
 
+func (x *ExecuteResult) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Both count from 1.
+	Line          int32  `protobuf:"varint,1,opt,name=line,proto3" json:"line,omitempty"`
+	Column        int32  `protobuf:"varint,2,opt,name=column,proto3" json:"column,omitempty"`
+	Rule          string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
+	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Finding) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *Finding) GetColumn() int32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
+func (x *Finding) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Finding) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\"\xb3\x02\n" +
+	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\"\xd4\x02\n" +
 	"\x0ePrepareRequest\x12\\\n" +
 	"\finterpreters\x18\x01 \x03(\v28.sandboxbroker.guest.v1.PrepareRequest.InterpretersEntryR\finterpreters\x12\x12\n" +
 	"\x04warm\x18\x02 \x03(\tR\x04warm\x12!\n" +
 	"\fmemory_limit\x18\x03 \x01(\x03R\vmemoryLimit\x12#\n" +
 	"\rprocess_limit\x18\x04 \x01(\x04R\fprocessLimit\x12&\n" +
-	"\x0ffile_size_limit\x18\x05 \x01(\x04R\rfileSizeLimit\x1a?\n" +
+	"\x0ffile_size_limit\x18\x05 \x01(\x04R\rfileSizeLimit\x12\x1f\n" +
+	"\vcode_policy\x18\x06 \x01(\fR\n" +
+	"codePolicy\x1a?\n" +
 	"\x11InterpretersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
@@ -571,20 +664,27 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x06result\x18\x03 \x01(\v2%.sandboxbroker.guest.v1.ExecuteResultH\x00R\x06result\x12B\n" +
 	"\astarted\x18\x04 \x01(\v2&.sandboxbroker.guest.v1.ExecuteStartedH\x00R\astartedB\a\n" +
 	"\x05event\"\x10\n" +
-	"\x0eExecuteStarted\"\x86\x03\n" +
+	"\x0eExecuteStarted\"\xd8\x03\n" +
 	"\rExecuteResult\x12G\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2-.sandboxbroker.guest.v1.ExecuteResult.OutcomeR\aoutcome\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1b\n" +
 	"\x06result\x18\x03 \x01(\fH\x00R\x06result\x88\x01\x01\x125\n" +
 	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1c\n" +
 	"\ttruncated\x18\x05 \x01(\bR\ttruncated\x12*\n" +
-	"\x11peak_memory_bytes\x18\x06 \x01(\x03R\x0fpeakMemoryBytes\"f\n" +
+	"\x11peak_memory_bytes\x18\x06 \x01(\x03R\x0fpeakMemoryBytes\x12;\n" +
+	"\bfindings\x18\a \x03(\v2\x1f.sandboxbroker.guest.v1.FindingR\bfindings\"{\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eOUTCOME_EXITED\x10\x01\x12\x13\n" +
 	"\x0fOUTCOME_TIMEOUT\x10\x02\x12\x19\n" +
-	"\x15OUTCOME_OUT_OF_MEMORY\x10\x03B\t\n" +
-	"\a_result2\xc8\x01\n" +
+	"\x15OUTCOME_OUT_OF_MEMORY\x10\x03\x12\x13\n" +
+	"\x0fOUTCOME_BLOCKED\x10\x04B\t\n" +
+	"\a_result\"c\n" +
+	"\aFinding\x12\x12\n" +
+	"\x04line\x18\x01 \x01(\x05R\x04line\x12\x16\n" +
+	"\x06column\x18\x02 \x01(\x05R\x06column\x12\x12\n" +
+	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage2\xc8\x01\n" +
 	"\fGuestService\x12Z\n" +
 	"\aPrepare\x12&.sandboxbroker.guest.v1.PrepareRequest\x1a'.sandboxbroker.guest.v1.PrepareResponse\x12\\\n" +
 	"\aExecute\x12&.sandboxbroker.guest.v1.ExecuteRequest\x1a'.sandboxbroker.guest.v1.ExecuteResponse0\x01BTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
@@ -602,7 +702,7 @@ func file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_sandboxbroker_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
 	(ExecuteResult_Outcome)(0),  // 0: sandboxbroker.guest.v1.ExecuteResult.Outcome
 	(*PrepareRequest)(nil),      // 1: sandboxbroker.guest.v1.PrepareRequest
@@ -611,27 +711,29 @@ var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
 	(*ExecuteResponse)(nil),     // 4: sandboxbroker.guest.v1.ExecuteResponse
 	(*ExecuteStarted)(nil),      // 5: sandboxbroker.guest.v1.ExecuteStarted
 	(*ExecuteResult)(nil),       // 6: sandboxbroker.guest.v1.ExecuteResult
-	nil,                         // 7: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	nil,                         // 8: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
-	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
+	(*Finding)(nil),             // 7: sandboxbroker.guest.v1.Finding
+	nil,                         // 8: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	nil,                         // 9: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
+	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
 }
 var file_sandboxbroker_guest_v1_guest_proto_depIdxs = []int32{
-	7, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	8, // 1: sandboxbroker.guest.v1.ExecuteRequest.env:type_name -> sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
-	9, // 2: sandboxbroker.guest.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
-	6, // 3: sandboxbroker.guest.v1.ExecuteResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
-	5, // 4: sandboxbroker.guest.v1.ExecuteResponse.started:type_name -> sandboxbroker.guest.v1.ExecuteStarted
-	0, // 5: sandboxbroker.guest.v1.ExecuteResult.outcome:type_name -> sandboxbroker.guest.v1.ExecuteResult.Outcome
-	9, // 6: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	1, // 7: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
-	3, // 8: sandboxbroker.guest.v1.GuestService.Execute:input_type -> sandboxbroker.guest.v1.ExecuteRequest
-	2, // 9: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
-	4, // 10: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
-	9, // [9:11] is the sub-list for method output_type
-	7, // [7:9] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	8,  // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	9,  // 1: sandboxbroker.guest.v1.ExecuteRequest.env:type_name -> sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
+	10, // 2: sandboxbroker.guest.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 3: sandboxbroker.guest.v1.ExecuteResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
+	5,  // 4: sandboxbroker.guest.v1.ExecuteResponse.started:type_name -> sandboxbroker.guest.v1.ExecuteStarted
+	0,  // 5: sandboxbroker.guest.v1.ExecuteResult.outcome:type_name -> sandboxbroker.guest.v1.ExecuteResult.Outcome
+	10, // 6: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	7,  // 7: sandboxbroker.guest.v1.ExecuteResult.findings:type_name -> sandboxbroker.guest.v1.Finding
+	1,  // 8: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
+	3,  // 9: sandboxbroker.guest.v1.GuestService.Execute:input_type -> sandboxbroker.guest.v1.ExecuteRequest
+	2,  // 10: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
+	4,  // 11: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_guest_v1_guest_proto_init() }
@@ -653,7 +755,7 @@ func file_sandboxbroker_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_guest_v1_guest_proto_rawDesc), len(file_sandboxbroker_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

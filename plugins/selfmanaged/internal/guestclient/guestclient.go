@@ -162,17 +162,40 @@ func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {
 	if r.Result != nil && json.Valid(r.Result) {
 		result.Result = r.Result
 	}
+	for _, f := range r.GetFindings() {
+		result.Findings = append(result.Findings, sdk.Finding{
+			Line: int(f.GetLine()), Column: int(f.GetColumn()), Rule: f.GetRule(), Message: f.GetMessage(),
+		})
+	}
 	switch {
 	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_TIMEOUT:
 		result.Status, result.Detail = sdk.StatusTimeout, TimeoutDetail(timeout)
 	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY:
 		result.Status, result.Detail = sdk.StatusOutOfMemory, "the code used more memory than its sandbox has"
+	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_BLOCKED:
+		result.Status, result.Detail = sdk.StatusBlocked, blockedDetail(result.Findings)
 	case result.ExitCode == 0:
 		result.Status = sdk.StatusSucceeded
 	default:
 		result.Status = sdk.StatusFailed
 	}
 	return result
+}
+
+// blockedDetail names what stands first in the code.
+func blockedDetail(findings []sdk.Finding) string {
+	if len(findings) == 0 {
+		return "the code policy refuses the code"
+	}
+	f := findings[0]
+	detail := fmt.Sprintf("line %d: %s (rule %s)", f.Line, f.Message, f.Rule)
+	switch more := len(findings) - 1; {
+	case more == 1:
+		detail += ", and one more finding"
+	case more > 1:
+		detail += fmt.Sprintf(", and %d more findings", more)
+	}
+	return detail
 }
 
 // TimeoutDetail says that code ran into its time limit.

@@ -44,6 +44,7 @@ type Provider struct {
 	pool         *pool.Pool[*sandbox]
 	interpreters map[string]string
 	settings     settings
+	codePolicy   []byte // as the guest reads it
 
 	mu        sync.Mutex
 	closed    bool
@@ -84,6 +85,10 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	}
 	if p.settings.PoolSize > p.settings.MaxSandboxes {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "pool_size", "must not be above max_sandboxes (%d)", p.settings.MaxSandboxes)
+	}
+	var err error
+	if p.codePolicy, err = p.settings.codePolicy(); err != nil {
+		return err
 	}
 	if err := p.setUpRuntime(ctx, req); err != nil {
 		return err

@@ -60,6 +60,7 @@ func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) err
 		MemoryLimit:   memory,
 		ProcessLimit:  uint64(p.settings.Processes),
 		FileSizeLimit: uint64(p.settings.WorkspaceMB) << 20,
+		CodePolicy:    p.codePolicy,
 	})
 	return err
 }

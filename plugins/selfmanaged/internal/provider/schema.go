@@ -1,8 +1,11 @@
 package provider
 
 import (
+	"encoding/json"
+	"errors"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/docker"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -27,6 +30,28 @@ type settings struct {
 	DockerHost    string `config:"docker_host"`
 	DockerRuntime string `config:"docker_runtime"`
 	Image         string `config:"image"`
+
+	Policy               string   `config:"policy"`
+	PolicyBlockedImports []string `config:"policy_blocked_imports"`
+	PolicyBlockedCalls   []string `config:"policy_blocked_calls"`
+	PolicyAllowedRules   []string `config:"policy_allowed_rules"`
+}
+
+// codePolicy returns the code policy as the guest reads it.
+func (s settings) codePolicy() ([]byte, error) {
+	policy, err := codepolicy.Settings{
+		Mode:           codepolicy.Mode(s.Policy),
+		BlockedImports: s.PolicyBlockedImports,
+		BlockedCalls:   s.PolicyBlockedCalls,
+		AllowedRules:   s.PolicyAllowedRules,
+	}.Policy()
+	if wrong, ok := errors.AsType[*codepolicy.SettingError](err); ok {
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, wrong.Setting, "%s", wrong.Reason)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(policy)
 }
 
 func schema() sdk.Schema {
@@ -96,6 +121,23 @@ func schema() sdk.Schema {
 		{
 			Name: "platform", Type: sdk.TypeString, Default: "systrap", Options: []string{"systrap", "kvm"},
 			Label: "gVisor platform", Description: "systrap works everywhere; kvm is faster on bare metal and needs /dev/kvm.",
+		},
+		{
+			Name: codepolicy.SettingMode, Type: sdk.TypeString, Default: string(codepolicy.Audit),
+			Options: []string{string(codepolicy.Off), string(codepolicy.Audit), string(codepolicy.Enforce)},
+			Label:   "Code policy", Description: "What to do about code that names what it should not: audit reports findings with the result, enforce refuses the code with SB007, off does not look. The sandbox protects in any case.",
+		},
+		{
+			Name: codepolicy.SettingBlockedImports, Type: sdk.TypeList, Default: codepolicy.DefaultBlockedImports(), Max: sdk.Bound(1000),
+			Label: "Blocked imports", Description: "Modules that the code policy objects to, each behind its language: python:os, javascript:child_process. Given, the list replaces the default.",
+		},
+		{
+			Name: codepolicy.SettingBlockedCalls, Type: sdk.TypeList, Default: codepolicy.DefaultBlockedCalls(), Max: sdk.Bound(1000),
+			Label: "Blocked calls", Description: "Functions that the code policy objects to: builtins and globals by their name, others with their module; in Python a * at the end stands for any rest. Given, the list replaces the default.",
+		},
+		{
+			Name: codepolicy.SettingAllowedRules, Type: sdk.TypeList, Default: []string{}, Max: sdk.Bound(1000),
+			Label: "Allowed rules", Description: "Exceptions from the code policy: names of rules as findings tell them, such as python.import.os or, for a part of it, python.import.os.path.",
 		},
 	}
 }

@@ -1,0 +1,85 @@
+package guest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+)
+
+// exitBlocked is the exit code of code that was not run: what shells say of a
+// program that they may not start.
+const exitBlocked = 126
+
+// verdict is what the code policy says of one piece of code.
+type verdict struct {
+	Findings []codepolicy.Finding `json:"findings"`
+	Blocked  bool                 `json:"blocked"`
+}
+
+// preparePolicy reads the policy that the plugin sends, and puts it where the
+// Python runner finds it. Without one there is no file.
+func preparePolicy(encoded []byte) (codepolicy.Policy, error) {
+	policy := codepolicy.Policy{Mode: codepolicy.Off}
+	if len(encoded) == 0 {
+		return policy, nil
+	}
+	if err := json.Unmarshal(encoded, &policy); err != nil {
+		return policy, fmt.Errorf("read the code policy: %w", err)
+	}
+	if policy.Mode == codepolicy.Off {
+		return policy, nil
+	}
+	rules, err := policy.ForPython()
+	if err != nil {
+		return policy, fmt.Errorf("encode the code policy: %w", err)
+	}
+	for name, content := range map[string][]byte{"code_policy.py": []byte(codepolicy.PythonAnalyser), "code_policy.json": rules} {
+		if err := os.WriteFile(filepath.Join(RunDir, name), content, 0o444); err != nil {
+			return policy, fmt.Errorf("store the code policy: %w", err)
+		}
+	}
+	return policy, nil
+}
+
+// inspectJavaScript looks into code before it goes to Node: whether its main
+// expects to be called, and what the policy says.
+func inspectJavaScript(policy codepolicy.Policy, req *guestv1.ExecuteRequest) (callMain bool, v verdict) {
+	mayCall := req.Arguments == nil && strings.Contains(req.GetCode(), "main")
+	if !mayCall && policy.Mode == codepolicy.Off {
+		return false, v
+	}
+	program, err := codepolicy.ParseJavaScript(req.GetCode())
+	callMain = mayCall && definesUnusedMain(program)
+	if policy.Mode != codepolicy.Off {
+		v.Findings = policy.JavaScriptFindings(program, err)
+		v.Blocked = policy.Mode == codepolicy.Enforce && len(v.Findings) > 0
+	}
+	return callMain, v
+}
+
+// readVerdict reads the line that the Python runner writes before it runs any of
+// the code. There is none if the code is not Python or the interpreter ended
+// before; then nothing of the code has run.
+func readVerdict(from *bufio.Reader) (v verdict) {
+	line, err := from.ReadBytes('\n')
+	if err != nil || json.Unmarshal(line, &v) != nil {
+		return verdict{}
+	}
+	v.Findings = codepolicy.Bounded(v.Findings)
+	return v
+}
+
+// findingsToWire encodes findings for the plugin.
+func findingsToWire(findings []codepolicy.Finding) []*guestv1.Finding {
+	list := make([]*guestv1.Finding, 0, len(findings))
+	for _, f := range findings {
+		list = append(list, &guestv1.Finding{Line: int32(f.Line), Column: int32(f.Column), Rule: f.Rule, Message: f.Message})
+	}
+	return list
+}
