@@ -44,7 +44,16 @@ func standard(f sdk.Field) string {
 	case f.Default == nil:
 		return ""
 	}
-	return fmt.Sprintf("`%v`", f.Default)
+	list, ok := f.Default.([]string)
+	switch {
+	case !ok:
+		return fmt.Sprintf("`%v`", f.Default)
+	case len(list) > 3: // too much for a cell
+		return fmt.Sprintf("%d items", len(list))
+	case len(list) == 0:
+		return "none"
+	}
+	return "`" + strings.Join(list, "`, `") + "`"
 }
 
 // allowed words the constraints of a field.

@@ -1,7 +1,7 @@
 package codepolicy
 
 // The default rules. They follow the list of the analyser that this one replaces
-// (docs/code-policy.md), less what made it refuse harmless code, and with what got
+// (docs/security.md), less what made it refuse harmless code, and with what got
 // around it.
 func defaultPython() Rules {
 	return Rules{
