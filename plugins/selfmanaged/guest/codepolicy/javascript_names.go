@@ -111,7 +111,7 @@ type learner struct{ *analysis }
 func (l learner) Enter(n js.INode) js.IVisitor {
 	if declaration, ok := n.(*js.VarDecl); ok {
 		for _, b := range declaration.List {
-			l.learn(b.Binding, l.pathOf(b.Default), b.Default)
+			l.learn(b.Binding, l.pathOf(b.Default))
 		}
 	}
 	return l
@@ -120,7 +120,7 @@ func (l learner) Enter(n js.INode) js.IVisitor {
 // Exit implements js.IVisitor.
 func (l learner) Exit(js.INode) {}
 
-func (l learner) learn(to js.IBinding, path string, from js.IExpr) {
+func (l learner) learn(to js.IBinding, path string) {
 	if path == "" {
 		return
 	}
@@ -130,7 +130,7 @@ func (l learner) learn(to js.IBinding, path string, from js.IExpr) {
 	case *js.BindingObject:
 		for _, item := range b.List {
 			if name, known := keyOf(item); known {
-				l.learn(item.Value.Binding, canonicalMember(path, name), from)
+				l.learn(item.Value.Binding, canonicalMember(path, name))
 			}
 		}
 	}
