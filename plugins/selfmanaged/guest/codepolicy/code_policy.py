@@ -198,14 +198,14 @@ class Analysis:
                     names.setdefault(name, []).append(call)
 
     def settle(self, scope, body):
-        """Note which names a module binds for certain, and from where on. Until
-        then, and elsewhere, a builtin of that name is what is meant."""
+        """Note which names a module binds for certain, from where on, and to what
+        is no builtin. Elsewhere a call of such a name may be one of the builtin."""
         for n in body:
             if isinstance(n, (*DEFINITIONS, ast.ClassDef)):
                 bound = [n.name]
-            elif isinstance(n, ast.Assign) or isinstance(n, ast.AnnAssign) and n.value:
-                targets = n.targets if isinstance(n, ast.Assign) else [n.target]
-                bound = [x.id for t in targets for x in ast.walk(t) if isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Load)]
+            elif isinstance(n, ast.Assign) and isinstance(n.value, (ast.Lambda, ast.Call)):
+                used = {x.id for x in ast.walk(n.value) if isinstance(x, ast.Name)}
+                bound = [t.id for t in n.targets if isinstance(t, ast.Name) and t.id not in used]
             elif isinstance(n, (ast.Import, ast.ImportFrom)):
                 bound = [(a.asname or a.name).partition(".")[0] for a in n.names]
             else:
@@ -247,11 +247,11 @@ class Analysis:
         while scope is not None:
             if name in scope.names and (inner or scope.kind != CLASS):
                 paths = self.resolve(scope, name)
-                if paths or scope.kind == FUNCTION:
-                    return paths
-                # Perhaps the builtin, perhaps a variable that is named like it.
-                doubt = called and name in self.policy.words and not self.certain(scope, node)
-                return ["builtins." + name] if doubt else []
+                # Outside of functions, a name may not be bound yet.
+                doubt = scope.kind != FUNCTION and called and name in self.policy.words
+                if doubt and not self.certain(scope, node):
+                    return [*paths, "builtins." + name]
+                return paths
             inner = False
             scope = scope.parent
         return ["builtins"] if name == "__builtins__" else ["builtins." + name]
@@ -262,7 +262,7 @@ class Analysis:
             paths = []
             for source in scope.names[name]:
                 paths += [source] if isinstance(source, str) else self.expand(source, scope)
-            scope.resolved[name] = sorted(set(paths))[:8]
+            scope.resolved[name] = sorted(set(paths))[:100]
         return scope.resolved[name]
 
     def expand(self, node, scope, called=False):
@@ -330,14 +330,14 @@ class Analysis:
                     if a.annotation:
                         stack.append(a.annotation)
                 stack += [*n.args.defaults, *filter(None, n.args.kw_defaults)]
-                stack += getattr(n, "decorator_list", [])
+                stack += getattr(n, "decorator_list", []) + getattr(n, "type_params", [])
                 if getattr(n, "returns", None):
                     stack.append(n.returns)
                 self.pending.append((inner, body))
             elif kind is ast.ClassDef:
                 inner = Scope(scope, CLASS)
                 self.bind(inner, n.body)
-                stack += [*n.bases, *n.keywords, *n.decorator_list]
+                stack += [*n.bases, *n.keywords, *n.decorator_list, *getattr(n, "type_params", [])]
                 self.pending.append((inner, n.body))
             elif kind in COMPREHENSIONS:
                 inner = Scope(scope, FUNCTION)

@@ -327,8 +327,8 @@ func isFunctionExpr(e js.IExpr) bool {
 	return false
 }
 
-// lineStart finds what is a comment if the code is a script and code if it is a
-// module; so is <!-- anywhere.
+// htmlComment finds what is a comment if the code is a script and code if it is a
+// module.
 var htmlComment = regexp.MustCompile(`<!--|(?m:^\s*(?:/\*.*\*/\s*)?-->)`)
 
 // checkComments objects to comments as in HTML: a module may run what the parser
