@@ -48,9 +48,11 @@ func TestCloseEndsWhatRunsAndWhatIsBeingMade(t *testing.T) {
 		p := newProvider(t, map[string]any{"max_sandboxes": 8})
 		result, failure := start(t, p, create(t, p, templateBash))
 		var wg sync.WaitGroup
-		for _, template := range []string{templatePython, templateBash, templateNode, templateBash, templatePython} {
+		for i, template := range []string{templatePython, templateBash, templateNode, templateBash, templatePython} {
 			wg.Go(func() {
-				if _, err := p.Create(t.Context(), sdk.CreateRequest{Template: template, TTL: 100 * time.Millisecond}); err != nil {
+				// Some expire meanwhile; the others are there when it is closed.
+				ttl := time.Duration(i%2) * 100 * time.Millisecond
+				if _, err := p.Create(t.Context(), sdk.CreateRequest{Template: template, TTL: ttl}); err != nil {
 					assert.Check(t, is.Equal(sdk.CodeOf(err), sdk.CodeUnavailable), "%v", err)
 				}
 			})
