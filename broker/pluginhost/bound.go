@@ -54,6 +54,9 @@ func (b *boundProvider) Execute(ctx context.Context, req sdk.ExecuteRequest, out
 		return result, heard.err
 	}
 	result.Detail = b.clean(result.Detail)
+	for i, f := range result.Findings {
+		result.Findings[i].Rule, result.Findings[i].Message = b.clean(f.Rule), b.clean(f.Message)
+	}
 	return result, b.failed(ctx, err)
 }
 

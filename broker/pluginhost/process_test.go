@@ -204,9 +204,10 @@ func TestSecretsStayOutOfWhatAPluginSays(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Equal(t, health.Reason, "the key (secret) was refused")
 	id := instance(t, p)
-	result, _, err := execute(t.Context(), p, id, `{"status": "blocked", "detail": "hunter2-hunter2"}`)
+	result, _, err := execute(t.Context(), p, id, `{"status": "blocked", "detail": "hunter2-hunter2", "findings": [{"Line": 1, "Rule": "r", "Message": "use of hunter2-hunter2"}]}`)
 	assert.NilError(t, err)
 	assert.Equal(t, result.Detail, "(secret)")
+	assert.DeepEqual(t, result.Findings, []sdk.Finding{{Line: 1, Rule: "r", Message: "use of (secret)"}})
 	_, _, err = execute(t.Context(), p, id, `{"fail": "SB009", "message": "hunter2-hunter2"}`)
 	assertPublic(t, err, sdk.CodeUnavailable, `provider "box": (secret)`)
 }

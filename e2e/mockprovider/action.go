@@ -42,6 +42,7 @@ type action struct {
 	ExitCode    int             `json:"exit_code"`
 	Status      sdk.Status      `json:"status"`
 	Detail      string          `json:"detail"`
+	Findings    []sdk.Finding   `json:"findings"`
 	Result      json.RawMessage `json:"result"`
 	Echo        bool            `json:"echo"`
 }

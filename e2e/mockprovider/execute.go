@@ -61,6 +61,7 @@ func (act action) result(started time.Time) sdk.ExecuteResult {
 		Duration:        time.Since(started),
 		PeakMemoryBytes: 1 << 20,
 		Detail:          act.Detail,
+		Findings:        act.Findings,
 	}
 	if result.Status == "" {
 		result.Status = sdk.StatusSucceeded
