@@ -39,7 +39,7 @@ func newDocument() *document {
 		Info: &huma.Info{
 			Title:       "Sandbox broker",
 			Version:     "1",
-			Description: "Runs code in sandboxes of many providers behind one API.\n\n" + codesAsText(),
+			Description: "Runs code in sandboxes of many providers behind one API.\n\n" + CodesAsText(),
 		},
 		Components: &huma.Components{
 			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
@@ -57,10 +57,11 @@ func newDocument() *document {
 	}}
 }
 
-// codesAsText makes the table of codes part of the document.
-func codesAsText() string {
+// CodesAsText returns the table of codes in Markdown, for the document and for
+// the page about errors.
+func CodesAsText() string {
 	var b strings.Builder
-	b.WriteString("| code | meaning | HTTP | retry | what to do |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("| code | meaning | HTTP status | retry | what to do |\n| --- | --- | --- | --- | --- |\n")
 	for _, info := range sdk.CodeTable() {
 		status := strconv.Itoa(info.HTTPStatus)
 		if info.HTTPStatus == http.StatusOK {

@@ -28,14 +28,14 @@ func (s *Server) routes() {
 			"What becomes of the code is data: an execution that was taken on answers 200, with its status. " +
 			"A client that goes away cancels it.",
 		success: []int{http.StatusOK},
-		codes:   append(providerCodes(), sdk.CodeConflict),
+		codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
 	}, s.execute)
 	register(s, operation{
 		method: http.MethodPost, path: "/api/v1/instances", id: "createInstance", tag: tagInstances,
 		summary: "Create an instance",
 		details: "Answers 201 for a new instance and 200 for the one that the session already has on that provider.",
 		success: []int{http.StatusCreated, http.StatusOK},
-		codes:   append(providerCodes(), sdk.CodeConflict),
+		codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
 	}, s.createInstance)
 	register(s, operation{
 		method: http.MethodGet, path: "/api/v1/instances", id: "listInstances", tag: tagInstances,
@@ -89,6 +89,6 @@ func (s *Server) routes() {
 func providerCodes() []sdk.Code {
 	return []sdk.Code{
 		sdk.CodeNotInitialized, sdk.CodeConnectionFailed, sdk.CodeCreateFailed, sdk.CodeQuotaExceeded,
-		sdk.CodeUnavailable, sdk.CodeNotAllowed, sdk.CodeNotSupported,
+		sdk.CodeUnavailable, sdk.CodeNotSupported,
 	}
 }

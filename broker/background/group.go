@@ -2,8 +2,9 @@
 // goroutines, survives their panics and waits for them.
 //
 // A panic in a goroutine ends the whole daemon, whatever the HTTP framework
-// recovers; so no package of the broker uses the go statement for work that
-// calls a provider, but a Group.
+// recovers; so what is done for requests runs in a Group and not under a bare go
+// statement. Supervision (package pluginhost) does not: a daemon that went on
+// without it would be of no use.
 package background
 
 import (

@@ -1,55 +1,39 @@
 package instance_test
 
 import (
+	"regexp"
 	"testing"
 
 	"gotest.tools/v3/assert"
+	"gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-func TestParseID(t *testing.T) {
-	for name, test := range map[string]struct {
-		text string
-		ok   bool
-	}{
-		"a plain one":                     {"acme:s1:abcdefghij0123456789", true},
-		"a session of dots":               {"acme:..:abcdefghij0123456789", true},
-		"all kinds of characters":         {"a_c-9:A.b_c-D:abcdefghij0123456789", true},
-		"empty":                           {"", false},
-		"too few parts":                   {"acme:abcdefghij0123456789", false},
-		"too many parts":                  {"acme:s:1:abcdefghij0123456789", false},
-		"no session":                      {"acme::abcdefghij0123456789", false},
-		"an instance part that is short":  {"acme:s1:abcdefghij012345678", false},
-		"an instance part that is long":   {"acme:s1:abcdefghij01234567890", false},
-		"upper case in the instance part": {"acme:s1:Abcdefghij0123456789", false},
-		"upper case in the tenant":        {"Acme:s1:abcdefghij0123456789", false},
-		"a newline at the end":            {"acme:s1:abcdefghij0123456789\n", false},
-		"a slash":                         {"acme:a/b:abcdefghij0123456789", false},
-		"still escaped":                   {"acme%3As1%3Aabcdefghij0123456789", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			id, ok := instance.ParseID(test.text)
-			assert.Equal(t, ok, test.ok)
-			if ok {
-				assert.Equal(t, id.String(), test.text)
-			} else {
-				assert.Equal(t, id, instance.ID{})
-			}
-		})
-	}
+func TestEveryIDHasTheSameForm(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
+		for session, form := range map[string]string{
+			"":            `^acme:s-[a-z0-9]{20}:[a-z0-9]{20}$`, // of the service's own making
+			"A.b_c-D":     `^acme:A\.b_c-D:[a-z0-9]{20}$`,
+			"..":          `^acme:\.\.:[a-z0-9]{20}$`,
+			"all.allowed": `^acme:all\.allowed:[a-z0-9]{20}$`,
+		} {
+			info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: session})
+			assert.NilError(t, err)
+			assert.Check(t, cmp.Regexp(regexp.MustCompile(form), info.ID.String()))
+		}
+	})
 }
 
-func FuzzParseID(f *testing.F) {
-	f.Add("acme:s1:abcdefghij0123456789")
-	f.Add("acme%3As1%3Aabcdefghij0123456789")
-	f.Add(":::")
-	f.Fuzz(func(t *testing.T, text string) {
-		if id, ok := instance.ParseID(text); ok {
-			assert.Equal(t, id.String(), text)
-			again, ok := instance.ParseID(id.String())
-			assert.Assert(t, ok)
-			assert.Equal(t, again, id)
+func TestASessionThatNoIDCouldHold(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		for _, session := range []string{"s:1", "a/b", "a\n", " ", "a%3Ab", "é", "a\x00"} {
+			_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: session})
+			assertCode(t, err, sdk.CodeInvalidRequest)
+			assertField(t, err, "session_id")
 		}
+		assert.Check(t, cmp.Len(first.Created(), 0))
 	})
 }

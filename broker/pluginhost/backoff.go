@@ -17,8 +17,8 @@ type Backoff struct {
 	Stable time.Duration
 }
 
-// DefaultBackoff is what a zero Backoff means.
-func DefaultBackoff() Backoff {
+// defaultBackoff is what a zero Backoff means.
+func defaultBackoff() Backoff {
 	return Backoff{
 		Min:    100 * time.Millisecond,
 		Max:    5 * time.Second,

@@ -14,9 +14,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
-// DefaultStartTimeout bounds the time from the start of a plugin to its
+// defaultStartTimeout bounds the time from the start of a plugin to its
 // description.
-const DefaultStartTimeout = 10 * time.Second
+const defaultStartTimeout = 10 * time.Second
 
 // LauncherOptions say where plugins are and how they start.
 type LauncherOptions struct {
@@ -28,7 +28,8 @@ type LauncherOptions struct {
 	// LogLevel of the plugins: trace, debug, info, warn, error or off. Empty
 	// means that of Logger.
 	LogLevel string
-	// StartTimeout defaults to DefaultStartTimeout.
+	// StartTimeout bounds the time from the start of a plugin to its
+	// description; 10 s by default.
 	StartTimeout time.Duration
 	// Logger receives what plugins log. It is required.
 	Logger hclog.Logger
@@ -62,7 +63,7 @@ func NewLauncher(options LauncherOptions) (*Launcher, error) {
 		return nil, fmt.Errorf("log level %q is none of trace, debug, info, warn, error and off", options.LogLevel)
 	}
 	if options.StartTimeout == 0 {
-		options.StartTimeout = DefaultStartTimeout
+		options.StartTimeout = defaultStartTimeout
 	}
 	dir, err := newRuntimeDir(options.RuntimeDir)
 	if err != nil {

@@ -31,7 +31,8 @@ type SuperviseOptions struct {
 	// HealthMisses probes in a row pass unanswered, 3 by default, is killed.
 	HealthInterval, HealthTimeout time.Duration
 	HealthMisses                  int
-	// Backoff between restarts; zero for DefaultBackoff.
+	// Backoff between restarts; its zero value stands for one that ends at
+	// 5 s and, after five failures, at 30 s.
 	Backoff Backoff
 	Logger  hclog.Logger
 }
@@ -63,7 +64,7 @@ type Supervised struct {
 // waits for the first attempt, Provider for a provider that is ready.
 func Supervise(launcher *Launcher, spec Spec, configure sdk.ConfigureRequest, options SuperviseOptions) *Supervised {
 	if options.Backoff == (Backoff{}) {
-		options.Backoff = DefaultBackoff()
+		options.Backoff = defaultBackoff()
 	}
 	for value, standard := range map[*time.Duration]time.Duration{
 		&options.ConfigureTimeout: 30 * time.Second,
