@@ -19,6 +19,11 @@ const memoryPoll = 20 * time.Millisecond
 // all.
 const memoryLag = 4
 
+// memorySettle is how long after a kill only what processes hold counts:
+// gVisor's heap, where the rest lay, shrinks no sooner than it is collected, and
+// the next execution shall not die for it.
+const memorySettle = 3 * time.Second
+
 // memoryGuard kills the execution that uses most when the sandbox as a whole
 // uses more memory than it may. The host's cgroup would kill the whole sandbox,
 // and without a cgroup nothing would.
@@ -27,6 +32,7 @@ type memoryGuard struct {
 
 	mu      sync.Mutex
 	watched map[*guarded]bool
+	killed  time.Time // the last time
 	stop    chan struct{}
 	done    chan struct{}
 }
@@ -89,21 +95,23 @@ func (m *memoryGuard) poll(stop, done chan struct{}) {
 			over = 0
 			continue
 		}
-		atLeast := m.limit / 4
-		if over++; over > memoryLag {
-			atLeast = 0
-		}
-		if m.killLargest(atLeast) {
+		over++
+		if m.killLargest(over > memoryLag) {
 			over = 0
 		}
 	}
 }
 
-// killLargest kills the execution whose processes use most, if that is enough.
-func (m *memoryGuard) killLargest(atLeast int64) bool {
+// killLargest kills the execution whose processes use most, if that is enough
+// or whoever it is.
+func (m *memoryGuard) killLargest(whoever bool) bool {
 	resident := residentByInit()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	atLeast := m.limit / 4
+	if whoever && time.Since(m.killed) > memorySettle {
+		atLeast = 0
+	}
 	var largest *guarded
 	for g := range m.watched {
 		if r := resident[g.process.init.Process.Pid]; !g.killed() && r >= atLeast {
@@ -113,6 +121,7 @@ func (m *memoryGuard) killLargest(atLeast int64) bool {
 	if largest == nil {
 		return false
 	}
+	m.killed = time.Now()
 	largest.oom.Store(true)
 	largest.process.kill()
 	return true
