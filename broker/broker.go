@@ -90,8 +90,9 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 			DefaultTimeout: cfg.Limits.DefaultTimeout,
 			MaxTimeout:     cfg.Limits.MaxTimeout,
 			CreateTimeout:  cfg.Limits.CreateTimeout,
-			DefaultTTL:     instance.DefaultTTL,
-			MaxTTL:         instance.MaxTTL,
+			DefaultTTL:     cfg.Limits.DefaultTTL,
+			MaxLifetime:    cfg.Limits.MaxLifetime,
+			MaxIdle:        cfg.Limits.MaxIdle,
 		},
 		Logger: options.Logger.Named("instances"),
 	})

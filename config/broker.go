@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -73,12 +74,19 @@ func (p *parser) readLimits(block *hclsyntax.Block) Limits {
 	var limits Limits
 	s := p.readLeaf(block, limitsSchema())
 	p.decode(s, &limits, block.DefRange())
-	if a, given := s.setting("default_timeout"); given && limits.MaxTimeout > 0 && limits.DefaultTimeout > limits.MaxTimeout {
-		p.fail(a.expr.Range(), "Invalid value", fmt.Sprintf("default_timeout is above max_timeout, which is %s.", limits.MaxTimeout))
-	}
-	// A low max_timeout alone lowers the default too.
-	limits.DefaultTimeout = min(limits.DefaultTimeout, limits.MaxTimeout)
+	p.atMost(s, "default_timeout", &limits.DefaultTimeout, "max_timeout", limits.MaxTimeout)
+	p.atMost(s, "default_ttl", &limits.DefaultTTL, "max_lifetime", limits.MaxLifetime)
+	p.atMost(s, "max_idle", &limits.MaxIdle, "max_lifetime", limits.MaxLifetime)
 	return limits
+}
+
+// atMost reports a setting that was given above its maximum. A low maximum alone
+// lowers the setting's default too.
+func (p *parser) atMost(s section, name string, value *time.Duration, maximum string, most time.Duration) {
+	if a, given := s.setting(name); given && most > 0 && *value > most {
+		p.fail(a.expr.Range(), "Invalid value", fmt.Sprintf("%s is above %s, which is %s.", name, maximum, most))
+	}
+	*value = min(*value, most)
 }
 
 // decode copies settings into a struct with `config` tags.

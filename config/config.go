@@ -47,6 +47,14 @@ type Limits struct {
 	MaxTimeout time.Duration `config:"max_timeout"`
 	// CreateTimeout of an instance, waiting for its turn included.
 	CreateTimeout time.Duration `config:"create_timeout"`
+	// DefaultTTL of an instance whose creator names none; never above
+	// MaxLifetime.
+	DefaultTTL time.Duration `config:"default_ttl"`
+	// MaxLifetime of an instance, renewals and use included.
+	MaxLifetime time.Duration `config:"max_lifetime"`
+	// MaxIdle is how long an instance may be unused; its creator may name
+	// less. Never above MaxLifetime.
+	MaxIdle time.Duration `config:"max_idle"`
 	// ShutdownTimeout is how long a stop lets running executions finish.
 	ShutdownTimeout time.Duration `config:"shutdown_timeout"`
 }

@@ -40,6 +40,9 @@ func logSchema() sdk.Schema {
 	}
 }
 
+// maxLifetime is the longest life of an instance that can be set.
+const maxLifetime = 30 * 24 * time.Hour
+
 func limitsSchema() sdk.Schema {
 	return sdk.Schema{
 		size("request_body", 4<<20, 16<<20, "Bytes in the body of a request."),
@@ -47,6 +50,9 @@ func limitsSchema() sdk.Schema {
 		span("default_timeout", 30*time.Second, 100*time.Millisecond, 24*time.Hour, "The time limit of an execution that names none."),
 		span("max_timeout", 10*time.Minute, 100*time.Millisecond, 24*time.Hour, "The longest time limit that an execution may name."),
 		span("create_timeout", time.Minute, time.Second, time.Hour, "How long a new instance may take, waiting for its turn included."),
+		span("default_ttl", 5*time.Minute, time.Second, maxLifetime, "How long an instance lives after its creation and after each use, if its creator says nothing else."),
+		span("max_lifetime", 24*time.Hour, time.Second, maxLifetime, "How long an instance may live in all, however it is used and renewed."),
+		span("max_idle", 24*time.Hour, time.Second, maxLifetime, "How long an instance may be unused, whatever is left of its time. Its creator may ask for less."),
 		span("shutdown_timeout", 30*time.Second, 0, time.Hour, "How long a stop lets running executions finish."),
 	}
 }

@@ -150,7 +150,7 @@ func TestTheLifeOfAnInstance(t *testing.T) {
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1","language":"node","ttl":60,"env":{"A":"b"}}`).wants(http.StatusCreated).decode(&made)
 	assert.Equal(t, made.Template, "nodejs")
 	assert.Equal(t, made.SessionID, "s1")
-	assert.Equal(t, made.ExpiresAt.Sub(made.LastUsedAt), time.Minute)
+	assert.Equal(t, made.ExpiresAt.Sub(made.CreatedAt), time.Minute)
 	assert.DeepEqual(t, f.provider.Created()[0].Env, map[string]string{"A": "b"})
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1"}`).wants(http.StatusOK).decode(&same)
 	assert.Equal(t, same.ID, made.ID)
@@ -172,6 +172,37 @@ func TestTheLifeOfAnInstance(t *testing.T) {
 	f.do(http.MethodDelete, "/api/v1/instances/"+made.ID, "").problem(http.StatusNotFound, "SB013")
 	f.do(http.MethodGet, "/api/v1/instances", "").wants(http.StatusOK).decode(&list)
 	assert.Check(t, cmp.Len(list.Instances, 0))
+}
+
+func TestAnInstanceIsRenewed(t *testing.T) {
+	f := start(t)
+	var made, renewed api.Instance
+	f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1","ttl":60,"idle":30.5}`).wants(http.StatusCreated).decode(&made)
+	assert.Equal(t, made.TTL, 60.0)
+	assert.Equal(t, made.Idle, 30.5)
+	for body, want := range map[string]time.Duration{
+		"":               time.Minute,
+		`{}`:             time.Minute,
+		`{"ttl":null}`:   time.Minute,
+		`{"ttl":3600.5}`: time.Hour + 500*time.Millisecond,
+	} {
+		for _, id := range []string{made.ID, escaped(made.ID)} {
+			f.do(http.MethodPost, "/api/v1/instances/"+id+"/renew", body).wants(http.StatusOK).decode(&renewed)
+			assert.Equal(t, renewed.ID, made.ID)
+			assert.Equal(t, renewed.ExpiresAt.Sub(renewed.LastUsedAt), want, body)
+			assert.Equal(t, renewed.TTL, 60.0)
+		}
+	}
+	f.do(http.MethodPost, "/api/v1/instances/"+made.ID+"/renew", `{"ttl":1e300}`).wants(http.StatusOK).decode(&renewed)
+	assert.Equal(t, renewed.ExpiresAt.Sub(made.CreatedAt), 24*time.Hour)
+
+	for body, field := range map[string]string{`{"ttl":0}`: "ttl", `{"ttl":-1}`: "ttl", `{"ttl":"60"}`: "ttl", `{"idle":60}`: "idle"} {
+		assert.Equal(t, f.do(http.MethodPost, "/api/v1/instances/"+made.ID+"/renew", body).problem(http.StatusUnprocessableEntity, "SB010").Field, field)
+	}
+	p := f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1","ttl":61}`).problem(http.StatusConflict, "SB014")
+	assert.Equal(t, p.Field, "ttl")
+	p = f.do(http.MethodPost, "/api/v1/instances/acme:s1:aaaaaaaaaaaaaaaaaaaa/renew", "").problem(http.StatusNotFound, "SB013")
+	assert.Check(t, cmp.Contains(p.Detail, "create a new one"))
 }
 
 func TestAnInstanceCanBeAskedForWithoutABody(t *testing.T) {

@@ -16,6 +16,7 @@ func (s *Server) createInstance(ctx context.Context, c call[CreateInstanceReques
 		Provider: c.body.Provider,
 		Env:      c.body.Env,
 		TTL:      duration(c.body.TTL),
+		Idle:     duration(c.body.Idle),
 	})
 	if err != nil {
 		return 0, Instance{}, err
@@ -42,6 +43,14 @@ func (s *Server) getInstance(_ context.Context, c call[none]) (int, Instance, er
 	return http.StatusOK, instanceOf(info), nil
 }
 
+func (s *Server) renewInstance(_ context.Context, c call[RenewInstanceRequest]) (int, Instance, error) {
+	info, err := s.instances.Renew(c.tenant, c.id, duration(c.body.TTL))
+	if err != nil {
+		return 0, Instance{}, err
+	}
+	return http.StatusOK, instanceOf(info), nil
+}
+
 func (s *Server) destroyInstance(ctx context.Context, c call[none]) (int, none, error) {
 	return http.StatusNoContent, none{}, s.instances.Destroy(ctx, c.tenant, c.id)
 }
@@ -56,6 +65,8 @@ func instanceOf(info instance.Info) Instance {
 		CreatedAt:  info.CreatedAt.UTC(),
 		LastUsedAt: info.LastUsed.UTC(),
 		ExpiresAt:  info.ExpiresAt.UTC(),
+		TTL:        info.TTL.Seconds(),
+		Idle:       info.Idle.Seconds(),
 		Executions: info.Executions,
 	}
 }

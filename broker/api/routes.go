@@ -33,7 +33,8 @@ func (s *Server) routes() {
 	register(s, operation{
 		method: http.MethodPost, path: "/api/v1/instances", id: "createInstance", tag: tagInstances,
 		summary: "Create an instance",
-		details: "Answers 201 for a new instance and 200 for the one that the session already has on that provider.",
+		details: "Answers 201 for a new instance and 200 for the one that the session already has on that provider. " +
+			"A template, ttl or idle that differs from the session's instance is a conflict.",
 		success: []int{http.StatusCreated, http.StatusOK},
 		codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
 	}, s.createInstance)
@@ -47,6 +48,14 @@ func (s *Server) routes() {
 		summary: "Look at an instance",
 		success: []int{http.StatusOK}, codes: []sdk.Code{sdk.CodeNotFound},
 	}, s.getInstance)
+	register(s, operation{
+		method: http.MethodPost, path: "/api/v1/instances/{id}/renew", id: "renewInstance", tag: tagInstances,
+		summary: "Move the end of an instance",
+		details: "Sets expires_at to ttl seconds from now, but not beyond the operator's maximum lifetime: the answer's expires_at says what was granted. " +
+			"That may be earlier than before. It counts as a use for the idle limit. An instance whose time is over cannot be renewed; an accepted renewal is never cut short by an expiry that was due.",
+		success: []int{http.StatusOK},
+		codes:   []sdk.Code{sdk.CodeNotFound, sdk.CodeUnavailable},
+	}, s.renewInstance)
 	register(s, operation{
 		method: http.MethodDelete, path: "/api/v1/instances/{id}", id: "destroyInstance", tag: tagInstances,
 		summary: "Destroy an instance",

@@ -20,6 +20,7 @@ type Instances interface {
 	Create(ctx context.Context, who tenant.Tenant, req instance.CreateRequest) (instance.Info, bool, error)
 	Get(who tenant.Tenant, id string) (instance.Info, error)
 	List(who tenant.Tenant) []instance.Info
+	Renew(who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
 	Destroy(ctx context.Context, who tenant.Tenant, id string) error
 	Execute(ctx context.Context, who tenant.Tenant, id string, req instance.ExecuteRequest) (instance.Execution, error)
 	Run(ctx context.Context, who tenant.Tenant, req instance.RunRequest) (instance.Execution, error)

@@ -39,7 +39,13 @@ type CreateInstanceRequest struct {
 	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What the instance is made for; beats language."`
 	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
 	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for every execution in it."`
-	TTL       float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds after the last use until it is destroyed. Default 300, at most 86400."`
+	TTL       float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds that it lives from now on, and again from the end of each execution. The operator sets the default and the maximum lifetime, which neither use nor renewal exceeds."`
+	Idle      float64           `json:"idle,omitempty" exclusiveMinimum:"0" doc:"Seconds without use after which it is destroyed, even if its ttl would allow more. The operator sets the maximum, which is also the default."`
+}
+
+// RenewInstanceRequest asks for more time, or less.
+type RenewInstanceRequest struct {
+	TTL float64 `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds from now until it expires; the instance's own ttl unless given."`
 }
 
 // Execution is what became of code that was taken on.
@@ -92,7 +98,9 @@ type Instance struct {
 	Metadata   map[string]string `json:"metadata,omitempty" doc:"Facts from the provider, such as a region."`
 	CreatedAt  time.Time         `json:"created_at"`
 	LastUsedAt time.Time         `json:"last_used_at"`
-	ExpiresAt  time.Time         `json:"expires_at" doc:"When it is destroyed unless it is used before."`
+	ExpiresAt  time.Time         `json:"expires_at" doc:"When it is destroyed unless it is used or renewed before. Executions that run then may finish."`
+	TTL        float64           `json:"ttl" doc:"Seconds until expires_at that the end of an execution leaves at least, within the maximum lifetime."`
+	Idle       float64           `json:"idle" doc:"Seconds after last_used_at until it is destroyed, if that comes before expires_at."`
 	Executions int               `json:"executions" doc:"Executions in progress."`
 }
 

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,12 @@ type CreateRequest struct {
 	Provider string
 	// Env is added to the environment of every execution.
 	Env map[string]string
-	// TTL after the last use; zero means the default.
+	// TTL is how long it lives from its creation, and again from the end of
+	// each use; zero means the default.
 	TTL time.Duration
+	// Idle is how long it may be unused before it is destroyed, whatever is
+	// left of the TTL; zero means the longest there is.
+	Idle time.Duration
 }
 
 // Create returns the session's instance on that provider, made now if there was
@@ -43,12 +48,14 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	if err != nil {
 		return Info{}, false, err
 	}
-	defer s.release(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	info = e.info()
-	info.Executions-- // this call's own hold
-	return info, created, nil
+	now := time.Now()
+	if !created { // who asks for it again uses it
+		e.use(now)
+	}
+	s.drop(e)
+	return e.info(now), created, nil
 }
 
 // acquire returns the session's instance, made now if need be, with a hold on
@@ -62,11 +69,20 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 	for {
 		s.mu.Lock()
 		e, found := s.sessions[key]
-		if found && req.Template != "" && req.Template != e.template {
-			s.mu.Unlock()
-			return nil, false, sdk.FieldErrorf(sdk.CodeConflict, "template", "the session already has an instance of the template %q", e.template)
+		if found && s.retire(e, time.Now()) {
+			found = false
 		}
-		if !found {
+		if found {
+			if err := e.conflict(req); err != nil {
+				s.mu.Unlock()
+				return nil, false, err
+			}
+			if e.state == live {
+				e.holds++
+				s.mu.Unlock()
+				return e, false, nil
+			}
+		} else {
 			e = s.startCreation(key, t, req)
 		}
 		e.waiters++
@@ -87,19 +103,15 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 // caller holds mu.
 func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *entry {
 	ctx, cancel := s.bounded(context.Background(), s.limits.CreateTimeout)
-	now := time.Now()
 	e := &entry{
 		id:       ID{Tenant: key.tenant, Session: key.session, Instance: randomName()},
 		provider: t.provider,
 		template: t.template,
-		ttl:      req.TTL,
-		created:  now,
-		lastUsed: now,
+		ttl:      cmp.Or(req.TTL, s.limits.DefaultTTL),
+		idle:     cmp.Or(req.Idle, s.limits.MaxIdle),
+		created:  time.Now(),
 		ready:    make(chan struct{}),
 		cancel:   cancel,
-	}
-	if e.ttl == 0 {
-		e.ttl = s.limits.DefaultTTL
 	}
 	s.entries[e.id.String()] = e
 	s.sessions[key] = e
@@ -128,9 +140,9 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 			sdk.LabelInstance: e.id.Instance,
 		},
 		Env: env,
-		// Our TTL counts from the last use; the provider's counts from the
-		// creation and is there for the day when nobody is left to destroy.
-		TTL:            s.limits.MaxTTL,
+		// The end of an instance is ours to decide; the provider's limit is
+		// there for the day when nobody is left to destroy.
+		TTL:            s.limits.MaxLifetime + s.limits.slack(),
 		IdempotencyKey: e.id.String(),
 	})
 	if err == nil {
@@ -185,7 +197,7 @@ func (s *Service) finishCreation(e *entry, made sdk.Instance, cut bool, err erro
 		return
 	}
 	e.state = live
-	e.lastUsed = time.Now()
+	e.begin(time.Now(), s.limits)
 }
 
 // inUse reports whether an entry has the provider's instance already: no two
@@ -228,12 +240,17 @@ func (s *Service) await(ctx context.Context, e *entry) (again bool, err error) {
 	return false, nil
 }
 
-// release gives back a hold that acquire or hold took.
+// release ends a use: it gives back a hold that acquire or hold took.
 func (s *Service) release(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	e.use(time.Now())
+	s.drop(e)
+}
+
+// drop gives back a hold. The caller holds mu.
+func (s *Service) drop(e *entry) {
 	e.holds--
-	e.lastUsed = time.Now()
 	if e.holds == 0 && e.doomed {
 		s.destroyLater(e)
 	}
@@ -280,10 +297,28 @@ func checkCreate(req CreateRequest, limits Limits) error {
 	if req.Session != "" && !sessionName.MatchString(req.Session) {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "session_id", "must be 1 to 64 of A-Z a-z 0-9 _ . -")
 	}
-	if req.TTL < 0 || req.TTL > limits.MaxTTL {
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be more than 0 and at most %s", seconds(limits.MaxTTL))
+	if req.TTL < 0 || req.TTL > limits.MaxLifetime {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be more than 0 and at most %s", seconds(limits.MaxLifetime))
+	}
+	if req.Idle < 0 || req.Idle > limits.MaxIdle {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "idle", "must be more than 0 and at most %s", seconds(limits.MaxIdle))
 	}
 	return checkEnv(req.Env)
+}
+
+// conflict says where the request names something else than the session's
+// instance is. What it does not name does not matter.
+func (e *entry) conflict(req CreateRequest) error {
+	switch {
+	case req.Template != "" && req.Template != e.template:
+		return sdk.FieldErrorf(sdk.CodeConflict, "template", "the session already has an instance of the template %q", e.template)
+	case req.TTL != 0 && req.TTL != e.ttl:
+		return sdk.FieldErrorf(sdk.CodeConflict, "ttl", "the session already has an instance with a ttl of %s; renew that to move its end", seconds(e.ttl))
+	case req.Idle != 0 && req.Idle != e.idle:
+		return sdk.FieldErrorf(sdk.CodeConflict, "idle", "the session already has an instance with an idle limit of %s", seconds(e.idle))
+	default:
+		return nil
+	}
 }
 
 func seconds(d time.Duration) string {

@@ -6,7 +6,7 @@
 // Start with Service. Its registry holds one entry for each instance, from the
 // moment its creation begins (create.go) until the provider has confirmed its
 // end (destroy.go). One session of a tenant has at most one live instance per
-// provider. An entry in use is held, and what is held is not reaped (reap.go).
-// Reconcile brings the registry and a provider that was restarted back into
-// agreement.
+// provider. An entry in use is held; what nobody holds ends when its time is over
+// (expiry.go), which use and renewal (renew.go) put off. Reconcile brings the
+// registry and a provider that was restarted back into agreement.
 package instance

@@ -47,5 +47,5 @@ func shuttingDown() error {
 // noSuchInstance is the same for an instance that never existed, has ended or
 // belongs to somebody else.
 func noSuchInstance() error {
-	return sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	return sdk.Errorf(sdk.CodeNotFound, "no such instance; create a new one if you need one")
 }

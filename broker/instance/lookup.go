@@ -19,8 +19,12 @@ type Info struct {
 	Metadata  map[string]string
 	CreatedAt time.Time
 	LastUsed  time.Time
-	// ExpiresAt is when it is destroyed unless it is used before.
+	// ExpiresAt is when it is destroyed unless it is used or renewed before.
+	// It may come to that earlier: when it was not used for Idle. What runs
+	// then may finish.
 	ExpiresAt time.Time
+	// TTL is what a use leaves at least, and Idle the limit of disuse.
+	TTL, Idle time.Duration
 	// Executions in progress.
 	Executions int
 }
@@ -29,21 +33,23 @@ type Info struct {
 func (s *Service) Get(who tenant.Tenant, id string) (Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, err := s.find(who, id)
+	now := time.Now()
+	e, err := s.find(who, id, now)
 	if err != nil {
 		return Info{}, err
 	}
-	return e.info(), nil
+	return e.info(now), nil
 }
 
 // List returns the tenant's live instances, oldest first.
 func (s *Service) List(who tenant.Tenant) []Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	list := []Info{}
 	for _, e := range s.entries {
-		if e.id.Tenant == who.Name && e.state == live {
-			list = append(list, e.info())
+		if e.id.Tenant == who.Name && e.state == live && !s.retire(e, now) {
+			list = append(list, e.info(now))
 		}
 	}
 	slices.SortFunc(list, func(a, b Info) int {
@@ -55,12 +61,12 @@ func (s *Service) List(who tenant.Tenant) []Info {
 	return list
 }
 
-// find returns a live entry of the tenant. An instance of somebody else gives
-// the same error, after the same work, as one that never was. The caller holds
-// mu.
-func (s *Service) find(who tenant.Tenant, id string) (*entry, error) {
+// find returns a live entry of the tenant whose time is not over. An instance of
+// somebody else gives the same error, after the same work, as one that never
+// was. The caller holds mu.
+func (s *Service) find(who tenant.Tenant, id string, now time.Time) (*entry, error) {
 	e := s.entries[id]
-	if e == nil || e.id.Tenant != who.Name || e.state != live {
+	if e == nil || e.id.Tenant != who.Name || e.state != live || s.retire(e, now) {
 		return nil, noSuchInstance()
 	}
 	return e, nil
@@ -70,7 +76,7 @@ func (s *Service) find(who tenant.Tenant, id string) (*entry, error) {
 func (s *Service) hold(who tenant.Tenant, id string) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, err := s.find(who, id)
+	e, err := s.find(who, id, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -79,27 +85,23 @@ func (s *Service) hold(who tenant.Tenant, id string) (*entry, error) {
 }
 
 // info describes the entry. The caller holds mu.
-func (e *entry) info() Info {
-	return Info{
+func (e *entry) info(now time.Time) Info {
+	info := Info{
 		ID:         e.id,
 		Provider:   e.provider.Label(),
 		Template:   e.template,
 		Metadata:   maps.Clone(e.instance.Metadata),
 		CreatedAt:  e.created,
 		LastUsed:   e.lastUsed,
-		ExpiresAt:  e.expires(),
+		ExpiresAt:  e.expires,
+		TTL:        e.ttl,
+		Idle:       e.idle,
 		Executions: e.holds,
 	}
-}
-
-// expires returns when the entry's time is over: so long after its last use,
-// or when the provider said it would end it.
-func (e *entry) expires() time.Time {
-	at := e.lastUsed.Add(e.ttl)
-	if own := e.instance.ExpiresAt; !own.IsZero() && own.Before(at) {
-		return own
+	if e.holds > 0 {
+		info.ExpiresAt = e.expiry(now) // the executions' end will move it so far at least
 	}
-	return at
+	return info
 }
 
 // ProviderInfo describes a provider to a tenant.

@@ -11,25 +11,25 @@ func (s *Service) reap() {
 	defer ticker.Stop()
 	for {
 		select {
-		case now := <-ticker.C:
-			s.reapExpired(now)
+		case <-ticker.C:
+			s.reapExpired()
 		case <-s.lifetime.Done():
 			return
 		}
 	}
 }
 
-func (s *Service) reapExpired(now time.Time) {
+// reapExpired retires the entries whose time is over and tries again to destroy
+// those where that did not work.
+func (s *Service) reapExpired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	for _, e := range s.entries {
-		expired := e.state == live && e.holds == 0 && e.waiters == 0 && !now.Before(e.expires())
-		retry := e.state == ending && !e.retryAt.IsZero() && !now.Before(e.retryAt)
-		if !expired && !retry {
-			continue
+		s.retire(e, now)
+		if e.state == ending && !e.retryAt.IsZero() && !now.Before(e.retryAt) {
+			e.retryAt = time.Time{} // set again if this attempt fails too
+			s.destroyLater(e)
 		}
-		s.hide(e)
-		e.retryAt = time.Time{} // set again if this attempt fails too
-		s.destroyLater(e)
 	}
 }

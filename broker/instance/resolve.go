@@ -143,10 +143,11 @@ func (s *Service) homeOf(w wish) Provider {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := time.Now()
 	var home *entry
 	for _, p := range s.catalog.Providers() {
 		e := s.sessions[sessionKey{w.tenant.Name, w.session, p.Label()}]
-		if e == nil || !w.tenant.Allows(p.Label()) {
+		if e == nil || !w.tenant.Allows(p.Label()) || s.retire(e, now) {
 			continue
 		}
 		if p.Label() == s.catalog.Active() {

@@ -20,16 +20,15 @@ type Limits struct {
 	// CreateTimeout bounds the creation of an instance, waiting for the
 	// provider included.
 	CreateTimeout time.Duration
-	// DefaultTTL is how long an instance lives after its last use when its
-	// creator named no TTL, and MaxTTL the longest.
-	DefaultTTL, MaxTTL time.Duration
+	// DefaultTTL of an instance whose creator named none.
+	DefaultTTL time.Duration
+	// MaxLifetime bounds an instance's life, renewals and use included. What
+	// runs at its end may finish.
+	MaxLifetime time.Duration
+	// MaxIdle is the longest idle limit that a creator may name, and the one
+	// of who names none.
+	MaxIdle time.Duration
 }
-
-// DefaultTTL and MaxTTL are the limits for which there is no setting yet.
-const (
-	DefaultTTL = 5 * time.Minute
-	MaxTTL     = 24 * time.Hour
-)
 
 // Options of a Service.
 type Options struct {
@@ -71,7 +70,7 @@ type entry struct {
 	provider Provider
 	template string
 	ttl      time.Duration
-	created  time.Time
+	idle     time.Duration
 	ready    chan struct{} // closed when the creation has ended, well or not
 	cancel   context.CancelFunc
 
@@ -83,7 +82,10 @@ type entry struct {
 	holds    int          // executions in progress
 	doomed   bool         // to be destroyed when the last hold is released
 	stopped  bool         // its tenant destroyed it, executions included
+	created  time.Time    // when the creation began, and once it has ended well, when that was
 	lastUsed time.Time
+	expires  time.Time // moved by use and by renewal, up to deadline
+	deadline time.Time // no new work from then on
 	retryAt  time.Time // of a destruction that failed
 }
 

@@ -29,11 +29,16 @@ var (
 // Shutdown leaves no goroutine.
 func inBubble(t *testing.T, test func(t *testing.T, s *instance.Service, first, second *instancetest.Provider)) {
 	t.Helper()
+	inBubbleWith(t, instancetest.Limits(), test)
+}
+
+func inBubbleWith(t *testing.T, limits instance.Limits, test func(t *testing.T, s *instance.Service, first, second *instancetest.Provider)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &instancetest.Provider{Name: "first"}, &instancetest.Provider{Name: "second"}
 		s := instance.NewService(instance.Options{
 			Catalog: instancetest.Catalog{first, second},
-			Limits:  instancetest.Limits(),
+			Limits:  limits,
 			Logger:  hclog.NewNullLogger(),
 		})
 		defer s.Shutdown(t.Context())
@@ -316,6 +321,7 @@ func TestTenantsAreBlindForEachOther(t *testing.T) {
 				_, err := s.Execute(t.Context(), who, id, instance.ExecuteRequest{Language: "python"})
 				return err
 			},
+			"renew":   func(who tenant.Tenant, id string) error { _, err := s.Renew(who, id, 0); return err },
 			"destroy": func(who tenant.Tenant, id string) error { return s.Destroy(t.Context(), who, id) },
 		}
 		for name, call := range calls {
@@ -408,6 +414,26 @@ func TestASessionWithAnotherTemplateIsAConflict(t *testing.T) {
 		_, created, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1", Language: "js"})
 		assert.NilError(t, err)
 		assert.Assert(t, !created)
+	})
+}
+
+func TestASessionWithAnotherLifetimeIsAConflict(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
+		first := instance.CreateRequest{Session: "s1", TTL: time.Minute, Idle: 30 * time.Second}
+		made, _, err := s.Create(t.Context(), acme, first)
+		assert.NilError(t, err)
+		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1", TTL: time.Hour})
+		assertCode(t, err, sdk.CodeConflict)
+		assertField(t, err, "ttl")
+		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1", Idle: time.Minute})
+		assertCode(t, err, sdk.CodeConflict)
+		assertField(t, err, "idle")
+		for _, same := range []instance.CreateRequest{first, {Session: "s1"}} {
+			again, created, err := s.Create(t.Context(), acme, same)
+			assert.NilError(t, err)
+			assert.Assert(t, !created)
+			assert.Equal(t, again.ID, made.ID)
+		}
 	})
 }
 

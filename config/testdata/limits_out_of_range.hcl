@@ -5,6 +5,9 @@ limits {
   max_timeout      = "25h"
   create_timeout   = -1
   shutdown_timeout = "1h1s"
+  default_ttl      = "999ms"
+  max_lifetime     = "721h"
+  max_idle         = 0
 }
 
 provider "full" {}

@@ -5,6 +5,9 @@ limits {
   max_timeout      = true
   create_timeout   = ["1s"]
   shutdown_timeout = "a while"
+  default_ttl      = "5"
+  max_lifetime     = "1d"
+  max_idle         = null
 }
 
 provider "full" {}

@@ -15,6 +15,9 @@ limits {
   max_timeout      = 3600
   create_timeout   = 2.5
   shutdown_timeout = "0s"
+  default_ttl      = "10m"
+  max_lifetime     = "720h"
+  max_idle         = 3600
 }
 
 providers {

@@ -29,6 +29,9 @@ type Provider struct {
 	OnWait func(ctx context.Context) error
 	// SameID, if set, is the ID of every instance.
 	SameID string
+	// OwnLife, if set, is how long after its creation each instance says that
+	// the provider will end it.
+	OwnLife time.Duration
 	// Down is the reason why the provider is not ready.
 	Down string
 
@@ -159,6 +162,9 @@ func (s *Served) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instanc
 		Metadata:  map[string]string{"region": "here"},
 		CreatedAt: time.Now(),
 	}
+	if s.p.OwnLife > 0 {
+		i.ExpiresAt = i.CreatedAt.Add(s.p.OwnLife)
+	}
 	s.p.add(i)
 	return i, nil
 }
@@ -224,7 +230,8 @@ func Limits() instance.Limits {
 		DefaultTimeout: 30 * time.Second,
 		MaxTimeout:     10 * time.Minute,
 		CreateTimeout:  time.Minute,
-		DefaultTTL:     instance.DefaultTTL,
-		MaxTTL:         instance.MaxTTL,
+		DefaultTTL:     5 * time.Minute,
+		MaxLifetime:    24 * time.Hour,
+		MaxIdle:        24 * time.Hour,
 	}
 }
