@@ -93,7 +93,8 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy 
 	if e.verdict.Blocked {
 		result.Outcome, result.ExitCode = guestv1.ExecuteResult_OUTCOME_BLOCKED, exitBlocked
 	}
-	if json.Valid(e.result) {
+	// What failed or was stopped has returned nothing, whatever it wrote.
+	if result.Outcome == guestv1.ExecuteResult_OUTCOME_EXITED && result.ExitCode == 0 && json.Valid(e.result) {
 		result.Result = e.result
 	}
 	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: result}})

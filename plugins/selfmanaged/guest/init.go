@@ -25,6 +25,9 @@ type spawn struct {
 	Argv      []string
 	Processes uint64
 	FileSize  uint64
+	// Leaves is a file that the interpreter may write, and that is removed with
+	// it. It cannot do that itself if it is killed.
+	Leaves string `json:"-"`
 }
 
 // exitStatus is what an init process reports.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -139,7 +140,10 @@ func (in *interpreters) waiting(language string) spawn {
 		// say; -u: what was printed before a timeout is not lost.
 		s.Argv = []string{path, "-I", "-B", "-u", filepath.Join(RunDir, "runner.py")}
 	case JavaScript:
-		s.Argv = []string{path, filepath.Join(RunDir, "runner.js")}
+		// The name is new: what an earlier execution put in its place would be
+		// followed.
+		s.Leaves = filepath.Join(WorkspaceDir, ".main-"+rand.Text()+".mjs")
+		s.Argv = []string{path, filepath.Join(RunDir, "runner.js"), s.Leaves}
 	case Bash:
 		s.Argv = []string{path, "--noprofile", "--norc", "-c", shellRunner, "main.sh"}
 	}

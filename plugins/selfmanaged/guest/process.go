@@ -20,6 +20,7 @@ type process struct {
 	stderr  *os.File
 	result  *os.File
 	status  *os.File
+	leaves  string // see spawn
 
 	waitOnce sync.Once
 }
@@ -31,7 +32,7 @@ func startProcess(s spawn, env []string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode what to start: %w", err)
 	}
-	p := &process{}
+	p := &process{leaves: s.Leaves}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -97,10 +98,13 @@ func (p *process) exit() (status exitStatus, ok bool) {
 }
 
 // wait reaps the init process, which the kernel lets go only after every other
-// process of its namespace, and closes the pipes. It may be called twice.
+// process of its namespace, and removes what is left. It may be called twice.
 func (p *process) wait() {
 	p.waitOnce.Do(func() {
 		_ = p.init.Wait()
+		if p.leaves != "" {
+			_ = os.Remove(p.leaves) // most code leaves none
+		}
 		p.closePipes()
 	})
 }

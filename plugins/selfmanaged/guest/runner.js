@@ -12,7 +12,7 @@ const { pathToFileURL } = require('node:url');
 
 const WORKSPACE = '/workspace';
 const FILENAME = path.join(WORKSPACE, 'main.js');
-const MODULE_FILE = path.join(WORKSPACE, `.main-${process.hrtime.bigint()}${String(Math.random()).slice(2)}.mjs`);
+const MODULE_FILE = process.argv[2]; // nobody had it before; the guest removes it
 const CAPTURE = '__sandbox_main';
 const TRAILER = `\n;globalThis.${CAPTURE}?.(typeof main === 'undefined' ? undefined : main);`;
 
@@ -47,9 +47,7 @@ async function load(code) {
     },
   });
   if (isModule(code)) {
-    // Imports resolve from where the file stands, so it must stand there. It
-    // is new: what an earlier execution put in its place would be followed.
-    process.once('exit', () => fs.rmSync(MODULE_FILE, { force: true }));
+    // Imports resolve from where the file stands, so it must stand there.
     fs.writeFileSync(MODULE_FILE, code + TRAILER, { flag: 'wx', mode: 0o600 });
     process.argv[1] = MODULE_FILE;
     const namespace = await import(pathToFileURL(MODULE_FILE));
@@ -90,8 +88,10 @@ async function run(request) {
   const { code, arguments: args, env, call_main: callMain, result_limit: limit } = request;
   Object.assign(process.env, env ?? {});
   process.argv = [process.argv[0], FILENAME];
+  const called = args !== null || callMain;
+  if (!called) fs.closeSync(4); // a script returns nothing
   const main = await load(code);
-  if (args === null && !callMain) return;
+  if (!called) return;
   if (typeof main !== 'function') throw new ReferenceError('arguments were given, so the code must define a function main');
   const data = encode(await main(args ?? {}), limit);
   writeAll(4, data);

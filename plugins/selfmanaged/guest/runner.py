@@ -141,6 +141,8 @@ def run(request, policy, module, channel):
     program = compile(tree, FILENAME, "exec", dont_inherit=True)
     if policy is not None and not permitted(policy, tree, program, code, channel):
         return
+    if not call:
+        os.close(channel)  # a script returns nothing
     exec(program, module.__dict__)
     if call:
         data = encode(call_main(module.__dict__, arguments or {}), request["result_limit"])

@@ -120,7 +120,7 @@ func TestFindingsCannotBeTakenBack(t *testing.T) {
 	id := create(t, p, templatePython)
 	got, err := execute(t, p, sdk.ExecuteRequest{
 		InstanceID: id, Language: sdk.Python,
-		Code: "import os\nos.write(4, b'{\"findings\": [], \"blocked\": true}\\n')\nos._exit(0)",
+		Code: "import os\ndef main():\n    os.write(4, b'{\"findings\": [], \"blocked\": true}\\n')\n    os._exit(0)",
 	})
 	assert.NilError(t, err)
 	assert.Equal(t, got.Status, sdk.StatusSucceeded)
