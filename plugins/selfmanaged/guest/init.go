@@ -80,6 +80,9 @@ func initMain(encoded string) error {
 			return fmt.Errorf("set limit %d: %w", resource, err)
 		}
 	}
+	if err := forbidNamespaces(); err != nil {
+		return err
+	}
 	request, result := os.NewFile(requestFD, "request"), os.NewFile(resultFD, "result")
 	child, err := os.StartProcess(s.Argv[0], s.Argv, &os.ProcAttr{
 		Dir:   WorkspaceDir,
