@@ -1,0 +1,140 @@
+package hostile_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/hostile"
+)
+
+// Every program of the corpus ends as it must, on every runtime, and nothing
+// outside of its sandbox changes.
+func TestTheCorpus(t *testing.T) {
+	t.Run("runsc", func(t *testing.T) {
+		needsRoot(t)
+		runCorpus(t, "runsc", fmt.Sprintf("cgroups = \"required\"\n  runsc = %q", binaries.Runsc(t)))
+	})
+	t.Run("docker", func(t *testing.T) {
+		needsRoot(t)
+		runCorpus(t, "docker", fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", dockerengine.Find(t).Host))
+	})
+}
+
+// needsRoot skips what an ordinary user cannot prove, and fails in CI.
+func needsRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	const text = "the corpus runs as root: the host's limits are part of what it proves"
+	if os.Getenv("CI") != "" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+}
+
+// limits of the sandboxes: small, so that bombs are quick.
+const limits = `
+  pool_size    = 4
+  memory_mb    = 256
+  workspace_mb = 32
+  processes    = 64
+`
+
+// lanes is how many instances of each language the programs of themes that need
+// none of their own take turns in.
+const lanes = 2
+
+// heldPort is where programs listen that hold; nobody may see it on the host.
+const heldPort = 47110
+
+type corpus struct {
+	broker *harness.Broker
+	canary *canaries
+	env    map[string]string
+	lanes  map[string]chan string // sessions, by language
+}
+
+func runCorpus(t *testing.T, name, settings string) {
+	programs, err := hostile.Programs()
+	assert.NilError(t, err)
+	began := time.Now()
+	canary := plant(t)
+	b := harness.Start(t, harness.Options{
+		Config: harness.Tenants + "provider \"self_managed\" {" + limits + "  " + settings + "\n}\n",
+	})
+	c := &corpus{broker: b, canary: canary, env: canary.env(t), lanes: map[string]chan string{}}
+	for _, language := range []string{"python", "javascript", "bash"} {
+		c.lanes[language] = make(chan string, lanes)
+		for i := range lanes {
+			c.lanes[language] <- fmt.Sprintf("lane-%s-%d", language, i)
+		}
+	}
+	var passed, failed atomic.Int64
+	t.Run("programs", func(t *testing.T) {
+		for _, p := range programs {
+			t.Run(p.Theme+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				t.Cleanup(func() {
+					if t.Failed() {
+						failed.Add(1)
+					} else {
+						passed.Add(1)
+					}
+				})
+				c.run(t, p)
+			})
+		}
+	})
+	canary.unharmed(t)
+	assert.Check(t, drift(began) < time.Minute, "somebody set the clock of the host")
+	assert.Check(t, is.Equal(b.Stop(), 0))
+	b.WaitGone()
+	assert.Check(t, is.Len(b.Groups(), 0), "cgroups are left")
+	fmt.Printf("corpus %s: %d passed, %d failed\n", name, passed.Load(), failed.Load())
+}
+
+// run runs one program, and then makes sure that the provider serves on.
+func (c *corpus) run(t *testing.T, p hostile.Program) {
+	s := &scene{corpus: c, program: p, session: p.Theme + "-" + strings.ReplaceAll(p.Name, ".", "-")}
+	if fresh(p) {
+		// It may have ended already, or never begun.
+		t.Cleanup(func() { c.broker.Do(http.MethodDelete, "/api/v1/instances/"+s.instance, harness.Token, nil) })
+	} else {
+		s.session = <-c.lanes[p.Language]
+		t.Cleanup(func() { c.lanes[p.Language] <- s.session })
+	}
+	first := p.Steps[0]
+	if !s.holds() {
+		e := s.execute(t, first, harness.Token, s.session, nil)
+		s.planted = strings.TrimSuffix(e.Stdout, "\n")
+		s.instance = e.InstanceID
+		check(t, first, e)
+		s.controls(t, hostile.InSession)
+		s.others(t)
+	} else {
+		s.whileHeld(t)
+	}
+	s.controls(t, hostile.Together) // last: it plants files, too
+	s.servesOn(t)
+}
+
+func fresh(p hostile.Program) bool {
+	for _, theme := range hostile.Themes {
+		if theme.Name == p.Theme {
+			return theme.Fresh
+		}
+	}
+	return true
+}

@@ -1,0 +1,59 @@
+// Package hostile is a corpus of programs that try to do harm, each with what must
+// happen to it. The programs are plain files below programs/, grouped in folders
+// by theme; corpus_test.go runs them through the real broker over REST, on every
+// runtime, among canaries on the host that prove that nothing outside changed. The
+// table in docs/security.md is made from them.
+//
+// # A program
+//
+// A file NAME.py, NAME.js or NAME.sh begins with a header of comments:
+//
+//	# must: a hard link to a system file is refused
+//	# status: succeeded
+//	# stdout: link (EXDEV|EPERM|EROFS)
+//
+// Then comes the code. What a program prints is what proves that the attack was
+// tried and how it ended; so stdout is required, and it is a regular expression for
+// the whole of it, less the last line end. In front of the code stands the prelude
+// of its language, from programs/prelude.*: attempt prints what came of an attempt.
+//
+//	must       what must happen, for people; once, in the first header
+//	status     succeeded, failed, timeout or out_of_memory; required
+//	exit       the exit code; required with failed, otherwise 0 if it succeeded
+//	stdout     required
+//	stderr     the same for stderr; required with failed, otherwise nothing if it
+//	           succeeded
+//	result     the JSON of the result; without it, there must be none
+//	arguments  JSON, for main
+//	env        NAME=value, as often as needed
+//	timeout    in seconds, otherwise 20
+//	bytes      how long stdout must be, where the expression cannot count it
+//	truncated  yes, if output must have been cut
+//	instance   may end, if the host may be quicker than the guest; otherwise the
+//	           instance must serve on
+//
+// The code of an error follows from the status: SB005 for a timeout, SB006 for out
+// of memory, and none for anything else.
+//
+// # Steps
+//
+// A program may have several steps, each with a header of its own. The line before
+// it says where it runs:
+//
+//	# --- next execution         in the instance of the first step, after it
+//	# --- another session        of the same tenant, in an instance of its own
+//	# --- another tenant         in a session of the same name
+//	# --- after delete           in the same session, whose instance was deleted
+//	# --- meanwhile              in the instance of the first step, while that runs
+//	# --- meanwhile, elsewhere   in another session, while the first step runs
+//
+// What runs meanwhile needs a first step that calls hold, which returns when the
+// others are done. PLANTED in the environment of a later step is what the first one
+// has printed, unless that still runs.
+//
+// A step that finds nothing might be blind. If all that it prints is clean, it needs
+// a control, which is a further run that must print found: "control: together" runs
+// the first step and this one as one piece of code, "control: session" runs this one
+// in the instance of the first. A first step cannot have one, and prints something
+// that shows that it looked.
+package hostile

@@ -1,0 +1,8 @@
+# must: what ran out of memory has no result, whatever was written for one
+# status: out_of_memory
+# stdout: written
+# arguments: {}
+def main():
+    os.write(4, b'{"forged": true}')
+    print("written", flush=True)
+    return b"x" * (2 << 30)

@@ -1,0 +1,8 @@
+# must: what is not JSON is no result
+# status: succeeded
+# stdout: written
+# arguments: {}
+def main():
+    os.write(4, b"{forged")
+    print("written", flush=True)
+    os._exit(0)

@@ -1,0 +1,31 @@
+# must: a thread that goes on after main has no say on the result, and is gone with the execution
+# status: succeeded
+# stdout: main
+# result: {"honest": true}
+# arguments: {}
+import threading
+
+
+def on():
+    open("/workspace/early", "w").close()
+    time.sleep(0.05)
+    try:
+        os.write(4, b'{"forged": true}')
+    except OSError:
+        pass
+    time.sleep(0.05)
+    open("/workspace/late", "w").close()
+
+
+def main():
+    threading.Thread(target=on, daemon=True).start()
+    print("main")
+    while not os.path.exists("/workspace/early"):
+        time.sleep(0.001)
+    return {"honest": True}
+# --- next execution
+# status: succeeded
+# stdout: early True\nlate False
+time.sleep(0.3)
+for name in "early", "late":
+    print(name, os.path.exists("/workspace/" + name))

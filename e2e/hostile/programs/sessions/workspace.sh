@@ -1,0 +1,15 @@
+# must: files in /workspace are of one session
+# status: succeeded
+# stdout: planted
+echo secret > /workspace/planted
+echo planted
+# --- another session
+# status: succeeded
+# stdout: clean
+# control: session
+found $(ls -A /workspace)
+# --- another tenant
+# status: succeeded
+# stdout: clean
+# control: session
+found $(ls -A /workspace)

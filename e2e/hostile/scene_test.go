@@ -1,0 +1,213 @@
+package hostile_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/hostile"
+)
+
+// scene is one program while it runs.
+type scene struct {
+	*corpus
+	program           hostile.Program
+	session, instance string
+	planted           string
+}
+
+// holds says whether other steps run while the first one does.
+func (s *scene) holds() bool {
+	for _, step := range s.program.Steps {
+		if step.Place == hostile.Meanwhile || step.Place == hostile.MeanwhileElsewhere {
+			return true
+		}
+	}
+	return false
+}
+
+// whileHeld runs the first step until the others are done.
+func (s *scene) whileHeld(t *testing.T) {
+	first := s.program.Steps[0]
+	held := make(chan harness.Answer, 1)
+	// The session exists before, so that the two requests meet in one instance.
+	ready := s.shell(t, "echo ready")
+	assert.Equal(t, ready.Stdout, "ready\n")
+	s.instance = ready.InstanceID
+	go func() { held <- s.post(first, harness.Token, s.session, nil) }()
+	released := false
+	release := func() harness.Execution {
+		released = true
+		s.shell(t, "touch /workspace/.release")
+		e := decode(t, <-held)
+		s.shell(t, "rm -f /workspace/.release /workspace/.holding")
+		return e
+	}
+	defer func() {
+		if !released {
+			release()
+		}
+	}()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if s.shell(t, "test -e /workspace/.holding && echo holding").Stdout != "holding\n" {
+			return poll.Continue("the program does not hold")
+		}
+		return poll.Success()
+	}, poll.WithDelay(20*time.Millisecond), poll.WithTimeout(first.Timeout))
+	if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", heldPort)); err == nil {
+		t.Error("what the program listens on is on the host")
+		assert.NilError(t, conn.Close())
+	}
+	s.controls(t, hostile.InSession)
+	s.others(t)
+	check(t, first, release())
+}
+
+// others runs all steps but the first.
+func (s *scene) others(t *testing.T) {
+	for i, step := range s.program.Steps[1:] {
+		token, session := harness.Token, s.session
+		switch step.Place {
+		case hostile.AnotherSession, hostile.MeanwhileElsewhere:
+			session = fmt.Sprintf("%s-%d", s.session, i)
+		case hostile.AnotherTenant:
+			token = harness.OtherToken
+		case hostile.AfterDelete:
+			s.delete(t, harness.Token, s.instance)
+		}
+		e := s.execute(t, step, token, session, map[string]string{"PLANTED": s.planted})
+		check(t, step, e)
+		same := step.Place == hostile.NextExecution || step.Place == hostile.Meanwhile
+		assert.Check(t, is.Equal(e.InstanceID == s.instance, same), "the instance of step %d", i+2)
+		switch {
+		case step.Place == hostile.AfterDelete:
+			s.instance = e.InstanceID
+		case !same:
+			s.delete(t, token, e.InstanceID)
+		}
+	}
+}
+
+// controls proves that the probes of the program are not blind.
+func (s *scene) controls(t *testing.T, kind hostile.Control) {
+	for i, step := range s.program.Steps {
+		if step.Control != kind {
+			continue
+		}
+		env := map[string]string{"PLANTED": s.planted}
+		if kind == hostile.Together {
+			env["TOGETHER"] = "1"
+			maps.Copy(env, s.program.Steps[0].Env)
+			step.Code = s.program.Steps[0].Code + "\n" + step.Code
+		}
+		e := s.execute(t, step, harness.Token, s.session, env)
+		lines := strings.Split(strings.TrimSuffix(e.Stdout, "\n"), "\n")
+		assert.Check(t, is.Equal(e.Status, "succeeded"), "control of step %d: %+v", i+1, e)
+		assert.Check(t, strings.HasPrefix(lines[len(lines)-1], "found "), "step %d is blind: %+v", i+1, e)
+	}
+}
+
+// servesOn asks for the next thing, in the program's instance and in a new one.
+func (s *scene) servesOn(t *testing.T) {
+	next := hostile.Step{Code: "echo alive", Timeout: 20 * time.Second}
+	if slices.ContainsFunc(s.program.Steps, func(step hostile.Step) bool { return step.InstanceMayEnd }) {
+		e := decode(t, s.postIn("bash", next, harness.Token, "", nil))
+		assert.Check(t, is.Equal(e.Stdout, "alive\n"), "%+v", e)
+		return
+	}
+	e := decode(t, s.postIn("bash", next, harness.Token, s.session, nil))
+	assert.Check(t, is.Equal(e.Stdout, "alive\n"), "%+v", e)
+	assert.Check(t, is.Equal(e.InstanceID, s.instance), "the program cost its instance")
+}
+
+func (s *scene) delete(t *testing.T, token, instance string) {
+	t.Helper()
+	answer := s.broker.Do(http.MethodDelete, "/api/v1/instances/"+instance, token, nil)
+	assert.NilError(t, answer.Err)
+	assert.Equal(t, answer.Status, http.StatusNoContent, "%s", answer.Body)
+}
+
+// shell runs a command in the program's instance.
+func (s *scene) shell(t *testing.T, command string) harness.Execution {
+	t.Helper()
+	return decode(t, s.postIn("bash", hostile.Step{Code: command, Timeout: 20 * time.Second}, harness.Token, s.session, nil))
+}
+
+// execute runs a step and looks for the secret in all that comes back.
+func (s *scene) execute(t *testing.T, step hostile.Step, token, session string, env map[string]string) harness.Execution {
+	t.Helper()
+	answer := s.post(step, token, session, env)
+	assert.Check(t, !strings.Contains(string(answer.Body), s.canary.Secret), "the secret of the host came out")
+	return decode(t, answer)
+}
+
+func (s *scene) post(step hostile.Step, token, session string, env map[string]string) harness.Answer {
+	return s.postIn(s.program.Language, step, token, session, env)
+}
+
+func (s *scene) postIn(language string, step hostile.Step, token, session string, env map[string]string) harness.Answer {
+	all := maps.Clone(s.env)
+	maps.Copy(all, step.Env)
+	maps.Copy(all, env)
+	request := map[string]any{
+		"language": language, "code": step.Prelude + step.Code, "env": all, "timeout": step.Timeout.Seconds(),
+	}
+	if session != "" {
+		request["session_id"] = session
+	}
+	if step.Arguments != "" {
+		request["arguments"] = json.RawMessage(step.Arguments)
+	}
+	return s.broker.Do(http.MethodPost, "/api/v1/execute", token, request)
+}
+
+func decode(t *testing.T, answer harness.Answer) harness.Execution {
+	t.Helper()
+	assert.NilError(t, answer.Err)
+	assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
+	var e harness.Execution
+	answer.Into(t, &e)
+	return e
+}
+
+// check compares what came of a step with what must.
+func check(t *testing.T, step hostile.Step, e harness.Execution) {
+	t.Helper()
+	said := fmt.Sprintf("stdout: %.2000s\nstderr: %.2000s", e.Stdout, e.Stderr)
+	assert.Check(t, is.Equal(e.Status, step.Status), said)
+	if step.Exit >= 0 {
+		assert.Check(t, is.Equal(e.ExitCode, step.Exit), said)
+	}
+	for _, stream := range []struct {
+		name, text string
+		want       interface{ MatchString(string) bool }
+		any        bool
+	}{
+		{"stdout", e.Stdout, step.Stdout, false}, {"stderr", e.Stderr, step.Stderr, step.Stderr == nil},
+	} {
+		if !stream.any {
+			assert.Check(t, stream.want.MatchString(stream.text), "%s is not %v\n%s", stream.name, stream.want, said)
+		}
+	}
+	assert.Check(t, step.Bytes < 0 || len(e.Stdout) == step.Bytes, "stdout has %d bytes", len(e.Stdout))
+	assert.Check(t, is.Equal(string(e.Result), step.Result))
+	assert.Check(t, is.Equal(e.Truncated, step.Truncated))
+	code := ""
+	if e.Error != nil {
+		code = e.Error.Code
+	}
+	assert.Check(t, is.Equal(code, map[string]string{"timeout": "SB005", "out_of_memory": "SB006"}[step.Status]))
+	assert.Check(t, is.Equal(e.TimedOut, step.Status == "timeout"))
+	assert.Check(t, e.ExecutionTime < step.Timeout.Seconds()+1, "it took %vs", e.ExecutionTime)
+}

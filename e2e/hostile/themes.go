@@ -1,0 +1,23 @@
+package hostile
+
+// Theme is a folder of programs.
+type Theme struct {
+	Name, Title string
+	// Fresh is set if each program gets an instance of its own; the others are run
+	// by turns in a few.
+	Fresh bool
+}
+
+// Themes of the corpus, in the order in which they are told.
+var Themes = []Theme{
+	{Name: "files", Title: "Escapes through the file system"},
+	{Name: "kernel", Title: "The kernel's surface"},
+	{Name: "resources", Title: "Resource bombs", Fresh: true},
+	{Name: "network", Title: "The network, and sockets of the host"},
+	{Name: "guest", Title: "Attacks on the guest and on waiting interpreters", Fresh: true},
+	{Name: "results", Title: "Forged results, and signals told apart"},
+	{Name: "secrets", Title: "Secrets of the host and of other executions", Fresh: true},
+	{Name: "executions", Title: "What one execution leaves to the next"},
+	{Name: "sessions", Title: "What one session leaves to another", Fresh: true},
+	{Name: "controls", Title: "What must work, so that no probe is blind", Fresh: true},
+}
