@@ -84,6 +84,14 @@ func plain(value any) any {
 	}
 }
 
+func metricsToWire(metrics []Metric) []*providerv1.Metric {
+	var wms []*providerv1.Metric
+	for _, m := range metrics {
+		wms = append(wms, &providerv1.Metric{Name: m.Name, Help: m.Help, Kind: string(m.Kind), Labels: m.Labels, Value: m.Value})
+	}
+	return wms
+}
+
 func instanceToWire(i Instance) *providerv1.Instance {
 	wi := &providerv1.Instance{Id: i.ID, Template: i.Template, Labels: i.Labels, Metadata: i.Metadata}
 	if !i.CreatedAt.IsZero() {

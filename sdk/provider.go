@@ -114,6 +114,9 @@ type Health struct {
 	Reason string
 	// Details are facts for people, such as versions and pool depths.
 	Details map[string]string
+	// Metrics are numbers for the operator; the broker shows them with its own,
+	// and never to tenants.
+	Metrics []Metric
 }
 
 // CreateRequest asks for an instance.

@@ -83,7 +83,9 @@ func (s *server) Health(ctx context.Context, _ *providerv1.HealthRequest) (*prov
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.HealthResponse{Healthy: h.Healthy, Reason: h.Reason, Details: h.Details}, nil
+	return &providerv1.HealthResponse{
+		Healthy: h.Healthy, Reason: h.Reason, Details: h.Details, Metrics: metricsToWire(h.Metrics),
+	}, nil
 }
 
 func (s *server) Create(ctx context.Context, req *providerv1.CreateRequest) (*providerv1.CreateResponse, error) {

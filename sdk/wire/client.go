@@ -71,7 +71,11 @@ func (c *Client) Health(ctx context.Context) (sdk.Health, error) {
 	if err := boundedFacts(resp.GetDetails()); err != nil {
 		return sdk.Health{}, err
 	}
-	return sdk.Health{Healthy: resp.GetHealthy(), Reason: resp.GetReason(), Details: resp.GetDetails()}, nil
+	metrics, err := metricsFromWire(resp.GetMetrics())
+	if err != nil {
+		return sdk.Health{}, err
+	}
+	return sdk.Health{Healthy: resp.GetHealthy(), Reason: resp.GetReason(), Details: resp.GetDetails(), Metrics: metrics}, nil
 }
 
 // Create implements sdk.Provider.
@@ -191,6 +195,23 @@ func boundedFacts(maps ...map[string]string) error {
 		}
 	}
 	return nil
+}
+
+func metricsFromWire(wms []*providerv1.Metric) ([]sdk.Metric, error) {
+	if len(wms) > sdk.MaxMetrics {
+		return nil, misbehaved(fmt.Sprintf("answered more than %d metrics", sdk.MaxMetrics))
+	}
+	var metrics []sdk.Metric
+	for _, wm := range wms {
+		metrics = append(metrics, sdk.Metric{
+			Name: wm.GetName(), Help: wm.GetHelp(), Kind: sdk.MetricKind(wm.GetKind()),
+			Labels: wm.GetLabels(), Value: wm.GetValue(),
+		})
+	}
+	if err := sdk.CheckMetrics(metrics); err != nil {
+		return nil, misbehaved("answered metrics that are not acceptable: " + err.Error())
+	}
+	return metrics, nil
 }
 
 func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, error) {

@@ -80,8 +80,15 @@ func (s *scripted) Configure(_ context.Context, req sdk.ConfigureRequest) error 
 	return s.configure(req)
 }
 
+func tired() sdk.Health {
+	return sdk.Health{Reason: "tired", Details: map[string]string{"a": "b"}, Metrics: []sdk.Metric{
+		{Name: "yawns_total", Help: "Yawns.", Kind: sdk.MetricCounter, Labels: map[string]string{"kind": "deep"}, Value: 3},
+		{Name: "energy", Help: "What is left.", Kind: sdk.MetricGauge, Value: -0.5},
+	}}
+}
+
 func (s *scripted) Health(context.Context) (sdk.Health, error) {
-	return sdk.Health{Healthy: false, Reason: "tired", Details: map[string]string{"a": "b"}}, nil
+	return tired(), nil
 }
 
 func (s *scripted) Create(_ context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
@@ -202,7 +209,7 @@ func TestInstancesHealthAndErrorsSurviveTheWire(t *testing.T) {
 
 	health, err := client.Health(t.Context())
 	assert.NilError(t, err)
-	assert.DeepEqual(t, health, sdk.Health{Reason: "tired", Details: map[string]string{"a": "b"}})
+	assert.DeepEqual(t, health, tired())
 
 	list, err := client.List(t.Context())
 	assert.NilError(t, err)

@@ -202,6 +202,9 @@ func TestHostileHealthIsRefused(t *testing.T) {
 	for name, health := range map[string]*providerv1.HealthResponse{
 		"a reason of a megabyte": {Reason: strings.Repeat("x", 1<<20)},
 		"a detail of a megabyte": {Details: map[string]string{"k": strings.Repeat("x", 1<<20)}},
+		"a crowd of metrics":     {Metrics: make([]*providerv1.Metric, 201)},
+		"a metric of a megabyte": {Metrics: []*providerv1.Metric{{Name: strings.Repeat("x", 1<<20)}}},
+		"a metric without value": {Metrics: []*providerv1.Metric{nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, err := connectHostile(t, &hostile{health: health})

@@ -502,10 +502,12 @@ func (*HealthRequest) Descriptor() ([]byte, []int) {
 }
 
 type HealthResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Healthy       bool                   `protobuf:"varint,1,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Details       map[string]string      `protobuf:"bytes,3,rep,name=details,proto3" json:"details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Healthy bool                   `protobuf:"varint,1,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Reason  string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Details map[string]string      `protobuf:"bytes,3,rep,name=details,proto3" json:"details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// At most 200, for the operator.
+	Metrics       []*Metric `protobuf:"bytes,4,rep,name=metrics,proto3" json:"metrics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,6 +563,95 @@ func (x *HealthResponse) GetDetails() map[string]string {
 	return nil
 }
 
+func (x *HealthResponse) GetMetrics() []*Metric {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
+}
+
+// Metric is one number of a provider's own.
+type Metric struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// [a-z][a-z0-9_]{0,62}, with the unit in it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// One sentence, at most 300 bytes.
+	Help string `protobuf:"bytes,2,opt,name=help,proto3" json:"help,omitempty"`
+	// One of counter, gauge.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// At most 5, of few values each; not provider.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Finite; of a counter not below 0.
+	Value         float64 `protobuf:"fixed64,5,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Metric) Reset() {
+	*x = Metric{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Metric) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Metric) ProtoMessage() {}
+
+func (x *Metric) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Metric.ProtoReflect.Descriptor instead.
+func (*Metric) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Metric) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Metric) GetHelp() string {
+	if x != nil {
+		return x.Help
+	}
+	return ""
+}
+
+func (x *Metric) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Metric) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Metric) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 type CreateRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Template       string                 `protobuf:"bytes,1,opt,name=template,proto3" json:"template,omitempty"`
@@ -574,7 +665,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +677,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +690,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{8}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateRequest) GetTemplate() string {
@@ -646,7 +737,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +749,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +762,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{9}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateResponse) GetInstance() *Instance {
@@ -695,7 +786,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +798,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +811,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{10}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Instance) GetId() string {
@@ -782,7 +873,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +885,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +898,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{11}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExecuteRequest) GetInstanceId() string {
@@ -880,7 +971,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +983,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +996,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{12}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExecuteResponse) GetEvent() isExecuteResponse_Event {
@@ -983,7 +1074,7 @@ type ExecuteResult struct {
 
 func (x *ExecuteResult) Reset() {
 	*x = ExecuteResult{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1086,7 @@ func (x *ExecuteResult) String() string {
 func (*ExecuteResult) ProtoMessage() {}
 
 func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1099,7 @@ func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResult.ProtoReflect.Descriptor instead.
 func (*ExecuteResult) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecuteResult) GetStatus() string {
@@ -1082,7 +1173,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1185,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1198,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Finding) GetLine() int32 {
@@ -1147,7 +1238,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1250,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1263,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DestroyRequest) GetInstanceId() string {
@@ -1190,7 +1281,7 @@ type DestroyResponse struct {
 
 func (x *DestroyResponse) Reset() {
 	*x = DestroyResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1293,7 @@ func (x *DestroyResponse) String() string {
 func (*DestroyResponse) ProtoMessage() {}
 
 func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1306,7 @@ func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyResponse.ProtoReflect.Descriptor instead.
 func (*DestroyResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
 type ListRequest struct {
@@ -1226,7 +1317,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1329,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1342,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 type ListResponse struct {
@@ -1263,7 +1354,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1366,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1379,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListResponse) GetInstances() []*Instance {
@@ -1306,7 +1397,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1409,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1422,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 type CloseResponse struct {
@@ -1342,7 +1433,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1445,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1458,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 // ErrorDetail travels in the details of every gRPC status that is not OK.
@@ -1386,7 +1477,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1489,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1502,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -1489,12 +1580,22 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\tstate_dir\x18\x03 \x01(\tR\bstateDir\x123\n" +
 	"\bsettings\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bsettings\"\x13\n" +
 	"\x11ConfigureResponse\"\x0f\n" +
-	"\rHealthRequest\"\xd0\x01\n" +
+	"\rHealthRequest\"\x8d\x02\n" +
 	"\x0eHealthResponse\x12\x18\n" +
 	"\ahealthy\x18\x01 \x01(\bR\ahealthy\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12P\n" +
-	"\adetails\x18\x03 \x03(\v26.sandboxbroker.provider.v1.HealthResponse.DetailsEntryR\adetails\x1a:\n" +
+	"\adetails\x18\x03 \x03(\v26.sandboxbroker.provider.v1.HealthResponse.DetailsEntryR\adetails\x12;\n" +
+	"\ametrics\x18\x04 \x03(\v2!.sandboxbroker.provider.v1.MetricR\ametrics\x1a:\n" +
 	"\fDetailsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x01\n" +
+	"\x06Metric\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04help\x18\x02 \x01(\tR\x04help\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12E\n" +
+	"\x06labels\x18\x04 \x03(\v2-.sandboxbroker.provider.v1.Metric.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\x01R\x05value\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x03\n" +
 	"\rCreateRequest\x12\x1a\n" +
@@ -1601,7 +1702,7 @@ func file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_provider_v1_provider_proto_rawDescData
 }
 
-var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*DescribeRequest)(nil),       // 0: sandboxbroker.provider.v1.DescribeRequest
 	(*DescribeResponse)(nil),      // 1: sandboxbroker.provider.v1.DescribeResponse
@@ -1611,73 +1712,77 @@ var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*ConfigureResponse)(nil),     // 5: sandboxbroker.provider.v1.ConfigureResponse
 	(*HealthRequest)(nil),         // 6: sandboxbroker.provider.v1.HealthRequest
 	(*HealthResponse)(nil),        // 7: sandboxbroker.provider.v1.HealthResponse
-	(*CreateRequest)(nil),         // 8: sandboxbroker.provider.v1.CreateRequest
-	(*CreateResponse)(nil),        // 9: sandboxbroker.provider.v1.CreateResponse
-	(*Instance)(nil),              // 10: sandboxbroker.provider.v1.Instance
-	(*ExecuteRequest)(nil),        // 11: sandboxbroker.provider.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),       // 12: sandboxbroker.provider.v1.ExecuteResponse
-	(*ExecuteResult)(nil),         // 13: sandboxbroker.provider.v1.ExecuteResult
-	(*Finding)(nil),               // 14: sandboxbroker.provider.v1.Finding
-	(*DestroyRequest)(nil),        // 15: sandboxbroker.provider.v1.DestroyRequest
-	(*DestroyResponse)(nil),       // 16: sandboxbroker.provider.v1.DestroyResponse
-	(*ListRequest)(nil),           // 17: sandboxbroker.provider.v1.ListRequest
-	(*ListResponse)(nil),          // 18: sandboxbroker.provider.v1.ListResponse
-	(*CloseRequest)(nil),          // 19: sandboxbroker.provider.v1.CloseRequest
-	(*CloseResponse)(nil),         // 20: sandboxbroker.provider.v1.CloseResponse
-	(*ErrorDetail)(nil),           // 21: sandboxbroker.provider.v1.ErrorDetail
-	nil,                           // 22: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	nil,                           // 23: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	nil,                           // 24: sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	nil,                           // 25: sandboxbroker.provider.v1.Instance.LabelsEntry
-	nil,                           // 26: sandboxbroker.provider.v1.Instance.MetadataEntry
-	nil,                           // 27: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	(*structpb.Value)(nil),        // 28: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 29: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*Metric)(nil),                // 8: sandboxbroker.provider.v1.Metric
+	(*CreateRequest)(nil),         // 9: sandboxbroker.provider.v1.CreateRequest
+	(*CreateResponse)(nil),        // 10: sandboxbroker.provider.v1.CreateResponse
+	(*Instance)(nil),              // 11: sandboxbroker.provider.v1.Instance
+	(*ExecuteRequest)(nil),        // 12: sandboxbroker.provider.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),       // 13: sandboxbroker.provider.v1.ExecuteResponse
+	(*ExecuteResult)(nil),         // 14: sandboxbroker.provider.v1.ExecuteResult
+	(*Finding)(nil),               // 15: sandboxbroker.provider.v1.Finding
+	(*DestroyRequest)(nil),        // 16: sandboxbroker.provider.v1.DestroyRequest
+	(*DestroyResponse)(nil),       // 17: sandboxbroker.provider.v1.DestroyResponse
+	(*ListRequest)(nil),           // 18: sandboxbroker.provider.v1.ListRequest
+	(*ListResponse)(nil),          // 19: sandboxbroker.provider.v1.ListResponse
+	(*CloseRequest)(nil),          // 20: sandboxbroker.provider.v1.CloseRequest
+	(*CloseResponse)(nil),         // 21: sandboxbroker.provider.v1.CloseResponse
+	(*ErrorDetail)(nil),           // 22: sandboxbroker.provider.v1.ErrorDetail
+	nil,                           // 23: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	nil,                           // 24: sandboxbroker.provider.v1.Metric.LabelsEntry
+	nil,                           // 25: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	nil,                           // 26: sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	nil,                           // 27: sandboxbroker.provider.v1.Instance.LabelsEntry
+	nil,                           // 28: sandboxbroker.provider.v1.Instance.MetadataEntry
+	nil,                           // 29: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	(*structpb.Value)(nil),        // 30: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
 }
 var file_sandboxbroker_provider_v1_provider_proto_depIdxs = []int32{
 	2,  // 0: sandboxbroker.provider.v1.DescribeResponse.templates:type_name -> sandboxbroker.provider.v1.Template
 	3,  // 1: sandboxbroker.provider.v1.DescribeResponse.schema:type_name -> sandboxbroker.provider.v1.Field
-	28, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
-	29, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
-	22, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	23, // 5: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	24, // 6: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	30, // 7: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
-	10, // 8: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
-	25, // 9: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
-	26, // 10: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
-	31, // 11: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
-	31, // 12: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
-	27, // 13: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	30, // 14: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
-	13, // 15: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
-	30, // 16: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	14, // 17: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
-	10, // 18: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
-	30, // 19: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	0,  // 20: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
-	4,  // 21: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
-	6,  // 22: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
-	8,  // 23: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
-	11, // 24: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
-	15, // 25: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
-	17, // 26: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
-	19, // 27: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
-	1,  // 28: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
-	5,  // 29: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
-	7,  // 30: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
-	9,  // 31: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
-	12, // 32: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
-	16, // 33: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
-	18, // 34: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
-	20, // 35: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
-	28, // [28:36] is the sub-list for method output_type
-	20, // [20:28] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	30, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
+	31, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
+	23, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	8,  // 5: sandboxbroker.provider.v1.HealthResponse.metrics:type_name -> sandboxbroker.provider.v1.Metric
+	24, // 6: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
+	25, // 7: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	26, // 8: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	32, // 9: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
+	11, // 10: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
+	27, // 11: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
+	28, // 12: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
+	33, // 13: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
+	33, // 14: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 15: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	32, // 16: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	14, // 17: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
+	32, // 18: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	15, // 19: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
+	11, // 20: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
+	32, // 21: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	0,  // 22: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
+	4,  // 23: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
+	6,  // 24: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
+	9,  // 25: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
+	12, // 26: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
+	16, // 27: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
+	18, // 28: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
+	20, // 29: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
+	1,  // 30: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
+	5,  // 31: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
+	7,  // 32: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
+	10, // 33: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
+	13, // 34: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
+	17, // 35: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
+	19, // 36: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
+	21, // 37: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_provider_v1_provider_proto_init() }
@@ -1686,20 +1791,20 @@ func file_sandboxbroker_provider_v1_provider_proto_init() {
 		return
 	}
 	file_sandboxbroker_provider_v1_provider_proto_msgTypes[3].OneofWrappers = []any{}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[11].OneofWrappers = []any{}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[12].OneofWrappers = []any{
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[12].OneofWrappers = []any{}
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[13].OneofWrappers = []any{
 		(*ExecuteResponse_Stdout)(nil),
 		(*ExecuteResponse_Stderr)(nil),
 		(*ExecuteResponse_Result)(nil),
 	}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[13].OneofWrappers = []any{}
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_provider_v1_provider_proto_rawDesc), len(file_sandboxbroker_provider_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
