@@ -105,11 +105,25 @@ func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreaming
 	return execute(stream.Context(), runtime, memory, policy, req, stream)
 }
 
+// Check answers that the guest is well.
+func (g *guest) Check(context.Context, *guestv1.CheckRequest) (*guestv1.CheckResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runtime == nil {
+		return nil, status.Error(codes.FailedPrecondition, "not prepared")
+	}
+	return &guestv1.CheckResponse{}, nil
+}
+
 // Version identifies the protocol, so that a plugin notices a guest that speaks
-// another: it is a digest of all fields of all messages. The build's own version
+// another: it is a digest of all calls and of all fields of all messages. The build's own version
 // would not do, for it depends on how each of the two was built.
 func Version() string {
 	digest := sha256.New()
+	calls := guestv1.File_sandboxbroker_guest_v1_guest_proto.Services().Get(0).Methods()
+	for i := range calls.Len() {
+		_, _ = fmt.Fprintln(digest, calls.Get(i).FullName())
+	}
 	messages := guestv1.File_sandboxbroker_guest_v1_guest_proto.Messages()
 	for i := range messages.Len() {
 		fields := messages.Get(i).Fields()

@@ -627,6 +627,78 @@ func (x *Finding) GetMessage() string {
 	return ""
 }
 
+type CheckRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckRequest) Reset() {
+	*x = CheckRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckRequest) ProtoMessage() {}
+
+func (x *CheckRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
+func (*CheckRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+}
+
+type CheckResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckResponse) Reset() {
+	*x = CheckResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckResponse) ProtoMessage() {}
+
+func (x *CheckResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
+func (*CheckResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+}
+
 var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
@@ -684,10 +756,13 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x04line\x18\x01 \x01(\x05R\x04line\x12\x16\n" +
 	"\x06column\x18\x02 \x01(\x05R\x06column\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage2\xc8\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\x0e\n" +
+	"\fCheckRequest\"\x0f\n" +
+	"\rCheckResponse2\x9e\x02\n" +
 	"\fGuestService\x12Z\n" +
 	"\aPrepare\x12&.sandboxbroker.guest.v1.PrepareRequest\x1a'.sandboxbroker.guest.v1.PrepareResponse\x12\\\n" +
-	"\aExecute\x12&.sandboxbroker.guest.v1.ExecuteRequest\x1a'.sandboxbroker.guest.v1.ExecuteResponse0\x01BTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
+	"\aExecute\x12&.sandboxbroker.guest.v1.ExecuteRequest\x1a'.sandboxbroker.guest.v1.ExecuteResponse0\x01\x12T\n" +
+	"\x05Check\x12$.sandboxbroker.guest.v1.CheckRequest\x1a%.sandboxbroker.guest.v1.CheckResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
 
 var (
 	file_sandboxbroker_guest_v1_guest_proto_rawDescOnce sync.Once
@@ -702,7 +777,7 @@ func file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_sandboxbroker_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
 	(ExecuteResult_Outcome)(0),  // 0: sandboxbroker.guest.v1.ExecuteResult.Outcome
 	(*PrepareRequest)(nil),      // 1: sandboxbroker.guest.v1.PrepareRequest
@@ -712,25 +787,29 @@ var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
 	(*ExecuteStarted)(nil),      // 5: sandboxbroker.guest.v1.ExecuteStarted
 	(*ExecuteResult)(nil),       // 6: sandboxbroker.guest.v1.ExecuteResult
 	(*Finding)(nil),             // 7: sandboxbroker.guest.v1.Finding
-	nil,                         // 8: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	nil,                         // 9: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
-	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
+	(*CheckRequest)(nil),        // 8: sandboxbroker.guest.v1.CheckRequest
+	(*CheckResponse)(nil),       // 9: sandboxbroker.guest.v1.CheckResponse
+	nil,                         // 10: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	nil,                         // 11: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
+	(*durationpb.Duration)(nil), // 12: google.protobuf.Duration
 }
 var file_sandboxbroker_guest_v1_guest_proto_depIdxs = []int32{
-	8,  // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	9,  // 1: sandboxbroker.guest.v1.ExecuteRequest.env:type_name -> sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
-	10, // 2: sandboxbroker.guest.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	10, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	11, // 1: sandboxbroker.guest.v1.ExecuteRequest.env:type_name -> sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
+	12, // 2: sandboxbroker.guest.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
 	6,  // 3: sandboxbroker.guest.v1.ExecuteResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
 	5,  // 4: sandboxbroker.guest.v1.ExecuteResponse.started:type_name -> sandboxbroker.guest.v1.ExecuteStarted
 	0,  // 5: sandboxbroker.guest.v1.ExecuteResult.outcome:type_name -> sandboxbroker.guest.v1.ExecuteResult.Outcome
-	10, // 6: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	12, // 6: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
 	7,  // 7: sandboxbroker.guest.v1.ExecuteResult.findings:type_name -> sandboxbroker.guest.v1.Finding
 	1,  // 8: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
 	3,  // 9: sandboxbroker.guest.v1.GuestService.Execute:input_type -> sandboxbroker.guest.v1.ExecuteRequest
-	2,  // 10: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
-	4,  // 11: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
+	8,  // 10: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
+	2,  // 11: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
+	4,  // 12: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
+	9,  // 13: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -755,7 +834,7 @@ func file_sandboxbroker_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_guest_v1_guest_proto_rawDesc), len(file_sandboxbroker_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

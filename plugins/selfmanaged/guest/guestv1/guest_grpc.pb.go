@@ -26,6 +26,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	GuestService_Prepare_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Prepare"
 	GuestService_Execute_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Execute"
+	GuestService_Check_FullMethodName   = "/sandboxbroker.guest.v1.GuestService/Check"
 )
 
 // GuestServiceClient is the client API for GuestService service.
@@ -38,6 +39,8 @@ type GuestServiceClient interface {
 	// Execute streams output and ends with exactly one result. Cancelling the
 	// call kills the execution.
 	Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteResponse], error)
+	// Check answers at once: the sandbox runs and its guest is well.
+	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
 }
 
 type guestServiceClient struct {
@@ -77,6 +80,16 @@ func (c *guestServiceClient) Execute(ctx context.Context, in *ExecuteRequest, op
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type GuestService_ExecuteClient = grpc.ServerStreamingClient[ExecuteResponse]
 
+func (c *guestServiceClient) Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckResponse)
+	err := c.cc.Invoke(ctx, GuestService_Check_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GuestServiceServer is the server API for GuestService service.
 // All implementations must embed UnimplementedGuestServiceServer
 // for forward compatibility.
@@ -87,6 +100,8 @@ type GuestServiceServer interface {
 	// Execute streams output and ends with exactly one result. Cancelling the
 	// call kills the execution.
 	Execute(*ExecuteRequest, grpc.ServerStreamingServer[ExecuteResponse]) error
+	// Check answers at once: the sandbox runs and its guest is well.
+	Check(context.Context, *CheckRequest) (*CheckResponse, error)
 	mustEmbedUnimplementedGuestServiceServer()
 }
 
@@ -102,6 +117,9 @@ func (UnimplementedGuestServiceServer) Prepare(context.Context, *PrepareRequest)
 }
 func (UnimplementedGuestServiceServer) Execute(*ExecuteRequest, grpc.ServerStreamingServer[ExecuteResponse]) error {
 	return status.Error(codes.Unimplemented, "method Execute not implemented")
+}
+func (UnimplementedGuestServiceServer) Check(context.Context, *CheckRequest) (*CheckResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
 }
 func (UnimplementedGuestServiceServer) mustEmbedUnimplementedGuestServiceServer() {}
 func (UnimplementedGuestServiceServer) testEmbeddedByValue()                      {}
@@ -153,6 +171,24 @@ func _GuestService_Execute_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type GuestService_ExecuteServer = grpc.ServerStreamingServer[ExecuteResponse]
 
+func _GuestService_Check_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).Check(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_Check_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).Check(ctx, req.(*CheckRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // GuestService_ServiceDesc is the grpc.ServiceDesc for GuestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -163,6 +199,10 @@ var GuestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Prepare",
 			Handler:    _GuestService_Prepare_Handler,
+		},
+		{
+			MethodName: "Check",
+			Handler:    _GuestService_Check_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -76,6 +76,14 @@ func (c *Client) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gue
 	return resp, nil
 }
 
+// Check asks the guest whether it is well.
+func (c *Client) Check(ctx context.Context) error {
+	if _, err := c.rpc.Check(ctx, &guestv1.CheckRequest{}); err != nil {
+		return fmt.Errorf("check the guest: %w", err)
+	}
+	return nil
+}
+
 // Execute runs code. Its error is ctx's own, out's own, ErrGone, ErrNotStarted,
 // ErrStuck, or an *sdk.Error.
 func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[string]string, out sdk.Output) (sdk.ExecuteResult, error) {

@@ -1,0 +1,232 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// demandDecay is how much one request weighs against the past when the pool is
+// split between templates.
+const demandDecay = 0.95
+
+// giveUpAfter is how many sandboxes in a row may fail to be made before those
+// who wait are told.
+const giveUpAfter = 3
+
+// want notes that somebody asks for a template.
+func (p *Pool[S]) want(template string) {
+	for t := range p.demand {
+		p.demand[t] *= demandDecay
+	}
+	p.demand[template]++
+}
+
+// schedule starts making what is missing: first for those who wait, in their
+// order, then for the pool. It is called with the lock held whenever something
+// changed.
+func (p *Pool[S]) schedule() {
+	if p.closed {
+		return
+	}
+	targets := p.targets()
+	p.replaceOld(targets)
+	for p.retry == nil {
+		template := p.next(targets)
+		if template == "" {
+			return
+		}
+		p.making[template]++
+		p.wg.Add(1)
+		go p.make(template)
+	}
+}
+
+// existing counts the sandboxes that there are and those that are being made.
+func (p *Pool[S]) existing() (total, making int) {
+	for _, n := range p.making {
+		making += n
+	}
+	total = p.inUse + making
+	for _, list := range p.ready {
+		total += len(list)
+	}
+	return total, making
+}
+
+// next is the template to make a sandbox for now, "" for none.
+func (p *Pool[S]) next(targets map[string]int) string {
+	total, making := p.existing()
+	// Making takes a whole CPU. Half of them are enough to refill while nobody
+	// waits; the others are for the code that runs. A lower scheduling priority
+	// would do the same better, but would stay with the sandbox for its life.
+	parallel := runtime.NumCPU()
+	if p.waiters.size == 0 {
+		parallel = max(1, parallel/2)
+	}
+	switch {
+	case total >= p.o.Max:
+		p.makeRoom()
+		return ""
+	case making >= parallel:
+		return ""
+	}
+	if template := p.firstUnmet(); template != "" {
+		return template
+	}
+	best, lack := "", 0
+	for template, target := range targets {
+		have := len(p.ready[template]) + p.making[template]
+		if p.outgoing != nil && p.outgoing.template == template {
+			have--
+		}
+		if d := target - have; d > lack || d == lack && d > 0 && template < best {
+			best, lack = template, d
+		}
+	}
+	return best
+}
+
+// firstUnmet is the template that the first wants for whom none is being made.
+func (p *Pool[S]) firstUnmet() string {
+	promised := map[string]int{}
+	for w := range p.waiters.inTurn() {
+		if promised[w.template]++; promised[w.template] > p.making[w.template] {
+			return w.template
+		}
+	}
+	return ""
+}
+
+// makeRoom retires ready sandboxes, which nobody waits for, where the bound
+// leaves no room for those that somebody does.
+func (p *Pool[S]) makeRoom() {
+	unmet := 0
+	for template, n := range p.waiters.waiting {
+		unmet += max(0, n-p.making[template])
+	}
+	for p.retiring < unmet {
+		most := ""
+		for template, list := range p.ready {
+			if len(list) > len(p.ready[most]) {
+				most = template
+			}
+		}
+		if most == "" {
+			return
+		}
+		p.retire(p.take(p.ready[most][len(p.ready[most])-1]))
+	}
+}
+
+// targets splits the pool's size by demand; every template keeps one if the
+// size allows it.
+func (p *Pool[S]) targets() map[string]int {
+	targets := map[string]int{}
+	var sum float64
+	templates := make([]string, 0, len(p.demand))
+	for t, d := range p.demand {
+		templates = append(templates, t)
+		sum += d
+	}
+	slices.SortFunc(templates, func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.demand[b], p.demand[a]), cmp.Compare(a, b))
+	})
+	left := p.o.Size
+	for _, t := range templates {
+		if left > 0 {
+			targets[t]++
+			left--
+		}
+	}
+	spare := left
+	for _, t := range templates {
+		n := min(left, int(float64(spare)*p.demand[t]/sum+0.5))
+		targets[t] += n
+		left -= n
+	}
+	if left > 0 && len(templates) > 0 {
+		targets[templates[0]] += left
+	}
+	return targets
+}
+
+// make makes one sandbox and passes it on.
+func (p *Pool[S]) make(template string) {
+	ctx, cancel := context.WithTimeout(p.ctx, p.o.MakeTimeout)
+	defer cancel()
+	began := time.Now()
+	s, err := p.o.Make(ctx, template)
+	took := time.Since(began)
+
+	p.triedOne.Do(func() {
+		p.firstErr = err
+		close(p.tried)
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making[template]--
+	if err != nil {
+		p.failed(err)
+		p.wg.Done()
+	} else {
+		p.counts.made(took)
+		p.failures, p.failure = 0, nil
+		p.hand(template, s)
+	}
+	p.schedule()
+}
+
+// FirstTry waits until the first try to make a sandbox is over, and returns its
+// error. It returns nil when ctx ends before, and at once for a pool that keeps
+// none ready.
+func (p *Pool[S]) FirstTry(ctx context.Context) error {
+	if p.o.Size == 0 {
+		return nil
+	}
+	select {
+	case <-p.tried:
+		return p.firstErr
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Reason is what those who wait may know of an error of Make. It is its message
+// if it has the code CodeCreateFailed; any other may name paths of the host and is
+// the operator's business.
+func Reason(err error) string {
+	if e, ok := errors.AsType[*sdk.Error](err); ok && e.Code == sdk.CodeCreateFailed {
+		return e.Message
+	}
+	return "the log of the broker says why"
+}
+
+// failed waits longer after each failure before the next try, and tells those
+// who wait when it does not look as if there would be a sandbox soon.
+func (p *Pool[S]) failed(err error) {
+	if p.closed {
+		return // that is why
+	}
+	p.failures++
+	p.failure = err
+	p.counts.Failed++
+	p.o.Logger.Error("make sandbox", "error", err, "failures", p.failures)
+	if p.failures >= giveUpAfter {
+		p.waiters.refuse(sdk.Errorf(sdk.CodeCreateFailed, "no sandbox can be made at the moment, %d failures in a row: %s", p.failures, Reason(err)))
+	}
+	if p.retry == nil {
+		wait := min(100*time.Millisecond<<min(p.failures-1, 10), 10*time.Second)
+		p.retry = time.AfterFunc(wait, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.retry = nil
+			p.schedule()
+		})
+	}
+}
