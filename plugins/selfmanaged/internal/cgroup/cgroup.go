@@ -65,7 +65,7 @@ func NewTree(path string) (*Tree, error) {
 	for _, dir := range t.dirs("") {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			_ = t.Close()
-			return nil, fmt.Errorf("no permission to make cgroups (root or a delegated cgroup is needed): %w", err)
+			return nil, cannotMake(err)
 		}
 	}
 	if t.version == 2 {
@@ -85,7 +85,7 @@ func (t *Tree) enableControllers() error {
 		dir = filepath.Join(dir, part)
 		control := filepath.Join(dir, "cgroup.subtree_control")
 		if err := os.WriteFile(control, []byte("+memory +cpu +pids"), 0o644); err != nil {
-			return fmt.Errorf("cannot pass on the memory, cpu and pids controllers: %w", err)
+			return cannotPassOn(err)
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -76,9 +77,11 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	case language == "":
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "must be one of python, nodejs, bash")
 	case p.interpreters[string(language)] == "":
-		return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "%s has no %s, so there are no %s sandboxes", p.origin(), language, req.Template)
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "there is no %s for the sandboxes of this provider to use, so there are no %s sandboxes", language, req.Template)
 	}
-	s, err := p.pool.Acquire(ctx, req.Template, p.settings.QueueTimeout)
+	s, err := p.pool.Acquire(ctx, pool.Request{
+		Template: req.Template, Tenant: req.Labels[sdk.LabelTenant], Patience: p.settings.QueueTimeout,
+	})
 	if err != nil {
 		return sdk.Instance{}, err
 	}

@@ -35,6 +35,20 @@ const (
 // more on a machine under load.
 const makeTimeout = 30 * time.Second
 
+// firstTryTimeout is how long the start waits for the first sandbox.
+const firstTryTimeout = 10 * time.Second
+
+// A ready sandbox is asked once a minute whether it is well. That takes plugin
+// and sandbox 1.5 ms of CPU each: 200 of them 1 % of a CPU. On a machine under load the answer may take long, and
+// that alone is no reason to make more load.
+const (
+	checkInterval = time.Minute
+	checkTimeout  = 10 * time.Second
+)
+
+// leastMaxAge keeps a pool from being busy with nothing but replacing itself.
+const leastMaxAge = time.Minute
+
 // Provider implements sdk.Provider.
 type Provider struct {
 	logger hclog.Logger
@@ -86,6 +100,9 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if p.settings.PoolSize > p.settings.MaxSandboxes {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "pool_size", "must not be above max_sandboxes (%d)", p.settings.MaxSandboxes)
 	}
+	if age := p.settings.MaxAge; age > 0 && age < leastMaxAge {
+		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "max_age", "must be at least %s, or 0 for no end", leastMaxAge)
+	}
 	var err error
 	if p.codePolicy, err = p.settings.codePolicy(); err != nil {
 		return err
@@ -95,10 +112,30 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	}
 	p.pool = pool.New(pool.Options[*sandbox]{
 		Make: p.makeSandbox, Templates: p.shares(),
-		Size: int(p.settings.PoolSize), Max: int(p.settings.MaxSandboxes),
+		Check:         func(ctx context.Context, s *sandbox) error { return s.guest.Check(ctx) },
+		CheckInterval: checkInterval, CheckTimeout: checkTimeout,
+		MaxAge: p.settings.MaxAge,
+		Size:   int(p.settings.PoolSize), Max: int(p.settings.MaxSandboxes),
 		MakeTimeout: makeTimeout, Logger: p.logger,
 	})
+	if err := p.firstTry(ctx); err != nil {
+		p.pool.Close()
+		return errors.Join(err, p.runtime.Close())
+	}
 	p.configured.Store(true)
+	return nil
+}
+
+// firstTry waits for the first sandbox, and refuses to start where none can be
+// made until somebody does something about it. What may pass by itself is for the
+// pool to try again, and for Health to tell.
+func (p *Provider) firstTry(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, firstTryTimeout)
+	defer cancel()
+	err := p.pool.FirstTry(ctx)
+	if e, ok := errors.AsType[*sdk.Error](err); ok && e.Code == sdk.CodeCreateFailed {
+		return sdk.Errorf(sdk.CodeInvalidConfig, "%s", e.Message)
+	}
 	return nil
 }
 
@@ -141,7 +178,7 @@ func findGuest(named string) (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	return "", fmt.Errorf("there is no executable sandbox-guest at %s", strings.Join(candidates, " or "))
+	return "", fmt.Errorf("there is no executable sandbox-guest at %s: install it there, or name it with the setting guest", strings.Join(candidates, " or "))
 }
 
 // Health implements sdk.Provider.
@@ -153,7 +190,7 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 	h := sdk.Health{Healthy: true, Details: map[string]string{
 		p.settings.Runtime: p.runtime.Version(),
 		"pool":             stats.String(),
-	}}
+	}, Metrics: poolMetrics(stats)}
 	for template, n := range stats.Ready {
 		h.Details["ready_"+template] = fmt.Sprint(n)
 	}
@@ -171,7 +208,7 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 		p.logger.Warn("sandboxes cannot be made", "error", missing)
 		h.Healthy, h.Reason = false, "the runtime "+p.settings.Runtime+" does not answer; the log of the broker says why"
 	case stats.Failures > 0 && stats.Made == 0 || stats.Failures >= 3:
-		h.Healthy, h.Reason = false, fmt.Sprintf("sandboxes cannot be made, %d failures in a row; the log of the broker says why", stats.Failures)
+		h.Healthy, h.Reason = false, fmt.Sprintf("sandboxes cannot be made, %d failures in a row: %s", stats.Failures, pool.Reason(stats.Failure))
 	}
 	return h, nil
 }

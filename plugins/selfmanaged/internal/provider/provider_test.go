@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
@@ -428,32 +430,65 @@ func TestPatienceEnds(t *testing.T) {
 	assert.NilError(t, p.Destroy(t.Context(), kept))
 }
 
-func TestConfigureSaysWhatIsMissing(t *testing.T) {
-	dir := t.TempDir()
-	plain := filepath.Join(dir, "plain")
-	assert.NilError(t, os.WriteFile(plain, []byte("x"), 0o644))
+// What is missing on a host is tried in host_test.go.
+func TestConfigureRefusesSettingsThatDoNotFitTogether(t *testing.T) {
 	cases := map[string]struct {
 		given map[string]any
+		field string
 		want  string
 	}{
-		"a runsc that is not there":       {map[string]any{"runsc": "/nonexistent/runsc"}, "runsc cannot be used"},
-		"a runsc that is not executable":  {map[string]any{"runsc": plain}, "chmod a+rx"},
-		"a runsc that is a dynamic build": {map[string]any{"runsc": "/bin/ls"}, "CGO_ENABLED=0"},
-		"a guest that is not there":       {map[string]any{"guest": "/nonexistent/guest"}, "sandbox-guest"},
-		"a pool above the bound":          {map[string]any{"pool_size": 5, "max_sandboxes": 2}, "max_sandboxes"},
+		"a pool above the bound":             {map[string]any{"pool_size": 5, "max_sandboxes": 2}, "pool_size", "must not be above max_sandboxes (2)"},
+		"an age at which nothing would last": {map[string]any{"max_age": 59}, "max_age", "must be at least 1m0s, or 0 for no end"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := New(hclog.NewNullLogger()).(*Provider)
-			given := map[string]any{"guest": filepath.Join(binaries.Dir(t), "sandbox-guest")}
-			for k, v := range c.given {
-				given[k] = v
-			}
-			settings, problems := p.Describe().Schema.Resolve(given)
+			settings, problems := p.Describe().Schema.Resolve(c.given)
 			assert.Assert(t, is.Len(problems, 0))
 			err := p.Configure(t.Context(), sdk.ConfigureRequest{Label: "x", BrokerID: "b", StateDir: t.TempDir(), Settings: settings})
-			assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidConfig})
-			assert.ErrorContains(t, err, c.want)
+			refused, ok := errors.AsType[*sdk.Error](err)
+			assert.Assert(t, ok, "%v", err)
+			assert.Check(t, is.Equal(refused.Code, sdk.CodeInvalidConfig))
+			assert.Check(t, is.Equal(refused.Field, c.field))
+			assert.Check(t, is.Equal(refused.Message, c.want))
 		})
 	}
+}
+
+// What a pool counts is tried in its own package.
+func TestHealthHasTheMetricsOfThePool(t *testing.T) {
+	p := newProvider(t, map[string]any{"pool_size": 1})
+	assert.NilError(t, p.Destroy(t.Context(), create(t, p, templateBash)))
+	health, err := p.Health(t.Context())
+	assert.NilError(t, err)
+	assert.NilError(t, sdk.CheckMetrics(health.Metrics))
+	values := map[string]float64{}
+	for _, m := range health.Metrics {
+		values[m.Name+m.Labels["template"]+m.Labels["result"]] += m.Value
+	}
+	assert.Check(t, is.Equal(values["pool_requests_totalhit"]+values["pool_requests_totalwait"], 1.0))
+	assert.Check(t, values["pool_made_total"] >= 1, "%v", values)
+	assert.Check(t, values["pool_make_seconds_total"] >= values["pool_make_seconds_max"])
+	assert.Check(t, values["pool_make_seconds_max"] > 0)
+	assert.Check(t, is.Equal(values["pool_make_failures_total"], 0.0))
+	for _, template := range []string{templatePython, templateNode, templateBash} {
+		_, ok := values["pool_ready_sandboxes"+template]
+		assert.Check(t, ok, template)
+	}
+}
+
+func TestASandboxAnswersItsCheckUntilItHangs(t *testing.T) {
+	p := newProvider(t, map[string]any{"pool_size": 0})
+	s, err := p.makeSandbox(t.Context(), templatePython)
+	assert.NilError(t, err)
+	defer func() { assert.Check(t, s.Destroy(t.Context())) }()
+	for range 3 {
+		assert.NilError(t, s.guest.Check(t.Context()))
+	}
+	for pid := range processesNaming(s.ID) {
+		assert.NilError(t, unix.Kill(pid, unix.SIGSTOP))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	assert.ErrorContains(t, s.guest.Check(ctx), "check the guest")
 }

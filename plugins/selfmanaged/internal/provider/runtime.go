@@ -34,6 +34,9 @@ type sandboxRuntime interface {
 	// Check says in one sentence what is missing to make sandboxes; nil if
 	// nothing is.
 	Check(ctx context.Context) error
+	// Explain says in one sentence, fit for tenants, why no sandbox can be made,
+	// if what one said on its standard error tells; else "".
+	Explain(stderr string) string
 	// Close removes everything that the runtime made. All sandboxes must have
 	// ended.
 	Close() error
@@ -119,6 +122,9 @@ func (r dockerRuntime) Start(ctx context.Context, id string) (running, error) {
 	return s, nil
 }
 
+// Explain knows of nothing that Check does not find.
+func (dockerRuntime) Explain(string) string { return "" }
+
 // findInterpreters looks for the languages among what sandboxes have.
 func (p *Provider) findInterpreters(ctx context.Context) error {
 	p.interpreters = map[string]string{}
@@ -129,12 +135,14 @@ func (p *Provider) findInterpreters(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if found {
-			p.interpreters[string(language)] = path
+		if !found {
+			p.logger.Warn("a language is missing", "language", string(language), "remedy", "install "+names[0]+" in "+p.origin()+" and restart, if it is wanted")
+			continue
 		}
+		p.interpreters[string(language)] = path
 	}
 	if len(p.interpreters) == 0 {
-		return sdk.Errorf(sdk.CodeInvalidConfig, "there is no python3, node or bash in %s for the sandboxes to use", p.origin())
+		return sdk.Errorf(sdk.CodeInvalidConfig, "there is no python3, node or bash in %s for the sandboxes to use: install them there", p.origin())
 	}
 	return nil
 }
@@ -153,6 +161,9 @@ func (p *Provider) origin() string {
 
 // setUpRuntime makes the runtime and looks what it has to offer.
 func (p *Provider) setUpRuntime(ctx context.Context, req sdk.ConfigureRequest) error {
+	if err := checkOpenFiles(p.settings.MaxSandboxes); err != nil {
+		return err
+	}
 	guest, err := findGuest(p.settings.Guest)
 	if err != nil {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "guest", "%w", err)

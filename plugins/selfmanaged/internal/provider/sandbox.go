@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // sandbox is a running sandbox with the connection to its guest.
@@ -31,12 +32,23 @@ func (p *Provider) makeSandbox(ctx context.Context, template string) (*sandbox, 
 		err = s.prepare(ctx, p, template)
 	}
 	if err != nil {
-		if stderr := strings.TrimSpace(raw.Stderr()); stderr != "" {
-			err = fmt.Errorf("%w; the sandbox said: %s", err, stderr)
-		}
-		return nil, errors.Join(err, s.Destroy(context.WithoutCancel(ctx)))
+		// Also the end of what it says: it has ended, or is ended here.
+		destroyed := s.Destroy(context.WithoutCancel(ctx))
+		return nil, errors.Join(p.explainStart(err, raw.Stderr()), destroyed)
 	}
 	return s, nil
+}
+
+// explainStart says why a sandbox did not come up, as well as it can be known from
+// what was said on its standard error.
+func (p *Provider) explainStart(err error, stderr string) error {
+	if words := tail.LastWords(stderr); words != "" {
+		err = fmt.Errorf("%w; the sandbox said: %s", err, words)
+	}
+	if known := p.runtime.Explain(stderr); known != "" {
+		err = fmt.Errorf("%w (%w)", sdk.Errorf(sdk.CodeCreateFailed, "%s", known), err)
+	}
+	return err
 }
 
 func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) error {

@@ -16,6 +16,7 @@ type settings struct {
 	PoolSize     int64         `config:"pool_size"`
 	MaxSandboxes int64         `config:"max_sandboxes"`
 	QueueTimeout time.Duration `config:"queue_timeout"`
+	MaxAge       time.Duration `config:"max_age"`
 	MemoryMB     int64         `config:"memory_mb"`
 	CPUs         float64       `config:"cpus"`
 	WorkspaceMB  int64         `config:"workspace_mb"`
@@ -67,6 +68,10 @@ func schema() sdk.Schema {
 		{
 			Name: "queue_timeout", Type: sdk.TypeDuration, Default: "30s", Min: sdk.Bound(0), Max: sdk.Bound(3600),
 			Label: "Queue timeout", Description: "How long a request waits for a sandbox before it is refused with SB004.",
+		},
+		{
+			Name: "max_age", Type: sdk.TypeDuration, Default: "1h", Min: sdk.Bound(0), Max: sdk.Bound(30 * 24 * 3600),
+			Label: "Age of ready sandboxes", Description: "How long a sandbox may wait to be used before a new one takes its place; at least 1m, 0 for no end.",
 		},
 		{
 			Name: "memory_mb", Type: sdk.TypeInteger, Default: 512, Min: sdk.Bound(64), Max: sdk.Bound(1 << 20),

@@ -58,6 +58,8 @@ type Runtime struct {
 	limits       confine.Limits
 	tree         *cgroup.Tree // nil if limits cannot be set on this host
 	weakness     string
+	platform     string
+	rootless     bool
 	starter      *starter
 	logger       hclog.Logger
 }
@@ -81,6 +83,12 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		source:  cmp.Or(o.Rootfs, HostRootfs),
 		limits:  o.Limits,
 		logger:  o.Logger,
+
+		platform: o.Platform,
+		rootless: os.Geteuid() != 0,
+	}
+	if err := checkPlatform(r.platform); err != nil {
+		return nil, err
 	}
 	if r.version, err = version(ctx, binary); err != nil {
 		return nil, err
@@ -113,10 +121,10 @@ func (r *Runtime) setUp(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	r.flags = []string{
-		"--root=" + r.root, "--network=none", "--platform=" + o.Platform,
+		"--root=" + r.root, "--network=none", "--platform=" + r.platform,
 		"--overlay2=none", "--file-access-mounts=exclusive",
 	}
-	if os.Geteuid() != 0 {
+	if r.rootless {
 		r.flags = append(r.flags, "--rootless")
 	}
 	if r.tree == nil {

@@ -51,7 +51,7 @@ func isolateMounts() error {
 		return nil
 	}
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("make a mount namespace (root without CAP_SYS_ADMIN cannot run runsc): %w", err)
+		return fmt.Errorf("make a mount namespace (%w): root without CAP_SYS_ADMIN cannot run runsc; give the broker the capability, or run it as an ordinary user", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts private: %w", err)

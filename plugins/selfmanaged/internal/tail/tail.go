@@ -2,7 +2,11 @@
 // the log line that explains why it ended.
 package tail
 
-import "sync"
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
 
 // size is how much is kept, in bytes.
 const size = 8 << 10
@@ -30,4 +34,32 @@ func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return string(b.buf)
+}
+
+// maxWords is how much LastWords returns, in bytes.
+const maxWords = 300
+
+// LastWords is the line of a text that says why a program ended: the last one,
+// or the first of a panic of Go, whose rest is its stack. It is cut to a length
+// that fits into a sentence.
+func LastWords(text string) string {
+	last := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			last = line
+			break
+		}
+		if line != "" {
+			last = line
+		}
+	}
+	if len(last) <= maxWords {
+		return last
+	}
+	cut := maxWords
+	for cut > 0 && !utf8.RuneStart(last[cut]) {
+		cut--
+	}
+	return last[:cut] + "..."
 }
