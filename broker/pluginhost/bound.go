@@ -38,6 +38,10 @@ func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
 	health, err := b.process.provider.Health(ctx)
 	health.Reason = b.clean(health.Reason)
 	b.cleanAll(health.Details)
+	for i, m := range health.Metrics {
+		health.Metrics[i].Help = b.clean(m.Help)
+		b.cleanAll(m.Labels)
+	}
 	return health, b.failed(ctx, err)
 }
 

@@ -3,6 +3,8 @@ package pluginhost
 import (
 	"maps"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Phase is where a supervised provider stands.
@@ -28,6 +30,9 @@ type State struct {
 	Reason string
 	// Details are the facts of the last health probe.
 	Details map[string]string
+	// Metrics of the last health probe, none while there is no process. Nobody
+	// changes them.
+	Metrics []sdk.Metric
 	// PID of the process, 0 while there is none.
 	PID int
 	// Restarts counts the processes after the first.

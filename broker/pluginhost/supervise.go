@@ -257,8 +257,14 @@ func (s *Supervised) down(err error, failures int, pause time.Duration) {
 		phase = PhaseRestarting
 	}
 	s.mu.Unlock()
+	reason := reasonOf(err)
+	if sdk.CodeOf(err) == sdk.CodeInvalidConfig {
+		// It may name files of this machine. Before the broker is up it is told
+		// as a mistake in the configuration.
+		reason = "its configuration is refused; the log of the broker says why"
+	}
 	s.enter(phase, func(state *State) {
-		state.Reason, state.LastError = reasonOf(err), err
+		state.Reason, state.LastError, state.Metrics = reason, err, nil
 	})
 	fields := []any{"provider", s.spec.Label, "failures", failures, "next_try", pause.Round(time.Millisecond), "error", err}
 	if stderr := stderrOf(err); stderr != "" {

@@ -221,7 +221,7 @@ func TestARefusedConfigurationIsNotTriedInARow(t *testing.T) {
 	assert.Equal(t, e.Field, "secret")
 	assert.Equal(t, e.Message, `provider "box": is wrong`)
 	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable))
-	assert.Equal(t, s.State().Reason, `provider "box": is wrong`)
+	assert.Equal(t, s.State().Reason, "its configuration is refused; the log of the broker says why")
 }
 
 func TestAMissingPluginIsReportedWithoutItsPath(t *testing.T) {

@@ -70,7 +70,7 @@ func (s *Supervised) probe(provider sdk.Provider) (missed bool) {
 	s.enter(phase, func(state *State) {
 		state.Reason = reason
 		if err == nil {
-			state.Details = health.Details
+			state.Details, state.Metrics = health.Details, health.Metrics
 		}
 	})
 	return missed
