@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/config"
@@ -35,6 +36,9 @@ type Options struct {
 	// Ready is called once, when each provider has been tried and the API
 	// listens at that address. A provider may be down all the same.
 	Ready func(address net.Addr)
+	// MetricsReady is called once, before Ready, with the address of the
+	// metrics if the configuration wants them.
+	MetricsReady func(address net.Addr)
 }
 
 // broker is a daemon that runs.
@@ -48,6 +52,7 @@ type broker struct {
 	instances *instance.Service
 	server    *api.Server
 	listener  net.Listener
+	metrics   *metrics.Metrics
 	serving   chan error // what Serve returned, once
 }
 
@@ -62,6 +67,13 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return cannotListen(cfg.Listen, err)
 	}
 	defer b.listener.Close()
+	var metricsListener net.Listener
+	if cfg.Metrics.Listen != "" {
+		if metricsListener, err = net.Listen("tcp", cfg.Metrics.Listen); err != nil {
+			return cannotListen(cfg.Metrics.Listen, err)
+		}
+		defer metricsListener.Close()
+	}
 	if b.state, err = openStateDir(cfg.StateDir); err != nil {
 		return err
 	}
@@ -83,6 +95,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	b.catalog = &catalog{active: cfg.ActiveProvider}
+	b.metrics = metrics.New(b.catalog.states)
 	b.instances = instance.NewService(instance.Options{
 		Catalog: b.catalog,
 		Limits: instance.Limits{
@@ -97,12 +110,17 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Logger: options.Logger.Named("instances"),
 	})
 	b.supervise(started)
+	if metricsListener != nil {
+		// It serves to the end: a stop is worth looking at too.
+		defer b.serveMetrics(metricsListener)()
+	}
 	defer b.stop()
 
 	if b.server, err = api.NewServer(api.Options{
 		Instances:      b.instances,
 		Tenants:        tenants(cfg),
 		Logger:         options.Logger.Named("api"),
+		Meter:          b.metrics,
 		MaxBody:        cfg.Limits.RequestBody,
 		RequestTimeout: cfg.Limits.MaxTimeout + 2*cfg.Limits.CreateTimeout + time.Minute,
 	}); err != nil {
@@ -166,6 +184,22 @@ func (b *broker) stop() {
 	defer cancel()
 	b.catalog.stop(plugins)
 	b.logger.Info("stopped")
+}
+
+// serveMetrics serves the metrics until what it returns is called.
+func (b *broker) serveMetrics(listener net.Listener) (stop func()) {
+	server := b.metrics.Serve(listener)
+	b.logger.Info("metrics", "address", listener.Addr().String(), "path", metrics.Path)
+	if b.options.MetricsReady != nil {
+		b.options.MetricsReady(listener.Addr())
+	}
+	return func() {
+		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		if err := server.Shutdown(answers); err != nil {
+			b.logger.Warn("stop the metrics", "error", err)
+		}
+	}
 }
 
 func tenants(cfg *config.Config) *tenant.Directory {

@@ -78,6 +78,7 @@ tenant "demo" { token_sha256 = ["7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d24
 type running struct {
 	t       *testing.T
 	url     string
+	metrics string        // the URL of the metrics, if the configuration wants them
 	log     *bytes.Buffer // to be read when it has stopped
 	client  *http.Client
 	cancel  context.CancelFunc
@@ -91,18 +92,23 @@ func serve(t *testing.T, cfg *config.Config) *running {
 		t: t, log: &bytes.Buffer{}, cancel: cancel, stopped: make(chan error, 1),
 		client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute},
 	}
-	ready, runtimeDir := make(chan net.Addr, 1), shortDir(t)
+	ready, metrics, runtimeDir := make(chan net.Addr, 1), make(chan net.Addr, 1), shortDir(t)
 	go func() {
 		b.stopped <- broker.Run(ctx, cfg, broker.Options{
 			Logger:     hclog.New(&hclog.LoggerOptions{Output: b.log, Level: hclog.Debug}),
 			RuntimeDir: runtimeDir,
 			Ready:      func(address net.Addr) { ready <- address },
+
+			MetricsReady: func(address net.Addr) { metrics <- address },
 		})
 	}()
 	t.Cleanup(b.stop)
 	select {
 	case address := <-ready:
 		b.url = "http://" + address.String()
+		if cfg.Metrics.Listen != "" {
+			b.metrics = "http://" + (<-metrics).String() + "/metrics"
+		}
 	case err := <-b.stopped:
 		b.stopped <- err
 		t.Fatalf("the broker did not start: %v", err)
@@ -189,6 +195,36 @@ func TestCodePostedToTheAPIReachesThePlugin(t *testing.T) {
 	assert.Check(t, cmp.Contains(text, `"state":"ready"`))
 }
 
+func TestMetricsAreShownWhereTheConfigurationSays(t *testing.T) {
+	b := serve(t, configuration(t, t.TempDir(), "metrics { listen = \"127.0.0.1:0\" }\nprovider \"mock\" {}"))
+	status, text := b.execute(`{"stdout": "hello"}`)
+	assert.Equal(t, status, http.StatusOK, text)
+	status, _ = b.do(http.MethodGet, "/metrics", "")
+	assert.Equal(t, status, http.StatusNotFound, "not among the routes for tenants")
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		resp, err := b.client.Get(b.metrics)
+		assert.NilError(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		assert.NilError(t, err)
+		assert.Equal(t, resp.StatusCode, http.StatusOK)
+		for _, line := range []string{
+			`sandbox_broker_requests_total{code="",method="POST",route="/api/v1/execute",status="200"} 1`,
+			`sandbox_broker_requests_total{code="SB013",method="",route="",status="404"} 1`,
+			`sandbox_broker_request_duration_seconds_count{route="/api/v1/execute"} 1`,
+			`sandbox_broker_provider_ready{provider="mock"} 1`,
+			`sandbox_provider_mock_instances{provider="mock"} 0`, // from the first health probe on
+		} {
+			if !strings.Contains("\n"+string(text), "\n"+line+"\n") {
+				return poll.Continue("%s is not in\n%s", line, text)
+			}
+		}
+		return poll.Success()
+	})
+	_, text = b.do(http.MethodGet, "/api/v1/providers", "")
+	assert.Check(t, !strings.Contains(text, "Instances that there are"), "metrics are no tenant's business")
+}
+
 func TestAPluginThatDiesIsReplaced(t *testing.T) {
 	b := serve(t, configuration(t, t.TempDir(), `provider "mock" {}`))
 	status, text := b.execute(`{"crash": "before", "crash_with": "kill"}`)
@@ -268,7 +304,8 @@ func TestABrokerThatCannotStart(t *testing.T) {
 			[]string{"no good"},
 			true,
 		},
-		"an address that is taken": {`provider "mock" {}`, func(c *config.Config) { c.Listen = taken.Addr().String() }, []string{"another program listens on "}, false},
+		"an address that is taken":             {`provider "mock" {}`, func(c *config.Config) { c.Listen = taken.Addr().String() }, []string{"another program listens on "}, false},
+		"an address for metrics that is taken": {`provider "mock" {}`, func(c *config.Config) { c.Metrics.Listen = taken.Addr().String() }, []string{"another program listens on "}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := configuration(t, t.TempDir(), test.providers)

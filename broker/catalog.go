@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 )
 
@@ -41,6 +42,19 @@ func (c *catalog) stop(ctx context.Context) {
 		group.Go(func() { p.(provider).Stop(ctx) })
 	}
 	group.Wait()
+}
+
+// states are what the metrics say of the providers.
+func (c *catalog) states() []metrics.Provider {
+	var states []metrics.Provider
+	for _, p := range c.Providers() {
+		state := p.(provider).State()
+		states = append(states, metrics.Provider{
+			Label: p.Label(), Plugin: p.Description().Name,
+			Ready: state.Healthy, Restarts: state.Restarts, Metrics: state.Metrics,
+		})
+	}
+	return states
 }
 
 // provider shows a supervised plugin as package instance wants it.

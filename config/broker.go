@@ -36,9 +36,10 @@ func (p *parser) parse() *Config {
 	cfg.Log = p.readLog(emptyBlock("log"))
 	cfg.Limits = p.readLimits(emptyBlock("limits"))
 	tenants := newTenantReader(p, labelsOf(body, "provider"))
-	var active section
+	var active, metrics section
 	p.readBlocks(body.Blocks, map[string]blockKind{
 		"log":       {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
+		"metrics":   {read: func(b *hclsyntax.Block) { cfg.Metrics, metrics = p.readMetrics(b) }},
 		"limits":    {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
 		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
 		"provider": {label: providerLabel, read: func(b *hclsyntax.Block) {
@@ -51,6 +52,9 @@ func (p *parser) parse() *Config {
 		}},
 	})
 	p.readRoot(cfg, body)
+	if a, given := metrics.setting("listen"); given && cfg.Metrics.Listen == cfg.Listen && !strings.HasSuffix(cfg.Listen, ":0") {
+		p.fail(a.expr.Range(), "Invalid value", "The REST API listens there. Give the metrics another port.")
+	}
 	cfg.ActiveProvider = p.chooseActive(active, body)
 	if len(labelsOf(body, "tenant")) == 0 {
 		p.fail(hcl.Range{}, "No tenant", "Nobody could use the broker: add a tenant block. `sandbox-broker token` makes a token for it.")
@@ -68,6 +72,14 @@ func (p *parser) readLog(block *hclsyntax.Block) Log {
 	var log Log
 	p.decode(p.readLeaf(block, logSchema()), &log, block.DefRange())
 	return log
+}
+
+func (p *parser) readMetrics(block *hclsyntax.Block) (Metrics, section) {
+	var metrics Metrics
+	s := p.readLeaf(block, metricsSchema())
+	p.decode(s, &metrics, block.DefRange())
+	p.checkAddress(s, metrics.Listen)
+	return metrics, s
 }
 
 func (p *parser) readLimits(block *hclsyntax.Block) Limits {
@@ -103,7 +115,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	own.Attributes = hclsyntax.Attributes{}
 	for name, attr := range body.Attributes {
 		switch name {
-		case "log", "limits", "providers":
+		case "log", "metrics", "limits", "providers":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
 		case "provider", "tenant":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))
@@ -113,11 +125,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	}
 	s := p.readSection(&own, rootSchema(), hcl.Range{})
 	cfg.Listen, _ = s.Settings["listen"].(string)
-	if a, given := s.setting("listen"); given {
-		if err := checkListen(cfg.Listen); err != nil {
-			p.fail(a.expr.Range(), "Invalid value", fmt.Sprintf("listen %s. It is \"host:port\", such as \"127.0.0.1:9385\" or \":9385\" for all addresses.", err))
-		}
-	}
+	p.checkAddress(s, cfg.Listen)
 	state, _ := s.Settings["state"].(string)
 	cfg.StateDir = p.absolute(state)
 	dir, valid := s.Settings["plugin_dir"].(string)
@@ -134,6 +142,15 @@ func (p *parser) absolute(path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(p.dir, path)
+}
+
+// checkAddress looks at the setting listen of a section.
+func (p *parser) checkAddress(s section, address string) {
+	if a, given := s.setting("listen"); given {
+		if err := checkListen(address); err != nil {
+			p.fail(a.expr.Range(), "Invalid value", fmt.Sprintf("listen %s. It is \"host:port\", such as \"127.0.0.1:9385\" or \":9385\" for all addresses.", err))
+		}
+	}
 }
 
 // checkListen does not repeat the address: it may come from env().

@@ -19,6 +19,7 @@ type Config struct {
 	// they exist.
 	StateDir, PluginDir string
 	Log                 Log
+	Metrics             Metrics
 	Limits              Limits
 	// ActiveProvider is the label of the provider that serves a request
 	// naming none.
@@ -33,6 +34,12 @@ type Config struct {
 type Log struct {
 	Level  string `config:"level"`  // trace, debug, info, warn or error
 	Format string `config:"format"` // text or json
+}
+
+// Metrics says where the broker shows its metrics.
+type Metrics struct {
+	// Listen is host:port, port 0 picks a free one; "" for nowhere.
+	Listen string `config:"listen"`
 }
 
 // Limits of the broker, for every tenant.

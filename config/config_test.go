@@ -91,6 +91,9 @@ func settingsOf(t *testing.T, cfg *config.Config, out *strings.Builder) config.D
 	working, err := os.Getwd()
 	assert.NilError(t, err)
 	fmt.Fprintf(out, "listen %s, state %s, plugins %s\n", cfg.Listen, strings.Replace(cfg.StateDir, working, "/wd", 1), cfg.PluginDir)
+	if cfg.Metrics.Listen != "" {
+		fmt.Fprintf(out, "metrics listen %s\n", cfg.Metrics.Listen)
+	}
 	fmt.Fprintf(out, "log    %+v\nlimits %+v\nactive %s\n", cfg.Log, cfg.Limits, cfg.ActiveProvider)
 	var diags config.Diagnostics
 	for _, p := range cfg.Providers {

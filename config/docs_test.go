@@ -14,7 +14,7 @@ func TestThePageForAdminsListsEverySetting(t *testing.T) {
 	page, err := markdown.Read("../docs/admin.md")
 	assert.NilError(t, err)
 	for name, schema := range map[string]sdk.Schema{
-		"settings of the file": rootSchema(), "settings of log": logSchema(), "settings of limits": limitsSchema(),
+		"settings of the file": rootSchema(), "settings of log": logSchema(), "settings of metrics": metricsSchema(), "settings of limits": limitsSchema(),
 		"settings of providers": activeSchema(), "settings of provider": pluginSchema(), "settings of tenant": tenantSchema(),
 	} {
 		text, err := page.WithGenerated(name, markdown.Settings(schema))

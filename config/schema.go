@@ -40,6 +40,13 @@ func logSchema() sdk.Schema {
 	}
 }
 
+func metricsSchema() sdk.Schema {
+	return sdk.Schema{{
+		Name: "listen", Type: sdk.TypeString, Default: "127.0.0.1:9386",
+		Description: `The address of /metrics, "host:port". Whoever reaches it can read it, without a token.`,
+	}}
+}
+
 // maxLifetime is the longest life of an instance that can be set.
 const maxLifetime = 30 * 24 * time.Hour
 
@@ -114,5 +121,5 @@ const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	return []sdk.Schema{rootSchema(), logSchema(), limitsSchema(), activeSchema(), tenantSchema()}
+	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), limitsSchema(), activeSchema(), tenantSchema()}
 }

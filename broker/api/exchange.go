@@ -82,11 +82,15 @@ func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 	return nil
 }
 
+// log writes the line about an answered request and counts it.
 func (s *Server) log(c *fiber.Ctx, x *exchange, err error) {
-	status := c.Response().StatusCode()
+	status, took := c.Response().StatusCode(), time.Since(x.start)
+	if s.meter != nil {
+		s.meter.Request(method(c), x.route, status, x.code, took)
+	}
 	fields := []any{
 		"request_id", x.requestID, "tenant", x.tenant, "method", method(c), "route", x.route,
-		"status", status, "code", string(x.code), "duration", time.Since(x.start).Round(time.Microsecond).String(),
+		"status", status, "code", string(x.code), "duration", took.Round(time.Microsecond).String(),
 	}
 	switch {
 	case status >= http.StatusInternalServerError && err != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Instances does what the routes promise; instance.Service is it.
@@ -34,11 +35,18 @@ type Tenants interface {
 	Authenticate(token string) (tenant.Tenant, bool)
 }
 
+// Meter counts what was answered; metrics.Metrics is it.
+type Meter interface {
+	Request(method, route string, status int, code sdk.Code, took time.Duration)
+}
+
 // Options of a Server.
 type Options struct {
 	Instances Instances
 	Tenants   Tenants
 	Logger    hclog.Logger
+	// Meter may be nil.
+	Meter Meter
 	// MaxBody is the largest body of a request, in bytes.
 	MaxBody int64
 	// RequestTimeout is the deadline of a handler: a net below the deadlines
@@ -51,6 +59,7 @@ type Server struct {
 	instances      Instances
 	tenants        Tenants
 	logger         hclog.Logger
+	meter          Meter // or nil
 	requestTimeout time.Duration
 	maxBody        int
 	app            *fiber.App
@@ -76,6 +85,7 @@ func NewServer(opts Options) (*Server, error) {
 		instances:      opts.Instances,
 		tenants:        opts.Tenants,
 		logger:         opts.Logger,
+		meter:          opts.Meter,
 		requestTimeout: opts.RequestTimeout,
 		maxBody:        int(opts.MaxBody),
 		document:       newDocument(),

@@ -8,6 +8,10 @@ log {
   format = "json"
 }
 
+metrics {
+  listen = ":9400"
+}
+
 limits {
   request_body     = 1048576
   output           = 8388608

@@ -133,10 +133,12 @@ func (p *provider) countStart(req sdk.ConfigureRequest) error {
 func (p *provider) Health(ctx context.Context) (health sdk.Health, err error) {
 	err = p.call(ctx, "health", func() error {
 		reason, _ := p.settings()["unhealthy"].(string)
+		instances := len(p.instances().list())
 		health = sdk.Health{
 			Healthy: reason == "",
 			Reason:  reason,
-			Details: map[string]string{"pid": strconv.Itoa(os.Getpid()), "instances": strconv.Itoa(len(p.instances().list()))},
+			Details: map[string]string{"pid": strconv.Itoa(os.Getpid()), "instances": strconv.Itoa(instances)},
+			Metrics: []sdk.Metric{{Name: "instances", Help: "Instances that there are.", Kind: sdk.MetricGauge, Value: float64(instances)}},
 		}
 		return nil
 	})

@@ -1,0 +1,62 @@
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Metrics are those of one broker.
+type Metrics struct {
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+}
+
+// New returns metrics that count nothing yet. The states of the providers are
+// asked for whenever somebody looks.
+func New(providers func() []Provider) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sandbox_broker_requests_total",
+			Help: "Requests that were answered. The code is empty for those that were not refused, the route for those that have none.",
+		}, []string{"method", "route", "status", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sandbox_broker_request_duration_seconds",
+			Help: "Time from the arrival of a request to its answer.",
+			// From an answer out of memory to the longest executions.
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 600},
+		}, []string{"route"}),
+	}
+	m.registry.MustRegister(
+		m.requests, m.durations, providerCollector{providers},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+// Request counts an answered request. The route is a pattern, "" for none; then
+// the method is the client's invention and left out.
+func (m *Metrics) Request(method, route string, status int, code sdk.Code, took time.Duration) {
+	if route == "" {
+		method = ""
+	}
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status), string(code)).Inc()
+	m.durations.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		// What can be shown is shown, whatever one provider says.
+		ErrorHandling: promhttp.ContinueOnError,
+		Registry:      m.registry,
+	})
+}

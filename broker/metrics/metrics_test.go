@@ -1,0 +1,105 @@
+package metrics_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/golden"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve shows metrics on a real listener until the test ends.
+func serve(t *testing.T, m *metrics.Metrics) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	server := m.Serve(listener)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		defer cancel()
+		assert.Check(t, server.Shutdown(ctx))
+	})
+	return "http://" + listener.Addr().String() + metrics.Path
+}
+
+func get(t *testing.T, method, url string) (int, string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	assert.NilError(t, err)
+	resp, err := client.Do(req)
+	assert.NilError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	assert.NilError(t, err)
+	return resp.StatusCode, string(text)
+}
+
+// ours leaves out what Go and the kernel say of the process.
+func ours(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "sandbox_") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func pooled(template string, value float64) sdk.Metric {
+	return sdk.Metric{Name: "pool_ready", Help: "Ready.", Kind: sdk.MetricGauge, Labels: map[string]string{"template": template}, Value: value}
+}
+
+func TestWhatIsShown(t *testing.T) {
+	made := sdk.Metric{Name: "made_total", Help: "Made.", Kind: sdk.MetricCounter, Value: 7}
+	other, changed := made, made
+	other.Help = "Made, in other words."
+	changed.Kind = sdk.MetricGauge
+	m := metrics.New(func() []metrics.Provider {
+		return []metrics.Provider{
+			{Label: "one", Plugin: "pools", Ready: true, Metrics: []sdk.Metric{pooled("python", 2), pooled("a\n\"b\\", 0), made}},
+			{Label: "two", Plugin: "pools", Restarts: 3, Metrics: []sdk.Metric{pooled("python", 1), other}},
+			{Label: "three", Plugin: "pools", Metrics: []sdk.Metric{changed}},
+			{Label: "four"},
+		}
+	})
+	m.Request("POST", "/api/v1/execute", 200, "", 3*time.Millisecond)
+	m.Request("POST", "/api/v1/execute", 200, "", 2*time.Second)
+	m.Request("POST", "/api/v1/execute", 503, sdk.CodeCreateFailed, time.Hour)
+	m.Request("WHATEVER", "", 404, sdk.CodeNotFound, time.Millisecond)
+	status, text := get(t, http.MethodGet, serve(t, m))
+	assert.Equal(t, status, http.StatusOK)
+	golden.Assert(t, ours(text), "metrics.golden")
+	assert.Check(t, is.Contains(text, "go_goroutines "))
+	assert.Check(t, is.Contains(text, "process_cpu_seconds_total "))
+}
+
+func TestAProviderThatRepeatsItselfHidesNobodyElse(t *testing.T) {
+	m := metrics.New(func() []metrics.Provider {
+		return []metrics.Provider{{Label: "one", Plugin: "pools", Ready: true, Metrics: []sdk.Metric{pooled("python", 2), pooled("python", 3)}}}
+	})
+	status, text := get(t, http.MethodGet, serve(t, m))
+	assert.Equal(t, status, http.StatusOK)
+	assert.Check(t, is.Contains(text, `sandbox_broker_provider_ready{provider="one"} 1`))
+}
+
+func TestThereIsNothingElseOnTheListener(t *testing.T) {
+	url := serve(t, metrics.New(func() []metrics.Provider { return nil }))
+	status, _ := get(t, http.MethodGet, strings.TrimSuffix(url, metrics.Path)+"/debug/pprof/")
+	assert.Equal(t, status, http.StatusNotFound)
+	status, _ = get(t, http.MethodPost, url)
+	assert.Equal(t, status, http.StatusMethodNotAllowed)
+}

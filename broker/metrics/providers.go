@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Provider is the state of a provider at this moment.
+type Provider struct {
+	// Label names it in the configuration; Plugin is the name that the plugin
+	// gives itself, "" if it has not said it yet.
+	Label, Plugin string
+	Ready         bool
+	Restarts      int
+	// Metrics are its own, which were checked.
+	Metrics []sdk.Metric
+}
+
+var (
+	providerReady = prometheus.NewDesc("sandbox_broker_provider_ready",
+		"Whether the provider takes work.", []string{"provider"}, nil)
+	providerRestarts = prometheus.NewDesc("sandbox_broker_provider_restarts_total",
+		"Processes of the provider after its first.", []string{"provider"}, nil)
+)
+
+// providerCollector shows the providers as they are when it is asked.
+type providerCollector struct{ providers func() []Provider }
+
+// Describe implements prometheus.Collector. It says nothing: which metrics there
+// are is up to the providers.
+func (providerCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c providerCollector) Collect(out chan<- prometheus.Metric) {
+	known := families{}
+	for _, p := range c.providers() {
+		ready := 0.0
+		if p.Ready {
+			ready = 1
+		}
+		out <- prometheus.MustNewConstMetric(providerReady, prometheus.GaugeValue, ready, p.Label)
+		out <- prometheus.MustNewConstMetric(providerRestarts, prometheus.CounterValue, float64(p.Restarts), p.Label)
+		for _, m := range p.Metrics {
+			if shown := known.metric(p, m); shown != nil {
+				out <- shown
+			}
+		}
+	}
+}
+
+// families keep what is the same for all metrics of one name. Two providers may
+// run different versions of a plugin, and Prometheus refuses a whole answer in
+// which they disagree.
+type families map[string]sdk.Metric
+
+// metric is one of a provider, nil if it cannot stand beside the others of its
+// name.
+func (f families) metric(p Provider, m sdk.Metric) prometheus.Metric {
+	name := "sandbox_provider_" + p.Plugin + "_" + m.Name
+	first, ok := f[name]
+	if !ok {
+		first, f[name] = m, m
+	}
+	if m.Kind != first.Kind {
+		return nil
+	}
+	kind := prometheus.GaugeValue
+	if m.Kind == sdk.MetricCounter {
+		kind = prometheus.CounterValue
+	}
+	names, values := []string{"provider"}, []string{p.Label}
+	for _, label := range slices.Sorted(maps.Keys(m.Labels)) {
+		names, values = append(names, label), append(values, m.Labels[label])
+	}
+	shown, err := prometheus.NewConstMetric(prometheus.NewDesc(name, first.Help, names, nil), kind, m.Value, values...)
+	if err != nil {
+		return nil // a name that is not one, which the check of metrics keeps away
+	}
+	return shown
+}

@@ -1,0 +1,7 @@
+metrics {}
+
+provider "full" {}
+
+tenant "demo" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+}
