@@ -55,7 +55,14 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
 	)
-	guestv1.RegisterGuestServiceServer(srv, &guest{})
+	g := &guest{}
+	if encoded := os.Getenv(PrepareVariable); encoded != "" {
+		var err error
+		if in, err = g.prepareAhead(encoded, in, out); err != nil || in == nil {
+			return err
+		}
+	}
+	guestv1.RegisterGuestServiceServer(srv, g)
 	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -68,6 +75,7 @@ type guest struct {
 	guestv1.UnimplementedGuestServiceServer
 
 	mu      sync.Mutex
+	ahead   bool // prepared before anybody connected
 	runtime *interpreters
 	memory  *memoryGuard
 	policy  codepolicy.Policy
@@ -76,23 +84,35 @@ type guest struct {
 func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*guestv1.PrepareResponse, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.runtime != nil {
+	switch {
+	case g.ahead:
+		g.ahead = false
+	case g.runtime != nil:
 		return nil, status.Error(codes.FailedPrecondition, "already prepared")
-	}
-	policy, err := preparePolicy(req.GetCodePolicy())
-	if err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	runtime := newInterpreters(req)
-	if err := runtime.warmUp(ctx); err != nil {
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	default:
+		if err := g.prepare(ctx, req); err != nil {
+			return nil, err
+		}
 	}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
 		return nil, status.Errorf(codes.Internal, "uname: %v", err)
 	}
-	g.runtime, g.memory, g.policy = runtime, newMemoryGuard(req.GetMemoryLimit()), policy
 	return &guestv1.PrepareResponse{Version: Version(), Kernel: unix.ByteSliceToString(uts.Release[:])}, nil
+}
+
+// prepare does what Prepare is asked for. The caller holds mu.
+func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error {
+	policy, err := preparePolicy(req.GetCodePolicy())
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	runtime := newInterpreters(req)
+	if err := runtime.warmUp(ctx); err != nil {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	g.runtime, g.memory, g.policy = runtime, newMemoryGuard(req.GetMemoryLimit()), policy
+	return nil
 }
 
 func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {

@@ -123,6 +123,7 @@ def permitted(policy, tree, program, code, channel):
 
 def run(request, policy, module, channel):
     code, arguments = request["code"], request["arguments"]
+    random.seed()  # this process may be one of many copies
     os.environ.update(request["env"] or {})
     if "TZ" in os.environ:
         time.tzset()

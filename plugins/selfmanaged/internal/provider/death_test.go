@@ -140,7 +140,8 @@ func TestNoSandboxOutlivesItsPlugin(t *testing.T) {
 func TestASandboxThatIsKilledIsReplaced(t *testing.T) {
 	for _, process := range []string{"runsc", "runsc-sandbox", "runsc-gofer"} {
 		t.Run(process, func(t *testing.T) {
-			p := newProvider(t, nil)
+			// A copy has no use for its gofer once it runs.
+			p := newProvider(t, map[string]any{"images": process != "runsc-gofer"})
 			id := create(t, p, templatePython)
 			out, result := newAnnouncer(), make(chan error)
 			go func() {

@@ -59,6 +59,7 @@ type Provider struct {
 	interpreters map[string]string
 	settings     settings
 	codePolicy   []byte // as the guest reads it
+	images       images
 
 	mu        sync.Mutex
 	closed    bool

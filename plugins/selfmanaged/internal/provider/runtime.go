@@ -105,6 +105,15 @@ func (r runscRuntime) Start(_ context.Context, id string) (running, error) {
 	return s, nil
 }
 
+// StartImage implements imager.
+func (r runscRuntime) StartImage(id string, image *runsc.Image) (running, error) {
+	s, err := r.Runtime.StartImage(id, image)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 func (runscRuntime) GVisor() bool { return true }
 
 // Check has nothing to ask anybody: what was missing would have been missing at

@@ -20,23 +20,24 @@ type sandbox struct {
 	guest *guestclient.Client
 }
 
-// makeSandbox starts a sandbox and returns when its interpreter is ready.
-func (p *Provider) makeSandbox(ctx context.Context, template string) (*sandbox, error) {
+// makeOne starts a sandbox, says whether it is a copy, and returns when its
+// interpreter is ready.
+func (p *Provider) makeOne(ctx context.Context, template string) (_ *sandbox, copied bool, err error) {
 	id := newID()
-	raw, err := p.runtime.Start(ctx, id)
+	raw, copied, err := p.start(ctx, id, template)
 	if err != nil {
-		return nil, err
+		return nil, copied, err
 	}
 	s := &sandbox{running: raw, ID: id}
 	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
-		err = s.prepare(ctx, p, template)
+		err = s.prepare(ctx, p.preparation(template))
 	}
 	if err != nil {
 		// Also the end of what it says: it has ended, or is ended here.
 		destroyed := s.Destroy(context.WithoutCancel(ctx))
-		return nil, errors.Join(p.explainStart(err, raw.Stderr()), destroyed)
+		return nil, copied, errors.Join(p.explainStart(err, raw.Stderr()), destroyed)
 	}
-	return s, nil
+	return s, copied, nil
 }
 
 // explainStart says why a sandbox did not come up, as well as it can be known from
@@ -51,7 +52,7 @@ func (p *Provider) explainStart(err error, stderr string) error {
 	return err
 }
 
-func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) error {
+func (s *sandbox) prepare(ctx context.Context, preparation *guestv1.PrepareRequest) error {
 	// A sandbox that ends at once shall not be waited for.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,19 +63,17 @@ func (s *sandbox) prepare(ctx context.Context, p *Provider, template string) err
 		case <-ctx.Done():
 		}
 	}()
-	memory := p.settings.MemoryMB << 20
-	if !p.runtime.GVisor() {
-		memory = math.MaxInt64 // what the guest sees in use there is the host's
-	}
-	_, err := s.guest.Prepare(ctx, &guestv1.PrepareRequest{
-		Interpreters:  p.interpreters,
-		Warm:          []string{string(languageOf(template))},
-		MemoryLimit:   memory,
-		ProcessLimit:  uint64(p.settings.Processes),
-		FileSizeLimit: uint64(p.settings.WorkspaceMB) << 20,
-		CodePolicy:    p.codePolicy,
-	})
+	_, err := s.guest.Prepare(ctx, preparation)
 	return err
+}
+
+// memoryLimit is what the programs in a sandbox may use together, in bytes, as
+// far as its guest can see that.
+func (p *Provider) memoryLimit() int64 {
+	if !p.runtime.GVisor() {
+		return math.MaxInt64 // what the guest sees in use there is the host's
+	}
+	return p.settings.MemoryMB << 20
 }
 
 // Destroy ends the sandbox.

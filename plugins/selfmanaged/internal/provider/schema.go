@@ -27,6 +27,7 @@ type settings struct {
 	Runsc        string        `config:"runsc"`
 	Guest        string        `config:"guest"`
 	Platform     string        `config:"platform"`
+	Images       bool          `config:"images"`
 
 	DockerHost    string `config:"docker_host"`
 	DockerRuntime string `config:"docker_runtime"`
@@ -126,6 +127,10 @@ func schema() sdk.Schema {
 		{
 			Name: "platform", Type: sdk.TypeString, Default: "systrap", Options: []string{"systrap", "kvm"},
 			Label: "gVisor platform", Description: "systrap works everywhere; kvm is faster on bare metal and needs /dev/kvm.",
+		},
+		{
+			Name: "images", Type: sdk.TypeBoolean, Default: true,
+			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before, which takes less CPU time than to prepare each. Off, each has addresses and a hash seed of its own.",
 		},
 		{
 			Name: codepolicy.SettingMode, Type: sdk.TypeString, Default: string(codepolicy.Audit),

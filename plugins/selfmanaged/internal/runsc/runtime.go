@@ -51,6 +51,7 @@ type Runtime struct {
 	version      string
 	flags        []string
 	bundles      string
+	images       string
 	root         string
 	rootfs       string
 	source       string // Options.Rootfs
@@ -78,6 +79,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 	r := &Runtime{
 		binary:  binary,
 		bundles: filepath.Join(o.StateDir, "bundles"),
+		images:  filepath.Join(o.StateDir, "images"),
 		root:    filepath.Join(o.StateDir, "runsc"),
 		rootfs:  filepath.Join(o.StateDir, "rootfs"),
 		source:  cmp.Or(o.Rootfs, HostRootfs),
@@ -139,7 +141,7 @@ func (r *Runtime) prepare(guest string) error {
 	if err := r.clear(); err != nil {
 		return fmt.Errorf("clear the state directory: %w", err)
 	}
-	for _, dir := range []string{r.bundles, r.root} {
+	for _, dir := range []string{r.bundles, r.images, r.root} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("prepare the state directory: %w", err)
 		}
@@ -154,7 +156,7 @@ func (r *Runtime) prepare(guest string) error {
 
 // clear removes everything on disk.
 func (r *Runtime) clear() error {
-	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.root), os.RemoveAll(r.rootfs))
+	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.images), os.RemoveAll(r.root), os.RemoveAll(r.rootfs))
 }
 
 // Version of runsc.
@@ -176,12 +178,12 @@ func (r *Runtime) Close() error {
 }
 
 // writeBundle writes the OCI bundle of one sandbox.
-func (r *Runtime) writeBundle(id, cgroupsPath string) (string, error) {
+func (r *Runtime) writeBundle(id, cgroupsPath string, env []string) (string, error) {
 	dir := filepath.Join(r.bundles, id)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}
-	config, err := json.Marshal(r.spec(cgroupsPath))
+	config, err := json.Marshal(r.spec(cgroupsPath, env))
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -45,7 +46,10 @@ type Sandbox struct {
 // Start makes a sandbox and returns at once; whoever speaks to the guest over
 // Conn finds out when it is ready. ID must be new, [a-z0-9], and no ID may be a
 // prefix of another: runsc resolves prefixes. The caller owes a Destroy.
-func (r *Runtime) Start(id string) (*Sandbox, error) {
+func (r *Runtime) Start(id string) (*Sandbox, error) { return r.start(id, nil, "run") }
+
+// start starts a sandbox with a command of runsc; env is for its guest.
+func (r *Runtime) start(id string, env []string, command ...string) (*Sandbox, error) {
 	s := &Sandbox{ID: id, runtime: r, exited: make(chan struct{})}
 	cgroupsPath := ""
 	if r.tree != nil {
@@ -57,10 +61,10 @@ func (r *Runtime) Start(id string) (*Sandbox, error) {
 		}
 		s.group, cgroupsPath = group, group.Path()
 	}
-	bundle, err := r.writeBundle(id, cgroupsPath)
+	bundle, err := r.writeBundle(id, cgroupsPath, env)
 	if err == nil {
 		s.bundle = bundle
-		err = s.start()
+		err = s.start(command)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start runsc: %w", err), s.clear())
@@ -68,7 +72,7 @@ func (r *Runtime) Start(id string) (*Sandbox, error) {
 	return s, nil
 }
 
-func (s *Sandbox) start() error {
+func (s *Sandbox) start(command []string) error {
 	stdinR, stdinW, err := os.Pipe()
 	if err != nil {
 		return err
@@ -78,7 +82,7 @@ func (s *Sandbox) start() error {
 		return errors.Join(err, stdinR.Close(), stdinW.Close())
 	}
 	s.conn = stdio.NewConn(stdoutR, stdinW)
-	s.cmd = exec.Command(s.runtime.binary, append(append([]string{}, s.runtime.flags...), "run", "--bundle="+s.bundle, s.ID)...)
+	s.cmd = exec.Command(s.runtime.binary, slices.Concat(s.runtime.flags, command, []string{"--bundle=" + s.bundle, s.ID})...)
 	s.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + s.bundle}
 	s.cmd.Dir = "/"
 	s.cmd.Stdin, s.cmd.Stdout = stdinR, stdoutW
@@ -162,14 +166,14 @@ func (s *Sandbox) kill() {
 }
 
 // clear removes the files of the sandbox. A runsc that was killed leaves its
-// state behind.
+// state behind, and one that started a copy always does.
 func (s *Sandbox) clear() error {
 	var errs []error
 	if s.bundle != "" {
 		errs = append(errs, os.RemoveAll(s.bundle))
 	}
 	leftovers, _ := filepath.Glob(filepath.Join(s.runtime.root, s.ID+"_*"))
-	for _, path := range leftovers {
+	for _, path := range append(leftovers, filepath.Join(s.runtime.root, "runsc-"+s.ID+".sock")) {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(errs...)

@@ -6,8 +6,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 )
 
-// spec is the OCI configuration of one sandbox.
-func (r *Runtime) spec(cgroupsPath string) *specs.Spec {
+// spec is the OCI configuration of one sandbox, whose guest gets these variables
+// beside the usual ones.
+func (r *Runtime) spec(cgroupsPath string, env []string) *specs.Spec {
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
@@ -21,7 +22,7 @@ func (r *Runtime) spec(cgroupsPath string) *specs.Spec {
 		Process: &specs.Process{
 			User: specs.User{UID: 0, GID: 0},
 			Args: []string{confine.GuestPath},
-			Env:  confine.GuestEnv(),
+			Env:  append(confine.GuestEnv(), env...),
 			Cwd:  "/",
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
