@@ -113,7 +113,7 @@ func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
 	if i := slices.IndexFunc(p.ready[req.Template], (*entry[S]).alive); i >= 0 {
 		s := p.take(p.ready[req.Template][i])
 		p.counts.Hits++
-		p.schedule()
+		p.scheduleSoon()
 		p.mu.Unlock()
 		return s, nil
 	}

@@ -47,6 +47,20 @@ func (p *Pool[S]) schedule() {
 	}
 }
 
+// refillDelay is how long after a ready sandbox was taken the next one is made.
+// Making takes a CPU for ten times as long as most code runs, and would run
+// beside it.
+const refillDelay = 20 * time.Millisecond
+
+// scheduleSoon is schedule a little later, unless something happens before.
+func (p *Pool[S]) scheduleSoon() {
+	time.AfterFunc(refillDelay, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.schedule()
+	})
+}
+
 // existing counts the sandboxes that there are and those that are being made.
 func (p *Pool[S]) existing() (total, making int) {
 	for _, n := range p.making {
