@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -135,5 +136,9 @@ func atConstantRate(ctx context.Context, count int, do func() error) (times, err
 		})
 	}
 	wg.Wait()
-	return all, errors.Join(append(errs, ctx.Err())...)
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
+		return nil, fmt.Errorf("%d of %d requests failed, the first: %w", len(failed), count, failed[0])
+	}
+	return all, ctx.Err()
 }

@@ -140,8 +140,7 @@ func TestNoSandboxOutlivesItsPlugin(t *testing.T) {
 func TestASandboxThatIsKilledIsReplaced(t *testing.T) {
 	for _, process := range []string{"runsc", "runsc-sandbox", "runsc-gofer"} {
 		t.Run(process, func(t *testing.T) {
-			// A copy has no use for its gofer once it runs.
-			p := newProvider(t, map[string]any{"images": process != "runsc-gofer"})
+			p := newProvider(t, nil)
 			id := create(t, p, templatePython)
 			out, result := newAnnouncer(), make(chan error)
 			go func() {
@@ -200,7 +199,15 @@ func TestAGuestThatSaysNothingIsGivenUp(t *testing.T) {
 }
 
 func TestExecutionsLeaveNothingBehind(t *testing.T) {
-	p := newProvider(t, map[string]any{"pool_size": 3, "max_sandboxes": 6})
+	for name, images := range map[string]bool{"sandboxes that were prepared one by one": false, "copies": true} {
+		t.Run(name, func(t *testing.T) {
+			leaveNothingBehind(t, newProvider(t, map[string]any{"pool_size": 3, "max_sandboxes": 6, "images": images}))
+		})
+	}
+}
+
+func leaveNothingBehind(t *testing.T, p testProvider) {
+	t.Helper()
 	run := func(instances, executions int) {
 		for n := range instances {
 			template := []string{templatePython, templateNode, templateBash}[n%3]

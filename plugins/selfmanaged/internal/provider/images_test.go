@@ -35,7 +35,7 @@ func copied(t *testing.T, p testProvider) string {
 }
 
 func TestCopiesDifferWhereSandboxesMust(t *testing.T) {
-	p := newProvider(t, nil)
+	p := newProvider(t, map[string]any{"images": true})
 	run := func(code string) map[string]bool {
 		answers := map[string]bool{}
 		for range 3 {
@@ -57,7 +57,7 @@ func TestCopiesDifferWhereSandboxesMust(t *testing.T) {
 }
 
 func TestACopyKnowsTheTime(t *testing.T) {
-	p := newProvider(t, nil)
+	p := newProvider(t, map[string]any{"images": true})
 	first := copied(t, p)
 	for _, id := range []string{first, copied(t, p)} {
 		before := time.Now()
@@ -71,14 +71,14 @@ func TestACopyKnowsTheTime(t *testing.T) {
 }
 
 func TestCodeDoesNotSeeWhatTheGuestWasTold(t *testing.T) {
-	p := newProvider(t, nil)
+	p := newProvider(t, map[string]any{"images": true})
 	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: copied(t, p), Language: sdk.Python, Code: "import os; print(os.environ, open('/proc/1/environ').read() if os.access('/proc/1/environ', os.R_OK) else '')"})
 	assert.NilError(t, err)
 	assert.Check(t, !strings.Contains(got.stdout, "SANDBOX"), got.stdout)
 }
 
 func TestWithoutAnImageEachSandboxIsPrepared(t *testing.T) {
-	p := newProvider(t, map[string]any{"pool_size": 0})
+	p := newProvider(t, map[string]any{"pool_size": 0, "images": true})
 	copied(t, p)
 	images, err := filepath.Glob(filepath.Join(p.dir, "images", "*"))
 	assert.NilError(t, err)

@@ -129,8 +129,8 @@ func schema() sdk.Schema {
 			Label: "gVisor platform", Description: "systrap works everywhere; kvm is faster on bare metal and needs /dev/kvm.",
 		},
 		{
-			Name: "images", Type: sdk.TypeBoolean, Default: true,
-			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before, which takes less CPU time than to prepare each. Off, each has addresses and a hash seed of its own.",
+			Name: "images", Type: sdk.TypeBoolean, Default: false,
+			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before. More of them can be made in a second; the first execution in each takes some milliseconds longer, and all have the same addresses and hash seed. For root only.",
 		},
 		{
 			Name: codepolicy.SettingMode, Type: sdk.TypeString, Default: string(codepolicy.Audit),
