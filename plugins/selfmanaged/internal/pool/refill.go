@@ -178,12 +178,13 @@ func (p *Pool[S]) make(template string) {
 	s, err := p.o.Make(ctx, template)
 	took := time.Since(began)
 
-	p.triedOne.Do(func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// Whoever waits for it shall find it counted.
+	defer p.triedOne.Do(func() {
 		p.firstErr = err
 		close(p.tried)
 	})
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.making[template]--
 	if err != nil {
 		p.failed(err)
