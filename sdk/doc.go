@@ -7,8 +7,9 @@
 //
 //	func main() { sdk.Serve(New) }
 //
-// where New is a Factory. Further abilities are further interfaces; Serve finds
-// by itself which of them a provider implements. The broker already owns tenants,
+// where New is a Factory. Further abilities are further interfaces, each in a
+// file of its own (capability.go lists them); Serve finds by itself which of them
+// a provider implements, and the broker refuses the others with CodeNotSupported. The broker already owns tenants,
 // instance IDs, quotas, queues, deadlines, fallback and audit: a provider has
 // none of these.
 //

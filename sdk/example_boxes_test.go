@@ -61,8 +61,9 @@ func cloud(t *testing.T) *httptest.Server {
 
 type heard struct{ stdout string }
 
-func (h *heard) Stdout(p []byte) error { h.stdout += string(p); return nil }
-func (h *heard) Stderr([]byte) error   { return nil }
+func (h *heard) Stdout(p []byte) error       { h.stdout += string(p); return nil }
+func (h *heard) Stderr([]byte) error         { return nil }
+func (h *heard) Artifact(sdk.Artifact) error { return nil }
 
 func TestTheExampleProviderWorks(t *testing.T) {
 	server := cloud(t)

@@ -25,6 +25,12 @@ type ExecuteRequest struct {
 	// is dropped and ExecuteResult.Truncated is set. It is always positive, and
 	// bounds the result of main as well.
 	OutputLimit int64
+	// ContextID names a stateful interpreter of the instance to run in. Empty,
+	// as it is for providers without Contexts, means a fresh one.
+	ContextID string
+	// Artifacts asks for artifacts. It is nil for providers that do not list
+	// CapabilityArtifacts, and where nobody wants any.
+	Artifacts *ArtifactLimits
 }
 
 // Output receives what an execution produces while it runs. Its methods may be
@@ -35,6 +41,8 @@ type Output interface {
 	// MaxOutputChunk at a time; the bytes are copied.
 	Stdout(p []byte) error
 	Stderr(p []byte) error
+	// Artifact takes an artifact, one after the other.
+	Artifact(a Artifact) error
 }
 
 // MaxOutputChunk is the most bytes in one call of Output's methods. The wire

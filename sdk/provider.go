@@ -76,7 +76,8 @@ type Description struct {
 	// Schema of the settings that Configure takes.
 	Schema Schema
 	// Capabilities beyond Provider. Serve fills it in from the interfaces
-	// that the provider implements; what an author writes here is ignored.
+	// that the provider implements; an author lists CapabilityArtifacts here,
+	// and anything else is ignored.
 	Capabilities []Capability
 }
 
@@ -88,9 +89,6 @@ type Template struct {
 	// template gets the first one listing its language.
 	Languages []Language
 }
-
-// Capability names an optional ability of a provider.
-type Capability string
 
 // ConfigureRequest carries a provider's settings.
 type ConfigureRequest struct {

@@ -15,8 +15,6 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-
-	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // Factory makes a provider. It must not fail or block; that is for Configure.
@@ -73,7 +71,7 @@ func Serve(factory Factory) {
 // RegisterServer serves a provider on a gRPC server that somebody else owns:
 // tests do so without a process.
 func RegisterServer(registrar grpc.ServiceRegistrar, provider Provider, logger hclog.Logger) {
-	providerv1.RegisterProviderServiceServer(registrar, &server{provider: provider, logger: logger})
+	(&server{provider: provider, logger: logger}).register(registrar)
 }
 
 // servedPlugin is the plugin's side of go-plugin's contract.
@@ -85,7 +83,7 @@ type servedPlugin struct {
 var _ plugin.GRPCPlugin = (*servedPlugin)(nil)
 
 func (p *servedPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
-	providerv1.RegisterProviderServiceServer(s, p.server)
+	p.server.register(s)
 	return nil
 }
 

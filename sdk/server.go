@@ -3,7 +3,6 @@ package sdk
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -17,10 +16,46 @@ import (
 // server puts a Provider behind gRPC.
 type server struct {
 	providerv1.UnimplementedProviderServiceServer
+	providerv1.UnimplementedContextServiceServer
+	providerv1.UnimplementedCommandServiceServer
+	providerv1.UnimplementedFileServiceServer
+	providerv1.UnimplementedFileSearchServiceServer
+	providerv1.UnimplementedFileWatchServiceServer
+	providerv1.UnimplementedArchiveServiceServer
+	providerv1.UnimplementedPortServiceServer
+	providerv1.UnimplementedPauseServiceServer
+	providerv1.UnimplementedLifetimeServiceServer
+	providerv1.UnimplementedMetricsServiceServer
+	providerv1.UnimplementedPackageServiceServer
 	provider   Provider
 	logger     hclog.Logger
 	configured atomic.Bool // orders the write of provider before close's read
 	closeOnce  sync.Once
+}
+
+// register serves all services; those that the provider lacks answer so.
+func (s *server) register(registrar grpc.ServiceRegistrar) {
+	providerv1.RegisterProviderServiceServer(registrar, s)
+	providerv1.RegisterContextServiceServer(registrar, s)
+	providerv1.RegisterCommandServiceServer(registrar, s)
+	providerv1.RegisterFileServiceServer(registrar, s)
+	providerv1.RegisterFileSearchServiceServer(registrar, s)
+	providerv1.RegisterFileWatchServiceServer(registrar, s)
+	providerv1.RegisterArchiveServiceServer(registrar, s)
+	providerv1.RegisterPortServiceServer(registrar, s)
+	providerv1.RegisterPauseServiceServer(registrar, s)
+	providerv1.RegisterLifetimeServiceServer(registrar, s)
+	providerv1.RegisterMetricsServiceServer(registrar, s)
+	providerv1.RegisterPackageServiceServer(registrar, s)
+}
+
+// capable returns the provider as the interface of a capability.
+func capable[T any](s *server, c Capability) (T, error) {
+	p, ok := s.provider.(T)
+	if !ok {
+		return p, NotSupported(s.provider.Describe().Name, c)
+	}
+	return p, nil
 }
 
 // ServerOptions are the limits and interceptors of a gRPC server that serves a
@@ -55,7 +90,7 @@ func (s *server) Describe(context.Context, *providerv1.DescribeRequest) (*provid
 
 func (s *server) describe() Description {
 	d := s.provider.Describe()
-	d.Capabilities = capabilitiesOf(s.provider)
+	d.Capabilities = capabilitiesOf(s.provider, d.Capabilities)
 	return d
 }
 
@@ -107,10 +142,8 @@ func (s *server) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStrea
 	if limit <= 0 || req.GetTimeout().AsDuration() <= 0 {
 		return Errorf(CodeInvalidRequest, "timeout and output_limit must be positive")
 	}
-	out := &limitedOutput{stream: stream}
-	out.room[0].Store(limit)
-	out.room[1].Store(limit)
-	result, err := s.provider.Execute(stream.Context(), ExecuteRequest{
+	out := newLimitedOutput(stream.Context(), limit, func(e outputEvent) error { return stream.Send(e.forExecute()) })
+	execute := ExecuteRequest{
 		InstanceID:  req.GetInstanceId(),
 		ExecutionID: req.GetExecutionId(),
 		Language:    Language(req.GetLanguage()),
@@ -119,18 +152,19 @@ func (s *server) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStrea
 		Env:         req.GetEnv(),
 		Timeout:     req.GetTimeout().AsDuration(),
 		OutputLimit: limit,
-	}, out)
+		ContextID:   req.GetContextId(),
+	}
+	if a := req.GetArtifacts(); a != nil {
+		execute.Artifacts = &ArtifactLimits{
+			Files: a.GetFiles(), MaxCount: min(int(a.GetMaxCount()), MaxArtifactCount), MaxBytes: min(a.GetMaxBytes(), MaxArtifactBytes),
+		}
+		out.artifacts = execute.Artifacts
+	}
+	result, err := s.provider.Execute(stream.Context(), execute, out)
 	if err != nil {
 		return err
 	}
-	result.Truncated = result.Truncated || out.truncated.Load()
-	if size := len(result.Result); int64(size) > limit {
-		result.Status, result.ExitCode, result.Result = StatusFailed, max(result.ExitCode, 1), nil
-		result.Detail = fmt.Sprintf("main returned %d bytes of JSON; at most %d are allowed", size, limit)
-	}
-	return out.send(&providerv1.ExecuteResponse{
-		Event: &providerv1.ExecuteResponse_Result{Result: resultToWire(result)},
-	})
+	return out.finish(result)
 }
 
 func (s *server) Destroy(ctx context.Context, req *providerv1.DestroyRequest) (*providerv1.DestroyResponse, error) {
@@ -152,53 +186,4 @@ func (s *server) List(ctx context.Context, _ *providerv1.ListRequest) (*provider
 func (s *server) Close(ctx context.Context, _ *providerv1.CloseRequest) (*providerv1.CloseResponse, error) {
 	s.close(ctx)
 	return &providerv1.CloseResponse{}, nil
-}
-
-// limitedOutput sends output to the broker, up to the limit of each stream, so
-// that no provider has to count.
-type limitedOutput struct {
-	mu        sync.Mutex // a gRPC stream takes one sender at a time
-	stream    grpc.ServerStreamingServer[providerv1.ExecuteResponse]
-	room      [2]atomic.Int64
-	truncated atomic.Bool
-}
-
-var _ Output = (*limitedOutput)(nil)
-
-func (o *limitedOutput) Stdout(p []byte) error {
-	return o.write(p, &o.room[0], func(chunk []byte) *providerv1.ExecuteResponse {
-		return &providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stdout{Stdout: chunk}}
-	})
-}
-
-func (o *limitedOutput) Stderr(p []byte) error {
-	return o.write(p, &o.room[1], func(chunk []byte) *providerv1.ExecuteResponse {
-		return &providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stderr{Stderr: chunk}}
-	})
-}
-
-func (o *limitedOutput) write(p []byte, room *atomic.Int64, event func([]byte) *providerv1.ExecuteResponse) error {
-	if left := room.Add(-int64(len(p))) + int64(len(p)); left < int64(len(p)) {
-		o.truncated.Store(true)
-		p = p[:max(left, 0)]
-	}
-	for len(p) > 0 {
-		n := min(len(p), MaxOutputChunk)
-		if err := o.send(event(p[:n])); err != nil {
-			return err
-		}
-		p = p[n:]
-	}
-	return o.stream.Context().Err()
-}
-
-func (o *limitedOutput) send(event *providerv1.ExecuteResponse) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.stream.Send(event)
-}
-
-// capabilitiesOf finds the optional interfaces that a provider implements.
-func capabilitiesOf(Provider) []Capability {
-	return nil
 }

@@ -24,6 +24,11 @@ type ExecuteRequest struct {
 	Timeout time.Duration
 	// Env is added to the instance's environment for this execution.
 	Env map[string]string
+	// ContextID names a context of the instance to run in; empty for a fresh
+	// interpreter.
+	ContextID string
+	// Artifacts asks for artifacts; nil for none.
+	Artifacts *sdk.ArtifactLimits
 }
 
 // RunRequest asks for an execution wherever it fits.
@@ -45,6 +50,7 @@ type Execution struct {
 	Provider       string
 	Result         sdk.ExecuteResult
 	Stdout, Stderr []byte
+	Artifacts      []sdk.Artifact
 }
 
 // Execute runs code in an instance of the tenant. Errors carry SB009, SB010 or
@@ -131,8 +137,10 @@ func (s *Service) run(caller context.Context, e *entry, t target, req ExecuteReq
 		Env:         req.Env,
 		Timeout:     req.Timeout,
 		OutputLimit: s.limits.Output,
+		ContextID:   req.ContextID,
+		Artifacts:   req.Artifacts,
 	}, out)
-	execution.Stdout, execution.Stderr = out.close()
+	execution.Stdout, execution.Stderr, execution.Artifacts = out.close()
 	result.Truncated = result.Truncated || out.truncated
 	execution.Result = result
 	if err == nil {

@@ -12,6 +12,7 @@ type collector struct {
 	mu             sync.Mutex
 	limit          int64
 	stdout, stderr bytes.Buffer
+	artifacts      []sdk.Artifact
 	truncated      bool
 	closed         bool
 }
@@ -37,10 +38,21 @@ func (c *collector) write(to *bytes.Buffer, p []byte) error {
 	return nil
 }
 
+// Artifact keeps an artifact; there are no more than were asked for.
+func (c *collector) Artifact(a sdk.Artifact) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errShuttingDown
+	}
+	c.artifacts = append(c.artifacts, a)
+	return nil
+}
+
 // close ends the collection: what a provider sends after its answer is refused.
-func (c *collector) close() (stdout, stderr []byte) {
+func (c *collector) close() (stdout, stderr []byte, artifacts []sdk.Artifact) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	return c.stdout.Bytes(), c.stderr.Bytes()
+	return c.stdout.Bytes(), c.stderr.Bytes(), c.artifacts
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // deathDelay is how long a process may take to be seen dead after its connection
@@ -16,18 +17,23 @@ const deathDelay = 200 * time.Millisecond
 // timerSlack is how far two timers of one deadline may be apart.
 const timerSlack = 10 * time.Millisecond
 
-// boundProvider is a plugin's provider bound to the life of its process.
+// boundProvider is a plugin's provider bound to the life of its process. The calls
+// of sdk.Provider explain their errors; those of capabilities, which come from
+// the client as they are, are explained by whoever makes them.
 type boundProvider struct {
+	*wire.Client
 	process *Process
 }
 
 var _ sdk.Provider = (*boundProvider)(nil)
 
-func (b *boundProvider) Describe() sdk.Description { return b.process.provider.Describe() }
+// Explain finds out whose end the error of a capability's call is about, names
+// the provider and takes its secrets out.
+func (b *boundProvider) Explain(ctx context.Context, err error) error { return b.failed(ctx, err) }
 
 func (b *boundProvider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
 	b.process.runner.log.hide(secretsOf(b.Describe().Schema, req.Settings))
-	err := b.process.provider.Configure(ctx, req)
+	err := b.Client.Configure(ctx, req)
 	if err == nil {
 		b.process.configured.Store(true)
 	}
@@ -35,7 +41,7 @@ func (b *boundProvider) Configure(ctx context.Context, req sdk.ConfigureRequest)
 }
 
 func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
-	health, err := b.process.provider.Health(ctx)
+	health, err := b.Client.Health(ctx)
 	health.Reason = b.clean(health.Reason)
 	b.cleanAll(health.Details)
 	for i, m := range health.Metrics {
@@ -46,14 +52,14 @@ func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
 }
 
 func (b *boundProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
-	instance, err := b.process.provider.Create(ctx, req)
+	instance, err := b.Client.Create(ctx, req)
 	b.cleanAll(instance.Metadata)
 	return instance, b.failed(ctx, err)
 }
 
 func (b *boundProvider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	heard := &heardOutput{out: out}
-	result, err := b.process.provider.Execute(ctx, req, heard)
+	result, err := b.Client.Execute(ctx, req, heard)
 	if heard.err != nil {
 		return result, heard.err
 	}
@@ -65,11 +71,11 @@ func (b *boundProvider) Execute(ctx context.Context, req sdk.ExecuteRequest, out
 }
 
 func (b *boundProvider) Destroy(ctx context.Context, instanceID string) error {
-	return b.failed(ctx, b.process.provider.Destroy(ctx, instanceID))
+	return b.failed(ctx, b.Client.Destroy(ctx, instanceID))
 }
 
 func (b *boundProvider) List(ctx context.Context) ([]sdk.Instance, error) {
-	instances, err := b.process.provider.List(ctx)
+	instances, err := b.Client.List(ctx)
 	return instances, b.failed(ctx, err)
 }
 
@@ -135,6 +141,11 @@ func (h *heardOutput) Stdout(p []byte) error {
 
 func (h *heardOutput) Stderr(p []byte) error {
 	h.err = h.out.Stderr(p)
+	return h.err
+}
+
+func (h *heardOutput) Artifact(a sdk.Artifact) error {
+	h.err = h.out.Artifact(a)
 	return h.err
 }
 

@@ -187,8 +187,9 @@ func execute(ctx context.Context, p sdk.Provider, id, action string) (sdk.Execut
 
 type collected struct{ stdout, stderr bytes.Buffer }
 
-func (c *collected) Stdout(p []byte) error { c.stdout.Write(p); return nil }
-func (c *collected) Stderr(p []byte) error { c.stderr.Write(p); return nil }
+func (c *collected) Stdout(p []byte) error       { c.stdout.Write(p); return nil }
+func (c *collected) Stderr(p []byte) error       { c.stderr.Write(p); return nil }
+func (c *collected) Artifact(sdk.Artifact) error { return nil }
 
 // logBuffer is the broker's log.
 type logBuffer struct {

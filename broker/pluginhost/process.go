@@ -67,7 +67,7 @@ func (e *ExitError) Error() string {
 
 // Provider returns the plugin as a provider. Its errors name the provider, and
 // its calls end with CodeUnavailable as soon as the process does.
-func (p *Process) Provider() sdk.Provider { return &boundProvider{process: p} }
+func (p *Process) Provider() sdk.Provider { return &boundProvider{Client: p.provider, process: p} }
 
 // PID returns the number of the process.
 func (p *Process) PID() int { return p.runner.processID() }

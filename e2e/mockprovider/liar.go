@@ -45,7 +45,10 @@ func (*liarPlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientC
 type liarRegistrar struct{ grpc.ServiceRegistrar }
 
 func (r liarRegistrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
-	r.ServiceRegistrar.RegisterService(desc, &liarServer{impl.(providerv1.ProviderServiceServer)})
+	if desc == &providerv1.ProviderService_ServiceDesc {
+		impl = &liarServer{impl.(providerv1.ProviderServiceServer)}
+	}
+	r.ServiceRegistrar.RegisterService(desc, impl)
 }
 
 type liarServer struct {

@@ -17,23 +17,46 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-// Client is a Provider whose other end is a plugin. It trusts nothing that the
+// Client is a Provider whose other end is a plugin. It has the methods of every
+// capability; which of them the plugin has, Describe tells. It trusts nothing that the
 // plugin says: an answer that breaks the contract becomes an *sdk.Error with
 // CodeInternal that blames the plugin.
 type Client struct {
 	rpc         providerv1.ProviderServiceClient
+	contexts    providerv1.ContextServiceClient
+	commands    providerv1.CommandServiceClient
+	files       providerv1.FileServiceClient
+	search      providerv1.FileSearchServiceClient
+	watch       providerv1.FileWatchServiceClient
+	archives    providerv1.ArchiveServiceClient
+	ports       providerv1.PortServiceClient
+	pause       providerv1.PauseServiceClient
+	lifetime    providerv1.LifetimeServiceClient
+	metrics     providerv1.MetricsServiceClient
+	packages    providerv1.PackageServiceClient
 	description sdk.Description
 }
 
 var (
-	_ sdk.Provider = (*Client)(nil)
-	_ sdk.Closer   = (*Client)(nil)
+	_ sdk.Provider         = (*Client)(nil)
+	_ sdk.Closer           = (*Client)(nil)
+	_ sdk.Contexts         = (*Client)(nil)
+	_ sdk.Commands         = (*Client)(nil)
+	_ sdk.Files            = (*Client)(nil)
+	_ sdk.FileSearcher     = (*Client)(nil)
+	_ sdk.FileWatcher      = (*Client)(nil)
+	_ sdk.Archiver         = (*Client)(nil)
+	_ sdk.Ports            = (*Client)(nil)
+	_ sdk.Pauser           = (*Client)(nil)
+	_ sdk.TTLSetter        = (*Client)(nil)
+	_ sdk.Meter            = (*Client)(nil)
+	_ sdk.PackageInstaller = (*Client)(nil)
 )
 
 // NewClient asks the plugin to describe itself, checks the answer and returns a
 // client. The description does not change during the plugin's life.
 func NewClient(ctx context.Context, conn grpc.ClientConnInterface) (*Client, error) {
-	c := &Client{rpc: providerv1.NewProviderServiceClient(conn)}
+	c := InstanceClient(conn)
 	resp, err := c.rpc.Describe(ctx, &providerv1.DescribeRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("describe: %w", sdk.ErrorFromStatus(err))
@@ -42,6 +65,26 @@ func NewClient(ctx context.Context, conn grpc.ClientConnInterface) (*Client, err
 		return nil, sdk.Errorf(sdk.CodeInternal, "the plugin's description is not acceptable: %w", err)
 	}
 	return c, nil
+}
+
+// InstanceClient returns a client of something that serves capabilities only: an
+// agent inside an instance, to which a provider passes its calls on. It describes
+// nothing.
+func InstanceClient(conn grpc.ClientConnInterface) *Client {
+	return &Client{
+		rpc:      providerv1.NewProviderServiceClient(conn),
+		contexts: providerv1.NewContextServiceClient(conn),
+		commands: providerv1.NewCommandServiceClient(conn),
+		files:    providerv1.NewFileServiceClient(conn),
+		search:   providerv1.NewFileSearchServiceClient(conn),
+		watch:    providerv1.NewFileWatchServiceClient(conn),
+		archives: providerv1.NewArchiveServiceClient(conn),
+		ports:    providerv1.NewPortServiceClient(conn),
+		pause:    providerv1.NewPauseServiceClient(conn),
+		lifetime: providerv1.NewLifetimeServiceClient(conn),
+		metrics:  providerv1.NewMetricsServiceClient(conn),
+		packages: providerv1.NewPackageServiceClient(conn),
+	}
 }
 
 // Describe returns what the plugin said when the client was made.
@@ -95,15 +138,19 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 	// A stream that is left before its end leaks unless its context ends.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.rpc.Execute(ctx, &providerv1.ExecuteRequest{
+	wr := &providerv1.ExecuteRequest{
 		InstanceId: req.InstanceID, ExecutionId: req.ExecutionID,
 		Language: string(req.Language), Code: req.Code, Arguments: req.Arguments,
-		Env: req.Env, Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
-	})
+		Env: req.Env, Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit, ContextId: req.ContextID,
+	}
+	if a := req.Artifacts; a != nil {
+		wr.Artifacts = &providerv1.ArtifactLimits{Files: a.Files, MaxCount: int32(a.MaxCount), MaxBytes: a.MaxBytes}
+	}
+	stream, err := c.rpc.Execute(ctx, wr)
 	if err != nil {
 		return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
 	}
-	room := [2]int64{req.OutputLimit, req.OutputLimit}
+	checked := newCheckedOutput(out, req.OutputLimit, req.Artifacts)
 	for {
 		event, err := stream.Recv()
 		switch {
@@ -114,15 +161,11 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 		}
 		switch e := event.GetEvent().(type) {
 		case *providerv1.ExecuteResponse_Stdout:
-			if room[0] -= int64(len(e.Stdout)); room[0] < 0 {
-				return sdk.ExecuteResult{}, misbehaved("sent more output than the limit")
-			}
-			err = out.Stdout(e.Stdout)
+			err = checked.Stdout(e.Stdout)
 		case *providerv1.ExecuteResponse_Stderr:
-			if room[1] -= int64(len(e.Stderr)); room[1] < 0 {
-				return sdk.ExecuteResult{}, misbehaved("sent more output than the limit")
-			}
-			err = out.Stderr(e.Stderr)
+			err = checked.Stderr(e.Stderr)
+		case *providerv1.ExecuteResponse_Artifact:
+			err = checked.artifact(e.Artifact)
 		case *providerv1.ExecuteResponse_Result:
 			return resultFromWire(e.Result, req.OutputLimit)
 		default:
@@ -271,12 +314,7 @@ func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
 		return sdk.Instance{}, err
 	}
 	i := sdk.Instance{ID: wi.GetId(), Template: wi.GetTemplate(), Labels: wi.GetLabels(), Metadata: wi.GetMetadata()}
-	if t := wi.GetCreatedAt(); t.IsValid() {
-		i.CreatedAt = t.AsTime()
-	}
-	if t := wi.GetExpiresAt(); t.IsValid() {
-		i.ExpiresAt = t.AsTime()
-	}
+	i.CreatedAt, i.ExpiresAt = timeFromWire(wi.GetCreatedAt()), timeFromWire(wi.GetExpiresAt())
 	return i, nil
 }
 

@@ -113,6 +113,7 @@ func (s *scripted) Close(context.Context) error { s.closed = true; return nil }
 type recorder struct {
 	mu             sync.Mutex
 	stdout, stderr bytes.Buffer
+	artifacts      []sdk.Artifact
 	fail           error
 }
 
@@ -120,6 +121,13 @@ func (r *recorder) Stdout(p []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stdout.Write(p)
+	return r.fail
+}
+
+func (r *recorder) Artifact(a sdk.Artifact) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.artifacts = append(r.artifacts, a)
 	return r.fail
 }
 

@@ -863,10 +863,14 @@ type ExecuteRequest struct {
 	Language    string                 `protobuf:"bytes,3,opt,name=language,proto3" json:"language,omitempty"`
 	Code        string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
 	// A JSON object; absent when no arguments were given.
-	Arguments     []byte               `protobuf:"bytes,5,opt,name=arguments,proto3,oneof" json:"arguments,omitempty"`
-	Env           map[string]string    `protobuf:"bytes,6,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Timeout       *durationpb.Duration `protobuf:"bytes,7,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	OutputLimit   int64                `protobuf:"varint,8,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
+	Arguments   []byte               `protobuf:"bytes,5,opt,name=arguments,proto3,oneof" json:"arguments,omitempty"`
+	Env         map[string]string    `protobuf:"bytes,6,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Timeout     *durationpb.Duration `protobuf:"bytes,7,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	OutputLimit int64                `protobuf:"varint,8,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
+	// A stateful interpreter to run in; empty for a fresh one.
+	ContextId string `protobuf:"bytes,9,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Absent if no artifacts are wanted.
+	Artifacts     *ArtifactLimits `protobuf:"bytes,10,opt,name=artifacts,proto3" json:"artifacts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -957,6 +961,83 @@ func (x *ExecuteRequest) GetOutputLimit() int64 {
 	return 0
 }
 
+func (x *ExecuteRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ExecuteRequest) GetArtifacts() *ArtifactLimits {
+	if x != nil {
+		return x.Artifacts
+	}
+	return nil
+}
+
+// ArtifactLimits says which artifacts an execution may return.
+type ArtifactLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Files to return beside those below artifacts/ in the workspace.
+	Files    []string `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	MaxCount int32    `protobuf:"varint,2,opt,name=max_count,json=maxCount,proto3" json:"max_count,omitempty"`
+	// Of the data of one artifact; a file above it is told without data.
+	MaxBytes      int64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactLimits) Reset() {
+	*x = ArtifactLimits{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactLimits) ProtoMessage() {}
+
+func (x *ArtifactLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactLimits.ProtoReflect.Descriptor instead.
+func (*ArtifactLimits) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ArtifactLimits) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ArtifactLimits) GetMaxCount() int32 {
+	if x != nil {
+		return x.MaxCount
+	}
+	return 0
+}
+
+func (x *ArtifactLimits) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
 type ExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
@@ -964,6 +1045,7 @@ type ExecuteResponse struct {
 	//	*ExecuteResponse_Stdout
 	//	*ExecuteResponse_Stderr
 	//	*ExecuteResponse_Result
+	//	*ExecuteResponse_Artifact
 	Event         isExecuteResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -971,7 +1053,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1065,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1078,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecuteResponse) GetEvent() isExecuteResponse_Event {
@@ -1033,6 +1115,15 @@ func (x *ExecuteResponse) GetResult() *ExecuteResult {
 	return nil
 }
 
+func (x *ExecuteResponse) GetArtifact() *Artifact {
+	if x != nil {
+		if x, ok := x.Event.(*ExecuteResponse_Artifact); ok {
+			return x.Artifact
+		}
+	}
+	return nil
+}
+
 type isExecuteResponse_Event interface {
 	isExecuteResponse_Event()
 }
@@ -1049,11 +1140,115 @@ type ExecuteResponse_Result struct {
 	Result *ExecuteResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
+type ExecuteResponse_Artifact struct {
+	Artifact *Artifact `protobuf:"bytes,4,opt,name=artifact,proto3,oneof"`
+}
+
 func (*ExecuteResponse_Stdout) isExecuteResponse_Event() {}
 
 func (*ExecuteResponse_Stderr) isExecuteResponse_Event() {}
 
 func (*ExecuteResponse_Result) isExecuteResponse_Event() {}
+
+func (*ExecuteResponse_Artifact) isExecuteResponse_Event() {}
+
+// Artifact is something that an execution made beside its output.
+type Artifact struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of result (the value of the last expression), display, file.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Of a file, its path relative to /workspace.
+	Name     string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	MimeType string `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
+	Data     []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	// Of the whole; more than data has if data was left out.
+	Size int64 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`
+	// Representations of one value have the same number, from 1.
+	Group int32 `protobuf:"varint,6,opt,name=group,proto3" json:"group,omitempty"`
+	// Why there is no data, in a sentence.
+	Refused       string `protobuf:"bytes,7,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Artifact) Reset() {
+	*x = Artifact{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Artifact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Artifact) ProtoMessage() {}
+
+func (x *Artifact) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
+func (*Artifact) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Artifact) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Artifact) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Artifact) GetMimeType() string {
+	if x != nil {
+		return x.MimeType
+	}
+	return ""
+}
+
+func (x *Artifact) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Artifact) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Artifact) GetGroup() int32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Artifact) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
 
 type ExecuteResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1074,7 +1269,7 @@ type ExecuteResult struct {
 
 func (x *ExecuteResult) Reset() {
 	*x = ExecuteResult{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1281,7 @@ func (x *ExecuteResult) String() string {
 func (*ExecuteResult) ProtoMessage() {}
 
 func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1294,7 @@ func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResult.ProtoReflect.Descriptor instead.
 func (*ExecuteResult) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExecuteResult) GetStatus() string {
@@ -1173,7 +1368,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1380,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1393,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Finding) GetLine() int32 {
@@ -1238,7 +1433,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1445,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1458,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DestroyRequest) GetInstanceId() string {
@@ -1281,7 +1476,7 @@ type DestroyResponse struct {
 
 func (x *DestroyResponse) Reset() {
 	*x = DestroyResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1488,7 @@ func (x *DestroyResponse) String() string {
 func (*DestroyResponse) ProtoMessage() {}
 
 func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1501,7 @@ func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyResponse.ProtoReflect.Descriptor instead.
 func (*DestroyResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 type ListRequest struct {
@@ -1317,7 +1512,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1524,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1537,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 type ListResponse struct {
@@ -1354,7 +1549,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1561,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1574,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListResponse) GetInstances() []*Instance {
@@ -1397,7 +1592,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1604,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1617,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
 }
 
 type CloseResponse struct {
@@ -1433,7 +1628,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1640,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1653,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{23}
 }
 
 // ErrorDetail travels in the details of every gRPC status that is not OK.
@@ -1477,7 +1672,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1684,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1697,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -1626,7 +1821,7 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8b\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x03\n" +
 	"\x0eExecuteRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12!\n" +
@@ -1636,17 +1831,34 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\targuments\x18\x05 \x01(\fH\x00R\targuments\x88\x01\x01\x12D\n" +
 	"\x03env\x18\x06 \x03(\v22.sandboxbroker.provider.v1.ExecuteRequest.EnvEntryR\x03env\x123\n" +
 	"\atimeout\x18\a \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12!\n" +
-	"\foutput_limit\x18\b \x01(\x03R\voutputLimit\x1a6\n" +
+	"\foutput_limit\x18\b \x01(\x03R\voutputLimit\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\t \x01(\tR\tcontextId\x12G\n" +
+	"\tartifacts\x18\n" +
+	" \x01(\v2).sandboxbroker.provider.v1.ArtifactLimitsR\tartifacts\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_arguments\"\x92\x01\n" +
+	"_arguments\"`\n" +
+	"\x0eArtifactLimits\x12\x14\n" +
+	"\x05files\x18\x01 \x03(\tR\x05files\x12\x1b\n" +
+	"\tmax_count\x18\x02 \x01(\x05R\bmaxCount\x12\x1b\n" +
+	"\tmax_bytes\x18\x03 \x01(\x03R\bmaxBytes\"\xd5\x01\n" +
 	"\x0fExecuteResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12B\n" +
-	"\x06result\x18\x03 \x01(\v2(.sandboxbroker.provider.v1.ExecuteResultH\x00R\x06resultB\a\n" +
-	"\x05event\"\xc5\x02\n" +
+	"\x06result\x18\x03 \x01(\v2(.sandboxbroker.provider.v1.ExecuteResultH\x00R\x06result\x12A\n" +
+	"\bartifact\x18\x04 \x01(\v2#.sandboxbroker.provider.v1.ArtifactH\x00R\bartifactB\a\n" +
+	"\x05event\"\xa7\x01\n" +
+	"\bArtifact\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
+	"\tmime_type\x18\x03 \x01(\tR\bmimeType\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x12\n" +
+	"\x04size\x18\x05 \x01(\x03R\x04size\x12\x14\n" +
+	"\x05group\x18\x06 \x01(\x05R\x05group\x12\x18\n" +
+	"\arefused\x18\a \x01(\tR\arefused\"\xc5\x02\n" +
 	"\rExecuteResult\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1b\n" +
@@ -1702,7 +1914,7 @@ func file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_provider_v1_provider_proto_rawDescData
 }
 
-var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*DescribeRequest)(nil),       // 0: sandboxbroker.provider.v1.DescribeRequest
 	(*DescribeResponse)(nil),      // 1: sandboxbroker.provider.v1.DescribeResponse
@@ -1717,72 +1929,76 @@ var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*CreateResponse)(nil),        // 10: sandboxbroker.provider.v1.CreateResponse
 	(*Instance)(nil),              // 11: sandboxbroker.provider.v1.Instance
 	(*ExecuteRequest)(nil),        // 12: sandboxbroker.provider.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),       // 13: sandboxbroker.provider.v1.ExecuteResponse
-	(*ExecuteResult)(nil),         // 14: sandboxbroker.provider.v1.ExecuteResult
-	(*Finding)(nil),               // 15: sandboxbroker.provider.v1.Finding
-	(*DestroyRequest)(nil),        // 16: sandboxbroker.provider.v1.DestroyRequest
-	(*DestroyResponse)(nil),       // 17: sandboxbroker.provider.v1.DestroyResponse
-	(*ListRequest)(nil),           // 18: sandboxbroker.provider.v1.ListRequest
-	(*ListResponse)(nil),          // 19: sandboxbroker.provider.v1.ListResponse
-	(*CloseRequest)(nil),          // 20: sandboxbroker.provider.v1.CloseRequest
-	(*CloseResponse)(nil),         // 21: sandboxbroker.provider.v1.CloseResponse
-	(*ErrorDetail)(nil),           // 22: sandboxbroker.provider.v1.ErrorDetail
-	nil,                           // 23: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	nil,                           // 24: sandboxbroker.provider.v1.Metric.LabelsEntry
-	nil,                           // 25: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	nil,                           // 26: sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	nil,                           // 27: sandboxbroker.provider.v1.Instance.LabelsEntry
-	nil,                           // 28: sandboxbroker.provider.v1.Instance.MetadataEntry
-	nil,                           // 29: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	(*structpb.Value)(nil),        // 30: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 31: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
+	(*ArtifactLimits)(nil),        // 13: sandboxbroker.provider.v1.ArtifactLimits
+	(*ExecuteResponse)(nil),       // 14: sandboxbroker.provider.v1.ExecuteResponse
+	(*Artifact)(nil),              // 15: sandboxbroker.provider.v1.Artifact
+	(*ExecuteResult)(nil),         // 16: sandboxbroker.provider.v1.ExecuteResult
+	(*Finding)(nil),               // 17: sandboxbroker.provider.v1.Finding
+	(*DestroyRequest)(nil),        // 18: sandboxbroker.provider.v1.DestroyRequest
+	(*DestroyResponse)(nil),       // 19: sandboxbroker.provider.v1.DestroyResponse
+	(*ListRequest)(nil),           // 20: sandboxbroker.provider.v1.ListRequest
+	(*ListResponse)(nil),          // 21: sandboxbroker.provider.v1.ListResponse
+	(*CloseRequest)(nil),          // 22: sandboxbroker.provider.v1.CloseRequest
+	(*CloseResponse)(nil),         // 23: sandboxbroker.provider.v1.CloseResponse
+	(*ErrorDetail)(nil),           // 24: sandboxbroker.provider.v1.ErrorDetail
+	nil,                           // 25: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	nil,                           // 26: sandboxbroker.provider.v1.Metric.LabelsEntry
+	nil,                           // 27: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	nil,                           // 28: sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	nil,                           // 29: sandboxbroker.provider.v1.Instance.LabelsEntry
+	nil,                           // 30: sandboxbroker.provider.v1.Instance.MetadataEntry
+	nil,                           // 31: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	(*structpb.Value)(nil),        // 32: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 33: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
 }
 var file_sandboxbroker_provider_v1_provider_proto_depIdxs = []int32{
 	2,  // 0: sandboxbroker.provider.v1.DescribeResponse.templates:type_name -> sandboxbroker.provider.v1.Template
 	3,  // 1: sandboxbroker.provider.v1.DescribeResponse.schema:type_name -> sandboxbroker.provider.v1.Field
-	30, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
-	31, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
-	23, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	32, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
+	33, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
+	25, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
 	8,  // 5: sandboxbroker.provider.v1.HealthResponse.metrics:type_name -> sandboxbroker.provider.v1.Metric
-	24, // 6: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
-	25, // 7: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	26, // 8: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	32, // 9: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
+	26, // 6: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
+	27, // 7: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	28, // 8: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	34, // 9: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
 	11, // 10: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
-	27, // 11: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
-	28, // 12: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
-	33, // 13: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
-	33, // 14: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 15: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	32, // 16: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
-	14, // 17: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
-	32, // 18: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	15, // 19: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
-	11, // 20: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
-	32, // 21: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	0,  // 22: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
-	4,  // 23: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
-	6,  // 24: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
-	9,  // 25: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
-	12, // 26: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
-	16, // 27: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
-	18, // 28: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
-	20, // 29: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
-	1,  // 30: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
-	5,  // 31: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
-	7,  // 32: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
-	10, // 33: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
-	13, // 34: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
-	17, // 35: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
-	19, // 36: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
-	21, // 37: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	29, // 11: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
+	30, // 12: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
+	35, // 13: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
+	35, // 14: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
+	31, // 15: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	34, // 16: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	13, // 17: sandboxbroker.provider.v1.ExecuteRequest.artifacts:type_name -> sandboxbroker.provider.v1.ArtifactLimits
+	16, // 18: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
+	15, // 19: sandboxbroker.provider.v1.ExecuteResponse.artifact:type_name -> sandboxbroker.provider.v1.Artifact
+	34, // 20: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	17, // 21: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
+	11, // 22: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
+	34, // 23: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	0,  // 24: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
+	4,  // 25: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
+	6,  // 26: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
+	9,  // 27: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
+	12, // 28: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
+	18, // 29: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
+	20, // 30: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
+	22, // 31: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
+	1,  // 32: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
+	5,  // 33: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
+	7,  // 34: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
+	10, // 35: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
+	14, // 36: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
+	19, // 37: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
+	21, // 38: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
+	23, // 39: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
+	32, // [32:40] is the sub-list for method output_type
+	24, // [24:32] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_provider_v1_provider_proto_init() }
@@ -1792,19 +2008,20 @@ func file_sandboxbroker_provider_v1_provider_proto_init() {
 	}
 	file_sandboxbroker_provider_v1_provider_proto_msgTypes[3].OneofWrappers = []any{}
 	file_sandboxbroker_provider_v1_provider_proto_msgTypes[12].OneofWrappers = []any{}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[13].OneofWrappers = []any{
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[14].OneofWrappers = []any{
 		(*ExecuteResponse_Stdout)(nil),
 		(*ExecuteResponse_Stderr)(nil),
 		(*ExecuteResponse_Result)(nil),
+		(*ExecuteResponse_Artifact)(nil),
 	}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[14].OneofWrappers = []any{}
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_provider_v1_provider_proto_rawDesc), len(file_sandboxbroker_provider_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

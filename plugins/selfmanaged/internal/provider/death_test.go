@@ -90,6 +90,8 @@ func (a *announcer) Stdout([]byte) error {
 
 func (a *announcer) Stderr([]byte) error { return nil }
 
+func (a *announcer) Artifact(sdk.Artifact) error { return nil }
+
 func TestNoSandboxOutlivesItsPlugin(t *testing.T) {
 	cases := map[string]func(t *testing.T, plugin *os.Process){
 		"killed": func(t *testing.T, plugin *os.Process) {

@@ -27,14 +27,22 @@ import (
 
 // recorder keeps what an execution writes.
 type recorder struct {
-	mu       sync.Mutex
-	out, err bytes.Buffer
+	mu        sync.Mutex
+	out, err  bytes.Buffer
+	artifacts []sdk.Artifact
 }
 
 func (r *recorder) Stdout(p []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.out.Write(p)
+	return nil
+}
+
+func (r *recorder) Artifact(a sdk.Artifact) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.artifacts = append(r.artifacts, a)
 	return nil
 }
 

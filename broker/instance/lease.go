@@ -1,0 +1,109 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Lease is the use of an instance for something beside executions: its files,
+// commands, ports. The instance is not reaped before Release.
+type Lease struct {
+	// InstanceID is the provider's own name for the instance.
+	InstanceID string
+
+	service  *Service
+	entry    *entry
+	provider sdk.Provider
+}
+
+// Lease returns the use of an instance of the tenant for a capability. Errors are
+// SB013 for an unknown instance, SB015 where its provider lacks the capability,
+// and SB009.
+func (s *Service) Lease(ctx context.Context, who tenant.Tenant, id string, capability sdk.Capability) (*Lease, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	e, err := s.hold(who, id)
+	if err != nil {
+		s.calls.Done()
+		return nil, err
+	}
+	l := &Lease{InstanceID: e.instance.ID, service: s, entry: e}
+	if !slices.Contains(e.provider.Description().Capabilities, capability) {
+		l.Release()
+		return nil, e.fault(sdk.NotSupported(e.provider.Label(), capability))
+	}
+	if l.provider, err = s.waitReady(ctx, e.provider, s.limits.CreateTimeout); err != nil {
+		l.Release()
+		return nil, e.fault(err)
+	}
+	return l, nil
+}
+
+// Release ends the use.
+func (l *Lease) Release() {
+	l.service.release(l.entry)
+	l.service.calls.Done()
+}
+
+// Info describes the instance.
+func (l *Lease) Info() Info {
+	l.service.mu.Lock()
+	defer l.service.mu.Unlock()
+	return l.entry.info(time.Now())
+}
+
+// Within returns a context that ends with ctx and when the broker stops. Calls of
+// the provider belong into it.
+func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.service.lifetime, func() { cancel(errShuttingDown) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// Capable returns the provider of a lease as the interface of its capability.
+func Capable[T any](l *Lease) (T, error) {
+	p, ok := l.provider.(T)
+	if !ok {
+		return p, sdk.Errorf(sdk.CodeInternal, "the provider's client lacks the interface of a capability")
+	}
+	return p, nil
+}
+
+// explainer is a provider that knows more about the errors of its capabilities:
+// whether its process has died, and what of the text is secret.
+type explainer interface {
+	Explain(ctx context.Context, err error) error
+}
+
+// Fault puts the failure of a call of the provider into words for the tenant. ctx
+// is the one from Within. nil gives nil.
+func (l *Lease) Fault(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(context.Cause(ctx), errShuttingDown) {
+		return shuttingDown()
+	}
+	if p, ok := l.provider.(explainer); ok {
+		err = p.Explain(ctx, err)
+	}
+	switch code := sdk.CodeOf(err); {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return err
+	case code == sdk.CodeNotFound, code == sdk.CodeConflict, code == sdk.CodeNotAllowed:
+		// These speak of the file or command that the caller named, and not,
+		// as from Create or Execute, of the provider's account.
+		return l.entry.fault(err)
+	default:
+		return l.entry.fault(providerError(l.entry.provider.Label(), err))
+	}
+}

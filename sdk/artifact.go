@@ -1,0 +1,52 @@
+package sdk
+
+// ArtifactKind says where an artifact comes from.
+type ArtifactKind string
+
+// The kinds.
+const (
+	// ArtifactResult is the value of the last expression, in a context.
+	ArtifactResult ArtifactKind = "result"
+	// ArtifactDisplay is what the code showed: a figure, display(…).
+	ArtifactDisplay ArtifactKind = "display"
+	// ArtifactFile is a file that was asked for or written below artifacts/ in
+	// the workspace.
+	ArtifactFile ArtifactKind = "file"
+)
+
+// ArtifactLimits asks Execute for artifacts and bounds them.
+type ArtifactLimits struct {
+	// Files to return, relative to /workspace, beside those that the execution
+	// writes below /workspace/artifacts. No symbolic link is followed.
+	Files []string
+	// MaxCount bounds all artifacts of an execution. What exceeds it is told
+	// with one more, which has no data and says so in Refused.
+	MaxCount int
+	// MaxBytes bounds the data of one artifact. A larger file comes without
+	// data: it can be read as a file.
+	MaxBytes int64
+}
+
+// Artifact is something that an execution made beside its output. A value with
+// several representations gives several artifacts of the same Group.
+type Artifact struct {
+	Kind ArtifactKind
+	// Name of a file, relative to /workspace; else empty.
+	Name string
+	// MIMEType of Data: text/plain, text/html, application/json, image/png, …
+	MIMEType string
+	Data     []byte
+	// Size in bytes of the whole, where Data was left out too.
+	Size int64
+	// Group numbers the values from 1.
+	Group int
+	// Refused says in a sentence why there is no Data.
+	Refused string
+}
+
+// MaxArtifactCount and MaxArtifactBytes are the most that ArtifactLimits may ask
+// for.
+const (
+	MaxArtifactCount = 100
+	MaxArtifactBytes = 16 << 20
+)

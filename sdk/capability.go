@@ -1,0 +1,65 @@
+package sdk
+
+// Capability names an optional ability of a provider. All but
+// CapabilityArtifacts are the names of interfaces: a provider that implements
+// one has the capability.
+type Capability string
+
+// The capabilities, with the interface that each stands for.
+const (
+	CapabilityContexts   Capability = "contexts"    // Contexts
+	CapabilityCommands   Capability = "commands"    // Commands
+	CapabilityFiles      Capability = "files"       // Files
+	CapabilityFileSearch Capability = "file_search" // FileSearcher
+	CapabilityFileWatch  Capability = "file_watch"  // FileWatcher
+	CapabilityArchives   Capability = "archives"    // Archiver
+	CapabilityPorts      Capability = "ports"       // Ports
+	CapabilityPause      Capability = "pause"       // Pauser
+	CapabilitySetTTL     Capability = "set_ttl"     // TTLSetter
+	CapabilityMetrics    Capability = "metrics"     // Meter
+	CapabilityPackages   Capability = "packages"    // PackageInstaller
+	// CapabilityArtifacts means that Execute obeys ExecuteRequest.Artifacts. No
+	// interface shows it, so the author lists it in Description.Capabilities.
+	CapabilityArtifacts Capability = "artifacts"
+)
+
+// capabilitiesOf finds what a provider can do beyond Provider.
+func capabilitiesOf(p Provider, declared []Capability) []Capability {
+	var found []Capability
+	for _, c := range declared {
+		if c == CapabilityArtifacts {
+			found = append(found, c)
+			break
+		}
+	}
+	add := func(c Capability, has bool) {
+		if has {
+			found = append(found, c)
+		}
+	}
+	add(CapabilityContexts, implements[Contexts](p))
+	add(CapabilityCommands, implements[Commands](p))
+	add(CapabilityFiles, implements[Files](p))
+	add(CapabilityFileSearch, implements[FileSearcher](p))
+	add(CapabilityFileWatch, implements[FileWatcher](p))
+	add(CapabilityArchives, implements[Archiver](p))
+	add(CapabilityPorts, implements[Ports](p))
+	add(CapabilityPause, implements[Pauser](p))
+	add(CapabilitySetTTL, implements[TTLSetter](p))
+	add(CapabilityMetrics, implements[Meter](p))
+	add(CapabilityPackages, implements[PackageInstaller](p))
+	return found
+}
+
+func implements[T any](p Provider) bool {
+	_, ok := p.(T)
+	return ok
+}
+
+// NotSupported is the error for a call that needs a capability which a provider
+// lacks.
+func NotSupported(provider string, c Capability) *Error {
+	e := Errorf(CodeNotSupported, "the provider %s has no %s", provider, c)
+	e.Capability = c
+	return e
+}

@@ -1,0 +1,50 @@
+package sdk
+
+import (
+	"context"
+	"time"
+)
+
+// Contexts is implemented by providers whose instances have interpreters that
+// keep their state: variables, imports and open files stay from one execution
+// to the next. ExecuteRequest.ContextID runs code in one.
+//
+// In a context the value of the last expression is an artifact of kind
+// ArtifactResult. Executions of one context run one after the other; those of
+// others do not wait for them, and a crash of one touches no other. Stopping an
+// execution (its time limit, its context's end) interrupts the code first
+// and keeps the state where it can; where it cannot, the context starts afresh
+// and ExecuteResult.Detail says so.
+//
+// All methods return CodeNotFound for an unknown instance or context.
+type Contexts interface {
+	// CreateContext starts an interpreter and returns when it can run code.
+	CreateContext(ctx context.Context, req CreateContextRequest) (CodeContext, error)
+	ListContexts(ctx context.Context, instanceID string) ([]CodeContext, error)
+	// RestartContext ends what runs in the context and forgets its state. ID,
+	// language, directory and environment stay.
+	RestartContext(ctx context.Context, instanceID, contextID string) error
+	// DeleteContext ends it. To delete one that does not exist is a success.
+	DeleteContext(ctx context.Context, instanceID, contextID string) error
+}
+
+// CreateContextRequest asks for a context.
+type CreateContextRequest struct {
+	InstanceID string
+	Language   Language
+	// Cwd is a directory inside the instance; empty for /workspace.
+	Cwd string
+	// Env is added to the instance's environment.
+	Env map[string]string
+}
+
+// CodeContext is a stateful interpreter.
+type CodeContext struct {
+	// ID is the provider's own name for it, unique in its instance.
+	ID        string
+	Language  Language
+	Cwd       string
+	CreatedAt time.Time
+	// Busy says whether code runs in it.
+	Busy bool
+}

@@ -1,0 +1,42 @@
+package sdk
+
+import (
+	"context"
+	"time"
+)
+
+// Pauser is implemented by providers that can freeze an instance. Both methods
+// are idempotent and return CodeNotFound for an unknown instance.
+type Pauser interface {
+	// Pause freezes every process; memory and files stay. An execution that
+	// runs goes on after Resume; its time limit goes on meanwhile.
+	Pause(ctx context.Context, instanceID string) error
+	Resume(ctx context.Context, instanceID string) error
+}
+
+// TTLSetter is implemented by providers that destroy an instance by themselves
+// at the end of CreateRequest.TTL.
+type TTLSetter interface {
+	// SetTTL moves that time to now plus ttl, and returns it.
+	SetTTL(ctx context.Context, instanceID string, ttl time.Duration) (expiresAt time.Time, err error)
+}
+
+// Meter is implemented by providers that know what an instance uses.
+type Meter interface {
+	// InstanceMetrics measures now. It is called every second while somebody
+	// watches: keep it cheap.
+	InstanceMetrics(ctx context.Context, instanceID string) (InstanceMetrics, error)
+}
+
+// InstanceMetrics are what an instance uses. What is unknown is 0.
+type InstanceMetrics struct {
+	MeasuredAt time.Time
+	// CPUTime since the instance was made, and CPULimit in processors.
+	CPUTime  time.Duration
+	CPULimit float64
+	// Bytes.
+	Memory, MemoryLimit int64
+	Disk, DiskLimit     int64
+	// Processes and threads.
+	Processes, ProcessLimit int64
+}

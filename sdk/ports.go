@@ -1,0 +1,16 @@
+package sdk
+
+import (
+	"context"
+	"net"
+)
+
+// Ports is implemented by providers whose instances can be connected to.
+type Ports interface {
+	// DialPort connects to a TCP port on the instance's loopback. What speaks
+	// there is mostly HTTP; a provider that can only pass on HTTP may answer the
+	// other end itself. CodeNotFound means an unknown instance,
+	// CodeConnectionFailed that nothing listens. The connection ends with the
+	// instance; ctx bounds the dialling only.
+	DialPort(ctx context.Context, instanceID string, port uint16) (net.Conn, error)
+}

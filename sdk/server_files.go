@@ -1,0 +1,184 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// fileChunk is how many bytes of a file one message carries.
+const fileChunk = 256 << 10
+
+func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return nil, err
+	}
+	info, err := p.StatFile(ctx, req.GetInstanceId(), req.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.StatFileResponse{File: fileToWire(info)}, nil
+}
+
+func (s *server) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerStreamingServer[providerv1.ListFilesResponse]) error {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return err
+	}
+	truncated, err := p.ListFiles(stream.Context(), ListFilesRequest{
+		InstanceID: req.GetInstanceId(), Path: req.GetPath(), Depth: max(int(req.GetDepth()), 1), Glob: req.GetGlob(), Limit: max(int(req.GetLimit()), 1),
+	}, func(files []FileInfo) error {
+		resp := &providerv1.ListFilesResponse{}
+		for _, f := range files {
+			resp.Files = append(resp.Files, fileToWire(f))
+		}
+		return stream.Send(resp)
+	})
+	if err != nil || !truncated {
+		return err
+	}
+	return stream.Send(&providerv1.ListFilesResponse{Truncated: true})
+}
+
+func (s *server) ReadFile(req *providerv1.ReadFileRequest, stream grpc.ServerStreamingServer[providerv1.ReadFileResponse]) error {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return err
+	}
+	info, content, err := p.ReadFile(stream.Context(), ReadFileRequest{
+		InstanceID: req.GetInstanceId(), Path: req.GetPath(), Offset: req.GetOffset(), Length: max(req.GetLength(), 0),
+	})
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if err := stream.Send(&providerv1.ReadFileResponse{Part: &providerv1.ReadFileResponse_File{File: fileToWire(info)}}); err != nil {
+		return err
+	}
+	return sendChunks(content, func(chunk []byte) error {
+		return stream.Send(&providerv1.ReadFileResponse{Part: &providerv1.ReadFileResponse_Data{Data: chunk}})
+	})
+}
+
+func (s *server) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFileRequest, providerv1.WriteFileResponse]) error {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	header := first.GetHeader()
+	if header == nil {
+		return Errorf(CodeInvalidRequest, "the first message must be the header")
+	}
+	info, err := p.WriteFile(stream.Context(), WriteFileRequest{
+		InstanceID: header.GetInstanceId(), Path: header.GetPath(), Mode: fs.FileMode(header.GetMode()).Perm(), MakeParents: header.GetMakeParents(),
+	}, &chunkReader{next: func() ([]byte, error) {
+		m, err := stream.Recv()
+		return m.GetData(), err
+	}})
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(&providerv1.WriteFileResponse{File: fileToWire(info)})
+}
+
+func (s *server) MakeDirectory(ctx context.Context, req *providerv1.MakeDirectoryRequest) (*providerv1.MakeDirectoryResponse, error) {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return nil, err
+	}
+	info, err := p.MakeDirectory(ctx, req.GetInstanceId(), req.GetPath(), fs.FileMode(req.GetMode()).Perm())
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.MakeDirectoryResponse{File: fileToWire(info)}, nil
+}
+
+func (s *server) MoveFile(ctx context.Context, req *providerv1.MoveFileRequest) (*providerv1.MoveFileResponse, error) {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return nil, err
+	}
+	info, err := p.MoveFile(ctx, MoveFileRequest{InstanceID: req.GetInstanceId(), From: req.GetFrom(), To: req.GetTo(), Overwrite: req.GetOverwrite()})
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.MoveFileResponse{File: fileToWire(info)}, nil
+}
+
+func (s *server) CopyFile(ctx context.Context, req *providerv1.CopyFileRequest) (*providerv1.CopyFileResponse, error) {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return nil, err
+	}
+	info, err := p.CopyFile(ctx, MoveFileRequest{InstanceID: req.GetInstanceId(), From: req.GetFrom(), To: req.GetTo(), Overwrite: req.GetOverwrite()})
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.CopyFileResponse{File: fileToWire(info)}, nil
+}
+
+func (s *server) RemoveFile(ctx context.Context, req *providerv1.RemoveFileRequest) (*providerv1.RemoveFileResponse, error) {
+	p, err := capable[Files](s, CapabilityFiles)
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.RemoveFileResponse{}, p.RemoveFile(ctx, req.GetInstanceId(), req.GetPath(), req.GetRecursive())
+}
+
+func fileToWire(f FileInfo) *providerv1.FileInfo {
+	return &providerv1.FileInfo{
+		Path: truncate(f.Path), Type: string(f.Type), Size: f.Size, Mode: uint32(f.Mode.Perm()),
+		ModifiedAt: timestamppb.New(f.ModifiedAt), Target: truncate(f.Target),
+	}
+}
+
+// sendChunks sends what a reader gives. gRPC has encoded a message when send
+// returns, so one buffer does.
+func sendChunks(content io.Reader, send func([]byte) error) error {
+	buf := make([]byte, fileChunk)
+	for {
+		n, err := content.Read(buf)
+		if n > 0 {
+			if err := send(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// chunkReader reads messages as a stream of bytes. It ends with io.EOF only where
+// the sender ended it in order.
+type chunkReader struct {
+	next func() ([]byte, error)
+	rest []byte
+	err  error
+}
+
+func (r *chunkReader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		r.rest, r.err = r.next()
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}

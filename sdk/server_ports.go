@@ -1,0 +1,58 @@
+package sdk
+
+import (
+	"context"
+	"net"
+
+	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) error {
+	p, err := capable[Ports](s, CapabilityPorts)
+	if err != nil {
+		return err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	header := first.GetHeader()
+	if header == nil || header.GetPort() == 0 || header.GetPort() > 1<<16-1 {
+		return FieldErrorf(CodeInvalidRequest, "port", "must be from 1 to 65535")
+	}
+	ctx := stream.Context()
+	conn, err := p.DialPort(ctx, header.GetInstanceId(), uint16(header.GetPort()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if err := stream.Send(&providerv1.DialPortResponse{}); err != nil {
+		return err
+	}
+	// It ends when the call does, which is when this function returns.
+	go func() {
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				closeWrite(conn)
+				return
+			}
+			if _, err := conn.Write(m.GetData()); err != nil {
+				return
+			}
+		}
+	}()
+	return sendChunks(conn, func(chunk []byte) error { return stream.Send(&providerv1.DialPortResponse{Data: chunk}) })
+}
+
+// closeWrite ends our half of a connection, or all of it where it has no halves.
+func closeWrite(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+		return
+	}
+	_ = conn.Close()
+}

@@ -1,0 +1,203 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+
+	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// fileChunk is how many bytes of a file one message carries.
+const fileChunk = 256 << 10
+
+// StatFile implements sdk.Files.
+func (c *Client) StatFile(ctx context.Context, instanceID, path string) (sdk.FileInfo, error) {
+	resp, err := c.files.StatFile(ctx, &providerv1.StatFileRequest{InstanceId: instanceID, Path: path})
+	return fileFromWire(resp.GetFile(), err)
+}
+
+// ListFiles implements sdk.Files.
+func (c *Client) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.files.ListFiles(ctx, &providerv1.ListFilesRequest{
+		InstanceId: req.InstanceID, Path: req.Path, Depth: int32(min(req.Depth, 1<<30)), Glob: req.Glob, Limit: int32(min(req.Limit, 1<<30)),
+	})
+	return receiveList(stream, err, req.Limit, func(m *providerv1.ListFilesResponse) (int, bool, error) {
+		files := make([]sdk.FileInfo, 0, len(m.GetFiles()))
+		for _, wf := range m.GetFiles() {
+			f, err := fileFromWire(wf, nil)
+			if err != nil {
+				return 0, false, err
+			}
+			files = append(files, f)
+		}
+		if len(files) == 0 {
+			return 0, m.GetTruncated(), nil
+		}
+		return len(files), m.GetTruncated(), found(files)
+	})
+}
+
+// receiveList receives messages of a list until its end. take returns how many
+// entries a message had and whether it says that there was more.
+func receiveList[M any](stream grpc.ServerStreamingClient[M], err error, limit int, take func(*M) (int, bool, error)) (truncated bool, _ error) {
+	if err != nil {
+		return false, sdk.ErrorFromStatus(err)
+	}
+	for {
+		m, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return truncated, nil
+		case err != nil:
+			return false, sdk.ErrorFromStatus(err)
+		}
+		n, more, err := take(m)
+		if err != nil {
+			return false, err
+		}
+		if limit -= n; limit < 0 {
+			return false, misbehaved("listed more than the limit")
+		}
+		truncated = truncated || more
+	}
+}
+
+// ReadFile implements sdk.Files.
+func (c *Client) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := c.files.ReadFile(ctx, &providerv1.ReadFileRequest{InstanceId: req.InstanceID, Path: req.Path, Offset: req.Offset, Length: req.Length})
+	if err == nil {
+		var first *providerv1.ReadFileResponse
+		if first, err = stream.Recv(); err == nil {
+			info, err := fileFromWire(first.GetFile(), nil)
+			if err != nil {
+				cancel()
+				return info, nil, err
+			}
+			return info, &received{cancel: cancel, next: func() ([]byte, error) {
+				m, err := stream.Recv()
+				return m.GetData(), err
+			}}, nil
+		}
+	}
+	cancel()
+	return sdk.FileInfo{}, nil, sdk.ErrorFromStatus(err)
+}
+
+// WriteFile implements sdk.Files.
+func (c *Client) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.files.WriteFile(ctx)
+	if err != nil {
+		return sdk.FileInfo{}, sdk.ErrorFromStatus(err)
+	}
+	header := &providerv1.WriteFileHeader{InstanceId: req.InstanceID, Path: req.Path, Mode: uint32(req.Mode.Perm()), MakeParents: req.MakeParents}
+	err = upload(content, stream.Send(&providerv1.WriteFileRequest{Part: &providerv1.WriteFileRequest_Header{Header: header}}), func(chunk []byte) error {
+		return stream.Send(&providerv1.WriteFileRequest{Part: &providerv1.WriteFileRequest_Data{Data: chunk}})
+	})
+	if err != nil {
+		return sdk.FileInfo{}, err
+	}
+	resp, err := stream.CloseAndRecv()
+	return fileFromWire(resp.GetFile(), err)
+}
+
+// upload sends content until its end, or until the other side has answered:
+// that is told by what CloseAndRecv returns. Its error is content's own.
+func upload(content io.Reader, sendErr error, send func([]byte) error) error {
+	buf := make([]byte, fileChunk)
+	for sendErr == nil {
+		n, err := content.Read(buf)
+		if n > 0 {
+			sendErr = send(buf[:n])
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// MakeDirectory implements sdk.Files.
+func (c *Client) MakeDirectory(ctx context.Context, instanceID, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+	resp, err := c.files.MakeDirectory(ctx, &providerv1.MakeDirectoryRequest{InstanceId: instanceID, Path: path, Mode: uint32(mode.Perm())})
+	return fileFromWire(resp.GetFile(), err)
+}
+
+// MoveFile implements sdk.Files.
+func (c *Client) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
+	resp, err := c.files.MoveFile(ctx, &providerv1.MoveFileRequest{InstanceId: req.InstanceID, From: req.From, To: req.To, Overwrite: req.Overwrite})
+	return fileFromWire(resp.GetFile(), err)
+}
+
+// CopyFile implements sdk.Files.
+func (c *Client) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
+	resp, err := c.files.CopyFile(ctx, &providerv1.CopyFileRequest{InstanceId: req.InstanceID, From: req.From, To: req.To, Overwrite: req.Overwrite})
+	return fileFromWire(resp.GetFile(), err)
+}
+
+// RemoveFile implements sdk.Files.
+func (c *Client) RemoveFile(ctx context.Context, instanceID, path string, recursive bool) error {
+	_, err := c.files.RemoveFile(ctx, &providerv1.RemoveFileRequest{InstanceId: instanceID, Path: path, Recursive: recursive})
+	return sdk.ErrorFromStatus(err)
+}
+
+func fileFromWire(wf *providerv1.FileInfo, err error) (sdk.FileInfo, error) {
+	if err != nil {
+		return sdk.FileInfo{}, sdk.ErrorFromStatus(err)
+	}
+	f := sdk.FileInfo{
+		Path: wf.GetPath(), Type: sdk.FileType(wf.GetType()), Size: max(wf.GetSize(), 0), Mode: fs.FileMode(wf.GetMode()).Perm(),
+		ModifiedAt: timeFromWire(wf.GetModifiedAt()), Target: wf.GetTarget(),
+	}
+	switch {
+	case len(f.Path) == 0 || f.Path[0] != '/' || len(f.Path) > maxText || len(f.Target) > maxText:
+		return f, misbehaved("answered a path that is not acceptable")
+	case f.Type != sdk.FileRegular && f.Type != sdk.FileDirectory && f.Type != sdk.FileSymlink:
+		f.Type = sdk.FileOther
+	}
+	return f, nil
+}
+
+// received is a stream of bytes from the plugin.
+type received struct {
+	cancel context.CancelFunc
+	next   func() ([]byte, error)
+	rest   []byte
+	err    error
+}
+
+func (r *received) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		var err error
+		r.rest, err = r.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			r.err = io.EOF
+		case err != nil:
+			r.err = sdk.ErrorFromStatus(err)
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+func (r *received) Close() error {
+	r.cancel()
+	return nil
+}

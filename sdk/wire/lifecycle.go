@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// Pause implements sdk.Pauser.
+func (c *Client) Pause(ctx context.Context, instanceID string) error {
+	_, err := c.pause.Pause(ctx, &providerv1.PauseRequest{InstanceId: instanceID})
+	return sdk.ErrorFromStatus(err)
+}
+
+// Resume implements sdk.Pauser.
+func (c *Client) Resume(ctx context.Context, instanceID string) error {
+	_, err := c.pause.Resume(ctx, &providerv1.ResumeRequest{InstanceId: instanceID})
+	return sdk.ErrorFromStatus(err)
+}
+
+// SetTTL implements sdk.TTLSetter.
+func (c *Client) SetTTL(ctx context.Context, instanceID string, ttl time.Duration) (time.Time, error) {
+	resp, err := c.lifetime.SetTTL(ctx, &providerv1.SetTTLRequest{InstanceId: instanceID, Ttl: durationpb.New(ttl)})
+	if err != nil {
+		return time.Time{}, sdk.ErrorFromStatus(err)
+	}
+	return timeFromWire(resp.GetExpiresAt()), nil
+}
+
+// InstanceMetrics implements sdk.Meter.
+func (c *Client) InstanceMetrics(ctx context.Context, instanceID string) (sdk.InstanceMetrics, error) {
+	resp, err := c.metrics.InstanceMetrics(ctx, &providerv1.InstanceMetricsRequest{InstanceId: instanceID})
+	if err != nil {
+		return sdk.InstanceMetrics{}, sdk.ErrorFromStatus(err)
+	}
+	if limit := resp.GetCpuLimit(); math.IsNaN(limit) || math.IsInf(limit, 0) {
+		return sdk.InstanceMetrics{}, misbehaved("measured something that is no number")
+	}
+	return sdk.InstanceMetrics{
+		MeasuredAt: timeFromWire(resp.GetMeasuredAt()), CPUTime: max(resp.GetCpuTime().AsDuration(), 0), CPULimit: max(resp.GetCpuLimit(), 0),
+		Memory: max(resp.GetMemoryBytes(), 0), MemoryLimit: max(resp.GetMemoryLimitBytes(), 0),
+		Disk: max(resp.GetDiskBytes(), 0), DiskLimit: max(resp.GetDiskLimitBytes(), 0),
+		Processes: max(resp.GetProcesses(), 0), ProcessLimit: max(resp.GetProcessLimit(), 0),
+	}, nil
+}
+
+// InstallPackages implements sdk.PackageInstaller.
+func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.packages.InstallPackages(ctx, &providerv1.InstallPackagesRequest{
+		InstanceId: req.InstanceID, Language: string(req.Language), Requirements: req.Requirements,
+		Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
+	})
+	if err != nil {
+		return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+	}
+	checked := newCheckedOutput(out, req.OutputLimit, nil)
+	for {
+		event, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return sdk.ExecuteResult{}, misbehaved("ended an installation without a result")
+		case err != nil:
+			return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+		}
+		switch e := event.GetEvent().(type) {
+		case *providerv1.InstallPackagesResponse_Stdout:
+			err = checked.Stdout(e.Stdout)
+		case *providerv1.InstallPackagesResponse_Stderr:
+			err = checked.Stderr(e.Stderr)
+		case *providerv1.InstallPackagesResponse_Result:
+			return resultFromWire(e.Result, req.OutputLimit)
+		}
+		if err != nil {
+			return sdk.ExecuteResult{}, err
+		}
+	}
+}
+
+// timeFromWire is the zero time for one that is absent or impossible.
+func timeFromWire(t *timestamppb.Timestamp) time.Time {
+	if !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
