@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +86,17 @@ func (d *document) schemaOf(t reflect.Type) *huma.Schema {
 	return d.schemas().Schema(t, true, t.Name())
 }
 
+// pathParameter finds the parameters in a path, which pathParameters describes.
+var pathParameter = regexp.MustCompile(`\{([a-z]+)\}`)
+
+var pathParameters = map[string]string{
+	"id":        "An instance's ID.",
+	"context":   "A context's ID.",
+	"command":   "A command's ID.",
+	"execution": "An execution's ID.",
+	"port":      "A TCP port in the instance.",
+}
+
 func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 	described := &huma.Operation{
 		Method:      op.method,
@@ -99,11 +111,14 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 			Schema: &huma.Schema{Type: huma.TypeString, Pattern: requestIDForm.String()},
 		}},
 	}
-	if strings.Contains(op.path, "{id}") {
+	for _, match := range pathParameter.FindAllStringSubmatch(op.path, -1) {
 		described.Parameters = append(described.Parameters, &huma.Param{
-			Name: "id", In: "path", Required: true, Description: "An instance's ID.",
+			Name: match[1], In: "path", Required: true, Description: pathParameters[match[1]],
 			Schema: &huma.Schema{Type: huma.TypeString},
 		})
+	}
+	for _, p := range op.query {
+		described.Parameters = append(described.Parameters, p.describe())
 	}
 	if in != reflect.TypeFor[none]() {
 		described.RequestBody = &huma.RequestBody{

@@ -16,7 +16,9 @@ import (
 type operation struct {
 	method string
 	// path as OpenAPI writes it: /instances/{id}.
-	path    string
+	path string
+	// query lists the parameters that it takes there; it refuses others.
+	query   []parameter
 	id      string
 	tag     string
 	summary string
@@ -33,9 +35,11 @@ type operation struct {
 // call is one request as a handler sees it: a plain copy, without Fiber.
 type call[In any] struct {
 	tenant tenant.Tenant
-	// id is the path's parameter of that name.
-	id   string
-	body In
+	// id is the path's parameter of that name, path has the others.
+	id    string
+	path  map[string]string
+	query query
+	body  In
 }
 
 // none stands for a body that there is not.
@@ -71,6 +75,11 @@ func register[In, Out any](s *Server, op operation, handle func(ctx context.Cont
 			request.tenant = who
 		}
 		request.id = c.Params("id")
+		request.path = c.AllParams()
+		var err error
+		if request.query, err = parseQuery(string(c.Request().URI().QueryString()), op.query); err != nil {
+			return err
+		}
 		if body != nil {
 			if err := body.decode(c.Get(fiber.HeaderContentType), c.Get(fiber.HeaderContentEncoding), c.BodyRaw(), &request.body); err != nil {
 				return err
