@@ -76,7 +76,10 @@ func paste(t *testing.T, b *harness.Broker, page markdown.Page) {
 }
 
 // vary names the fields that differ each time.
-var vary = []string{"execution_id", "instance_id", "id", "request_id", "created_at", "last_used_at", "expires_at", "execution_time", "memory_used_mb"}
+var vary = []string{
+	"execution_id", "instance_id", "id", "request_id", "created_at", "last_used_at", "expires_at", "execution_time", "memory_used_mb",
+	"measured_at", "cpu_time", "memory_mb", "disk_mb", "processes",
+}
 
 // agree compares an answer with the one in a page.
 func agree(t *testing.T, path string, promised, got any) {

@@ -8,8 +8,9 @@ import (
 // Pauser is implemented by providers that can freeze an instance. Both methods
 // are idempotent and return CodeNotFound for an unknown instance.
 type Pauser interface {
-	// Pause freezes every process; memory and files stay. An execution that
-	// runs goes on after Resume; its time limit goes on meanwhile.
+	// Pause freezes every process; memory and files stay. The broker pauses no
+	// instance with an execution in progress, and starts none in a paused one; a
+	// provider that sees one answers CodeConflict.
 	Pause(ctx context.Context, instanceID string) error
 	Resume(ctx context.Context, instanceID string) error
 }

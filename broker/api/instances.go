@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -15,6 +16,7 @@ func (s *Server) createInstance(ctx context.Context, c call[CreateInstanceReques
 		Language: c.body.Language,
 		Provider: c.body.Provider,
 		Env:      c.body.Env,
+		Labels:   c.body.Labels,
 		TTL:      duration(c.body.TTL),
 		Idle:     duration(c.body.Idle),
 	})
@@ -27,10 +29,35 @@ func (s *Server) createInstance(ctx context.Context, c call[CreateInstanceReques
 	return http.StatusOK, instanceOf(info), nil
 }
 
+// Bounds of a page of instances.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
 func (s *Server) listInstances(_ context.Context, c call[none]) (int, InstanceList, error) {
+	req := instance.ListRequest{
+		Labels:  map[string]string{},
+		Session: c.query.text("session_id"), Provider: c.query.text("provider"),
+		Limit: int(c.query.integer("limit", defaultPage)), After: c.query.text("after"),
+	}
+	for _, label := range c.query.all("label") {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok {
+			return 0, InstanceList{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "label", "must be name=value")
+		}
+		if v, again := req.Labels[name]; again && v != value {
+			return 0, InstanceList{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "label", "an instance has one value for each name")
+		}
+		req.Labels[name] = value
+	}
+	page := s.instances.List(c.tenant, req)
 	list := InstanceList{Instances: []Instance{}}
-	for _, info := range s.instances.List(c.tenant) {
+	for _, info := range page.Instances {
 		list.Instances = append(list.Instances, instanceOf(info))
+	}
+	if page.More {
+		list.Next = list.Instances[len(list.Instances)-1].ID
 	}
 	return http.StatusOK, list, nil
 }
@@ -62,6 +89,8 @@ func instanceOf(info instance.Info) Instance {
 		Provider:   info.Provider,
 		Template:   info.Template,
 		Metadata:   info.Metadata,
+		Labels:     info.Labels,
+		State:      stateOf(info),
 		CreatedAt:  info.CreatedAt.UTC(),
 		LastUsedAt: info.LastUsed.UTC(),
 		ExpiresAt:  info.ExpiresAt.UTC(),
@@ -69,6 +98,13 @@ func instanceOf(info instance.Info) Instance {
 		Idle:       info.Idle.Seconds(),
 		Executions: info.Executions,
 	}
+}
+
+func stateOf(info instance.Info) string {
+	if info.Paused {
+		return "paused"
+	}
+	return "running"
 }
 
 func (s *Server) listProviders(_ context.Context, c call[none]) (int, ProviderList, error) {

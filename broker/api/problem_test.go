@@ -275,7 +275,9 @@ func TestReadiness(t *testing.T) {
 // brokenInstances panics, as no handler should.
 type brokenInstances struct{ api.Instances }
 
-func (brokenInstances) List(tenant.Tenant) []instance.Info { panic("out of cheese") }
+func (brokenInstances) List(tenant.Tenant, instance.ListRequest) instance.Page {
+	panic("out of cheese")
+}
 
 func TestAPanicInAHandlerEndsNothingElse(t *testing.T) {
 	f := start(t, func(opts *api.Options, _ *fixture) { opts.Instances = brokenInstances{opts.Instances} })

@@ -41,6 +41,13 @@ func (s *Server) routes() {
 	register(s, operation{
 		method: http.MethodGet, path: "/api/v1/instances", id: "listInstances", tag: tagInstances,
 		summary: "List your instances",
+		query: []parameter{
+			{name: "label", multiple: true, doc: "Only those with this label, as name=value. Several must all be there."},
+			{name: "session_id", doc: "Only those of this session."},
+			{name: "provider", doc: "Only those of this provider."},
+			{name: "limit", kind: integerParameter, least: 1, most: maxPage, doc: "At most so many; 100 unless given."},
+			{name: "after", doc: "Only those behind this ID: next of the page before."},
+		},
 		success: []int{http.StatusOK},
 	}, s.listInstances)
 	register(s, operation{
@@ -63,6 +70,7 @@ func (s *Server) routes() {
 		success: []int{http.StatusNoContent},
 		codes:   append(providerCodes(), sdk.CodeNotFound),
 	}, s.destroyInstance)
+	s.lifecycleRoutes()
 	register(s, operation{
 		method: http.MethodPost, path: "/api/v1/instances/{id}/execute", id: "executeInInstance", tag: tagExecute,
 		summary: "Run code in an instance",

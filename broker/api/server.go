@@ -20,8 +20,11 @@ import (
 type Instances interface {
 	Create(ctx context.Context, who tenant.Tenant, req instance.CreateRequest) (instance.Info, bool, error)
 	Get(who tenant.Tenant, id string) (instance.Info, error)
-	List(who tenant.Tenant) []instance.Info
+	List(who tenant.Tenant, req instance.ListRequest) instance.Page
 	Renew(who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
+	Pause(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
+	Resume(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
+	Lease(ctx context.Context, who tenant.Tenant, id string, capability sdk.Capability) (*instance.Lease, error)
 	Destroy(ctx context.Context, who tenant.Tenant, id string) error
 	Execute(ctx context.Context, who tenant.Tenant, id string, req instance.ExecuteRequest) (instance.Execution, error)
 	Run(ctx context.Context, who tenant.Tenant, req instance.RunRequest) (instance.Execution, error)

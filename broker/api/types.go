@@ -39,6 +39,7 @@ type CreateInstanceRequest struct {
 	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What the instance is made for; beats language."`
 	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
 	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for every execution in it."`
+	Labels    map[string]string `json:"labels,omitempty" maxProperties:"50" doc:"Your own notes, to find the instance by: GET /api/v1/instances?label=name=value."`
 	TTL       float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds that it lives from now on, and again from the end of each execution. The operator sets the default and the maximum lifetime, which neither use nor renewal exceeds."`
 	Idle      float64           `json:"idle,omitempty" exclusiveMinimum:"0" doc:"Seconds without use after which it is destroyed, even if its ttl would allow more. The operator sets the maximum, which is also the default."`
 }
@@ -96,6 +97,8 @@ type Instance struct {
 	Provider   string            `json:"provider"`
 	Template   string            `json:"template"`
 	Metadata   map[string]string `json:"metadata,omitempty" doc:"Facts from the provider, such as a region."`
+	Labels     map[string]string `json:"labels,omitempty" doc:"As its creator gave them."`
+	State      string            `json:"state" enum:"running,paused" doc:"Values may be added."`
 	CreatedAt  time.Time         `json:"created_at"`
 	LastUsedAt time.Time         `json:"last_used_at"`
 	ExpiresAt  time.Time         `json:"expires_at" doc:"When it is destroyed unless it is used or renewed before. Executions that run then may finish."`
@@ -104,10 +107,11 @@ type Instance struct {
 	Executions int               `json:"executions" doc:"Executions in progress."`
 }
 
-// InstanceList holds the tenant's live instances, oldest first.
+// InstanceList holds live instances of the tenant, in the order of their IDs.
 type InstanceList struct {
 	_         struct{}   `additionalProperties:"true"`
 	Instances []Instance `json:"instances" nullable:"false"`
+	Next      string     `json:"next,omitempty" doc:"If there are more: what to give as after for the next page."`
 }
 
 // Provider is something that can run code.

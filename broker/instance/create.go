@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -21,6 +22,8 @@ type CreateRequest struct {
 	Provider string
 	// Env is added to the environment of every execution.
 	Env map[string]string
+	// Labels are the tenant's own notes, by which it finds instances again.
+	Labels map[string]string
 	// TTL is how long it lives from its creation, and again from the end of
 	// each use; zero means the default.
 	TTL time.Duration
@@ -109,6 +112,7 @@ func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *en
 		template: t.template,
 		ttl:      cmp.Or(req.TTL, s.limits.DefaultTTL),
 		idle:     cmp.Or(req.Idle, s.limits.MaxIdle),
+		labels:   maps.Clone(req.Labels),
 		created:  time.Now(),
 		ready:    make(chan struct{}),
 		cancel:   cancel,
@@ -302,6 +306,9 @@ func checkCreate(req CreateRequest, limits Limits) error {
 	}
 	if req.Idle < 0 || req.Idle > limits.MaxIdle {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "idle", "must be more than 0 and at most %s", seconds(limits.MaxIdle))
+	}
+	if err := checkLabels(req.Labels); err != nil {
+		return err
 	}
 	return checkEnv(req.Env)
 }

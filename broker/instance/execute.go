@@ -124,6 +124,10 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, create CreateR
 
 // run executes code in an instance that the caller holds.
 func (s *Service) run(caller context.Context, e *entry, t target, req ExecuteRequest) (Execution, error) {
+	if err := s.beginExecution(e); err != nil {
+		return Execution{}, e.fault(err)
+	}
+	defer s.endExecution(e)
 	ctx, cancel := s.bounded(caller, req.Timeout+answerGrace)
 	defer cancel()
 	execution := Execution{ID: "x-" + randomName(), InstanceID: e.id.String(), Provider: e.provider.Label()}

@@ -65,7 +65,7 @@ func TestErrorsOfAnExecution(t *testing.T) {
 					assert.Equal(t, string(execution.Stdout), "so far")
 				}
 				synctest.Wait()
-				assert.Check(t, cmp.Len(s.List(acme), 0))
+				assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, 0))
 			})
 		})
 	}
@@ -169,7 +169,7 @@ func TestAnInstanceThatIsNotKeptOutlivesTheOtherExecutionsInIt(t *testing.T) {
 		assert.NilError(t, err)
 		synctest.Wait()
 		assert.Check(t, cmp.Len(first.Live(), 1))
-		assert.Check(t, cmp.Len(s.List(acme), 0))
+		assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, 0))
 		// The session begins anew meanwhile.
 		after, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
 		assert.NilError(t, err)

@@ -174,7 +174,7 @@ func TestWhatRunsAtTheMaximumLifetimeMayFinish(t *testing.T) {
 		assertCode(t, err, sdk.CodeNotFound)
 		next := create(t, s, instance.CreateRequest{Session: "s1"})
 		assert.Check(t, next.ID != info.ID, "the session goes on in a new instance")
-		assert.Check(t, cmp.Len(s.List(acme), 1))
+		assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, 1))
 		assert.Check(t, cmp.Len(first.Live(), 2))
 		assert.NilError(t, s.Destroy(t.Context(), acme, next.ID.String()))
 
@@ -208,7 +208,7 @@ func TestTheIdleLimit(t *testing.T) {
 		"no use": func(*testing.T, *instance.Service, instance.Info) {},
 		"a look is no use": func(t *testing.T, s *instance.Service, info instance.Info) {
 			get(t, s, info)
-			s.List(acme)
+			s.List(acme, instance.ListRequest{})
 		},
 		"an execution": func(t *testing.T, s *instance.Service, info instance.Info) {
 			assert.NilError(t, execute(t, s, info))
@@ -266,7 +266,7 @@ func TestAnInstanceWhoseTimeIsOverIsGoneBeforeItIsReaped(t *testing.T) {
 		},
 		"execute": execute,
 		"destroy after list": func(t *testing.T, s *instance.Service, info instance.Info) error {
-			assert.Check(t, cmp.Len(s.List(acme), 0))
+			assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, 0))
 			synctest.Wait()
 			return s.Destroy(t.Context(), acme, info.ID.String())
 		},

@@ -27,7 +27,7 @@ func TestAnInstanceIsReapedWhenItsTimeIsOver(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		assert.Check(t, cmp.Len(first.Live(), 0))
-		assert.Check(t, cmp.Len(s.List(acme), 0))
+		assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, 0))
 	})
 }
 

@@ -2,8 +2,6 @@ package instance
 
 import (
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -16,7 +14,11 @@ type Info struct {
 	Provider string
 	Template string
 	// Metadata are facts from the provider.
-	Metadata  map[string]string
+	Metadata map[string]string
+	// Labels are the tenant's own.
+	Labels map[string]string
+	// Paused instances keep their memory and take no executions.
+	Paused    bool
 	CreatedAt time.Time
 	LastUsed  time.Time
 	// ExpiresAt is when it is destroyed unless it is used or renewed before.
@@ -39,26 +41,6 @@ func (s *Service) Get(who tenant.Tenant, id string) (Info, error) {
 		return Info{}, err
 	}
 	return e.info(now), nil
-}
-
-// List returns the tenant's live instances, oldest first.
-func (s *Service) List(who tenant.Tenant) []Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	list := []Info{}
-	for _, e := range s.entries {
-		if e.id.Tenant == who.Name && e.state == live && !s.retire(e, now) {
-			list = append(list, e.info(now))
-		}
-	}
-	slices.SortFunc(list, func(a, b Info) int {
-		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID.String(), b.ID.String())
-	})
-	return list
 }
 
 // find returns a live entry of the tenant whose time is not over. An instance of
@@ -91,12 +73,14 @@ func (e *entry) info(now time.Time) Info {
 		Provider:   e.provider.Label(),
 		Template:   e.template,
 		Metadata:   maps.Clone(e.instance.Metadata),
+		Labels:     maps.Clone(e.labels),
+		Paused:     e.paused,
 		CreatedAt:  e.created,
 		LastUsed:   e.lastUsed,
 		ExpiresAt:  e.expires,
 		TTL:        e.ttl,
 		Idle:       e.idle,
-		Executions: e.holds,
+		Executions: e.running,
 	}
 	if e.holds > 0 {
 		info.ExpiresAt = e.expiry(now) // the executions' end will move it so far at least

@@ -71,6 +71,7 @@ type entry struct {
 	template string
 	ttl      time.Duration
 	idle     time.Duration
+	labels   map[string]string
 	ready    chan struct{} // closed when the creation has ended, well or not
 	cancel   context.CancelFunc
 
@@ -79,14 +80,18 @@ type entry struct {
 	err      error        // why the creation failed; set before ready closes
 	waiters  int          // callers that wait for ready
 	instance sdk.Instance // what the provider made
-	holds    int          // executions in progress
-	doomed   bool         // to be destroyed when the last hold is released
-	stopped  bool         // its tenant destroyed it, executions included
-	created  time.Time    // when the creation began, and once it has ended well, when that was
-	lastUsed time.Time
-	expires  time.Time // moved by use and by renewal, up to deadline
-	deadline time.Time // no new work from then on
-	retryAt  time.Time // of a destruction that failed
+	holds    int          // uses in progress
+	running  int          // executions among them
+	paused   bool
+	// switching means that it is being paused or resumed.
+	switching bool
+	doomed    bool      // to be destroyed when the last hold is released
+	stopped   bool      // its tenant destroyed it, executions included
+	created   time.Time // when the creation began, and once it has ended well, when that was
+	lastUsed  time.Time
+	expires   time.Time // moved by use and by renewal, up to deadline
+	deadline  time.Time // no new work from then on
+	retryAt   time.Time // of a destruction that failed
 }
 
 type state int

@@ -75,7 +75,7 @@ func TestRunMakesAFreshInstanceAndDestroysItAfterwards(t *testing.T) {
 		assert.Equal(t, execution.Provider, "first")
 		synctest.Wait()
 		assert.Check(t, cmp.Len(first.Live(), 0))
-		assert.Check(t, cmp.Len(s.List(acme), 0))
+		assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, 0))
 
 		made := first.Created()[0]
 		assert.Equal(t, made.Template, "python")
@@ -107,7 +107,7 @@ func TestKeepDecidesWhatBecomesOfTheInstance(t *testing.T) {
 				assert.NilError(t, err)
 				synctest.Wait()
 				assert.Check(t, cmp.Len(first.Live(), test.live))
-				assert.Check(t, cmp.Len(s.List(acme), test.live))
+				assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, test.live))
 			})
 		})
 	}
@@ -188,7 +188,7 @@ func TestACreationThatNobodyWaitsForLeavesNothingBehind(t *testing.T) {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				synctest.Wait()
 				assert.Check(t, cmp.Len(first.Live(), 0))
-				assert.Check(t, cmp.Len(s.List(acme), 0))
+				assert.Check(t, cmp.Len(s.List(acme, instance.ListRequest{}).Instances, 0))
 			})
 		})
 	}
@@ -329,7 +329,7 @@ func TestTenantsAreBlindForEachOther(t *testing.T) {
 			assert.DeepEqual(t, call(umbrella, id).Error(), call(acme, missing).Error())
 			assert.Check(t, call(umbrella, "").Error() == call(umbrella, id).Error(), name)
 		}
-		assert.Check(t, cmp.Len(s.List(umbrella), 0))
+		assert.Check(t, cmp.Len(s.List(umbrella, instance.ListRequest{}).Instances, 0))
 		// The same session name is another session.
 		other, created, err := s.Create(t.Context(), umbrella, instance.CreateRequest{Session: "s1"})
 		assert.NilError(t, err)

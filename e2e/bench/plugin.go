@@ -105,3 +105,5 @@ func (o *stdout) Stdout(p []byte) error {
 }
 
 func (o *stdout) Stderr(p []byte) error { return fmt.Errorf("unexpected: %s", p) }
+
+func (o *stdout) Artifact(a sdk.Artifact) error { return fmt.Errorf("unexpected artifact %s", a.Name) }

@@ -25,6 +25,8 @@ type Provider struct {
 	OnExecute func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error)
 	OnDestroy func(ctx context.Context, id string) error
 	OnList    func(ctx context.Context) error
+	// OnPause, if set, answers Pause and Resume, which are capabilities then.
+	OnPause func(ctx context.Context, id string, pause bool) error
 	// OnWait is what Provider(ctx), the wait for readiness, does.
 	OnWait func(ctx context.Context) error
 	// SameID, if set, is the ID of every instance.
@@ -44,6 +46,7 @@ type Provider struct {
 var (
 	_ instance.Provider = (*Provider)(nil)
 	_ sdk.Provider      = (*Served)(nil)
+	_ sdk.Pauser        = (*Served)(nil)
 )
 
 // Label implements instance.Provider.
@@ -75,7 +78,7 @@ func (p *Provider) Provider(ctx context.Context) (sdk.Provider, error) {
 
 // Description implements instance.Provider.
 func (p *Provider) Description() sdk.Description {
-	return sdk.Description{
+	d := sdk.Description{
 		Name:      "fake",
 		Version:   "1.2.3",
 		Summary:   "Runs nothing.",
@@ -85,6 +88,10 @@ func (p *Provider) Description() sdk.Description {
 			{Name: "nodejs", Description: "Node", Languages: []sdk.Language{sdk.JavaScript}},
 		},
 	}
+	if p.OnPause != nil {
+		d.Capabilities = []sdk.Capability{sdk.CapabilityPause}
+	}
+	return d
 }
 
 // Live returns the IDs of the instances that exist, sorted.
@@ -183,6 +190,12 @@ func (s *Served) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 	}
 	return sdk.ExecuteResult{Status: sdk.StatusSucceeded, Duration: time.Millisecond}, nil
 }
+
+// Pause implements sdk.Pauser.
+func (s *Served) Pause(ctx context.Context, id string) error { return s.p.OnPause(ctx, id, true) }
+
+// Resume implements sdk.Pauser.
+func (s *Served) Resume(ctx context.Context, id string) error { return s.p.OnPause(ctx, id, false) }
 
 // Destroy implements sdk.Provider.
 func (s *Served) Destroy(ctx context.Context, id string) error {

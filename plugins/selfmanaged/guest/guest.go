@@ -19,6 +19,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // MaxMessageBytes bounds a message of the protocol.
@@ -63,6 +64,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		}
 	}
 	guestv1.RegisterGuestServiceServer(srv, g)
+	providerv1.RegisterMetricsServiceServer(srv, metrics{})
 	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
 		return nil

@@ -26,6 +26,8 @@ type Engine interface {
 	ContainerAttach(ctx context.Context, name string, options container.AttachOptions) (types.HijackedResponse, error)
 	ContainerStart(ctx context.Context, name string, options container.StartOptions) error
 	ContainerWait(ctx context.Context, name string, condition container.WaitCondition) (<-chan container.WaitResponse, <-chan error)
+	ContainerPause(ctx context.Context, name string) error
+	ContainerUnpause(ctx context.Context, name string) error
 	ContainerRemove(ctx context.Context, name string, options container.RemoveOptions) error
 	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
 	ContainerStatPath(ctx context.Context, name, path string) (container.PathStat, error)

@@ -127,6 +127,9 @@ func (r *Runtime) sweep(ctx context.Context) error {
 		if alive(c.Labels[labelOwner]) {
 			continue
 		}
+		if c.State == container.StatePaused {
+			_ = r.engine.ContainerUnpause(ctx, c.ID) // what is frozen does not die
+		}
 		if err := r.remove(ctx, c.ID); err != nil {
 			return sdk.Errorf(sdk.CodeConnectionFailed, "remove the container %s of an earlier process: %w", c.ID, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -37,6 +38,7 @@ type Sandbox struct {
 	conn    *stdio.Conn
 	stderr  tail.Buffer
 
+	paused      atomic.Bool
 	outOfMemory chan struct{} // closed when the engine says so
 	memoryOnce  sync.Once
 	exited      chan struct{}
@@ -149,6 +151,24 @@ func (s *Sandbox) OutOfMemory(ctx context.Context) bool {
 // Stderr is the last of what the guest wrote, for logs.
 func (s *Sandbox) Stderr() string { return s.stderr.String() }
 
+// Pause freezes every process of the sandbox.
+func (s *Sandbox) Pause(ctx context.Context) error {
+	if err := s.runtime.engine.ContainerPause(ctx, s.name); err != nil {
+		return s.runtime.explain(ctx, "pause container", err)
+	}
+	s.paused.Store(true)
+	return nil
+}
+
+// Resume lets the processes of the sandbox go on.
+func (s *Sandbox) Resume(ctx context.Context) error {
+	if err := s.runtime.engine.ContainerUnpause(ctx, s.name); err != nil {
+		return s.runtime.explain(ctx, "unpause container", err)
+	}
+	s.paused.Store(false)
+	return nil
+}
+
 // Destroy ends the sandbox and removes it. It may be called more than once; each
 // call returns when the sandbox is gone.
 func (s *Sandbox) Destroy(ctx context.Context) error {
@@ -162,6 +182,10 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 }
 
 func (s *Sandbox) destroy(ctx context.Context) error {
+	if s.paused.Load() {
+		// What is frozen does not die. If this fails, so does what follows.
+		_ = s.Resume(ctx)
+	}
 	if s.conn != nil {
 		_ = s.conn.Close() // the guest ends with its input
 		grace := time.NewTimer(exitGrace)

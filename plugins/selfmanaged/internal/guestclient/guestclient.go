@@ -23,6 +23,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // Bounds on what the guest may take beside the code's own time limit. When one
@@ -60,6 +61,10 @@ func New(conn *stdio.Conn) (*Client, error) {
 	}
 	return &Client{conn: cc, rpc: guestv1.NewGuestServiceClient(cc)}, nil
 }
+
+// Instance is the guest as the agent of an instance: the capabilities that it
+// serves by the provider's own contract. It disregards instance IDs.
+func (c *Client) Instance() *wire.Client { return wire.InstanceClient(c.conn) }
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
@@ -19,6 +20,12 @@ type instance struct {
 	env     map[string]string
 	expiry  *time.Timer // nil if it does not expire
 	key     string
+
+	// pause is held while the instance is paused or resumed, and read-held by
+	// executions: a frozen sandbox must not count as one that does not answer.
+	pause    sync.RWMutex
+	paused   bool
+	measured sdk.InstanceMetrics // before it was paused
 }
 
 // creation is a Create with an idempotency key, running or done.
@@ -111,7 +118,7 @@ func (p *Provider) add(i *instance) bool {
 	}
 	p.instances[i.ID] = i
 	if !i.ExpiresAt.IsZero() {
-		i.expiry = time.AfterFunc(time.Until(i.ExpiresAt), func() { p.lose(i) })
+		i.expiry = time.AfterFunc(time.Until(i.ExpiresAt), func() { p.expire(i) })
 	}
 	return true
 }
@@ -126,6 +133,13 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	}
 	if req.Language == sdk.Bash && req.Arguments != nil {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main to give them to; use env")
+	}
+	if !i.pause.TryRLock() {
+		return sdk.ExecuteResult{}, errPaused
+	}
+	defer i.pause.RUnlock()
+	if i.paused {
+		return sdk.ExecuteResult{}, errPaused
 	}
 	env := maps.Clone(i.env)
 	if env == nil {

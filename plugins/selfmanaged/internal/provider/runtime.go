@@ -53,6 +53,9 @@ type running interface {
 	OutOfMemory(ctx context.Context) bool
 	// Stderr is the last of what it wrote there, for logs.
 	Stderr() string
+	// Pause freezes every process in it, the guest too; Resume lets them go on.
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
 	// Destroy ends it and returns when it is gone.
 	Destroy(ctx context.Context) error
 }

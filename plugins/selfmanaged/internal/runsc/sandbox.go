@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -122,6 +123,25 @@ func (s *Sandbox) OutOfMemory(ctx context.Context) bool {
 
 // Stderr is the last of what runsc and the guest wrote, for logs.
 func (s *Sandbox) Stderr() string { return s.stderr.String() }
+
+// Pause freezes every process of the sandbox.
+func (s *Sandbox) Pause(ctx context.Context) error { return s.control(ctx, "pause") }
+
+// Resume lets the processes of the sandbox go on.
+func (s *Sandbox) Resume(ctx context.Context) error { return s.control(ctx, "resume") }
+
+// control has another runsc speak to the one that runs the sandbox.
+func (s *Sandbox) control(ctx context.Context, command string) error {
+	cmd := exec.CommandContext(ctx, s.runtime.binary, append(append([]string{}, s.runtime.flags...), command, s.ID)...)
+	cmd.Env, cmd.Dir = s.cmd.Env, "/"
+	cmd.WaitDelay = exitGrace
+	var said tail.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("runsc %s: %w: %s", command, err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
 
 // Destroy ends the sandbox and removes what it left. It may be called more than
 // once; each call returns when the sandbox is gone. When ctx ends, the sandbox is

@@ -1,0 +1,52 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+)
+
+// onEachRuntime runs a test on real sandboxes of both kinds.
+func onEachRuntime(t *testing.T, test func(t *testing.T, b *harness.Broker)) {
+	t.Run("runsc", func(t *testing.T) { test(t, startReal(t, "")) })
+	t.Run("docker", func(t *testing.T) {
+		engine := dockerengine.Find(t)
+		test(t, startReal(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", engine.Host)))
+	})
+}
+
+func TestAnInstanceIsFoundFrozenAndMeasured(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, b *harness.Broker) {
+		created := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "s", "labels": map[string]any{"team": "x"}})
+		assert.Equal(t, created.Status, http.StatusCreated, "%s", created.Body)
+		var page struct {
+			Instances []struct{ ID, State string }
+		}
+		b.Do(http.MethodGet, "/api/v1/instances?label=team=x", harness.Token, nil).Into(t, &page)
+		assert.Assert(t, is.Len(page.Instances, 1))
+		path := "/api/v1/instances/" + page.Instances[0].ID
+
+		e := b.Execute(t, map[string]any{"session_id": "s", "language": "python", "code": "open('kept', 'w').write('x' * (5 << 20))"})
+		assert.Equal(t, e.Status, "succeeded", "%+v", e)
+		assert.Equal(t, b.Do(http.MethodPost, path+"/pause", harness.Token, nil).Status, http.StatusOK)
+		refused := b.Do(http.MethodPost, path+"/execute", harness.Token, map[string]any{"language": "python", "code": "1"})
+		assert.Equal(t, refused.Status, http.StatusConflict, "%s", refused.Body)
+		var metrics struct {
+			DiskMB    float64 `json:"disk_mb"`
+			Processes int
+		}
+		b.Do(http.MethodGet, path+"/metrics", harness.Token, nil).Into(t, &metrics)
+		assert.Check(t, metrics.DiskMB >= 5, "%+v", metrics)
+		assert.Equal(t, b.Do(http.MethodPost, path+"/resume", harness.Token, nil).Status, http.StatusOK)
+		e = b.Execute(t, map[string]any{"session_id": "s", "language": "python", "code": "print(len(open('kept').read()))"})
+		assert.Equal(t, e.Stdout, "5242880\n")
+		assert.Equal(t, b.Do(http.MethodPost, path+"/pause", harness.Token, nil).Status, http.StatusOK)
+		assert.Equal(t, b.Do(http.MethodDelete, path, harness.Token, nil).Status, http.StatusNoContent, "frozen as it is")
+	})
+}

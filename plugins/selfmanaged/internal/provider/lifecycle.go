@@ -1,0 +1,135 @@
+package provider
+
+import (
+	"context"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+var (
+	_ sdk.Pauser    = (*Provider)(nil)
+	_ sdk.TTLSetter = (*Provider)(nil)
+	_ sdk.Meter     = (*Provider)(nil)
+)
+
+// errPaused answers for what a frozen sandbox cannot do.
+var errPaused = sdk.Errorf(sdk.CodeConflict, "the instance is paused")
+
+// find returns an instance that is known.
+func (p *Provider) find(instanceID string) (*instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.instances[instanceID]
+	if i == nil {
+		return nil, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	}
+	return i, nil
+}
+
+// Pause implements sdk.Pauser.
+func (p *Provider) Pause(ctx context.Context, instanceID string) error {
+	i, err := p.find(instanceID)
+	if err != nil {
+		return err
+	}
+	if !i.pause.TryLock() {
+		return sdk.Errorf(sdk.CodeConflict, "the instance has executions in progress")
+	}
+	defer i.pause.Unlock()
+	if i.paused {
+		return nil
+	}
+	// Nobody answers that while it is frozen.
+	if i.measured, err = p.measure(ctx, i); err != nil {
+		return err
+	}
+	if err := i.sandbox.Pause(ctx); err != nil {
+		return err
+	}
+	i.paused = true
+	return nil
+}
+
+// Resume implements sdk.Pauser.
+func (p *Provider) Resume(ctx context.Context, instanceID string) error {
+	i, err := p.find(instanceID)
+	if err != nil {
+		return err
+	}
+	i.pause.Lock()
+	defer i.pause.Unlock()
+	if !i.paused {
+		return nil
+	}
+	if err := i.sandbox.Resume(ctx); err != nil {
+		return err
+	}
+	i.paused = false
+	return nil
+}
+
+// SetTTL implements sdk.TTLSetter.
+func (p *Provider) SetTTL(_ context.Context, instanceID string, ttl time.Duration) (time.Time, error) {
+	if ttl <= 0 {
+		return time.Time{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be positive")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.instances[instanceID]
+	if i == nil {
+		return time.Time{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	}
+	if i.expiry != nil {
+		i.expiry.Stop()
+	}
+	i.ExpiresAt = time.Now().Add(ttl)
+	i.expiry = time.AfterFunc(ttl, func() { p.expire(i) })
+	return i.ExpiresAt, nil
+}
+
+// expire ends an instance whose time is over, unless it was given more at the
+// very moment.
+func (p *Provider) expire(i *instance) {
+	p.mu.Lock()
+	over := !time.Now().Before(i.ExpiresAt)
+	p.mu.Unlock()
+	if over {
+		p.lose(i)
+	}
+}
+
+// InstanceMetrics implements sdk.Meter.
+func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.InstanceMetrics, error) {
+	i, err := p.find(instanceID)
+	if err != nil {
+		return sdk.InstanceMetrics{}, err
+	}
+	if !i.pause.TryRLock() {
+		return sdk.InstanceMetrics{}, sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed")
+	}
+	defer i.pause.RUnlock()
+	if i.paused {
+		return i.measured, nil
+	}
+	return p.measure(ctx, i)
+}
+
+// measureTimeout is how long a guest may take to say what it uses.
+const measureTimeout = 5 * time.Second
+
+// measure asks the guest what its sandbox uses, and adds the limits.
+func (p *Provider) measure(ctx context.Context, i *instance) (sdk.InstanceMetrics, error) {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	m, err := i.sandbox.guest.Instance().InstanceMetrics(ctx, "")
+	if err != nil {
+		return sdk.InstanceMetrics{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox does not say what it uses: %w", err)
+	}
+	m.CPULimit = float64(p.settings.CPUs)
+	m.MemoryLimit, m.ProcessLimit = p.settings.MemoryMB<<20, p.settings.Processes
+	if !p.runtime.GVisor() {
+		m.Memory = 0 // what the guest sees in use there is the host's
+	}
+	return m, nil
+}

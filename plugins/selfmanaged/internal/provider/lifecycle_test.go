@@ -1,0 +1,124 @@
+package provider
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func TestAPausedInstanceStandsStillAndGoesOn(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, newProvider makeProvider) {
+		p := newProvider(t, map[string]any{"pool_size": 1})
+		id := create(t, p, templatePython)
+		_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "open('kept', 'w').write('x' * (3 << 20))"})
+		assert.NilError(t, err)
+
+		assert.NilError(t, p.Pause(t.Context(), id))
+		assert.NilError(t, p.Pause(t.Context(), id), "a second time too")
+		asked, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err = p.instances[id].sandbox.guest.Instance().InstanceMetrics(asked, "")
+		assert.ErrorIs(t, err, context.DeadlineExceeded, "the guest is frozen too")
+		_, err = execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "1"})
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeConflict})
+		before, err := p.InstanceMetrics(t.Context(), id)
+		assert.NilError(t, err, "what it used before")
+		assert.Check(t, before.Disk >= 3<<20, "%d", before.Disk)
+
+		assert.NilError(t, p.Resume(t.Context(), id))
+		assert.NilError(t, p.Resume(t.Context(), id), "a second time too")
+		got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(len(open('kept').read()))"})
+		assert.NilError(t, err)
+		assert.Equal(t, got.stdout, "3145728\n")
+
+		assert.NilError(t, p.Pause(t.Context(), id))
+		assert.NilError(t, p.Destroy(t.Context(), id), "frozen as it is")
+		assert.ErrorIs(t, p.Resume(t.Context(), id), &sdk.Error{Code: sdk.CodeNotFound})
+	})
+}
+
+func TestAnInstanceThatWorksIsNotPaused(t *testing.T) {
+	p := newProvider(t, map[string]any{"pool_size": 1})
+	id := create(t, p, templatePython)
+	started, result := newAnnouncer(), make(chan error, 1)
+	go func() {
+		_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)\nwhile True: pass", Timeout: time.Minute, OutputLimit: 1 << 20}, started)
+		result <- err
+	}()
+	<-started.written
+	assert.ErrorIs(t, p.Pause(t.Context(), id), &sdk.Error{Code: sdk.CodeConflict})
+	assert.NilError(t, p.Destroy(t.Context(), id))
+	assert.NilError(t, <-result)
+}
+
+func TestAnInstanceSaysWhatItUses(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, newProvider makeProvider) {
+		p := newProvider(t, map[string]any{"pool_size": 1, "memory_mb": 256, "workspace_mb": 64, "processes": 77, "cpus": 1})
+		id := create(t, p, templatePython)
+		first, err := p.InstanceMetrics(t.Context(), id)
+		assert.NilError(t, err)
+		assert.Check(t, time.Since(first.MeasuredAt) < time.Minute)
+		assert.Check(t, first.Memory > 1<<20 && first.Memory < 256<<20, "%d", first.Memory)
+		assert.Check(t, is.Equal(first.MemoryLimit, int64(256<<20)))
+		assert.Check(t, is.Equal(first.DiskLimit, int64(128<<20)), "/workspace and /tmp")
+		assert.Check(t, is.Equal(first.ProcessLimit, int64(77)))
+		assert.Check(t, is.Equal(first.CPULimit, 1.0))
+
+		_, err = execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: `
+import time
+open('file', 'wb').write(bytes(20 << 20))
+while time.process_time() < 0.5: pass`})
+		assert.NilError(t, err)
+		later, err := p.InstanceMetrics(t.Context(), id)
+		assert.NilError(t, err)
+		assert.Check(t, later.Disk-first.Disk >= 20<<20, "%d to %d", first.Disk, later.Disk)
+		poll.WaitOn(t, func(poll.LogT) poll.Result { // the kernel in the sandbox counts with delay
+			m, err := p.InstanceMetrics(t.Context(), id)
+			if err == nil && m.Memory-first.Memory < 19<<20 {
+				return poll.Continue("%d to %d: files are memory", first.Memory, m.Memory)
+			}
+			return poll.Compare(is.Nil(err))
+		})
+		assert.Check(t, later.CPUTime-first.CPUTime >= 400*time.Millisecond, "%s to %s", first.CPUTime, later.CPUTime)
+
+		started, result := newAnnouncer(), make(chan error, 1)
+		go func() {
+			_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: `
+import subprocess, time
+for _ in range(5): subprocess.Popen(['sleep', '1000'])
+print(1)
+time.sleep(1000)`, Timeout: time.Minute, OutputLimit: 1 << 20}, started)
+			result <- err
+		}()
+		<-started.written
+		during, err := p.InstanceMetrics(t.Context(), id)
+		assert.NilError(t, err)
+		assert.Check(t, during.Processes >= 6, "%d", during.Processes)
+		assert.NilError(t, p.Destroy(t.Context(), id))
+		assert.NilError(t, <-result)
+		_, err = p.InstanceMetrics(t.Context(), id)
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+	})
+}
+
+func TestTheTTLOfAnInstanceCanBeMoved(t *testing.T) {
+	p := newProvider(t, map[string]any{"pool_size": 1})
+	id := create(t, p, templateBash)
+	exited := p.instances[id].sandbox.Exited()
+	at, err := p.SetTTL(t.Context(), id, time.Hour)
+	assert.NilError(t, err)
+	assert.Check(t, time.Until(at) > 59*time.Minute)
+	_, err = p.SetTTL(t.Context(), id, -1)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
+	_, err = p.SetTTL(t.Context(), id, time.Nanosecond)
+	assert.NilError(t, err)
+	<-exited
+	_, err = p.SetTTL(t.Context(), id, time.Hour)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+}
