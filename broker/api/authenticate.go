@@ -17,10 +17,14 @@ const headerAPIKey = "X-API-Key"
 // without closing the connection.
 const strangerBody = 16 << 10
 
-// limitStrangers looks at a request before its body is read. Without it anybody
-// could make the broker hold as many bodies of the full size as there are
-// connections.
-func (s *Server) limitStrangers(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+// headerReceived looks at a request before its body is read. Bodies that stream
+// stay on the connection, and those of strangers are limited: anybody could make
+// the broker hold as many bodies of the full size as there are connections.
+func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if s.bodyStreams(header) {
+		s.streams.Hold(header)
+		return fasthttp.RequestConfig{}
+	}
 	if _, err := s.authenticate(header); err != nil {
 		return fasthttp.RequestConfig{MaxRequestBodySize: min(strangerBody, s.maxBody)}
 	}

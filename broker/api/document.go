@@ -120,7 +120,10 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 	for _, p := range op.query {
 		described.Parameters = append(described.Parameters, p.describe())
 	}
-	if in != reflect.TypeFor[none]() {
+	switch {
+	case op.consumes != "":
+		described.RequestBody = &huma.RequestBody{Required: true, Content: binary(op.consumes)}
+	case body != nil:
 		described.RequestBody = &huma.RequestBody{
 			Required: body.bodyRequired(),
 			Content:  map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(in)}},
@@ -133,13 +136,21 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 	}
 	for _, status := range op.success {
 		response := &huma.Response{Description: http.StatusText(status), Headers: requestIDHeader()}
-		if out != reflect.TypeFor[none]() {
+		switch {
+		case op.produces != "":
+			response.Content = binary(op.produces)
+		case out != nil && out != reflect.TypeFor[none]():
 			response.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(out)}}
 		}
 		described.Responses[strconv.Itoa(status)] = response
 	}
 	d.addProblems(described, op, body != nil)
 	d.openapi.AddOperation(described)
+}
+
+// binary is a body that is no JSON.
+func binary(mediaType string) map[string]*huma.MediaType {
+	return map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
 }
 
 // addProblems lists the refusals, one response for each status with its codes.

@@ -26,6 +26,9 @@ type exchange struct {
 	// route is the pattern, not the path: paths hold IDs.
 	route string
 	code  sdk.Code
+	// streams is set when the request was handed over: its line in the log comes
+	// at the end of the stream.
+	streams bool
 }
 
 type exchangeKey struct{}
@@ -50,7 +53,9 @@ func (s *Server) observe(c *fiber.Ctx) error {
 	if err != nil {
 		x.code = answerError(c, err, x.requestID)
 	}
-	s.log(c, x, err)
+	if !x.streams {
+		s.log(x, method(c), c.Response().StatusCode(), err)
+	}
 	return nil
 }
 
@@ -78,18 +83,18 @@ func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 		}
 	}
 	x.code = answerError(c, err, x.requestID)
-	s.log(c, x, err)
+	s.log(x, method(c), c.Response().StatusCode(), err)
 	return nil
 }
 
 // log writes the line about an answered request and counts it.
-func (s *Server) log(c *fiber.Ctx, x *exchange, err error) {
-	status, took := c.Response().StatusCode(), time.Since(x.start)
+func (s *Server) log(x *exchange, method string, status int, err error) {
+	took := time.Since(x.start)
 	if s.meter != nil {
-		s.meter.Request(method(c), x.route, status, x.code, took)
+		s.meter.Request(method, x.route, status, x.code, took)
 	}
 	fields := []any{
-		"request_id", x.requestID, "tenant", x.tenant, "method", method(c), "route", x.route,
+		"request_id", x.requestID, "tenant", x.tenant, "method", method, "route", x.route,
 		"status", status, "code", string(x.code), "duration", took.Round(time.Microsecond).String(),
 	}
 	switch {

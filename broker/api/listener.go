@@ -6,10 +6,11 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/handover"
 )
 
-// A body above the limit is refused before it was read. Closing the connection
-// then would reset it while the client is still writing, and the client would
+// A body may be refused before it was read. Closing the connection then would reset it while the client is still writing, and the client would
 // see that instead of the 413. So such a connection lingers: the answer is
 // sent, then what the client still has is read and thrown away, up to these
 // bounds.
@@ -18,34 +19,71 @@ const (
 	lingerTime  = 5 * time.Second
 )
 
-// lingeringListener makes connections that can linger.
-type lingeringListener struct{ net.Listener }
+// An answer is written in pieces, and a client that takes none of one for so long
+// has lost interest: its connection ends, and what runs for it.
+const (
+	writePiece = 64 << 10
+	writeStall = time.Minute
+)
 
-func (l lingeringListener) Accept() (net.Conn, error) {
+// patientListener makes connections that can linger and that wait for slow
+// readers, but not for ever.
+type patientListener struct {
+	net.Listener
+	stall time.Duration
+}
+
+func (l patientListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err // unwrapped: fasthttp looks into it
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		return &lingeringConn{TCPConn: tcp}, nil
+		return &patientConn{TCPConn: tcp, stall: l.stall}, nil
 	}
 	return conn, nil
 }
 
-type lingeringConn struct {
+type patientConn struct {
 	*net.TCPConn
+	stall  time.Duration
 	linger atomic.Bool
 }
 
-// linger makes the connection drain when it is closed.
+var _ handover.Lingerer = (*patientConn)(nil)
+
+// Linger makes the connection drain when it is closed.
+func (c *patientConn) Linger() { c.linger.Store(true) }
+
 func linger(conn net.Conn) {
-	if c, ok := conn.(*lingeringConn); ok {
-		c.linger.Store(true)
+	if c, ok := conn.(*patientConn); ok {
+		c.Linger()
 	}
 }
 
+// Write writes piece by piece, each with a deadline of its own. A deadline for all
+// of an answer would cut long ones.
+func (c *patientConn) Write(p []byte) (int, error) {
+	written := 0
+	for {
+		if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+			return written, fmt.Errorf("set deadline: %w", err)
+		}
+		n, err := c.TCPConn.Write(p[written:min(len(p), written+writePiece)])
+		written += n
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
+}
+
+// ReadFrom keeps io.Copy from going around Write.
+func (c *patientConn) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{c}, r)
+}
+
 // Close closes the connection, in its own time if it lingers.
-func (c *lingeringConn) Close() error {
+func (c *patientConn) Close() error {
 	if c.linger.Swap(false) {
 		if err := c.drain(); err != nil {
 			_ = c.TCPConn.Close()
@@ -55,7 +93,7 @@ func (c *lingeringConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-func (c *lingeringConn) drain() error {
+func (c *patientConn) drain() error {
 	if err := c.CloseWrite(); err != nil {
 		return fmt.Errorf("half-close: %w", err)
 	}

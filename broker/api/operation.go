@@ -27,6 +27,9 @@ type operation struct {
 	public bool
 	// success lists the statuses of answers that are not problems.
 	success []int
+	// consumes and produces are the media types of bodies that stream; empty
+	// where there is none, and for those that are types of ours.
+	consumes, produces string
 	// codes that it may refuse with, beyond those that every operation of its
 	// kind has.
 	codes []sdk.Code
@@ -50,12 +53,40 @@ type none struct{}
 // the answer, or an error that becomes a problem.
 func register[In, Out any](s *Server, op operation, handle func(ctx context.Context, c call[In]) (int, Out, error)) {
 	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
-	var body *decoder
-	if in != reflect.TypeFor[none]() {
-		body = newDecoder(s.document.schemas(), s.document.schemaOf(in))
-	}
+	body := bodyDecoder(s, in)
 	s.document.add(op, in, out, body)
+	bind(s, op, func(c *fiber.Ctx, request call[In]) error {
+		if err := readBody(c, body, &request.body); err != nil {
+			return err
+		}
+		ctx, cancel := s.contextOf(c)
+		defer cancel()
+		status, answer, err := handle(ctx, request)
+		if err != nil {
+			return err
+		}
+		return send(c, status, answer)
+	})
+}
 
+// bodyDecoder is nil for none.
+func bodyDecoder(s *Server, in reflect.Type) *decoder {
+	if in == reflect.TypeFor[none]() {
+		return nil
+	}
+	return newDecoder(s.document.schemas(), s.document.schemaOf(in))
+}
+
+func readBody(c *fiber.Ctx, body *decoder, into any) error {
+	if body == nil {
+		return nil
+	}
+	return body.decode(c.Get(fiber.HeaderContentType), c.Get(fiber.HeaderContentEncoding), c.BodyRaw(), into)
+}
+
+// bind leads requests of the operation to handle, after authentication. Their
+// body has not been looked at.
+func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request call[In]) error) {
 	route := strings.NewReplacer("{", ":", "}", "").Replace(op.path)
 	add := s.app.Get // answers HEAD as well
 	if op.method != http.MethodGet {
@@ -80,18 +111,7 @@ func register[In, Out any](s *Server, op operation, handle func(ctx context.Cont
 		if request.query, err = parseQuery(string(c.Request().URI().QueryString()), op.query); err != nil {
 			return err
 		}
-		if body != nil {
-			if err := body.decode(c.Get(fiber.HeaderContentType), c.Get(fiber.HeaderContentEncoding), c.BodyRaw(), &request.body); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := s.contextOf(c)
-		defer cancel()
-		status, answer, err := handle(ctx, request)
-		if err != nil {
-			return err
-		}
-		return send(c, status, answer)
+		return handle(c, request)
 	})
 }
 

@@ -140,18 +140,36 @@ func answerError(c *fiber.Ctx, err error, requestID string) sdk.Code {
 		c.Status(http.StatusNoContent) // Fiber has set Allow
 		return ""
 	}
-	p, headers := problemOf(err, requestID)
+	p, headers, body := encodeProblem(err, requestID)
 	for name, value := range headers {
 		c.Set(name, value)
 	}
+	c.Status(p.Status)
+	c.Response().SetBodyRaw(body)
+	return sdk.Code(p.Code)
+}
+
+// writeProblem does the same for a stream that has not begun.
+func writeProblem(w http.ResponseWriter, err error, requestID string) sdk.Code {
+	p, headers, body := encodeProblem(err, requestID)
+	clear(w.Header()) // of what the handler was about to say
+	w.Header().Set(headerRequestID, requestID)
+	for name, value := range headers {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the client may be gone
+	return sdk.Code(p.Code)
+}
+
+func encodeProblem(err error, requestID string) (p Problem, headers map[string]string, body []byte) {
+	p, headers = problemOf(err, requestID)
+	headers[fiber.HeaderContentType] = problemType
 	body, encodeErr := encode(p)
 	if encodeErr != nil {
 		body = fmt.Appendf(nil, `{"code":%q,"status":500}`, sdk.CodeInternal)
 	}
-	c.Status(p.Status)
-	c.Set(fiber.HeaderContentType, problemType)
-	c.Response().SetBodyRaw(body)
-	return sdk.Code(p.Code)
+	return p, headers, body
 }
 
 // encode returns v as JSON on one line, without escapes that only HTML needs.

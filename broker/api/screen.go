@@ -25,12 +25,22 @@ func (s *Server) screen(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			status = http.StatusNotFound
 		default:
 			next(fctx)
-			return
 		}
-		c := s.app.AcquireCtx(fctx)
-		defer s.app.ReleaseCtx(c)
-		_ = s.protocolError(c, fiber.NewError(status)) // returns nil
+		if status != 0 {
+			s.refuse(fctx, status)
+		}
+		if s.streams.Held(&fctx.Request.Header) && !fctx.Hijacked() {
+			// Nobody has read the body, and it is no request.
+			fctx.SetConnectionClose()
+			linger(fctx.Conn())
+		}
 	}
+}
+
+func (s *Server) refuse(fctx *fasthttp.RequestCtx, status int) {
+	c := s.app.AcquireCtx(fctx)
+	defer s.app.ReleaseCtx(c)
+	_ = s.protocolError(c, fiber.NewError(status)) // returns nil
 }
 
 // hidesSlash finds an escaped slash: it would become a real one and lead to a

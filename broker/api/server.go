@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/handover"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -68,6 +69,8 @@ type Server struct {
 	app            *fiber.App
 	document       *document
 	tasks          *background.Group
+	streams        *handover.Server
+	holding        []pathPattern // of the routes whose bodies stream
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -75,7 +78,8 @@ type Server struct {
 }
 
 const (
-	// readTimeout bounds the arrival of one whole request.
+	// readTimeout bounds the arrival of one whole request, and each pause in a
+	// body that streams.
 	readTimeout = 30 * time.Second
 	idleTimeout = 2 * time.Minute
 	// maxHeaders is fasthttp's read buffer, which all headers must fit into.
@@ -83,7 +87,9 @@ const (
 )
 
 // NewServer returns a server that Serve starts and Shutdown ends.
-func NewServer(opts Options) (*Server, error) {
+func NewServer(opts Options) (*Server, error) { return newServer(opts, (*Server).routes) }
+
+func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 	s := &Server{
 		instances:      opts.Instances,
 		tenants:        opts.Tenants,
@@ -95,13 +101,18 @@ func NewServer(opts Options) (*Server, error) {
 		tasks:          background.NewGroup(opts.Logger),
 	}
 	s.base, s.end = context.WithCancel(context.Background())
+	s.streams = handover.NewServer(handover.Options{
+		Base:     s.base,
+		ErrorLog: opts.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
+		Stall:    readTimeout,
+	})
 	s.app = fiber.New(fiber.Config{
 		Immutable:     true, // else strings change when the next request comes
 		CaseSensitive: true,
 		StrictRouting: true,
 		UnescapePath:  true, // instance IDs hold colons, which clients escape
 		// Off: a handler that answers early would leave the rest of the body
-		// to be read as the next request.
+		// to be read as the next request. What streams is handed over.
 		StreamRequestBody: false,
 		BodyLimit:         s.maxBody,
 		ReadBufferSize:    maxHeaders,
@@ -115,19 +126,21 @@ func NewServer(opts Options) (*Server, error) {
 		DisableStartupMessage: true,
 	})
 	s.app.Use(s.observe)
-	s.routes()
+	for _, register := range routes {
+		register(s)
+	}
 	if err := s.document.finish(); err != nil {
 		return nil, err
 	}
 	server := s.app.Server()
 	server.Handler = s.screen(server.Handler)
-	server.HeaderReceived = s.limitStrangers
+	server.HeaderReceived = s.headerReceived
 	return s, nil
 }
 
 // Serve answers requests from the listener until Shutdown, which closes it.
 func (s *Server) Serve(listener net.Listener) error {
-	if err := s.app.Listener(lingeringListener{listener}); err != nil {
+	if err := s.app.Listener(patientListener{listener, writeStall}); err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
@@ -137,7 +150,9 @@ func (s *Server) Serve(listener net.Listener) error {
 // ctx ends, and cancels those that are left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.app.ShutdownWithContext(ctx)
+	err = errors.Join(err, s.streams.Shutdown(ctx))
 	s.end()
+	s.streams.Close()
 	s.tasks.Wait()
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("requests were cut short at the end: %w", err)

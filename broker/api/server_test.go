@@ -44,6 +44,8 @@ type fixture struct {
 	server   *api.Server
 	log      *logBuffer
 	client   *http.Client
+	// newServer is api.NewServer unless an option sets another.
+	newServer func(api.Options) (*api.Server, error)
 }
 
 func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
@@ -54,6 +56,8 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 		second:   &instancetest.Provider{Name: "second"},
 		log:      &logBuffer{},
 		client:   &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second},
+
+		newServer: api.NewServer,
 	}
 	logger := hclog.New(&hclog.LoggerOptions{Output: f.log, Level: hclog.Debug})
 	f.service = instance.NewService(instance.Options{
@@ -75,7 +79,7 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 	for _, option := range options {
 		option(&opts, f)
 	}
-	server, err := api.NewServer(opts)
+	server, err := f.newServer(opts)
 	assert.NilError(t, err)
 	f.server = server
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
