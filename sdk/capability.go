@@ -7,6 +7,7 @@ type Capability string
 
 // The capabilities, with the interface that each stands for.
 const (
+	CapabilityInterrupt  Capability = "interrupt"   // Interrupter
 	CapabilityContexts   Capability = "contexts"    // Contexts
 	CapabilityCommands   Capability = "commands"    // Commands
 	CapabilityFiles      Capability = "files"       // Files
@@ -37,6 +38,7 @@ func capabilitiesOf(p Provider, declared []Capability) []Capability {
 			found = append(found, c)
 		}
 	}
+	add(CapabilityInterrupt, implements[Interrupter](p))
 	add(CapabilityContexts, implements[Contexts](p))
 	add(CapabilityCommands, implements[Commands](p))
 	add(CapabilityFiles, implements[Files](p))

@@ -8,7 +8,8 @@ import (
 // ExecuteRequest asks for one execution.
 type ExecuteRequest struct {
 	InstanceID string
-	// ExecutionID names this execution; unique in the broker's lifetime.
+	// ExecutionID names this execution among those that run in the instance. A
+	// tenant may have chosen it: 1 to 64 of A-Z a-z 0-9 _ . -
 	ExecutionID string
 	Language    Language
 	Code        string

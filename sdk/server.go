@@ -16,6 +16,7 @@ import (
 // server puts a Provider behind gRPC.
 type server struct {
 	providerv1.UnimplementedProviderServiceServer
+	providerv1.UnimplementedInterruptServiceServer
 	providerv1.UnimplementedContextServiceServer
 	providerv1.UnimplementedCommandServiceServer
 	providerv1.UnimplementedFileServiceServer
@@ -36,6 +37,7 @@ type server struct {
 // register serves all services; those that the provider lacks answer so.
 func (s *server) register(registrar grpc.ServiceRegistrar) {
 	providerv1.RegisterProviderServiceServer(registrar, s)
+	providerv1.RegisterInterruptServiceServer(registrar, s)
 	providerv1.RegisterContextServiceServer(registrar, s)
 	providerv1.RegisterCommandServiceServer(registrar, s)
 	providerv1.RegisterFileServiceServer(registrar, s)

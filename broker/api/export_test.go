@@ -9,7 +9,7 @@ func NewServerWithStream(opts Options, handle func(w http.ResponseWriter, r *htt
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			stream(s, operation{
 				method: method, path: PathStream, id: method + "Test", summary: "A test",
-				query: []parameter{{name: "how"}, {name: "begun", kind: booleanParameter}, {name: "unread", kind: booleanParameter}, {name: "endless", kind: booleanParameter}},
+				query:    []parameter{{name: "how"}, {name: "begun", kind: booleanParameter}, {name: "unread", kind: booleanParameter}, {name: "endless", kind: booleanParameter}},
 				consumes: "application/octet-stream", produces: "application/octet-stream", success: []int{http.StatusOK},
 			}, func(w http.ResponseWriter, r *http.Request, _ call[none]) error { return handle(w, r) })
 		}

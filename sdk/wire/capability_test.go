@@ -189,6 +189,10 @@ func (*capable) DialPort(_ context.Context, _ string, port uint16) (net.Conn, er
 	return ours, nil
 }
 
+func (*capable) Interrupt(_ context.Context, instanceID, executionID string) error {
+	return sdk.Errorf(sdk.CodeNotFound, "%s %s", instanceID, executionID)
+}
+
 func (*capable) Pause(context.Context, string) error  { return nil }
 func (*capable) Resume(context.Context, string) error { return errors.New("stuck") }
 
@@ -206,7 +210,7 @@ func (*capable) InstallPackages(_ context.Context, req sdk.InstallPackagesReques
 
 func TestEveryInterfaceIsACapability(t *testing.T) {
 	assert.DeepEqual(t, connect(t, newCapable()).Describe().Capabilities, []sdk.Capability{
-		"artifacts", "contexts", "commands", "files", "file_search", "file_watch", "archives", "ports", "pause", "set_ttl", "metrics", "packages",
+		"artifacts", "interrupt", "contexts", "commands", "files", "file_search", "file_watch", "archives", "ports", "pause", "set_ttl", "metrics", "packages",
 	})
 	assert.Equal(t, len(connect(t, &scripted{}).Describe().Capabilities), 0)
 }
@@ -221,6 +225,7 @@ func TestACapabilityThatIsLackingIsNamed(t *testing.T) {
 		assert.Equal(t, e.Capability, capability)
 		assert.Equal(t, e.Message, "the provider scripted has no "+string(capability))
 	}
+	lacks(c.Interrupt(t.Context(), "i", "x"), sdk.CapabilityInterrupt)
 	_, err := c.ListContexts(t.Context(), "i")
 	lacks(err, sdk.CapabilityContexts)
 	_, err = c.StatFile(t.Context(), "i", "/x")
@@ -392,6 +397,7 @@ func TestLifecycleCrossesTheWire(t *testing.T) {
 	ctx := t.Context()
 	assert.NilError(t, c.Pause(ctx, "i"))
 	assert.Error(t, c.Resume(ctx, "i"), "SB000: stuck")
+	assert.Error(t, c.Interrupt(ctx, "i", "x"), "SB013: i x")
 	expires, err := c.SetTTL(ctx, "i", time.Hour)
 	assert.NilError(t, err)
 	assert.Equal(t, expires, epoch.Add(time.Hour))

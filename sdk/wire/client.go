@@ -23,6 +23,7 @@ import (
 // CodeInternal that blames the plugin.
 type Client struct {
 	rpc         providerv1.ProviderServiceClient
+	interrupts  providerv1.InterruptServiceClient
 	contexts    providerv1.ContextServiceClient
 	commands    providerv1.CommandServiceClient
 	files       providerv1.FileServiceClient
@@ -72,18 +73,19 @@ func NewClient(ctx context.Context, conn grpc.ClientConnInterface) (*Client, err
 // nothing.
 func InstanceClient(conn grpc.ClientConnInterface) *Client {
 	return &Client{
-		rpc:      providerv1.NewProviderServiceClient(conn),
-		contexts: providerv1.NewContextServiceClient(conn),
-		commands: providerv1.NewCommandServiceClient(conn),
-		files:    providerv1.NewFileServiceClient(conn),
-		search:   providerv1.NewFileSearchServiceClient(conn),
-		watch:    providerv1.NewFileWatchServiceClient(conn),
-		archives: providerv1.NewArchiveServiceClient(conn),
-		ports:    providerv1.NewPortServiceClient(conn),
-		pause:    providerv1.NewPauseServiceClient(conn),
-		lifetime: providerv1.NewLifetimeServiceClient(conn),
-		metrics:  providerv1.NewMetricsServiceClient(conn),
-		packages: providerv1.NewPackageServiceClient(conn),
+		rpc:        providerv1.NewProviderServiceClient(conn),
+		interrupts: providerv1.NewInterruptServiceClient(conn),
+		contexts:   providerv1.NewContextServiceClient(conn),
+		commands:   providerv1.NewCommandServiceClient(conn),
+		files:      providerv1.NewFileServiceClient(conn),
+		search:     providerv1.NewFileSearchServiceClient(conn),
+		watch:      providerv1.NewFileWatchServiceClient(conn),
+		archives:   providerv1.NewArchiveServiceClient(conn),
+		ports:      providerv1.NewPortServiceClient(conn),
+		pause:      providerv1.NewPauseServiceClient(conn),
+		lifetime:   providerv1.NewLifetimeServiceClient(conn),
+		metrics:    providerv1.NewMetricsServiceClient(conn),
+		packages:   providerv1.NewPackageServiceClient(conn),
 	}
 }
 

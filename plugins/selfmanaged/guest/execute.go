@@ -41,7 +41,7 @@ type execution struct {
 	verdict   verdict
 }
 
-func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy codepolicy.Policy, req *guestv1.ExecuteRequest, stream eventSender) error {
+func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy codepolicy.Policy, running *interruptible, req *guestv1.ExecuteRequest, stream eventSender) error {
 	var callMain bool
 	var verdict verdict
 	if req.GetLanguage() == JavaScript {
@@ -70,6 +70,12 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy 
 	}
 	guarded := memory.watch(p)
 	defer guarded.release()
+	interrupts, err := running.add(req.GetExecutionId(), p)
+	if err != nil {
+		p.kill()
+		return err
+	}
+	defer interrupts.ended()
 
 	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
 		p.kill()
@@ -77,6 +83,9 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy 
 	}
 	started := time.Now()
 	outcome, exit := e.run(payload, req.GetTimeout().AsDuration(), guarded)
+	if interrupts.ended() {
+		outcome = guestv1.ExecuteResult_OUTCOME_CANCELLED
+	}
 	elapsed := time.Since(started)
 	p.wait() // the answer shall not come before the last process has gone
 	if ctx.Err() != nil {

@@ -56,7 +56,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
 	)
-	g := &guest{}
+	g := &guest{running: newInterruptible()}
 	if encoded := os.Getenv(PrepareVariable); encoded != "" {
 		var err error
 		if in, err = g.prepareAhead(encoded, in, out); err != nil || in == nil {
@@ -81,6 +81,8 @@ type guest struct {
 	runtime *interpreters
 	memory  *memoryGuard
 	policy  codepolicy.Policy
+
+	running *interruptible
 }
 
 func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*guestv1.PrepareResponse, error) {
@@ -124,7 +126,7 @@ func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreaming
 	if runtime == nil {
 		return status.Error(codes.FailedPrecondition, "not prepared")
 	}
-	return execute(stream.Context(), runtime, memory, policy, req, stream)
+	return execute(stream.Context(), runtime, memory, policy, g.running, req, stream)
 }
 
 // Check answers that the guest is well.

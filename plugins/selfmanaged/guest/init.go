@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"syscall"
 
@@ -38,7 +39,8 @@ type exitStatus struct {
 
 // runInit is process 1 of one execution's PID namespace. It starts the
 // interpreter as the unprivileged user, reaps what is orphaned, and ends with
-// the interpreter; the kernel then kills whatever else lives in the namespace.
+// the interpreter; the kernel then kills whatever else lives in the namespace. It
+// passes SIGINT on to the interpreter and what that runs in the foreground.
 func runInit(encoded string) {
 	if err := initMain(encoded); err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
@@ -83,6 +85,9 @@ func initMain(encoded string) error {
 	if err := forbidNamespaces(); err != nil {
 		return err
 	}
+	// Before there is anybody to pass it to, so that it never ends init itself.
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, unix.SIGINT)
 	request, result := os.NewFile(requestFD, "request"), os.NewFile(resultFD, "result")
 	child, err := os.StartProcess(s.Argv[0], s.Argv, &os.ProcAttr{
 		Dir:   WorkspaceDir,
@@ -99,6 +104,11 @@ func initMain(encoded string) error {
 	// The interpreter's pipes shall end with it, so init keeps no copy.
 	_ = request.Close()
 	_ = result.Close()
+	go func() {
+		for range interrupted {
+			_ = unix.Kill(-child.Pid, unix.SIGINT) // it leads a group, and may have ended
+		}
+	}()
 	status, err := reapUntil(child.Pid)
 	if err != nil {
 		return err

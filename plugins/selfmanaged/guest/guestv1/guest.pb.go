@@ -37,6 +37,8 @@ const (
 	ExecuteResult_OUTCOME_OUT_OF_MEMORY ExecuteResult_Outcome = 3
 	// The code policy kept the code from running.
 	ExecuteResult_OUTCOME_BLOCKED ExecuteResult_Outcome = 4
+	// It was interrupted, however it ended then.
+	ExecuteResult_OUTCOME_CANCELLED ExecuteResult_Outcome = 5
 )
 
 // Enum value maps for ExecuteResult_Outcome.
@@ -47,6 +49,7 @@ var (
 		2: "OUTCOME_TIMEOUT",
 		3: "OUTCOME_OUT_OF_MEMORY",
 		4: "OUTCOME_BLOCKED",
+		5: "OUTCOME_CANCELLED",
 	}
 	ExecuteResult_Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":   0,
@@ -54,6 +57,7 @@ var (
 		"OUTCOME_TIMEOUT":       2,
 		"OUTCOME_OUT_OF_MEMORY": 3,
 		"OUTCOME_BLOCKED":       4,
+		"OUTCOME_CANCELLED":     5,
 	}
 )
 
@@ -81,7 +85,7 @@ func (x ExecuteResult_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecuteResult_Outcome.Descriptor instead.
 func (ExecuteResult_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{5, 0}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{7, 0}
 }
 
 type PrepareRequest struct {
@@ -229,13 +233,15 @@ func (x *PrepareResponse) GetKernel() string {
 }
 
 type ExecuteRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Language      string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"`
-	Code          string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
-	Arguments     []byte                 `protobuf:"bytes,3,opt,name=arguments,proto3,oneof" json:"arguments,omitempty"`
-	Env           map[string]string      `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Timeout       *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	OutputLimit   int64                  `protobuf:"varint,6,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Language    string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"`
+	Code        string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Arguments   []byte                 `protobuf:"bytes,3,opt,name=arguments,proto3,oneof" json:"arguments,omitempty"`
+	Env         map[string]string      `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Timeout     *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	OutputLimit int64                  `protobuf:"varint,6,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
+	// By which Interrupt finds it.
+	ExecutionId   string `protobuf:"bytes,7,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +318,101 @@ func (x *ExecuteRequest) GetOutputLimit() int64 {
 	return 0
 }
 
+func (x *ExecuteRequest) GetExecutionId() string {
+	if x != nil {
+		return x.ExecutionId
+	}
+	return ""
+}
+
+type InterruptRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecutionId   string                 `protobuf:"bytes,1,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
+	Grace         *durationpb.Duration   `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptRequest) Reset() {
+	*x = InterruptRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptRequest) ProtoMessage() {}
+
+func (x *InterruptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptRequest.ProtoReflect.Descriptor instead.
+func (*InterruptRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *InterruptRequest) GetExecutionId() string {
+	if x != nil {
+		return x.ExecutionId
+	}
+	return ""
+}
+
+func (x *InterruptRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+type InterruptResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptResponse) Reset() {
+	*x = InterruptResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptResponse) ProtoMessage() {}
+
+func (x *InterruptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptResponse.ProtoReflect.Descriptor instead.
+func (*InterruptResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+}
+
 type ExecuteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
@@ -327,7 +428,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[3]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -339,7 +440,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[3]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -352,7 +453,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{3}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExecuteResponse) GetEvent() isExecuteResponse_Event {
@@ -436,7 +537,7 @@ type ExecuteStarted struct {
 
 func (x *ExecuteStarted) Reset() {
 	*x = ExecuteStarted{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +549,7 @@ func (x *ExecuteStarted) String() string {
 func (*ExecuteStarted) ProtoMessage() {}
 
 func (x *ExecuteStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +562,7 @@ func (x *ExecuteStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteStarted.ProtoReflect.Descriptor instead.
 func (*ExecuteStarted) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
 type ExecuteResult struct {
@@ -481,7 +582,7 @@ type ExecuteResult struct {
 
 func (x *ExecuteResult) Reset() {
 	*x = ExecuteResult{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -493,7 +594,7 @@ func (x *ExecuteResult) String() string {
 func (*ExecuteResult) ProtoMessage() {}
 
 func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -506,7 +607,7 @@ func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResult.ProtoReflect.Descriptor instead.
 func (*ExecuteResult) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecuteResult) GetOutcome() ExecuteResult_Outcome {
@@ -571,7 +672,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +684,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +697,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Finding) GetLine() int32 {
@@ -635,7 +736,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +748,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +761,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 type CheckResponse struct {
@@ -671,7 +772,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +784,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +797,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -717,26 +818,31 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
 	"\x0fPrepareResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
-	"\x06kernel\x18\x02 \x01(\tR\x06kernel\"\xc4\x02\n" +
+	"\x06kernel\x18\x02 \x01(\tR\x06kernel\"\xe7\x02\n" +
 	"\x0eExecuteRequest\x12\x1a\n" +
 	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12!\n" +
 	"\targuments\x18\x03 \x01(\fH\x00R\targuments\x88\x01\x01\x12A\n" +
 	"\x03env\x18\x04 \x03(\v2/.sandboxbroker.guest.v1.ExecuteRequest.EnvEntryR\x03env\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12!\n" +
-	"\foutput_limit\x18\x06 \x01(\x03R\voutputLimit\x1a6\n" +
+	"\foutput_limit\x18\x06 \x01(\x03R\voutputLimit\x12!\n" +
+	"\fexecution_id\x18\a \x01(\tR\vexecutionId\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_arguments\"\xd3\x01\n" +
+	"_arguments\"f\n" +
+	"\x10InterruptRequest\x12!\n" +
+	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12/\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x13\n" +
+	"\x11InterruptResponse\"\xd3\x01\n" +
 	"\x0fExecuteResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12?\n" +
 	"\x06result\x18\x03 \x01(\v2%.sandboxbroker.guest.v1.ExecuteResultH\x00R\x06result\x12B\n" +
 	"\astarted\x18\x04 \x01(\v2&.sandboxbroker.guest.v1.ExecuteStartedH\x00R\astartedB\a\n" +
 	"\x05event\"\x10\n" +
-	"\x0eExecuteStarted\"\xd8\x03\n" +
+	"\x0eExecuteStarted\"\xf0\x03\n" +
 	"\rExecuteResult\x12G\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2-.sandboxbroker.guest.v1.ExecuteResult.OutcomeR\aoutcome\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1b\n" +
@@ -744,13 +850,14 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1c\n" +
 	"\ttruncated\x18\x05 \x01(\bR\ttruncated\x12*\n" +
 	"\x11peak_memory_bytes\x18\x06 \x01(\x03R\x0fpeakMemoryBytes\x12;\n" +
-	"\bfindings\x18\a \x03(\v2\x1f.sandboxbroker.guest.v1.FindingR\bfindings\"{\n" +
+	"\bfindings\x18\a \x03(\v2\x1f.sandboxbroker.guest.v1.FindingR\bfindings\"\x92\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eOUTCOME_EXITED\x10\x01\x12\x13\n" +
 	"\x0fOUTCOME_TIMEOUT\x10\x02\x12\x19\n" +
 	"\x15OUTCOME_OUT_OF_MEMORY\x10\x03\x12\x13\n" +
-	"\x0fOUTCOME_BLOCKED\x10\x04B\t\n" +
+	"\x0fOUTCOME_BLOCKED\x10\x04\x12\x15\n" +
+	"\x11OUTCOME_CANCELLED\x10\x05B\t\n" +
 	"\a_result\"c\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\x05R\x04line\x12\x16\n" +
@@ -758,11 +865,12 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\"\x0e\n" +
 	"\fCheckRequest\"\x0f\n" +
-	"\rCheckResponse2\x9e\x02\n" +
+	"\rCheckResponse2\x80\x03\n" +
 	"\fGuestService\x12Z\n" +
 	"\aPrepare\x12&.sandboxbroker.guest.v1.PrepareRequest\x1a'.sandboxbroker.guest.v1.PrepareResponse\x12\\\n" +
 	"\aExecute\x12&.sandboxbroker.guest.v1.ExecuteRequest\x1a'.sandboxbroker.guest.v1.ExecuteResponse0\x01\x12T\n" +
-	"\x05Check\x12$.sandboxbroker.guest.v1.CheckRequest\x1a%.sandboxbroker.guest.v1.CheckResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
+	"\x05Check\x12$.sandboxbroker.guest.v1.CheckRequest\x1a%.sandboxbroker.guest.v1.CheckResponse\x12`\n" +
+	"\tInterrupt\x12(.sandboxbroker.guest.v1.InterruptRequest\x1a).sandboxbroker.guest.v1.InterruptResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
 
 var (
 	file_sandboxbroker_guest_v1_guest_proto_rawDescOnce sync.Once
@@ -777,42 +885,47 @@ func file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_sandboxbroker_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
 	(ExecuteResult_Outcome)(0),  // 0: sandboxbroker.guest.v1.ExecuteResult.Outcome
 	(*PrepareRequest)(nil),      // 1: sandboxbroker.guest.v1.PrepareRequest
 	(*PrepareResponse)(nil),     // 2: sandboxbroker.guest.v1.PrepareResponse
 	(*ExecuteRequest)(nil),      // 3: sandboxbroker.guest.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),     // 4: sandboxbroker.guest.v1.ExecuteResponse
-	(*ExecuteStarted)(nil),      // 5: sandboxbroker.guest.v1.ExecuteStarted
-	(*ExecuteResult)(nil),       // 6: sandboxbroker.guest.v1.ExecuteResult
-	(*Finding)(nil),             // 7: sandboxbroker.guest.v1.Finding
-	(*CheckRequest)(nil),        // 8: sandboxbroker.guest.v1.CheckRequest
-	(*CheckResponse)(nil),       // 9: sandboxbroker.guest.v1.CheckResponse
-	nil,                         // 10: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	nil,                         // 11: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
-	(*durationpb.Duration)(nil), // 12: google.protobuf.Duration
+	(*InterruptRequest)(nil),    // 4: sandboxbroker.guest.v1.InterruptRequest
+	(*InterruptResponse)(nil),   // 5: sandboxbroker.guest.v1.InterruptResponse
+	(*ExecuteResponse)(nil),     // 6: sandboxbroker.guest.v1.ExecuteResponse
+	(*ExecuteStarted)(nil),      // 7: sandboxbroker.guest.v1.ExecuteStarted
+	(*ExecuteResult)(nil),       // 8: sandboxbroker.guest.v1.ExecuteResult
+	(*Finding)(nil),             // 9: sandboxbroker.guest.v1.Finding
+	(*CheckRequest)(nil),        // 10: sandboxbroker.guest.v1.CheckRequest
+	(*CheckResponse)(nil),       // 11: sandboxbroker.guest.v1.CheckResponse
+	nil,                         // 12: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	nil,                         // 13: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
+	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
 }
 var file_sandboxbroker_guest_v1_guest_proto_depIdxs = []int32{
-	10, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	11, // 1: sandboxbroker.guest.v1.ExecuteRequest.env:type_name -> sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
-	12, // 2: sandboxbroker.guest.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 3: sandboxbroker.guest.v1.ExecuteResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
-	5,  // 4: sandboxbroker.guest.v1.ExecuteResponse.started:type_name -> sandboxbroker.guest.v1.ExecuteStarted
-	0,  // 5: sandboxbroker.guest.v1.ExecuteResult.outcome:type_name -> sandboxbroker.guest.v1.ExecuteResult.Outcome
-	12, // 6: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	7,  // 7: sandboxbroker.guest.v1.ExecuteResult.findings:type_name -> sandboxbroker.guest.v1.Finding
-	1,  // 8: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
-	3,  // 9: sandboxbroker.guest.v1.GuestService.Execute:input_type -> sandboxbroker.guest.v1.ExecuteRequest
-	8,  // 10: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
-	2,  // 11: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
-	4,  // 12: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
-	9,  // 13: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	12, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	13, // 1: sandboxbroker.guest.v1.ExecuteRequest.env:type_name -> sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
+	14, // 2: sandboxbroker.guest.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	14, // 3: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
+	8,  // 4: sandboxbroker.guest.v1.ExecuteResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
+	7,  // 5: sandboxbroker.guest.v1.ExecuteResponse.started:type_name -> sandboxbroker.guest.v1.ExecuteStarted
+	0,  // 6: sandboxbroker.guest.v1.ExecuteResult.outcome:type_name -> sandboxbroker.guest.v1.ExecuteResult.Outcome
+	14, // 7: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	9,  // 8: sandboxbroker.guest.v1.ExecuteResult.findings:type_name -> sandboxbroker.guest.v1.Finding
+	1,  // 9: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
+	3,  // 10: sandboxbroker.guest.v1.GuestService.Execute:input_type -> sandboxbroker.guest.v1.ExecuteRequest
+	10, // 11: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
+	4,  // 12: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
+	2,  // 13: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
+	6,  // 14: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
+	11, // 15: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
+	5,  // 16: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_guest_v1_guest_proto_init() }
@@ -821,20 +934,20 @@ func file_sandboxbroker_guest_v1_guest_proto_init() {
 		return
 	}
 	file_sandboxbroker_guest_v1_guest_proto_msgTypes[2].OneofWrappers = []any{}
-	file_sandboxbroker_guest_v1_guest_proto_msgTypes[3].OneofWrappers = []any{
+	file_sandboxbroker_guest_v1_guest_proto_msgTypes[5].OneofWrappers = []any{
 		(*ExecuteResponse_Stdout)(nil),
 		(*ExecuteResponse_Stderr)(nil),
 		(*ExecuteResponse_Result)(nil),
 		(*ExecuteResponse_Started)(nil),
 	}
-	file_sandboxbroker_guest_v1_guest_proto_msgTypes[5].OneofWrappers = []any{}
+	file_sandboxbroker_guest_v1_guest_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_guest_v1_guest_proto_rawDesc), len(file_sandboxbroker_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

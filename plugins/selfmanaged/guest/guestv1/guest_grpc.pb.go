@@ -24,9 +24,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	GuestService_Prepare_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Prepare"
-	GuestService_Execute_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Execute"
-	GuestService_Check_FullMethodName   = "/sandboxbroker.guest.v1.GuestService/Check"
+	GuestService_Prepare_FullMethodName   = "/sandboxbroker.guest.v1.GuestService/Prepare"
+	GuestService_Execute_FullMethodName   = "/sandboxbroker.guest.v1.GuestService/Execute"
+	GuestService_Check_FullMethodName     = "/sandboxbroker.guest.v1.GuestService/Check"
+	GuestService_Interrupt_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Interrupt"
 )
 
 // GuestServiceClient is the client API for GuestService service.
@@ -41,6 +42,9 @@ type GuestServiceClient interface {
 	Execute(ctx context.Context, in *ExecuteRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecuteResponse], error)
 	// Check answers at once: the sandbox runs and its guest is well.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
+	// Interrupt sends SIGINT to an execution and kills it a grace later if it still
+	// runs. It answers at once, with NOT_FOUND if no such execution runs.
+	Interrupt(ctx context.Context, in *InterruptRequest, opts ...grpc.CallOption) (*InterruptResponse, error)
 }
 
 type guestServiceClient struct {
@@ -90,6 +94,16 @@ func (c *guestServiceClient) Check(ctx context.Context, in *CheckRequest, opts .
 	return out, nil
 }
 
+func (c *guestServiceClient) Interrupt(ctx context.Context, in *InterruptRequest, opts ...grpc.CallOption) (*InterruptResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InterruptResponse)
+	err := c.cc.Invoke(ctx, GuestService_Interrupt_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GuestServiceServer is the server API for GuestService service.
 // All implementations must embed UnimplementedGuestServiceServer
 // for forward compatibility.
@@ -102,6 +116,9 @@ type GuestServiceServer interface {
 	Execute(*ExecuteRequest, grpc.ServerStreamingServer[ExecuteResponse]) error
 	// Check answers at once: the sandbox runs and its guest is well.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
+	// Interrupt sends SIGINT to an execution and kills it a grace later if it still
+	// runs. It answers at once, with NOT_FOUND if no such execution runs.
+	Interrupt(context.Context, *InterruptRequest) (*InterruptResponse, error)
 	mustEmbedUnimplementedGuestServiceServer()
 }
 
@@ -120,6 +137,9 @@ func (UnimplementedGuestServiceServer) Execute(*ExecuteRequest, grpc.ServerStrea
 }
 func (UnimplementedGuestServiceServer) Check(context.Context, *CheckRequest) (*CheckResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
+}
+func (UnimplementedGuestServiceServer) Interrupt(context.Context, *InterruptRequest) (*InterruptResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Interrupt not implemented")
 }
 func (UnimplementedGuestServiceServer) mustEmbedUnimplementedGuestServiceServer() {}
 func (UnimplementedGuestServiceServer) testEmbeddedByValue()                      {}
@@ -189,6 +209,24 @@ func _GuestService_Check_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GuestService_Interrupt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InterruptRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).Interrupt(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_Interrupt_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).Interrupt(ctx, req.(*InterruptRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // GuestService_ServiceDesc is the grpc.ServiceDesc for GuestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -203,6 +241,10 @@ var GuestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Check",
 			Handler:    _GuestService_Check_Handler,
+		},
+		{
+			MethodName: "Interrupt",
+			Handler:    _GuestService_Interrupt_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

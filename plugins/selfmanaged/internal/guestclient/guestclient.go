@@ -118,6 +118,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 	stream, err := c.rpc.Execute(callCtx, &guestv1.ExecuteRequest{
 		Language: string(req.Language), Code: req.Code, Arguments: arguments, Env: env,
 		Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
+		ExecutionId: req.ExecutionID,
 	})
 	for err == nil {
 		var event *guestv1.ExecuteResponse
@@ -187,6 +188,8 @@ func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {
 		result.Status, result.Detail = sdk.StatusOutOfMemory, "the code used more memory than its sandbox has"
 	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_BLOCKED:
 		result.Status, result.Detail = sdk.StatusBlocked, blockedDetail(result.Findings)
+	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_CANCELLED:
+		result.Status, result.Detail = sdk.StatusCancelled, "the execution was interrupted"
 	case result.ExitCode == 0:
 		result.Status = sdk.StatusSucceeded
 	default:

@@ -1,0 +1,81 @@
+package guest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+)
+
+// interruptible finds executions by their ID while they run.
+type interruptible struct {
+	mu      sync.Mutex
+	running map[string]*interrupts
+}
+
+// interrupts are those of one execution.
+type interrupts struct {
+	all     *interruptible
+	id      string
+	process *process
+	kill    *time.Timer // nil until it was interrupted
+}
+
+func newInterruptible() *interruptible {
+	return &interruptible{running: map[string]*interrupts{}}
+}
+
+// add makes an execution known until ended is called.
+func (all *interruptible) add(id string, p *process) (*interrupts, error) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if id != "" && all.running[id] != nil {
+		return nil, status.Errorf(codes.AlreadyExists, "an execution with the ID %s runs already", id)
+	}
+	i := &interrupts{all: all, id: id, process: p}
+	all.running[id] = i
+	return i, nil
+}
+
+// ended forgets the execution and says whether it was interrupted.
+func (i *interrupts) ended() bool {
+	i.all.mu.Lock()
+	defer i.all.mu.Unlock()
+	if i.all.running[i.id] == i {
+		delete(i.all.running, i.id)
+	}
+	if i.kill == nil {
+		return false
+	}
+	i.kill.Stop()
+	return true
+}
+
+// interrupt sends SIGINT, and SIGKILL to all when the grace is over.
+func (all *interruptible) interrupt(id string, grace time.Duration) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	i := all.running[id]
+	switch {
+	case id == "" || i == nil:
+		return status.Errorf(codes.NotFound, "no execution with the ID %s runs", id)
+	case i.kill != nil:
+		return nil
+	}
+	i.kill = time.AfterFunc(grace, i.process.kill)
+	i.process.interrupt()
+	return nil
+}
+
+func (g *guest) Interrupt(_ context.Context, req *guestv1.InterruptRequest) (*guestv1.InterruptResponse, error) {
+	return &guestv1.InterruptResponse{}, g.running.interrupt(req.GetExecutionId(), req.GetGrace().AsDuration())
+}
+
+// interrupt passes SIGINT to the interpreter's process group, as a terminal does.
+// The init of the namespace knows its number; see runInit.
+func (p *process) interrupt() { _ = p.init.Process.Signal(unix.SIGINT) }

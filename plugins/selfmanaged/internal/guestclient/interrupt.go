@@ -1,0 +1,27 @@
+package guestclient
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Interrupt interrupts an execution and returns when that was begun. Its error is
+// ctx's own, ErrGone, or an *sdk.Error: CodeNotFound for an execution that is not
+// running.
+func (c *Client) Interrupt(ctx context.Context, executionID string) error {
+	_, err := c.rpc.Interrupt(ctx, &guestv1.InterruptRequest{ExecutionId: executionID, Grace: durationpb.New(sdk.InterruptGrace)})
+	switch {
+	case err == nil:
+		return nil
+	case status.Code(err) == codes.NotFound:
+		return sdk.Errorf(sdk.CodeNotFound, "no such execution is running")
+	default:
+		return c.explain(ctx, ctx, err)
+	}
+}
