@@ -14,8 +14,14 @@ import (
 // the provider counts as not answering: it needs time to kill and to report.
 const answerGrace = 5 * time.Second
 
+// errNoAnswer is why a call ends whose provider takes too long.
+var errNoAnswer = errors.New("the provider does not answer")
+
 // ExecuteRequest asks for one execution.
 type ExecuteRequest struct {
+	// ID of the execution, by which it can be interrupted; empty for one of the
+	// service's making. The tenant's other executions in progress have others.
+	ID       string
 	Code     string
 	Language string
 	// Arguments for main, a JSON object; nil for none.
@@ -29,6 +35,8 @@ type ExecuteRequest struct {
 	ContextID string
 	// Artifacts asks for artifacts; nil for none.
 	Artifacts *sdk.ArtifactLimits
+	// Listener, if not nil, gets the output, which Execution does not hold then.
+	Listener Listener
 }
 
 // RunRequest asks for an execution wherever it fits.
@@ -53,8 +61,8 @@ type Execution struct {
 	Artifacts      []sdk.Artifact
 }
 
-// Execute runs code in an instance of the tenant. Errors carry SB009, SB010 or
-// SB013; what the code did is no error. When ctx ends, so does the execution.
+// Execute runs code in an instance of the tenant. Errors carry SB009, SB010,
+// SB013 or SB014; what the code did is no error. When ctx ends, so does the execution.
 func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req ExecuteRequest) (Execution, error) {
 	if err := s.begin(); err != nil {
 		return Execution{}, err
@@ -63,6 +71,11 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err := s.checkExecute(&req); err != nil {
 		return Execution{}, err
 	}
+	r, err := s.enroll(who, req.ID)
+	if err != nil {
+		return Execution{}, err
+	}
+	defer s.leave(r)
 	e, err := s.hold(who, id)
 	if err != nil {
 		return Execution{}, err
@@ -72,7 +85,7 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err != nil {
 		return Execution{}, e.fault(err)
 	}
-	return s.run(ctx, e, t, req)
+	return s.run(ctx, r, e, t, req)
 }
 
 // Run takes the session's instance or makes one, runs the code in it, and
@@ -90,8 +103,13 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (E
 	if err := checkCreate(create, s.limits); err != nil {
 		return Execution{}, err
 	}
+	r, err := s.enroll(who, req.ID)
+	if err != nil {
+		return Execution{}, err
+	}
+	defer s.leave(r)
 	for {
-		execution, lost, err := s.runOnce(ctx, who, create, req)
+		execution, lost, err := s.runOnce(ctx, who, r, create, req)
 		if !lost {
 			return execution, err
 		}
@@ -101,7 +119,7 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (E
 // runOnce does the work of Run. It says lost when the session's instance was
 // gone already: the provider may end an old one by itself. Nothing ran then,
 // and the session gets a new one, as it would have a moment later.
-func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
+func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
 	t, err := s.resolve(ctx, wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language})
 	if err != nil {
 		return Execution{}, false, err
@@ -118,20 +136,30 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, create CreateR
 	if !keep {
 		defer s.doom(e)
 	}
-	execution, err = s.run(ctx, e, t, req.ExecuteRequest)
+	execution, err = s.run(ctx, r, e, t, req.ExecuteRequest)
 	return execution, !created && sdk.CodeOf(err) == sdk.CodeNotFound, err
 }
 
 // run executes code in an instance that the caller holds.
-func (s *Service) run(caller context.Context, e *entry, t target, req ExecuteRequest) (Execution, error) {
+func (s *Service) run(caller context.Context, r *running, e *entry, t target, req ExecuteRequest) (Execution, error) {
 	if err := s.beginExecution(e); err != nil {
 		return Execution{}, e.fault(err)
 	}
 	defer s.endExecution(e)
-	ctx, cancel := s.bounded(caller, req.Timeout+answerGrace)
-	defer cancel()
-	execution := Execution{ID: "x-" + randomName(), InstanceID: e.id.String(), Provider: e.provider.Label()}
-	out := newCollector(s.limits.Output)
+	ctx, stop := context.WithCancelCause(caller)
+	defer stop(nil)
+	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
+	clock := newClock(req.Timeout+answerGrace, func() { stop(errNoAnswer) })
+	defer clock.end()
+	s.begins(ctx, stop, r, e, t)
+
+	execution := Execution{ID: r.key.id, InstanceID: e.id.String(), Provider: e.provider.Label()}
+	if req.Listener != nil {
+		if err := req.Listener.Started(s.lifetime, execution); err != nil {
+			return Execution{}, e.fault(err)
+		}
+	}
+	out := newOutput(s.lifetime, s.limits.Output, req.Listener, clock)
 	result, err := t.ready.Execute(ctx, sdk.ExecuteRequest{
 		InstanceID:  e.instance.ID,
 		ExecutionID: execution.ID,
@@ -144,13 +172,13 @@ func (s *Service) run(caller context.Context, e *entry, t target, req ExecuteReq
 		ContextID:   req.ContextID,
 		Artifacts:   req.Artifacts,
 	}, out)
-	execution.Stdout, execution.Stderr, execution.Artifacts = out.close()
+	out.close(&execution)
 	result.Truncated = result.Truncated || out.truncated
 	execution.Result = result
 	if err == nil {
 		return execution, nil
 	}
-	if status, detail, ok := s.outcome(e, err); ok {
+	if status, detail, ok := s.outcome(ctx, e, err); ok {
 		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out.truncated, Detail: detail}
 		return execution, nil
 	}
@@ -159,7 +187,7 @@ func (s *Service) run(caller context.Context, e *entry, t target, req ExecuteReq
 
 // outcome recognizes errors that tell what became of the code, which is a
 // result and not a failure.
-func (s *Service) outcome(e *entry, err error) (sdk.Status, string, bool) {
+func (s *Service) outcome(ctx context.Context, e *entry, err error) (sdk.Status, string, bool) {
 	detail := "stopped by the provider"
 	if coded, ok := errors.AsType[*sdk.Error](err); ok {
 		detail = coded.Message
@@ -168,6 +196,9 @@ func (s *Service) outcome(e *entry, err error) (sdk.Status, string, bool) {
 		if code := status.Code(); code != "" && code == sdk.CodeOf(err) {
 			return status, detail, true
 		}
+	}
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		return sdk.StatusCancelled, errInterrupted.Error(), true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +215,7 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 		return caller.Err()
 	case errors.Is(context.Cause(ctx), errShuttingDown):
 		return shuttingDown()
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(context.Cause(ctx), errNoAnswer):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.provider.Label(), req.Timeout+answerGrace)
 	case sdk.CodeOf(err) == sdk.CodeNotFound:
 		s.mu.Lock()

@@ -2,57 +2,100 @@ package instance
 
 import (
 	"bytes"
+	"context"
 	"sync"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// collector keeps the output of one execution, up to a limit for each stream.
-type collector struct {
+// Listener hears an execution while it runs. It is called by one goroutine at a
+// time. A call may block, which slows the code down: nothing is kept for it.
+// That time counts for the code's time limit, but not against the provider. The
+// context of a call ends when the broker waits no longer; an error ends the
+// execution.
+type Listener interface {
+	// Started tells where the code is about to run: Execution's ID, InstanceID
+	// and Provider. It comes first, and once more if a session's instance proves
+	// to be gone and a new one was made; nothing has run then.
+	Started(ctx context.Context, where Execution) error
+	// Stdout and Stderr take output in order, cut anywhere, up to the limit.
+	// The bytes are the caller's.
+	Stdout(ctx context.Context, p []byte) error
+	Stderr(ctx context.Context, p []byte) error
+}
+
+// output takes what one execution makes, up to a limit for each stream, to its
+// listener or, where there is none, keeps it.
+type output struct {
+	ctx      context.Context // of the listener's calls
+	listener Listener        // may be nil
+	clock    *clock
+
 	mu             sync.Mutex
-	limit          int64
+	room           [2]int64
 	stdout, stderr bytes.Buffer
 	artifacts      []sdk.Artifact
 	truncated      bool
 	closed         bool
 }
 
-var _ sdk.Output = (*collector)(nil)
+var _ sdk.Output = (*output)(nil)
 
-func newCollector(limit int64) *collector { return &collector{limit: limit} }
+func newOutput(ctx context.Context, limit int64, listener Listener, clock *clock) *output {
+	return &output{ctx: ctx, listener: listener, clock: clock, room: [2]int64{limit, limit}}
+}
 
-func (c *collector) Stdout(p []byte) error { return c.write(&c.stdout, p) }
-func (c *collector) Stderr(p []byte) error { return c.write(&c.stderr, p) }
+func (o *output) Stdout(p []byte) error { return o.write(0, p) }
+func (o *output) Stderr(p []byte) error { return o.write(1, p) }
 
-func (c *collector) write(to *bytes.Buffer, p []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (o *output) write(stream int, p []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
 		return errShuttingDown
 	}
-	if room := c.limit - int64(to.Len()); int64(len(p)) > room {
-		p = p[:room]
-		c.truncated = true
+	if int64(len(p)) > o.room[stream] {
+		p = p[:o.room[stream]]
+		o.truncated = true
 	}
-	to.Write(p)
+	o.room[stream] -= int64(len(p))
+	switch {
+	case len(p) == 0:
+		return nil
+	case o.listener != nil:
+		return o.tell(stream, p)
+	case stream == 0:
+		o.stdout.Write(p)
+	default:
+		o.stderr.Write(p)
+	}
 	return nil
+}
+
+func (o *output) tell(stream int, p []byte) error {
+	o.clock.pause()
+	defer o.clock.resume()
+	if stream == 0 {
+		return o.listener.Stdout(o.ctx, p)
+	}
+	return o.listener.Stderr(o.ctx, p)
 }
 
 // Artifact keeps an artifact; there are no more than were asked for.
-func (c *collector) Artifact(a sdk.Artifact) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (o *output) Artifact(a sdk.Artifact) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
 		return errShuttingDown
 	}
-	c.artifacts = append(c.artifacts, a)
+	o.artifacts = append(o.artifacts, a)
 	return nil
 }
 
-// close ends the collection: what a provider sends after its answer is refused.
-func (c *collector) close() (stdout, stderr []byte, artifacts []sdk.Artifact) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	return c.stdout.Bytes(), c.stderr.Bytes(), c.artifacts
+// close ends the output: what a provider sends after its answer is refused.
+func (o *output) close(into *Execution) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	into.Stdout, into.Stderr, into.Artifacts = o.stdout.Bytes(), o.stderr.Bytes(), o.artifacts
 }

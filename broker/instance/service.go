@@ -48,6 +48,7 @@ type Service struct {
 	draining bool
 	entries  map[string]*entry // by ID; all states
 	sessions map[sessionKey]*entry
+	running  map[executionKey]*running
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.
@@ -115,6 +116,7 @@ func NewService(opts Options) *Service {
 		logger:   opts.Logger,
 		entries:  map[string]*entry{},
 		sessions: map[sessionKey]*entry{},
+		running:  map[executionKey]*running{},
 		tasks:    background.NewGroup(opts.Logger),
 	}
 	s.lifetime, s.endLifetime = context.WithCancelCause(context.Background())

@@ -24,7 +24,9 @@ type Provider struct {
 	OnCreate  func(ctx context.Context, req sdk.CreateRequest) error
 	OnExecute func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error)
 	OnDestroy func(ctx context.Context, id string) error
-	OnList    func(ctx context.Context) error
+	// OnInterrupt, if set, makes this a provider that can interrupt.
+	OnInterrupt func(ctx context.Context, instanceID, executionID string) error
+	OnList      func(ctx context.Context) error
 	// OnPause, if set, answers Pause and Resume, which are capabilities then.
 	OnPause func(ctx context.Context, id string, pause bool) error
 	// OnWait is what Provider(ctx), the wait for readiness, does.
@@ -47,6 +49,7 @@ var (
 	_ instance.Provider = (*Provider)(nil)
 	_ sdk.Provider      = (*Served)(nil)
 	_ sdk.Pauser        = (*Served)(nil)
+	_ sdk.Interrupter   = (*Served)(nil)
 )
 
 // Label implements instance.Provider.
@@ -89,7 +92,10 @@ func (p *Provider) Description() sdk.Description {
 		},
 	}
 	if p.OnPause != nil {
-		d.Capabilities = []sdk.Capability{sdk.CapabilityPause}
+		d.Capabilities = append(d.Capabilities, sdk.CapabilityPause)
+	}
+	if p.OnInterrupt != nil {
+		d.Capabilities = append(d.Capabilities, sdk.CapabilityInterrupt)
 	}
 	return d
 }
@@ -196,6 +202,11 @@ func (s *Served) Pause(ctx context.Context, id string) error { return s.p.OnPaus
 
 // Resume implements sdk.Pauser.
 func (s *Served) Resume(ctx context.Context, id string) error { return s.p.OnPause(ctx, id, false) }
+
+// Interrupt implements sdk.Interrupter.
+func (s *Served) Interrupt(ctx context.Context, instanceID, executionID string) error {
+	return s.p.OnInterrupt(ctx, instanceID, executionID)
+}
 
 // Destroy implements sdk.Provider.
 func (s *Served) Destroy(ctx context.Context, id string) error {
