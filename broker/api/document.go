@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -142,10 +143,28 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 		case out != nil && out != reflect.TypeFor[none]():
 			response.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(out)}}
 		}
+		if len(op.events) > 0 {
+			response.Content[sse.MediaType] = d.eventsOf(op)
+		}
 		described.Responses[strconv.Itoa(status)] = response
 	}
 	d.addProblems(described, op, body != nil)
 	d.openapi.AddOperation(described)
+}
+
+// eventsOf describes one event of an answer, which has many.
+func (d *document) eventsOf(op operation) *huma.MediaType {
+	one := &huma.Schema{Description: "One event of the stream. data is JSON."}
+	for _, e := range op.events {
+		one.OneOf = append(one.OneOf, &huma.Schema{
+			Type: huma.TypeObject, Description: e.doc, Required: []string{"event", "data"},
+			Properties: map[string]*huma.Schema{
+				"event": {Type: huma.TypeString, Enum: []any{e.name}},
+				"data":  d.schemaOf(e.data),
+			},
+		})
+	}
+	return &huma.MediaType{Schema: one}
 }
 
 // binary is a body that is no JSON.

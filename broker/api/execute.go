@@ -7,46 +7,75 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gofiber/fiber/v2"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-func (s *Server) execute(ctx context.Context, c call[ExecuteRequest]) (int, Execution, error) {
-	execution, err := s.instances.Run(ctx, c.tenant, instance.RunRequest{
+// registerExecution binds an operation that runs code: it answers with one
+// Execution, or with events if the client prefers those.
+func registerExecution[In any](s *Server, op operation, run func(ctx context.Context, c call[In], listener instance.Listener) (instance.Execution, error)) {
+	in := reflect.TypeFor[In]()
+	body := bodyDecoder(s, in)
+	op.events = executionEvents()
+	s.document.add(op, in, reflect.TypeFor[Execution](), body)
+	bind(s, op, func(c *fiber.Ctx, request call[In]) error {
+		if err := readBody(c, body, &request.body); err != nil {
+			return err
+		}
+		if wantsEvents(c) {
+			c.Request().ResetBody() // else it is kept as long as the stream
+			id := exchangeOf(c).requestID
+			return s.handOver(c, func(w http.ResponseWriter, r *http.Request) error {
+				return s.streamExecution(w, r, id, func(ctx context.Context, listener instance.Listener) (instance.Execution, error) {
+					return run(ctx, request, listener)
+				})
+			})
+		}
+		ctx, cancel := s.contextOf(c)
+		defer cancel()
+		execution, err := run(ctx, request, nil)
+		if err != nil {
+			return err
+		}
+		return send(c, http.StatusOK, executionOf(execution))
+	})
+}
+
+func (s *Server) execute(ctx context.Context, c call[ExecuteRequest], listener instance.Listener) (instance.Execution, error) {
+	return s.instances.Run(ctx, c.tenant, instance.RunRequest{
 		ExecuteRequest: instance.ExecuteRequest{
+			ID:        c.body.ExecutionID,
 			Code:      c.body.Code,
 			Language:  c.body.Language,
 			Arguments: json.RawMessage(c.body.Arguments),
 			Timeout:   duration(c.body.Timeout),
 			Env:       c.body.Env,
+			Listener:  listener,
 		},
 		Session:  c.body.SessionID,
 		Template: c.body.Template,
 		Provider: c.body.Provider,
 		Keep:     c.body.Keep,
 	})
-	if err != nil {
-		return 0, Execution{}, err
-	}
-	return http.StatusOK, executionOf(execution), nil
 }
 
-func (s *Server) executeInInstance(ctx context.Context, c call[InstanceExecuteRequest]) (int, Execution, error) {
-	execution, err := s.instances.Execute(ctx, c.tenant, c.id, instance.ExecuteRequest{
+func (s *Server) executeInInstance(ctx context.Context, c call[InstanceExecuteRequest], listener instance.Listener) (instance.Execution, error) {
+	return s.instances.Execute(ctx, c.tenant, c.id, instance.ExecuteRequest{
+		ID:        c.body.ExecutionID,
 		Code:      c.body.Code,
 		Language:  c.body.Language,
 		Arguments: json.RawMessage(c.body.Arguments),
 		Timeout:   duration(c.body.Timeout),
 		Env:       c.body.Env,
+		Listener:  listener,
 	})
-	if err != nil {
-		return 0, Execution{}, err
-	}
-	return http.StatusOK, executionOf(execution), nil
 }
 
 // duration turns seconds into a duration, 0 only for 0. What is too long stays
@@ -128,10 +157,15 @@ func (e Execution) encode() ([]byte, error) {
 	if err != nil || result == nil {
 		return body, err
 	}
+	return appendResult(append(body[:len(body)-1], ','), result)
+}
+
+// appendResult appends a result as the last field of an object.
+func appendResult(body []byte, result json.RawMessage) ([]byte, error) {
 	if !json.Valid(result) {
 		return nil, errors.New("the result is not JSON")
 	}
-	body = append(body[:len(body)-1], `,"result":`...)
+	body = append(body, `"result":`...)
 	body = append(body, bytes.ToValidUTF8(result, []byte("\uFFFD"))...)
 	return append(body, '}'), nil
 }

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +50,9 @@ type patientConn struct {
 	*net.TCPConn
 	stall  time.Duration
 	linger atomic.Bool
+
+	mu    sync.Mutex
+	bound bool // somebody else has set a deadline for writing
 }
 
 var _ handover.Lingerer = (*patientConn)(nil)
@@ -66,8 +71,8 @@ func linger(conn net.Conn) {
 func (c *patientConn) Write(p []byte) (int, error) {
 	written := 0
 	for {
-		if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
-			return written, fmt.Errorf("set deadline: %w", err)
+		if err := c.allow(); err != nil {
+			return written, err
 		}
 		n, err := c.TCPConn.Write(p[written:min(len(p), written+writePiece)])
 		written += n
@@ -75,6 +80,32 @@ func (c *patientConn) Write(p []byte) (int, error) {
 			return written, err
 		}
 	}
+}
+
+// allow gives the next piece its time, unless somebody else has.
+func (c *patientConn) allow() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bound {
+		return nil
+	}
+	if err := c.TCPConn.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn. The zero time brings back our own.
+func (c *patientConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bound = !t.IsZero()
+	return c.TCPConn.SetWriteDeadline(t)
+}
+
+// SetDeadline implements net.Conn.
+func (c *patientConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // ReadFrom keeps io.Copy from going around Write.

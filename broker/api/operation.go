@@ -30,6 +30,8 @@ type operation struct {
 	// consumes and produces are the media types of bodies that stream; empty
 	// where there is none, and for those that are types of ours.
 	consumes, produces string
+	// events are what an answer of type text/event-stream consists of.
+	events []event
 	// codes that it may refuse with, beyond those that every operation of its
 	// kind has.
 	codes []sdk.Code

@@ -21,12 +21,13 @@ const (
 
 // routes registers every route that there is.
 func (s *Server) routes() {
-	register(s, operation{
+	registerExecution(s, operation{
 		method: http.MethodPost, path: "/api/v1/execute", id: "execute", tag: tagExecute,
 		summary: "Run code",
 		details: "Takes a fresh instance, or the session's if session_id is given, runs the code and destroys or keeps the instance. " +
 			"What becomes of the code is data: an execution that was taken on answers 200, with its status. " +
-			"A client that goes away cancels it.",
+			"A client that goes away cancels it.\n\n" +
+			"With Accept: text/event-stream the same comes as events while it happens. What fails before the code starts is answered as usual.",
 		success: []int{http.StatusOK},
 		codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
 	}, s.execute)
@@ -71,13 +72,21 @@ func (s *Server) routes() {
 		codes:   append(providerCodes(), sdk.CodeNotFound),
 	}, s.destroyInstance)
 	s.lifecycleRoutes()
-	register(s, operation{
+	registerExecution(s, operation{
 		method: http.MethodPost, path: "/api/v1/instances/{id}/execute", id: "executeInInstance", tag: tagExecute,
 		summary: "Run code in an instance",
 		details: "As POST /api/v1/execute, in an instance that exists.",
 		success: []int{http.StatusOK},
-		codes:   append(providerCodes(), sdk.CodeNotFound),
+		codes:   append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
 	}, s.executeInInstance)
+	register(s, operation{
+		method: http.MethodDelete, path: "/api/v1/instances/{id}/executions/{execution}", id: "interruptExecution", tag: tagExecute,
+		summary: "Interrupt an execution",
+		details: "Does what Ctrl-C does in a terminal: Python raises KeyboardInterrupt, other programs get SIGINT. Code that still runs a second later is killed with all that it started. " +
+			"It is answered when that has begun; the execution's own request is answered with the status cancelled and the output so far. Doing it again has no effect.",
+		success: []int{http.StatusAccepted},
+		codes:   []sdk.Code{sdk.CodeNotFound},
+	}, s.interruptExecution)
 	register(s, operation{
 		method: http.MethodGet, path: "/api/v1/providers", id: "listProviders", tag: tagProviders,
 		summary: "List the providers that you may use",

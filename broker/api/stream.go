@@ -54,8 +54,11 @@ func (s *Server) handOver(c *fiber.Ctx, handle streamHandler) error {
 func (s *Server) answerStream(w *streamWriter, r *http.Request, x *exchange, method string, handle streamHandler) {
 	w.Header().Set(headerRequestID, x.requestID)
 	err := callStream(w, r, handle)
-	cut := err != nil && w.status != 0
+	code, wasTold := told(err)
+	cut := err != nil && w.status != 0 && !wasTold
 	switch {
+	case wasTold:
+		x.code = code
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 		w.status = statusClientGone // nobody reads it
 	case cut:

@@ -12,24 +12,26 @@ import (
 
 // ExecuteRequest runs code wherever it fits.
 type ExecuteRequest struct {
-	Code      string            `json:"code" minLength:"1" doc:"The source text." example:"def main(name): return f'Hello {name}!'"`
-	Language  string            `json:"language" minLength:"1" maxLength:"64" doc:"python, javascript (also js, node, nodejs), bash (also sh), or what the provider lists." example:"python"`
-	Arguments JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
-	Timeout   float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
-	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
-	SessionID string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
-	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
-	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
-	Keep      *bool             `json:"keep,omitempty" doc:"Whether to keep the instance afterwards. Default: true with session_id, else false. An instance that is not kept takes no new work from then on, and is destroyed when the executions that other requests began in it have ended."`
+	Code        string            `json:"code" minLength:"1" doc:"The source text." example:"def main(name): return f'Hello {name}!'"`
+	Language    string            `json:"language" minLength:"1" maxLength:"64" doc:"python, javascript (also js, node, nodejs), bash (also sh), or what the provider lists." example:"python"`
+	Arguments   JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
+	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
+	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
+	SessionID   string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
+	Template    string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
+	Provider    string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
+	ExecutionID string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for this execution, by which it can be interrupted while it runs. Your executions in progress have different ones. The broker makes one if you do not."`
+	Keep        *bool             `json:"keep,omitempty" doc:"Whether to keep the instance afterwards. Default: true with session_id, else false. An instance that is not kept takes no new work from then on, and is destroyed when the executions that other requests began in it have ended."`
 }
 
 // InstanceExecuteRequest runs code in a given instance.
 type InstanceExecuteRequest struct {
-	Code      string            `json:"code" minLength:"1" doc:"The source text."`
-	Language  string            `json:"language" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute." example:"python"`
-	Arguments JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
-	Timeout   float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
-	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
+	Code        string            `json:"code" minLength:"1" doc:"The source text."`
+	Language    string            `json:"language" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute." example:"python"`
+	Arguments   JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
+	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
+	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
+	ExecutionID string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"As in POST /api/v1/execute."`
 }
 
 // CreateInstanceRequest asks for an instance.

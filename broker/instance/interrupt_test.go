@@ -155,7 +155,7 @@ func TestANameIsOneExecutionsAtATime(t *testing.T) {
 		})
 		synctest.Wait()
 		for _, who := range []tenant.Tenant{acme, umbrella} {
-			assert.NilError(t, s.Interrupt(who, s.List(who)[0].ID.String(), "mine"))
+			assert.NilError(t, s.Interrupt(who, s.List(who, instance.ListRequest{}).Instances[0].ID.String(), "mine"))
 		}
 		group.Wait()
 	})

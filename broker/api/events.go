@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
+)
+
+// heartbeat is how long a stream of events is silent at most. Proxies take a
+// silent connection for a dead one, after a minute typically.
+const heartbeat = 15 * time.Second
+
+// wantsEvents reports whether the client prefers events to one answer.
+func wantsEvents(c *fiber.Ctx) bool {
+	return c.Accepts(fiber.MIMEApplicationJSON, sse.MediaType) == sse.MediaType
+}
+
+// eventStream is an answer that consists of events. The status and the headers go
+// out with the first of them. It keeps no more than one event.
+type eventStream struct {
+	w          http.ResponseWriter
+	controller *http.ResponseController
+
+	mu     sync.Mutex
+	buffer []byte
+	pulse  *time.Timer // nil until the first event
+	closed bool
+}
+
+func newEventStream(w http.ResponseWriter) *eventStream {
+	return &eventStream{w: w, controller: http.NewResponseController(w)}
+}
+
+// send writes an event and returns when the connection has taken it. When ctx ends
+// while the client takes nothing, the connection is given up.
+func (s *eventStream) send(ctx context.Context, name string, data any) error {
+	encoded, err := encode(data)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pulse == nil {
+		header := s.w.Header()
+		header.Set("Content-Type", sse.MediaType)
+		header.Set("Cache-Control", "no-cache, no-transform")
+		header.Set("X-Accel-Buffering", "no") // nginx would collect events
+		s.w.WriteHeader(http.StatusOK)
+		s.pulse = time.AfterFunc(heartbeat, s.beat)
+	}
+	s.buffer = sse.Event{Name: name, Data: encoded}.Append(s.buffer[:0])
+	defer context.AfterFunc(ctx, func() {
+		_ = s.controller.SetWriteDeadline(time.Unix(1, 0)) // without it the wait is longer
+	})()
+	return s.flush()
+}
+
+// flush writes the buffer. The caller holds mu.
+func (s *eventStream) flush() error {
+	s.pulse.Reset(heartbeat)
+	if _, err := s.w.Write(s.buffer); err != nil {
+		return err
+	}
+	return s.controller.Flush()
+}
+
+// beat writes a comment, when nothing else was written for a while.
+func (s *eventStream) beat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.buffer = sse.AppendComment(s.buffer[:0], "ping")
+	_ = s.flush() // the end of the request's context tells the same
+}
+
+func (s *eventStream) begun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pulse != nil
+}
+
+// close ends the heartbeats. Nothing is written afterwards.
+func (s *eventStream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.pulse != nil {
+		s.pulse.Stop()
+	}
+}
