@@ -168,7 +168,7 @@ func TestARequestInAPipelineIsHandedOver(t *testing.T) {
 }
 
 func TestALargeBodyStreamsInLittleMemory(t *testing.T) {
-	const size = 256 << 20
+	const size = 96 << 20
 	f := startStream(t, func(w http.ResponseWriter, r *http.Request) error {
 		n, err := io.Copy(io.Discard, r.Body)
 		if err != nil {

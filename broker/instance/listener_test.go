@@ -39,6 +39,7 @@ func (l *listener) Started(ctx context.Context, where instance.Execution) error 
 }
 
 func (l *listener) Stdout(ctx context.Context, p []byte) error { return l.hear(ctx, "out "+string(p)) }
+
 func (l *listener) Stderr(ctx context.Context, p []byte) error { return l.hear(ctx, "err "+string(p)) }
 
 func speaks(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {

@@ -47,12 +47,14 @@ type execCommand struct {
 
 // Help is shown below the usage.
 func (*execCommand) Help() string {
-	return `Output and errors of the code go to the same streams as here, and what main
-returned follows as one line of JSON. The exit code is that of the code, or
+	return `Output and errors of the code go to the same streams as here while it runs, and
+what main returned follows as JSON. Ctrl-C interrupts the code in its sandbox and
+shows how it ends; a second one does not wait for that. The exit code is that of
+the code, or
 
   124  it ran out of time
   126  the code policy blocked it
-  130  it was cancelled
+  130  it was cancelled, as by Ctrl-C here
   137  it ran out of memory
     3  the broker is not there or refused
     2  the command line makes no sense
@@ -62,38 +64,57 @@ Examples:
   echo 'print(6 * 7)' | sandbox-broker exec -`
 }
 
-// Run posts the code to the broker. A signal ends the request, and with it the
-// execution.
+// Run posts the code to the broker and shows what comes back.
 func (c *execCommand) Run(ctx context.Context, term *terminal) error {
 	request, err := c.request(term.in)
 	if err != nil {
 		fmt.Fprintf(term.err, "sandbox-broker: %v\n", err)
 		return exitCode(exitUsage)
 	}
-	ctx, stop := untilSignal(ctx, io.Discard)
-	defer stop()
-	answer, err := c.post(ctx, request)
+	var execution api.Execution
+	if c.JSON {
+		execution, err = c.whole(ctx, term, request)
+	} else {
+		execution, err = c.stream(ctx, term, request)
+	}
 	if err != nil {
 		fmt.Fprintf(term.err, "sandbox-broker: %v\n", err)
 		return exitCode(exitNoAnswer)
-	}
-	var execution api.Execution
-	if err := json.Unmarshal(answer, &execution); err != nil || execution.Status == "" {
-		fmt.Fprintf(term.err, "sandbox-broker: what answers at %s is no sandbox broker\n", c.URL)
-		return exitCode(exitNoAnswer)
-	}
-	if c.JSON {
-		_, err = fmt.Fprintf(term.out, "%s\n", answer)
-	} else {
-		err = show(term, execution)
-	}
-	if err != nil {
-		return err
 	}
 	if code := exitCodeOf(execution); code != 0 {
 		return exitCode(code)
 	}
 	return nil
+}
+
+// whole prints the broker's answer as it is. A signal ends the request, and with
+// it the execution.
+func (c *execCommand) whole(ctx context.Context, term *terminal, request api.ExecuteRequest) (api.Execution, error) {
+	ctx, stop := untilSignal(ctx, io.Discard)
+	defer stop()
+	resp, err := c.post(ctx, request, "application/json")
+	if err != nil {
+		return api.Execution{}, err
+	}
+	defer resp.Body.Close()
+	answer, execution, err := c.answer(resp)
+	if err == nil {
+		_, err = fmt.Fprintf(term.out, "%s\n", answer)
+	}
+	return execution, err
+}
+
+// answer reads an answer that is one object.
+func (c *execCommand) answer(resp *http.Response) ([]byte, api.Execution, error) {
+	var execution api.Execution
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, execution, fmt.Errorf("the broker's answer broke off: %w", err)
+	}
+	if err := json.Unmarshal(answer, &execution); err != nil || execution.Status == "" {
+		return nil, execution, fmt.Errorf("what answers at %s is no sandbox broker", c.URL)
+	}
+	return answer, execution, nil
 }
 
 // request reads the code and the arguments.
@@ -178,64 +199,44 @@ func argumentsOf(object string, pairs []string) (json.RawMessage, error) {
 }
 
 // post returns the broker's answer to an execution that it took on.
-func (c *execCommand) post(ctx context.Context, request api.ExecuteRequest) ([]byte, error) {
+func (c *execCommand) post(ctx context.Context, request api.ExecuteRequest, accept string) (*http.Response, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/api/v1/execute", bytes.NewReader(body))
+	resp, err := c.send(ctx, http.MethodPost, "/api/v1/execute", bytes.NewReader(body), "Content-Type", "application/json", "Accept", accept)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var problem api.Problem
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&problem); err != nil || problem.Code == "" {
+		return nil, fmt.Errorf("the broker answered %s", resp.Status)
+	}
+	return nil, refusal(problem)
+}
+
+func (c *execCommand) send(ctx context.Context, method, path string, body io.Reader, headers ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("--url: %w", err)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.Token)
-	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no broker answers: %w", err)
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("the broker's answer broke off: %w", err)
-	}
-	if resp.StatusCode == http.StatusOK {
-		return answer, nil
-	}
-	var problem api.Problem
-	if err := json.Unmarshal(answer, &problem); err != nil || problem.Code == "" {
-		return nil, fmt.Errorf("the broker answered %s", resp.Status)
-	}
-	return nil, fmt.Errorf("%s %s: %s (request %s)", problem.Code, problem.Title, problem.Detail, problem.RequestID)
+	return resp, nil
 }
 
-// show writes the output to the streams that it came from.
-func show(term *terminal, e api.Execution) error {
-	stdout, stderr := []byte(e.Stdout), []byte(e.Stderr)
-	if e.StdoutBase64 != nil {
-		stdout = e.StdoutBase64
-	}
-	if e.StderrBase64 != nil {
-		stderr = e.StderrBase64
-	}
-	if e.Result != nil {
-		if len(stdout) > 0 && !bytes.HasSuffix(stdout, []byte("\n")) {
-			stdout = append(stdout, '\n')
-		}
-		stdout = append(append(stdout, e.Result...), '\n')
-	}
-	if _, err := term.out.Write(stdout); err != nil {
-		return err
-	}
-	if _, err := term.err.Write(stderr); err != nil {
-		return err
-	}
-	if e.Truncated {
-		fmt.Fprintln(term.err, "sandbox-broker: the output was cut at the limit")
-	}
-	if e.Error != nil {
-		fmt.Fprintf(term.err, "sandbox-broker: %s %s: %s\n", e.Error.Code, e.Error.Title, e.Error.Detail)
-	}
-	return nil
+func refusal(p api.Problem) error {
+	return fmt.Errorf("%s %s: %s (request %s)", p.Code, p.Title, p.Detail, p.RequestID)
 }
 
 func exitCodeOf(e api.Execution) int {

@@ -16,8 +16,8 @@
 // An action says what one call does. All fields are optional, and unknown ones
 // are refused with SB010. Durations are strings such as "250ms".
 //
-//	delay        wait first; ends with the call's context, or with the
-//	             execution's timeout (status "timeout")
+//	delay        wait first; ends with the call's context, with the execution's
+//	             timeout (status "timeout"), or when it is interrupted
 //	hang         true: never return, whatever happens to the context
 //	fail         an error code, "SB000" to "SB015": return it
 //	message      of that error
@@ -65,7 +65,8 @@
 //	bad_starts   integer: the first so many processes on this state directory
 //	             exit with 7 in Configure
 //	secret       string, secret; "log" actions may name it
-//	on_configure, on_health, on_create, on_execute, on_destroy, on_list
+//	on_configure, on_health, on_create, on_execute, on_interrupt, on_destroy,
+//	on_list
 //	             strings: an action as JSON, for every call of that name
 //	unhealthy    string: what Health gives as the reason for not being healthy
 //

@@ -24,11 +24,16 @@ func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		act = action{Stdout: req.Code}
 	}
 	started := time.Now()
+	ctx, end := p.executions.begin(ctx, req)
+	defer end()
 	timed, cancel := context.WithTimeout(ctx, req.Timeout)
 	defer cancel()
 	err = p.call(timed, "execute", func() error { return p.before(timed, act) })
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return sdk.ExecuteResult{Status: sdk.StatusTimeout, ExitCode: 137, Duration: time.Since(started), Detail: "the mock provider took longer than the timeout"}, nil
+	}
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		return sdk.ExecuteResult{Status: sdk.StatusCancelled, ExitCode: 130, Duration: time.Since(started), Detail: "the mock provider was interrupted"}, act.write(out)
 	}
 	if err != nil {
 		return result, err

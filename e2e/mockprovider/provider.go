@@ -18,7 +18,7 @@ import (
 )
 
 // steerable are the calls that have an on_... setting.
-var steerable = []string{"configure", "health", "create", "execute", "destroy", "list"}
+var steerable = []string{"configure", "health", "create", "execute", "interrupt", "destroy", "list"}
 
 type provider struct {
 	mode   string
@@ -28,6 +28,8 @@ type provider struct {
 	config  sdk.ConfigureRequest
 	actions map[string]action
 	store   *store
+
+	executions executions
 }
 
 var (

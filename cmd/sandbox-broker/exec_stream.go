@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
+)
+
+const (
+	// maxEvent bounds what exec keeps of a stream: one result of 8 MiB, escaped.
+	maxEvent = 64 << 20
+	// interruptTimeout bounds the request that interrupts.
+	interruptTimeout = 5 * time.Second
+)
+
+// stream shows output as it appears. The first signal interrupts the code, the
+// second ends this process.
+func (c *execCommand) stream(ctx context.Context, term *terminal, request api.ExecuteRequest) (api.Execution, error) {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	i := &interrupter{command: c, leave: leave}
+	defer i.listen()()
+
+	resp, err := c.post(ctx, request, sse.MediaType)
+	if err != nil {
+		return api.Execution{}, err
+	}
+	defer resp.Body.Close()
+	if mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); mediaType != sse.MediaType {
+		// A broker that knows no events.
+		_, execution, err := c.answer(resp)
+		if err != nil {
+			return execution, err
+		}
+		err = showOutput(term, execution)
+		showEnd(term, execution)
+		return execution, err
+	}
+	return c.follow(term, sse.NewReader(resp.Body, maxEvent), i)
+}
+
+// follow shows events until the last one.
+func (c *execCommand) follow(term *terminal, events *sse.Reader, i *interrupter) (api.Execution, error) {
+	var result json.RawMessage
+	stdout := &lineWatcher{Writer: term.out}
+	for {
+		e, err := events.Next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return api.Execution{}, fmt.Errorf("the broker's answer broke off: %w", err)
+		}
+		switch e.Name {
+		case api.EventStarted:
+			err = decodeInto(e, func(where api.ExecutionStarted) error { i.started(where); return nil })
+		case api.EventStdout:
+			err = decodeInto(e, func(p api.OutputPart) error { return writePart(stdout, p) })
+		case api.EventStderr:
+			err = decodeInto(e, func(p api.OutputPart) error { return writePart(term.err, p) })
+		case api.EventResult:
+			err = decodeInto(e, func(r api.ExecutionResult) error { result = r.Result; return nil })
+		case api.EventError:
+			err = decodeInto(e, refusal)
+		case api.EventDone:
+			var end api.Execution
+			if err := decodeInto(e, func(e api.ExecutionEnd) error { end = api.Execution(e); return nil }); err != nil {
+				return end, err
+			}
+			err = showResult(stdout, result)
+			showEnd(term, end)
+			return end, err
+		}
+		if err != nil {
+			return api.Execution{}, err
+		}
+	}
+}
+
+func decodeInto[T any](e sse.Event, use func(T) error) error {
+	var data T
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return fmt.Errorf("the broker's event %s cannot be read: %w", e.Name, err)
+	}
+	return use(data)
+}
+
+func writePart(to io.Writer, p api.OutputPart) error {
+	_, err := to.Write(append([]byte(p.Text), p.Base64...))
+	return err
+}
+
+// lineWatcher knows whether a line was begun and not ended.
+type lineWatcher struct {
+	io.Writer
+	open bool
+}
+
+func (w *lineWatcher) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		w.open = !bytes.HasSuffix(p, []byte("\n"))
+	}
+	return w.Writer.Write(p)
+}
+
+// showResult writes what main returned, on a line of its own.
+func showResult(stdout *lineWatcher, result json.RawMessage) error {
+	if result == nil {
+		return nil
+	}
+	if stdout.open {
+		result = append([]byte("\n"), result...)
+	}
+	_, err := stdout.Write(append(result, '\n'))
+	return err
+}
+
+// showOutput writes the output to the streams that it came from.
+func showOutput(term *terminal, e api.Execution) error {
+	stdout := &lineWatcher{Writer: term.out}
+	out, errs := api.OutputPart{Text: e.Stdout}, api.OutputPart{Text: e.Stderr}
+	if e.StdoutBase64 != nil {
+		out = api.OutputPart{Base64: e.StdoutBase64}
+	}
+	if e.StderrBase64 != nil {
+		errs = api.OutputPart{Base64: e.StderrBase64}
+	}
+	return errors.Join(writePart(stdout, out), showResult(stdout, e.Result), writePart(term.err, errs))
+}
+
+// showEnd says what output does not.
+func showEnd(term *terminal, e api.Execution) {
+	if e.Truncated {
+		fmt.Fprintln(term.err, "sandbox-broker: the output was cut at the limit")
+	}
+	if e.Error != nil {
+		fmt.Fprintf(term.err, "sandbox-broker: %s %s: %s\n", e.Error.Code, e.Error.Title, e.Error.Detail)
+	}
+}
+
+// interrupter passes a signal on to the code.
+type interrupter struct {
+	command *execCommand
+	leave   context.CancelFunc // ends the request instead
+
+	mu    sync.Mutex
+	where api.ExecutionStarted // zero as long as nothing runs
+}
+
+func (i *interrupter) started(where api.ExecutionStarted) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.where = where
+}
+
+// listen waits for signals until the function that it returns is called.
+func (i *interrupter) listen() (stop func()) {
+	signals, done, ended := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		defer close(ended)
+		select {
+		case <-done:
+			return
+		case <-signals:
+		}
+		go func() { // the second signal does not wait for the first
+			select {
+			case <-done:
+			case s := <-signals:
+				os.Exit(128 + int(s.(syscall.Signal)))
+			}
+		}()
+		i.interrupt()
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		<-ended
+	}
+}
+
+// interrupt interrupts the execution, or gives up the request if that cannot be.
+func (i *interrupter) interrupt() {
+	i.mu.Lock()
+	where := i.where
+	i.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
+	defer cancel()
+	if where.ExecutionID != "" {
+		path := "/api/v1/instances/" + url.PathEscape(where.InstanceID) + "/executions/" + url.PathEscape(where.ExecutionID)
+		resp, err := i.command.send(ctx, http.MethodDelete, path, nil)
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNotFound { // it has just ended
+				return
+			}
+		}
+	}
+	i.leave()
+}
