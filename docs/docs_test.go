@@ -103,7 +103,7 @@ func TestEveryTargetOfMakeExists(t *testing.T) {
 func TestEveryBlockIsWhatItSaysItIs(t *testing.T) {
 	example, err := os.ReadFile("../sdk/example_test.go")
 	assert.NilError(t, err)
-	known := []string{"", "text", "sh", "hcl", "json", "go", "ini", "nginx", "mermaid"}
+	known := []string{"", "text", "sh", "hcl", "json", "go", "ini", "nginx", "mermaid", "events"}
 	forEachPage(t, func(t *testing.T, path string, page markdown.Page) {
 		for _, block := range page.Blocks {
 			where := fmt.Sprintf("line %d", block.Line)

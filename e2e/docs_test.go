@@ -2,7 +2,9 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,13 +17,14 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/icmd"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 	"github.com/sandbox-broker/sandbox-broker/docs/markdown"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
 // A page is one long shell session: commands in blocks marked sh, and behind some
-// of them what they print, as json or text.
+// of them what they print, as json, events or text.
 func TestTheCommandsInThePagesWorkWhenPasted(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -65,6 +68,8 @@ func paste(t *testing.T, b *harness.Broker, page markdown.Page) {
 			switch next := page.Blocks[i+1]; next.Language {
 			case "text":
 				assert.Equal(t, result.Stdout(), next.Code)
+			case "events":
+				agree(t, "", eventsIn(t, next.Code), eventsIn(t, result.Stdout()))
 			case "json":
 				var promised, got any
 				assert.NilError(t, json.Unmarshal([]byte(next.Code), &promised))
@@ -72,6 +77,30 @@ func paste(t *testing.T, b *harness.Broker, page markdown.Page) {
 				agree(t, "", promised, got)
 			}
 		})
+	}
+}
+
+// eventsIn reads a stream of events, as JSON would be read. Output that is cut into
+// pieces is put together: where it is cut is nobody's promise.
+func eventsIn(t *testing.T, text string) any {
+	t.Helper()
+	all := map[string]any{}
+	for n, r := 0, sse.NewReader(strings.NewReader(text+"\n\n"), 1<<20); ; {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		assert.NilError(t, err)
+		var data map[string]any
+		assert.NilError(t, json.Unmarshal(e.Data, &data))
+		key := fmt.Sprintf("%d %s", n, e.Name)
+		if before, ok := all[key].(map[string]any); ok && data["text"] != nil {
+			data["text"] = fmt.Sprint(before["text"], data["text"])
+		} else {
+			n++
+			key = fmt.Sprintf("%d %s", n, e.Name)
+		}
+		all[key] = data
 	}
 }
 

@@ -174,7 +174,7 @@ func (e *execution) forward(from *os.File, event func([]byte) *guestv1.ExecuteRe
 	left := e.limit
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := from.Read(buf)
+		n, err := readLines(from, buf)
 		if chunk := buf[:min(int64(n), left)]; len(chunk) > 0 {
 			left -= int64(len(chunk))
 			e.send(event(append([]byte(nil), chunk...)))
@@ -188,6 +188,31 @@ func (e *execution) forward(from *os.File, event func([]byte) *guestv1.ExecuteRe
 			e.mu.Unlock()
 		}
 	}
+}
+
+// lineWait is how long the end of a line is waited for. Python, unbuffered, writes
+// what print was given and the line end apart.
+const lineWait = 2 * time.Millisecond
+
+// readLines reads what there is. Where that ends amid a line, it waits a moment for
+// the rest, which saves a message of its own all the way to the caller.
+func readLines(from *os.File, buf []byte) (int, error) {
+	n, err := from.Read(buf)
+	if err != nil || n == len(buf) || buf[n-1] == '\n' || from.SetReadDeadline(time.Now().Add(lineWait)) != nil {
+		return n, err
+	}
+	for err == nil && n < len(buf) && buf[n-1] != '\n' {
+		var more int
+		more, err = from.Read(buf[n:])
+		n += more
+	}
+	if resetErr := from.SetReadDeadline(time.Time{}); resetErr != nil {
+		return n, resetErr
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = nil
+	}
+	return n, err
 }
 
 // send ignores errors: they mean that the call is over, which its context tells.

@@ -1,0 +1,123 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
+)
+
+// Stream is an execution whose events are read one by one. Its methods may be
+// called from any goroutine, one at a time.
+type Stream struct {
+	events *sse.Reader
+	body   io.Closer
+	// Stdout and Stderr are what came so far.
+	Stdout, Stderr []byte
+	// ExecutionID and InstanceID are known from the first event on.
+	ExecutionID, InstanceID string
+	// Result is what main returned.
+	Result json.RawMessage
+	// Names of the events so far.
+	Names []string
+}
+
+// Stream begins an execution as acme and returns when it is answered with events.
+// Close it.
+func (b *Broker) Stream(ctx context.Context, path string, request map[string]any) (*Stream, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+Token)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", sse.MediaType)
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != sse.MediaType {
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		return nil, fmt.Errorf("answered %s: %s", resp.Status, text)
+	}
+	return NewStream(resp.Body), nil
+}
+
+// NewStream reads the events in the body of an answer.
+func NewStream(body io.ReadCloser) *Stream {
+	return &Stream{events: sse.NewReader(body, 16<<20), body: body}
+}
+
+// Close leaves the stream.
+func (s *Stream) Close() { _ = s.body.Close() }
+
+// Next reads one event and returns its name.
+func (s *Stream) Next() (string, []byte, error) {
+	e, err := s.events.Next()
+	if err != nil {
+		return "", nil, err
+	}
+	s.Names = append(s.Names, e.Name)
+	var data struct {
+		Text        string          `json:"text"`
+		Base64      []byte          `json:"base64"`
+		ExecutionID string          `json:"execution_id"`
+		InstanceID  string          `json:"instance_id"`
+		Result      json.RawMessage `json:"result"`
+	}
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return "", nil, fmt.Errorf("event %s: %w", e.Name, err)
+	}
+	piece := append([]byte(data.Text), data.Base64...)
+	switch e.Name {
+	case "started":
+		s.ExecutionID, s.InstanceID = data.ExecutionID, data.InstanceID
+	case "stdout":
+		s.Stdout = append(s.Stdout, piece...)
+	case "stderr":
+		s.Stderr = append(s.Stderr, piece...)
+	case "result":
+		s.Result = data.Result
+	}
+	return e.Name, e.Data, nil
+}
+
+// Until reads until stdout holds text.
+func (s *Stream) Until(text string) error {
+	for !bytes.Contains(s.Stdout, []byte(text)) {
+		if name, data, err := s.Next(); err != nil || name == "done" || name == "error" {
+			return fmt.Errorf("no %q in %q before the end (%s %s): %w", text, s.Stdout, name, data, err)
+		}
+	}
+	return nil
+}
+
+// End reads to the end, which must be an event done and then nothing.
+func (s *Stream) End(t testing.TB) Execution {
+	t.Helper()
+	for {
+		name, data, err := s.Next()
+		assert.NilError(t, err)
+		assert.Assert(t, name != "error", "%s", data)
+		if name != "done" {
+			continue
+		}
+		var e Execution
+		assert.NilError(t, json.Unmarshal(data, &e))
+		_, _, err = s.Next()
+		assert.ErrorIs(t, err, io.EOF)
+		return e
+	}
+}
