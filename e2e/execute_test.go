@@ -149,19 +149,20 @@ func TestAHundredAtOnceAllSucceed(t *testing.T) {
 }
 
 func TestACallerThatGoesAwayCancelsItsExecution(t *testing.T) {
-	b := startReal(t, "")
-	session := map[string]any{"language": "bash", "session_id": "s"}
-	start := map[string]any{"language": "bash", "session_id": "s", "timeout": 20, "code": "while :; do echo x >> beat; done"}
-	session["code"] = "true"
-	b.Execute(t, session)
+	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
+		session := map[string]any{"language": "bash", "session_id": "s"}
+		start := map[string]any{"language": "bash", "session_id": "s", "timeout": 20, "code": "while :; do echo x >> beat; done"}
+		session["code"] = "true"
+		b.Execute(t, session)
 
-	ctx, cancel := context.WithCancel(t.Context())
-	gone := make(chan harness.Answer, 1)
-	go func() { gone <- b.DoContext(ctx, http.MethodPost, "/api/v1/execute", harness.Token, start) }()
-	session["code"] = "test -s beat && echo started"
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "started\n")) })
-	cancel()
-	assert.ErrorIs(t, (<-gone).Err, context.Canceled)
-	session["code"] = "before=$(stat -c %s beat); sleep 0.3; test $before = $(stat -c %s beat) && echo still"
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "still\n")) })
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan harness.Answer, 1)
+		go func() { gone <- b.DoContext(ctx, http.MethodPost, "/api/v1/execute", harness.Token, start) }()
+		session["code"] = "test -s beat && echo started"
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "started\n")) })
+		cancel()
+		assert.ErrorIs(t, (<-gone).Err, context.Canceled)
+		session["code"] = "before=$(stat -c %s beat); sleep 0.3; test $before = $(stat -c %s beat) && echo still"
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "still\n")) })
+	})
 }
