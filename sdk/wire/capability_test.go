@@ -189,10 +189,6 @@ func (*capable) DialPort(_ context.Context, _ string, port uint16) (net.Conn, er
 	return ours, nil
 }
 
-func (*capable) Interrupt(_ context.Context, instanceID, executionID string) error {
-	return sdk.Errorf(sdk.CodeNotFound, "%s %s", instanceID, executionID)
-}
-
 func (*capable) Pause(context.Context, string) error  { return nil }
 func (*capable) Resume(context.Context, string) error { return errors.New("stuck") }
 
@@ -397,7 +393,6 @@ func TestLifecycleCrossesTheWire(t *testing.T) {
 	ctx := t.Context()
 	assert.NilError(t, c.Pause(ctx, "i"))
 	assert.Error(t, c.Resume(ctx, "i"), "SB000: stuck")
-	assert.Error(t, c.Interrupt(ctx, "i", "x"), "SB013: i x")
 	expires, err := c.SetTTL(ctx, "i", time.Hour)
 	assert.NilError(t, err)
 	assert.Equal(t, expires, epoch.Add(time.Hour))
