@@ -20,6 +20,8 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 )
 
 // eventSender is the part of a gRPC stream that an execution needs.
@@ -41,7 +43,7 @@ type execution struct {
 	verdict   verdict
 }
 
-func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy codepolicy.Policy, running *interruptible, req *guestv1.ExecuteRequest, stream eventSender) error {
+func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy codepolicy.Policy, running *interruptible, req *guestv1.ExecuteRequest, stream eventSender) error {
 	var callMain bool
 	var verdict verdict
 	if req.GetLanguage() == JavaScript {
@@ -68,17 +70,17 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy 
 		ctx: ctx, process: p, limit: req.GetOutputLimit(), stream: stream,
 		judged: req.GetLanguage() == Python && policy.Mode != codepolicy.Off, verdict: verdict,
 	}
-	guarded := memory.watch(p)
-	defer guarded.release()
+	guarded := guard.Watch(p)
+	defer guarded.Release()
 	interrupts, err := running.add(req.GetExecutionId(), p)
 	if err != nil {
-		p.kill()
+		p.Kill()
 		return err
 	}
 	defer interrupts.ended()
 
 	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
-		p.kill()
+		p.Kill()
 		return err
 	}
 	started := time.Now()
@@ -93,7 +95,7 @@ func execute(ctx context.Context, in *interpreters, memory *memoryGuard, policy 
 	}
 	result := &guestv1.ExecuteResult{
 		Outcome:         outcome,
-		ExitCode:        int32(exit.ExitCode),
+		ExitCode:        int32(exit.Code),
 		Duration:        durationpb.New(elapsed),
 		Truncated:       e.truncated,
 		PeakMemoryBytes: exit.PeakBytes,
@@ -121,7 +123,7 @@ func sendBlocked(stream eventSender, v verdict) error {
 
 // run feeds the interpreter, forwards its output and returns when it and all it
 // started are gone and everything they wrote was sent.
-func (e *execution) run(payload []byte, timeout time.Duration, guarded *guarded) (guestv1.ExecuteResult_Outcome, exitStatus) {
+func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.Guarded) (guestv1.ExecuteResult_Outcome, isolation.Exit) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
@@ -133,12 +135,12 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *guarded)
 	wg.Go(func() { e.readResult() })
 
 	type ended struct {
-		exitStatus
+		isolation.Exit
 		ok bool
 	}
 	exited := make(chan ended, 1)
 	wg.Go(func() {
-		exit, ok := e.process.exit()
+		exit, ok := e.process.Exit()
 		exited <- ended{exit, ok}
 	})
 	timer := time.NewTimer(timeout)
@@ -150,22 +152,22 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *guarded)
 	case end = <-exited:
 	case <-timer.C:
 		outcome = guestv1.ExecuteResult_OUTCOME_TIMEOUT
-		e.process.kill()
+		e.process.Kill()
 		end = <-exited
 	case <-e.ctx.Done():
-		e.process.kill()
+		e.process.Kill()
 		end = <-exited
 	}
 	// The interpreter has ended; its init is about to, and takes along what was
 	// left running. Being killed first does not hurt.
-	e.process.kill()
+	e.process.Kill()
 	if !end.ok {
-		end.ExitCode = 128 + 9
+		end.Code = 128 + 9
 	}
-	if !end.ok && outcome == guestv1.ExecuteResult_OUTCOME_EXITED && guarded.killed() {
+	if !end.ok && outcome == guestv1.ExecuteResult_OUTCOME_EXITED && guarded.Killed() {
 		outcome = guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY
 	}
-	return outcome, end.exitStatus
+	return outcome, end.Exit
 }
 
 // forward sends a stream up to the limit and drains the rest: a full pipe would

@@ -18,6 +18,8 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -25,13 +27,8 @@ import (
 // MaxMessageBytes bounds a message of the protocol.
 const MaxMessageBytes = 32 << 20
 
-// Paths inside the sandbox.
-const (
-	// WorkspaceDir is where user code runs and keeps its files.
-	WorkspaceDir = "/workspace"
-	// RunDir holds the runners; only the guest may write there.
-	RunDir = "/run/sandbox"
-)
+// RunDir, inside the sandbox, holds the runners; only the guest may write there.
+const RunDir = "/run/sandbox"
 
 // Languages, by the names that the SDK gives them. The guest does not import the
 // SDK: it would carry the whole plugin framework into every sandbox.
@@ -40,9 +37,6 @@ const (
 	JavaScript = "javascript"
 	Bash       = "bash"
 )
-
-// UserID is the user and group that user code runs as.
-const UserID = 1000
 
 // Run serves the protocol until in ends. It leaves behind what it started: its
 // caller is process 1, whose end is the end of everything in the sandbox.
@@ -79,7 +73,7 @@ type guest struct {
 	mu      sync.Mutex
 	ahead   bool // prepared before anybody connected
 	runtime *interpreters
-	memory  *memoryGuard
+	memory  *memory.Guard
 	policy  codepolicy.Policy
 
 	running *interruptible
@@ -115,7 +109,7 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 	if err := runtime.warmUp(ctx); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
-	g.runtime, g.memory, g.policy = runtime, newMemoryGuard(req.GetMemoryLimit()), policy
+	g.runtime, g.memory, g.policy = runtime, memory.NewGuard(req.GetMemoryLimit()), policy
 	return nil
 }
 
@@ -159,13 +153,10 @@ func Version() string {
 	return hex.EncodeToString(digest.Sum(nil)[:8])
 }
 
-// Main is the guest's main function: it dispatches between the guest itself and
-// the init process of one execution's PID namespace.
+// Main is the guest's main function, and that of the init process of each program
+// that it starts.
 func Main() {
-	if len(os.Args) == 3 && os.Args[1] == initCommand {
-		runInit(os.Args[2])
-		return
-	}
+	isolation.Init()
 	in, out := os.Stdin, os.Stdout
 	// Whatever prints by accident shall not corrupt the protocol.
 	os.Stdout = os.Stderr

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 )
 
 var (
@@ -33,10 +34,9 @@ var errUnknownLanguage = errors.New("no interpreter for this language in the san
 // interpreters starts interpreters and keeps one of each warm language ready.
 // What it started ends with the guest: process 1 takes the sandbox along.
 type interpreters struct {
-	paths     map[string]string
-	processes uint64
-	fileSize  uint64
-	warm      []string
+	paths  map[string]string
+	limits isolation.Limits
+	warm   []string
 
 	mu    sync.Mutex
 	ahead map[string]*ahead // by language
@@ -51,11 +51,10 @@ type ahead struct {
 
 func newInterpreters(req *guestv1.PrepareRequest) *interpreters {
 	return &interpreters{
-		paths:     req.GetInterpreters(),
-		processes: req.GetProcessLimit(),
-		fileSize:  req.GetFileSizeLimit(),
-		warm:      req.GetWarm(),
-		ahead:     map[string]*ahead{},
+		paths:  req.GetInterpreters(),
+		limits: isolation.Limits{Processes: req.GetProcessLimit(), FileSize: req.GetFileSizeLimit()},
+		warm:   req.GetWarm(),
+		ahead:  map[string]*ahead{},
 	}
 }
 
@@ -93,12 +92,14 @@ func (in *interpreters) startAhead(language string) *ahead {
 
 // start starts an interpreter and waits until it is ready.
 func (in *interpreters) start(language string) (*process, error) {
-	p, err := startProcess(in.waiting(language), environment())
+	s, leaves := in.waiting(language)
+	p, err := startProcess(s)
 	if err != nil {
 		return nil, err
 	}
+	p.leaves = leaves
 	if err := p.waitReady(); err != nil {
-		p.kill()
+		p.Kill()
 		p.wait()
 		return nil, fmt.Errorf("%s: %w", language, err)
 	}
@@ -130,10 +131,10 @@ func (in *interpreters) replace(language string) {
 	}
 }
 
-// waiting is an interpreter that waits for a request.
-func (in *interpreters) waiting(language string) spawn {
+// waiting is an interpreter that waits for a request, and the file that it may leave.
+func (in *interpreters) waiting(language string) (s isolation.Spec, leaves string) {
 	path := in.paths[language]
-	s := spawn{Processes: in.processes, FileSize: in.fileSize}
+	s = isolation.Spec{Env: isolation.Environment(nil), Limits: in.limits}
 	switch language {
 	case Python:
 		// -I: neither the environment nor files of earlier executions have a
@@ -142,12 +143,12 @@ func (in *interpreters) waiting(language string) spawn {
 	case JavaScript:
 		// The name is new: what an earlier execution put in its place would be
 		// followed.
-		s.Leaves = filepath.Join(WorkspaceDir, ".main-"+rand.Text()+".mjs")
-		s.Argv = []string{path, filepath.Join(RunDir, "runner.js"), s.Leaves}
+		leaves = filepath.Join(isolation.WorkspaceDir, ".main-"+rand.Text()+".mjs")
+		s.Argv = []string{path, filepath.Join(RunDir, "runner.js"), leaves}
 	case Bash:
 		s.Argv = []string{path, "--noprofile", "--norc", "-c", shellRunner, "main.sh"}
 	}
-	return s
+	return s, leaves
 }
 
 // shellRunner waits in a cat that was found and started before any variable of

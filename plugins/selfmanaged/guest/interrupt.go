@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -67,15 +66,11 @@ func (all *interruptible) interrupt(id string, grace time.Duration) error {
 	case i.kill != nil:
 		return nil
 	}
-	i.kill = time.AfterFunc(grace, i.process.kill)
-	i.process.interrupt()
+	i.kill = time.AfterFunc(grace, i.process.Kill)
+	i.process.Interrupt()
 	return nil
 }
 
 func (g *guest) Interrupt(_ context.Context, req *guestv1.InterruptRequest) (*guestv1.InterruptResponse, error) {
 	return &guestv1.InterruptResponse{}, g.running.interrupt(req.GetExecutionId(), req.GetGrace().AsDuration())
 }
-
-// interrupt passes SIGINT to the interpreter's process group, as a terminal does.
-// The init of the namespace knows its number; see runInit.
-func (p *process) interrupt() { _ = p.init.Process.Signal(unix.SIGINT) }

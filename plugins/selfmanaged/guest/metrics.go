@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -24,12 +26,12 @@ type metrics struct {
 
 func (metrics) InstanceMetrics(context.Context, *providerv1.InstanceMetricsRequest) (*providerv1.InstanceMetricsResponse, error) {
 	m := &providerv1.InstanceMetricsResponse{MeasuredAt: timestamppb.Now()}
-	memory, err := memoryInUse()
+	used, err := memory.InUse()
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "measure memory: %v", err)
 	}
-	m.MemoryBytes = memory
-	for _, dir := range []string{WorkspaceDir, "/tmp"} {
+	m.MemoryBytes = used
+	for _, dir := range []string{isolation.WorkspaceDir, "/tmp"} {
 		var st unix.Statfs_t
 		if err := unix.Statfs(dir, &st); err != nil {
 			return nil, status.Errorf(codes.Internal, "measure %s: %v", dir, err)

@@ -1,38 +1,31 @@
 package guest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"sync"
-	"syscall"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 )
 
-// process is an interpreter, alone in a PID namespace. What it runs arrives
-// later, so it can be started ahead.
+// process is an interpreter. What it runs arrives later, so it can be started
+// ahead.
 type process struct {
-	init    *exec.Cmd
-	request *os.File // nil if it got its code at the start
+	*isolation.Process
+	request *os.File // its descriptor 3: what to run; ends after it
 	stdout  *os.File
 	stderr  *os.File
-	result  *os.File
-	status  *os.File
-	leaves  string // see spawn
-
-	waitOnce sync.Once
+	result  *os.File // its descriptor 4: a byte when ready, then the JSON of main's return value
+	// leaves is a file that the interpreter may write, and that is removed with it;
+	// "" for none. It cannot do that itself if it is killed.
+	leaves string
 }
 
-// startProcess starts an interpreter with its environment. What it shall run is
-// written to request. The caller must end it with wait.
-func startProcess(s spawn, env []string) (*process, error) {
-	encoded, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("encode what to start: %w", err)
-	}
-	p := &process{leaves: s.Leaves}
+// startProcess starts an interpreter. What it shall run is written to request.
+// The caller must end it with wait.
+func startProcess(s isolation.Spec) (*process, error) {
+	p := &process{}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -54,24 +47,14 @@ func startProcess(s spawn, env []string) (*process, error) {
 	stdout, err1 := pipe(&p.stdout, false)
 	stderr, err2 := pipe(&p.stderr, false)
 	result, err3 := pipe(&p.result, false)
-	status, err4 := pipe(&p.status, false)
-	request, err5 := pipe(&p.request, true)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		p.closePipes()
-		return nil, fmt.Errorf("make pipes: %w", err)
+	request, err4 := pipe(&p.request, true)
+	err := errors.Join(err1, err2, err3, err4)
+	if err == nil {
+		p.Process, err = isolation.Start(s, isolation.Streams{Stdout: stdout, Stderr: stderr, Extra: []*os.File{request, result}})
 	}
-	// /proc belongs to the PID namespace of whoever mounted it, hence a mount
-	// namespace too. Shared memory and queues end with their namespace; without
-	// one of its own an execution would leave them to the next.
-	p.init = &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{"sandbox-guest", initCommand, string(encoded)},
-		Env: env, Dir: "/",
-		Stdout: stdout, Stderr: stderr, ExtraFiles: []*os.File{request, result, status},
-		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC},
-	}
-	if err := p.init.Start(); err != nil {
+	if err != nil {
 		p.closePipes()
-		return nil, fmt.Errorf("start init: %w", err)
+		return nil, err
 	}
 	return p, nil
 }
@@ -86,45 +69,20 @@ func (p *process) waitReady() error {
 	return nil
 }
 
-// kill ends every process of the namespace. It may be called at any time
-// before wait returns, and more than once.
-func (p *process) kill() { _ = p.init.Process.Kill() }
-
-// exit returns how the interpreter ended, once it has. ok is false if it was
-// killed together with its init.
-func (p *process) exit() (status exitStatus, ok bool) {
-	err := json.NewDecoder(p.status).Decode(&status)
-	return status, err == nil
-}
-
-// wait reaps the init process, which the kernel lets go only after every other
-// process of its namespace, and removes what is left. It may be called twice.
+// wait returns when every process of the interpreter has gone, and removes what is
+// left. It may be called twice.
 func (p *process) wait() {
-	p.waitOnce.Do(func() {
-		_ = p.init.Wait()
-		if p.leaves != "" {
-			_ = os.Remove(p.leaves) // most code leaves none
-		}
-		p.closePipes()
-	})
+	p.Wait()
+	if p.leaves != "" {
+		_ = os.Remove(p.leaves) // most code leaves none
+	}
+	p.closePipes()
 }
 
 func (p *process) closePipes() {
-	for _, f := range []*os.File{p.request, p.stdout, p.stderr, p.result, p.status} {
+	for _, f := range []*os.File{p.request, p.stdout, p.stderr, p.result} {
 		if f != nil {
 			_ = f.Close()
 		}
-	}
-}
-
-// environment is what every interpreter starts with; the caller's variables come
-// with the request.
-func environment() []string {
-	return []string{
-		"PATH=/usr/local/bin:/usr/bin:/bin",
-		"HOME=" + WorkspaceDir,
-		"USER=sandbox", "LOGNAME=sandbox", "SHELL=/bin/bash",
-		"LANG=C.UTF-8", "TMPDIR=/tmp",
-		"PYTHONDONTWRITEBYTECODE=1", "MPLCONFIGDIR=/tmp",
 	}
 }

@@ -1,4 +1,6 @@
-package guest
+// Package memory keeps the programs of a sandbox within its memory, and tells
+// which one was killed for it.
+package memory
 
 import (
 	"os"
@@ -9,48 +11,56 @@ import (
 	"time"
 )
 
-// memoryPoll is how often the guard looks while something runs. A program can
+// pollEvery is how often the guard looks while something runs. A program can
 // allocate about 100 MB in that time; the sandbox's cgroup is the fence behind.
-const memoryPoll = 20 * time.Millisecond
+const pollEvery = 20 * time.Millisecond
 
-// memoryLag is for how many looks the figure for the whole sandbox may still
+// lag is for how many looks the figure for the whole sandbox may still
 // show what the last execution used. After that, what the processes themselves
 // hold tells nothing: memory also lies in files, in pipes and in no process at
 // all.
-const memoryLag = 4
+const lag = 4
 
-// memorySettle is how long after a kill only what processes hold counts:
+// settle is how long after a kill only what processes hold counts:
 // gVisor's heap, where the rest lay, shrinks no sooner than it is collected, and
 // the next execution shall not die for it.
-const memorySettle = 3 * time.Second
+const settle = 3 * time.Second
 
-// memoryGuard kills the execution that uses most when the sandbox as a whole
+// Guard kills the program that uses most when the sandbox as a whole
 // uses more memory than it may. The host's cgroup would kill the whole sandbox,
 // and without a cgroup nothing would.
-type memoryGuard struct {
+type Guard struct {
 	limit int64
 
 	mu      sync.Mutex
-	watched map[*guarded]bool
+	watched map[*Guarded]bool
 	killed  time.Time // the last time
 	stop    chan struct{}
 	done    chan struct{}
 }
 
-// guarded is one execution under the guard.
-type guarded struct {
-	guard   *memoryGuard
-	process *process
+// Program is what the guard watches over, with its descendants.
+type Program interface {
+	// PID of the process from which all of it descends, a child of the guest.
+	PID() int
+	Kill()
+}
+
+// Guarded is a program under the guard.
+type Guarded struct {
+	guard   *Guard
+	program Program
 	oom     atomic.Bool
 }
 
-func newMemoryGuard(limit int64) *memoryGuard {
-	return &memoryGuard{limit: limit, watched: map[*guarded]bool{}}
+// NewGuard returns a guard that keeps the sandbox below limit bytes.
+func NewGuard(limit int64) *Guard {
+	return &Guard{limit: limit, watched: map[*Guarded]bool{}}
 }
 
-// watch puts a process under the guard until release is called.
-func (m *memoryGuard) watch(p *process) *guarded {
-	g := &guarded{guard: m, process: p}
+// Watch puts a program under the guard until Release is called.
+func (m *Guard) Watch(p Program) *Guarded {
+	g := &Guarded{guard: m, program: p}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watched[g] = true
@@ -61,7 +71,8 @@ func (m *memoryGuard) watch(p *process) *guarded {
 	return g
 }
 
-func (g *guarded) release() {
+// Release ends the watch.
+func (g *Guarded) Release() {
 	m := g.guard
 	m.mu.Lock()
 	delete(m.watched, g)
@@ -76,12 +87,12 @@ func (g *guarded) release() {
 	}
 }
 
-// killed says whether the guard ended this execution.
-func (g *guarded) killed() bool { return g.oom.Load() }
+// Killed says whether the guard ended this program.
+func (g *Guarded) Killed() bool { return g.oom.Load() }
 
-func (m *memoryGuard) poll(stop, done chan struct{}) {
+func (m *Guard) poll(stop, done chan struct{}) {
 	defer close(done)
-	ticker := time.NewTicker(memoryPoll)
+	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	over := 0 // looks in a row
 	for {
@@ -90,31 +101,31 @@ func (m *memoryGuard) poll(stop, done chan struct{}) {
 			return
 		case <-ticker.C:
 		}
-		used, err := memoryInUse()
+		used, err := InUse()
 		if err != nil || used <= m.limit {
 			over = 0
 			continue
 		}
 		over++
-		if m.killLargest(over > memoryLag) {
+		if m.killLargest(over > lag) {
 			over = 0
 		}
 	}
 }
 
-// killLargest kills the execution whose processes use most, if that is enough
+// killLargest kills the program whose processes use most, if that is enough
 // or whoever it is.
-func (m *memoryGuard) killLargest(whoever bool) bool {
+func (m *Guard) killLargest(whoever bool) bool {
 	resident := residentByInit()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	atLeast := m.limit / 4
-	if whoever && time.Since(m.killed) > memorySettle {
+	if whoever && time.Since(m.killed) > settle {
 		atLeast = 0
 	}
-	var largest *guarded
+	var largest *Guarded
 	for g := range m.watched {
-		if r := resident[g.process.init.Process.Pid]; !g.killed() && r >= atLeast {
+		if r := resident[g.program.PID()]; !g.Killed() && r >= atLeast {
 			largest, atLeast = g, r
 		}
 	}
@@ -123,7 +134,7 @@ func (m *memoryGuard) killLargest(whoever bool) bool {
 	}
 	m.killed = time.Now()
 	largest.oom.Store(true)
-	largest.process.kill()
+	largest.program.Kill()
 	return true
 }
 
@@ -132,9 +143,9 @@ func (m *memoryGuard) killLargest(whoever bool) bool {
 // thousand empty files lie there.
 const kernelAllowance = 64 << 20
 
-// memoryInUse is what the programs of the sandbox use together, in whatever
+// InUse is what the programs of the sandbox use together, in whatever
 // place.
-func memoryInUse() (int64, error) {
+func InUse() (int64, error) {
 	used, err := memoryField("/proc/meminfo", "Active(anon)") // tmpfs is in it
 	if err != nil {
 		return 0, err
@@ -165,7 +176,7 @@ func kilobytes(field string) (int64, error) {
 }
 
 // residentByInit sums the resident memory of all processes by the child of the
-// guest that they descend from: the init of their execution. Orphans belong to
+// guest that they descend from: the init of their program. Orphans belong to
 // their namespace's init, so the way up always leads there.
 func residentByInit() map[int]int64 {
 	type proc struct {

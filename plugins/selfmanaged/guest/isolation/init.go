@@ -1,0 +1,194 @@
+package isolation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// initCommand is the argument that makes the guest an init process.
+const initCommand = "init"
+
+// Descriptors of an init process beside the program's first three. The program's
+// further ones follow.
+const (
+	controlFD = 3 // what to start, then signals
+	statusFD  = 4 // what became of it
+	extraFD   = 5
+)
+
+// order is what an init process is told, one after the other.
+type order struct {
+	Start  *Spec `json:",omitempty"`
+	Extra  int   `json:",omitempty"` // descriptors
+	Signal int   `json:",omitempty"`
+	// Foreground sends it to the program's process group alone.
+	Foreground bool `json:",omitempty"`
+}
+
+// report is what an init process tells.
+type report struct {
+	Refused *Refused `json:",omitempty"`
+	Exit    *Exit    `json:",omitempty"` // neither: the program has started
+}
+
+// Init makes this process the init process of a program if it was started to be
+// one, and does not return then.
+func Init() {
+	if len(os.Args) != 2 || os.Args[1] != initCommand {
+		return
+	}
+	if err := initMain(); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// initMain starts the program as the unprivileged user, reaps what is orphaned,
+// and ends with the program; the kernel then kills whatever else lives in the
+// namespace.
+func initMain() error {
+	// Capabilities belong to a thread, and the program inherits those of the one
+	// that forks it.
+	runtime.LockOSThread()
+	control, status := os.NewFile(controlFD, "control"), os.NewFile(statusFD, "status")
+	unix.CloseOnExec(controlFD)
+	unix.CloseOnExec(statusFD)
+	orders, reports := json.NewDecoder(control), json.NewEncoder(status)
+	var o order
+	if err := orders.Decode(&o); err != nil || o.Start == nil {
+		return fmt.Errorf("read what to start: %w", err)
+	}
+	if err := confine(o.Start.Limits); err != nil {
+		return err
+	}
+	pid, err := start(*o.Start, o.Extra)
+	if refused, ok := errors.AsType[*Refused](err); ok {
+		return reports.Encode(report{Refused: refused})
+	} else if err != nil {
+		return err
+	}
+	if err := reports.Encode(report{}); err != nil {
+		return fmt.Errorf("report the start: %w", err)
+	}
+	go forwardSignals(orders, pid)
+	exit, err := reapUntil(pid)
+	if err != nil {
+		return err
+	}
+	return reports.Encode(report{Exit: &exit})
+}
+
+// confine takes from this process what the program shall not inherit.
+func confine(limits Limits) error {
+	// The /proc of the whole sandbox goes away, and is not only covered:
+	// whoever has it can reach every process of the same user through it.
+	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount /proc: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
+			break // past the last capability of this kernel
+		} else if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	for resource, limit := range map[int]uint64{
+		unix.RLIMIT_NPROC:  limits.Processes,
+		unix.RLIMIT_FSIZE:  limits.FileSize,
+		unix.RLIMIT_NOFILE: 1024,
+		unix.RLIMIT_CORE:   0,
+	} {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+			return fmt.Errorf("set limit %d: %w", resource, err)
+		}
+	}
+	return forbidNamespaces()
+}
+
+// start starts the program. Its error is a *Refused if the request is at fault.
+func start(s Spec, extra int) (pid int, err error) {
+	path, err := find(s)
+	if err != nil {
+		return 0, err
+	}
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	for i := range extra {
+		unix.CloseOnExec(extraFD + i) // as which number the program has it, is another matter
+		files = append(files, os.NewFile(uintptr(extraFD+i), "extra"))
+	}
+	child, err := os.StartProcess(path, s.Argv, &os.ProcAttr{
+		Env:   s.Env,
+		Files: files,
+		Sys: &syscall.SysProcAttr{
+			Setsid:     true,
+			Setctty:    s.Terminal, // Ctty 0 is standard input
+			Credential: &syscall.Credential{Uid: UserID, Gid: UserID},
+		},
+	})
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		return 0, &Refused{Message: "the sandbox has no room for another process"}
+	case err != nil:
+		return 0, &Refused{Field: fieldArgv, Message: fmt.Sprintf("%.200q cannot be started: %v", s.Argv[0], reason(err))}
+	}
+	// The program's pipes shall end with it, or when it closes them, so init
+	// keeps only those that it complains through.
+	_ = os.Stdin.Close()
+	for _, f := range files[3:] {
+		_ = f.Close()
+	}
+	return child.Pid, nil
+}
+
+// forwardSignals sends on what the guest sends. Its own end, with the guest's, is
+// left to the end of everything.
+func forwardSignals(orders *json.Decoder, program int) {
+	for {
+		var o order
+		if err := orders.Decode(&o); err != nil {
+			if !errors.Is(err, io.EOF) {
+				fmt.Fprintln(os.Stderr, "sandbox: read signals:", err)
+			}
+			return
+		}
+		to := -1 // everything in the namespace but init
+		if o.Foreground {
+			to = -program // it leads a group
+		}
+		_ = unix.Kill(to, unix.Signal(o.Signal)) // there may be nothing left
+	}
+}
+
+// reapUntil waits for children, orphans included, until pid has ended.
+func reapUntil(pid int) (Exit, error) {
+	for {
+		var ws unix.WaitStatus
+		var usage unix.Rusage
+		got, err := unix.Wait4(-1, &ws, 0, &usage)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return Exit{}, fmt.Errorf("wait: %w", err)
+		case got != pid:
+			continue
+		}
+		exit := Exit{Code: ws.ExitStatus(), PeakBytes: usage.Maxrss << 10}
+		if ws.Signaled() {
+			exit.Signal = int(ws.Signal())
+			exit.Code = 128 + exit.Signal
+		}
+		return exit, nil
+	}
+}
