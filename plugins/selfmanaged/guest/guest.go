@@ -15,8 +15,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/commands"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
@@ -58,6 +60,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		}
 	}
 	guestv1.RegisterGuestServiceServer(srv, g)
+	providerv1.RegisterCommandServiceServer(srv, commands.NewServer(g.resources))
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
 	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
@@ -113,6 +116,16 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 	return nil
 }
 
+// resources are what programs may use, once the guest was prepared.
+func (g *guest) resources() (isolation.Limits, *memory.Guard, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.runtime == nil {
+		return isolation.Limits{}, nil, false
+	}
+	return g.runtime.limits, g.memory, true
+}
+
 func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {
 	g.mu.Lock()
 	runtime, memory, policy := g.runtime, g.memory, g.policy
@@ -138,16 +151,24 @@ func (g *guest) Check(context.Context, *guestv1.CheckRequest) (*guestv1.CheckRes
 // would not do, for it depends on how each of the two was built.
 func Version() string {
 	digest := sha256.New()
-	calls := guestv1.File_sandboxbroker_guest_v1_guest_proto.Services().Get(0).Methods()
-	for i := range calls.Len() {
-		_, _ = fmt.Fprintln(digest, calls.Get(i).FullName())
-	}
-	messages := guestv1.File_sandboxbroker_guest_v1_guest_proto.Messages()
-	for i := range messages.Len() {
-		fields := messages.Get(i).Fields()
-		for j := range fields.Len() {
-			f := fields.Get(j)
-			_, _ = fmt.Fprintln(digest, f.FullName(), f.Number(), f.Kind(), f.Cardinality())
+	for _, file := range []protoreflect.FileDescriptor{
+		guestv1.File_sandboxbroker_guest_v1_guest_proto,
+		providerv1.File_sandboxbroker_provider_v1_commands_proto,
+		providerv1.File_sandboxbroker_provider_v1_lifecycle_proto,
+	} {
+		services, messages := file.Services(), file.Messages()
+		for i := range services.Len() {
+			calls := services.Get(i).Methods()
+			for j := range calls.Len() {
+				_, _ = fmt.Fprintln(digest, calls.Get(j).FullName())
+			}
+		}
+		for i := range messages.Len() {
+			fields := messages.Get(i).Fields()
+			for j := range fields.Len() {
+				f := fields.Get(j)
+				_, _ = fmt.Fprintln(digest, f.FullName(), f.Number(), f.Kind(), f.Cardinality())
+			}
 		}
 	}
 	return hex.EncodeToString(digest.Sum(nil)[:8])

@@ -48,12 +48,18 @@ func asUser(do func() error) error {
 		return nil
 	}
 	if err := become(UserID, unix.SYS_SETRESGID, unix.SYS_SETRESUID); err != nil {
-		return err
+		return errors.Join(errStuckAsUser, err)
 	}
 	err := do()
 	// The other way round: only root may change its group.
-	return errors.Join(err, become(0, unix.SYS_SETRESUID, unix.SYS_SETRESGID))
+	if back := become(0, unix.SYS_SETRESUID, unix.SYS_SETRESGID); back != nil {
+		return errors.Join(err, errStuckAsUser, back)
+	}
+	return err
 }
+
+// errStuckAsUser means that this thread is of no use any more.
+var errStuckAsUser = errors.New("the thread cannot become root again")
 
 // lookUp finds a program as execvp does.
 func lookUp(name string, env []string) (string, error) {

@@ -125,30 +125,20 @@ func (p *Provider) add(i *instance) bool {
 
 // Execute implements sdk.Provider.
 func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-	p.mu.Lock()
-	i := p.instances[req.InstanceID]
-	p.mu.Unlock()
-	if i == nil {
-		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	i, err := p.find(req.InstanceID)
+	if err != nil {
+		return sdk.ExecuteResult{}, err
 	}
 	if req.Language == sdk.Bash && req.Arguments != nil {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main to give them to; use env")
 	}
-	if !i.pause.TryRLock() {
-		return sdk.ExecuteResult{}, errPaused
+	done, err := i.use()
+	if err != nil {
+		return sdk.ExecuteResult{}, err
 	}
-	defer i.pause.RUnlock()
-	if i.paused {
-		return sdk.ExecuteResult{}, errPaused
-	}
-	env := maps.Clone(i.env)
-	if env == nil {
-		env = map[string]string{}
-	}
-	maps.Copy(env, req.Env)
-
+	defer done()
 	started := time.Now()
-	result, err := i.sandbox.guest.Execute(ctx, req, env, out)
+	result, err := i.sandbox.guest.Execute(ctx, req, i.environment(req.Env), out)
 	switch {
 	case err == nil:
 		return result, nil
@@ -167,6 +157,16 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	default:
 		return sdk.ExecuteResult{}, err
 	}
+}
+
+// environment is the instance's, and over it the given variables.
+func (i *instance) environment(given map[string]string) map[string]string {
+	env := maps.Clone(i.env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, given)
+	return env
 }
 
 // explainLoss answers for an execution whose sandbox ended under it.

@@ -27,6 +27,19 @@ func (p *Provider) find(instanceID string) (*instance, error) {
 	return i, nil
 }
 
+// use keeps the instance from being paused until done is called, and fails if it
+// is paused.
+func (i *instance) use() (done func(), err error) {
+	if !i.pause.TryRLock() {
+		return nil, errPaused
+	}
+	if i.paused {
+		i.pause.RUnlock()
+		return nil, errPaused
+	}
+	return i.pause.RUnlock, nil
+}
+
 // Pause implements sdk.Pauser.
 func (p *Provider) Pause(ctx context.Context, instanceID string) error {
 	i, err := p.find(instanceID)

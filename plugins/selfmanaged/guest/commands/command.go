@@ -1,0 +1,277 @@
+package commands
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// The states of a command, as the SDK names them.
+const (
+	stateRunning     = "running"
+	stateSucceeded   = "succeeded"
+	stateFailed      = "failed"
+	stateTimeout     = "timeout"
+	stateOutOfMemory = "out_of_memory"
+	stateCancelled   = "cancelled"
+)
+
+// The output streams: their place in a command and their names.
+const (
+	stdout = iota
+	stderr
+)
+
+var streamNames = [2]string{"stdout", "stderr"}
+
+// command is a program that runs or has run.
+type command struct {
+	id        string
+	argv      []string
+	cwd       string
+	startedAt time.Time
+	process   *isolation.Process
+	// from are our ends of the output pipes; the second is nil for a terminal.
+	from     [2]*os.File
+	terminal *os.File // the same as from[0], nil without one
+	input    *input   // nil without one
+
+	mu       sync.Mutex
+	output   [2]ring
+	changed  chan struct{} // closed at the next change; nil if nobody waits
+	sent     map[syscall.Signal]bool
+	timedOut bool
+	state    string
+	exitCode int
+	endedAt  time.Time
+}
+
+// theirStreams are the program's ends.
+type theirStreams struct{ isolation.Streams }
+
+func (s theirStreams) close() {
+	for _, f := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
+		if f != nil {
+			_ = f.Close() // a terminal is there three times
+		}
+	}
+}
+
+// open makes the pipes or the terminal of a command.
+func (c *command) open(req *providerv1.StartCommandRequest) (theirs theirStreams, err error) {
+	if req.GetTerminal() != nil {
+		ours, end, err := isolation.OpenTerminal(windowSize(req.GetTerminal()))
+		if err != nil {
+			return theirs, err
+		}
+		c.terminal, c.from[stdout], c.input = ours, ours, newInput(ours, true)
+		theirs.Stdin, theirs.Stdout, theirs.Stderr = end, end, end
+		return theirs, nil
+	}
+	var err1, err2, err3 error
+	c.from[stdout], theirs.Stdout, err1 = os.Pipe()
+	c.from[stderr], theirs.Stderr, err2 = os.Pipe()
+	if req.GetStdin() {
+		var ours *os.File
+		if theirs.Stdin, ours, err3 = os.Pipe(); err3 == nil {
+			c.input = newInput(ours, false)
+		}
+	}
+	return theirs, errors.Join(err1, err2, err3)
+}
+
+func (c *command) close() {
+	for _, f := range c.from {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	if c.input != nil {
+		c.input.close()
+	}
+}
+
+// run returns when the command and all that it started are gone, and everything
+// that they printed was read.
+func (c *command) run(guard *memory.Guard, timeout time.Duration) {
+	guarded := guard.Watch(c.process)
+	if timeout > 0 {
+		defer time.AfterFunc(timeout, c.expire).Stop()
+	}
+	var reading sync.WaitGroup
+	for i, f := range c.from {
+		if f != nil {
+			reading.Go(func() { c.read(f, &c.output[i]) })
+		}
+	}
+	exit, ok := c.process.Exit()
+	c.process.Kill() // for what it left running; init is about to end too
+	c.process.Wait()
+	for _, f := range c.from {
+		if f != nil {
+			// Nobody here writes any more, but whoever was given the other end
+			// of a pipe may hold it for ever.
+			_ = f.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+	reading.Wait()
+	guarded.Release()
+	c.close()
+	c.end(exit, ok, guarded.Killed())
+}
+
+func (c *command) expire() {
+	c.mu.Lock()
+	c.timedOut = true
+	c.mu.Unlock()
+	c.process.Kill()
+}
+
+// read takes what the program prints until its end of the pipe is closed.
+func (c *command) read(from *os.File, into *ring) {
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		c.print(into, buf[:n])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			c.drain(from, into, buf)
+		}
+		if err != nil {
+			return // for a terminal that is EIO
+		}
+	}
+}
+
+// drain takes what is in the pipe and waits for nothing. A pipe or terminal holds
+// less than this bound.
+func (c *command) drain(from *os.File, into *ring, buf []byte) {
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		for left := 1 << 20; left > 0; {
+			n, err := unix.Read(int(fd), buf)
+			if n <= 0 || err != nil {
+				return
+			}
+			c.print(into, buf[:n])
+			left -= n
+		}
+	})
+}
+
+func (c *command) print(into *ring, p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	into.write(p)
+	c.wake()
+}
+
+// wake tells those that wait for a change. c.mu is held.
+func (c *command) wake() {
+	if c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
+}
+
+// end settles what became of the command. ok says that it ended by itself or by
+// a signal, and not with its init.
+func (c *command) end(exit isolation.Exit, ok, outOfMemory bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case ok && exit.Code == 0:
+		c.state = stateSucceeded
+	case ok && exit.Signal != 0 && c.sent[syscall.Signal(exit.Signal)]:
+		c.state = stateCancelled
+	case ok:
+		c.state = stateFailed
+	case outOfMemory:
+		c.state = stateOutOfMemory
+	case c.timedOut:
+		c.state = stateTimeout
+	case c.sent[unix.SIGKILL]:
+		c.state = stateCancelled
+	default:
+		c.state = stateFailed
+	}
+	if c.exitCode = exit.Code; !ok {
+		c.exitCode = 128 + int(unix.SIGKILL)
+	}
+	c.endedAt = time.Now()
+	c.wake()
+}
+
+// signal sends a signal to every process of the command.
+func (c *command) signal(signal syscall.Signal) error {
+	c.mu.Lock()
+	if c.state != stateRunning {
+		c.mu.Unlock()
+		return errEnded()
+	}
+	if c.sent == nil {
+		c.sent = map[syscall.Signal]bool{}
+	}
+	c.sent[signal] = true
+	c.mu.Unlock()
+	if err := c.process.Signal(signal); err != nil {
+		return errEnded() // init has gone, and the rest is about to
+	}
+	return nil
+}
+
+func errEnded() error { return refusal.New(refusal.Conflict, "", "the command has ended") }
+
+func (c *command) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state != stateRunning
+}
+
+// kept is how many bytes of output are held.
+func (c *command) kept() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.output[stdout].buf) + len(c.output[stderr].buf)
+}
+
+func (c *command) forgetOutput() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.output[stdout].forget()
+	c.output[stderr].forget()
+}
+
+func (c *command) toWire() *providerv1.Command {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wc := &providerv1.Command{
+		Id: c.id, Argv: c.argv, Cwd: c.cwd, State: c.state, ExitCode: int32(c.exitCode), StartedAt: timestamppb.New(c.startedAt),
+		StdoutBytes: c.output[stdout].total, StderrBytes: c.output[stderr].total,
+		Stdin: c.input != nil, Terminal: c.terminal != nil,
+	}
+	if !c.endedAt.IsZero() {
+		wc.EndedAt = timestamppb.New(c.endedAt)
+	}
+	return wc
+}
+
+func windowSize(t *providerv1.TerminalSize) unix.Winsize {
+	const most = 1<<16 - 1
+	return unix.Winsize{Row: uint16(min(t.GetRows(), most)), Col: uint16(min(t.GetColumns(), most))}
+}

@@ -1,0 +1,59 @@
+package provider
+
+import (
+	"context"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+)
+
+var _ sdk.Commands = (*Provider)(nil)
+
+// StartCommand implements sdk.Commands.
+func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (command sdk.Command, err error) {
+	err = p.askGuest(ctx, req.InstanceID, func(ctx context.Context, i *instance, guest *wire.Client) error {
+		req.Env = i.environment(req.Env)
+		command, err = guest.StartCommand(ctx, req)
+		return err
+	})
+	return command, err
+}
+
+// ListCommands implements sdk.Commands.
+func (p *Provider) ListCommands(ctx context.Context, instanceID string) (commands []sdk.Command, err error) {
+	err = p.askGuest(ctx, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+		commands, err = guest.ListCommands(ctx, instanceID)
+		return err
+	})
+	return commands, err
+}
+
+// ReadCommand implements sdk.Commands.
+func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (command sdk.Command, err error) {
+	err = p.waitForGuest(ctx, req.InstanceID, func(guest *wire.Client) error {
+		command, err = guest.ReadCommand(ctx, req, out)
+		return err
+	})
+	return command, err
+}
+
+// WriteCommand implements sdk.Commands.
+func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
+	return p.waitForGuest(ctx, instanceID, func(guest *wire.Client) error {
+		return guest.WriteCommand(ctx, instanceID, commandID, data, end)
+	})
+}
+
+// ResizeCommand implements sdk.Commands.
+func (p *Provider) ResizeCommand(ctx context.Context, instanceID, commandID string, size sdk.TerminalSize) error {
+	return p.askGuest(ctx, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+		return guest.ResizeCommand(ctx, instanceID, commandID, size)
+	})
+}
+
+// SignalCommand implements sdk.Commands.
+func (p *Provider) SignalCommand(ctx context.Context, instanceID, commandID, signal string) error {
+	return p.askGuest(ctx, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+		return guest.SignalCommand(ctx, instanceID, commandID, signal)
+	})
+}
