@@ -51,6 +51,9 @@ func (d *decoder) compile(s *huma.Schema) {
 	if values, ok := s.AdditionalProperties.(*huma.Schema); ok {
 		d.compile(values)
 	}
+	if s.Items != nil {
+		d.compile(s.Items)
+	}
 }
 
 func (d *decoder) resolve(s *huma.Schema) *huma.Schema {
@@ -152,7 +155,7 @@ func (c *bodyCheck) next() json.Token {
 func (c *bodyCheck) value(token json.Token, name, path string, s *huma.Schema) {
 	s = c.resolve(s)
 	kind := kindOf(token)
-	if s.Type != "" && kind != s.Type {
+	if s.Type != "" && kind != s.Type && !(s.Type == huma.TypeInteger && kind == huma.TypeNumber) {
 		c.fail(name, "must be %s, not %s", article(s.Type), article(kind))
 		c.skip(token)
 		return
@@ -162,6 +165,10 @@ func (c *bodyCheck) value(token json.Token, name, path string, s *huma.Schema) {
 		values, typed := s.AdditionalProperties.(*huma.Schema)
 		if token == '{' && (typed || s.AdditionalProperties == false) {
 			c.object(name, path, s, values)
+			return
+		}
+		if token == '[' && s.Items != nil {
+			c.array(name, path, s)
 			return
 		}
 		c.skip(token)
@@ -216,6 +223,27 @@ func (c *bodyCheck) object(called, path string, s, values *huma.Schema) {
 	}
 }
 
+// array reads the rest of an array.
+func (c *bodyCheck) array(called, path string, s *huma.Schema) {
+	count := 0
+	for ; !c.ended && c.tokens.More(); count++ {
+		if s.MaxItems != nil && count == *s.MaxItems {
+			c.fail(called, "must have at most %d items", *s.MaxItems)
+			c.ended = true
+			return
+		}
+		item := fmt.Sprintf("%s[%d]", path, count)
+		c.value(c.next(), item, item, s.Items)
+	}
+	if c.ended {
+		return
+	}
+	c.next() // the closing bracket
+	if s.MinItems != nil && count < *s.MinItems {
+		c.fail(called, "must have at least %d items", *s.MinItems)
+	}
+}
+
 func (c *bodyCheck) text(name string, s *huma.Schema, value string) {
 	length := utf8.RuneCountInString(value)
 	switch {
@@ -232,9 +260,16 @@ func (c *bodyCheck) text(name string, s *huma.Schema, value string) {
 
 func (c *bodyCheck) number(name string, s *huma.Schema, literal json.Number) {
 	value, err := strconv.ParseFloat(string(literal), 64)
+	_, notWhole := strconv.ParseInt(string(literal), 10, 64)
 	switch {
 	case err != nil:
 		c.fail(name, "is out of range")
+	case s.Type == huma.TypeInteger && notWhole != nil:
+		c.fail(name, "must be an integer")
+	case s.Minimum != nil && value < *s.Minimum:
+		c.fail(name, "must be at least %g", *s.Minimum)
+	case s.Maximum != nil && value > *s.Maximum:
+		c.fail(name, "must be at most %g", *s.Maximum)
 	case s.ExclusiveMinimum != nil && value <= *s.ExclusiveMinimum:
 		c.fail(name, "must be more than %g", *s.ExclusiveMinimum)
 	}

@@ -53,6 +53,7 @@ func newDocument() *document {
 		Tags: []*huma.Tag{
 			{Name: tagExecute, Description: "Run code."},
 			{Name: tagInstances, Description: "Sandboxes that live longer than one execution."},
+			{Name: tagCommands, Description: "Programs in an instance, which may outlive the request that started them."},
 			{Name: tagProviders, Description: "What can run here."},
 			{Name: tagBroker, Description: "The broker itself."},
 		},

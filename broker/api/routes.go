@@ -15,6 +15,7 @@ const (
 const (
 	tagExecute   = "execute"
 	tagInstances = "instances"
+	tagCommands  = "commands"
 	tagProviders = "providers"
 	tagBroker    = "broker"
 )
@@ -79,6 +80,7 @@ func (s *Server) routes() {
 		success: []int{http.StatusOK},
 		codes:   append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
 	}, s.executeInInstance)
+	s.commandRoutes()
 	register(s, operation{
 		method: http.MethodDelete, path: "/api/v1/instances/{id}/executions/{execution}", id: "interruptExecution", tag: tagExecute,
 		summary: "Interrupt an execution",

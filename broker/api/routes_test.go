@@ -59,7 +59,7 @@ func TestRoutesAndDocumentAgree(t *testing.T) {
 // that bodyCheck does not know.
 func TestEveryRuleOfARequestIsEnforced(t *testing.T) {
 	s := newTestServer(t)
-	enforced := []string{"Type", "Properties", "Required", "AdditionalProperties", "MinLength", "MaxLength", "Pattern", "ExclusiveMinimum", "MaxProperties"}
+	enforced := []string{"Type", "Properties", "Required", "AdditionalProperties", "MinLength", "MaxLength", "Pattern", "ExclusiveMinimum", "Minimum", "Maximum", "MaxProperties", "Items", "MinItems", "MaxItems"}
 	words := []string{"Title", "Description", "Format", "Examples", "PatternDescription", "Ref", "Extensions", "Default"}
 	seen := 0
 	var check func(path string, schema *huma.Schema)
@@ -86,11 +86,17 @@ func TestEveryRuleOfARequestIsEnforced(t *testing.T) {
 		if values, ok := schema.AdditionalProperties.(*huma.Schema); ok {
 			check(path+".*", values)
 		}
+		if schema.Items != nil {
+			check(path+"[]", schema.Items)
+		}
 	}
 	for _, item := range s.document.openapi.Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-			if op != nil && op.RequestBody != nil {
-				check(op.OperationID, op.RequestBody.Content["application/json"].Schema)
+			if op == nil || op.RequestBody == nil {
+				continue
+			}
+			if body := op.RequestBody.Content["application/json"]; body != nil {
+				check(op.OperationID, body.Schema)
 			}
 		}
 	}
