@@ -301,4 +301,3 @@ func TestCommandsEndWithTheBroker(t *testing.T) {
 	b.Kill()
 	b.WaitGone()
 }
-

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -53,6 +54,9 @@ func tokenOf(header *fasthttp.RequestHeader) string {
 			tokens = append(tokens, strings.TrimSpace(token))
 		}
 	}
+	if bytes.EqualFold(header.Peek(fiber.HeaderUpgrade), []byte("websocket")) {
+		tokens = append(tokens, offeredTokens(header)...)
+	}
 	for _, token := range tokens {
 		if token != tokens[0] {
 			return ""
@@ -62,4 +66,17 @@ func tokenOf(header *fasthttp.RequestHeader) string {
 		return ""
 	}
 	return tokens[0]
+}
+
+// offeredTokens are those among the subprotocols of a WebSocket handshake.
+func offeredTokens(header *fasthttp.RequestHeader) []string {
+	var tokens []string
+	for _, value := range header.PeekAll(fiber.HeaderSecWebSocketProtocol) {
+		for protocol := range strings.SplitSeq(string(value), ",") {
+			if token, ok := strings.CutPrefix(strings.TrimSpace(protocol), protocolBearer); ok {
+				tokens = append(tokens, token)
+			}
+		}
+	}
+	return tokens
 }

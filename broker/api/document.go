@@ -144,7 +144,7 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 		case out != nil && out != reflect.TypeFor[none]():
 			response.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(out)}}
 		}
-		if len(op.events) > 0 {
+		if len(op.events) > 0 && status == http.StatusOK {
 			response.Content[sse.MediaType] = d.eventsOf(op)
 		}
 		described.Responses[strconv.Itoa(status)] = response
