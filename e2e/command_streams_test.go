@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
@@ -207,10 +209,7 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 		"argv": []string{"bash", "--norc", "--noediting", "-i"}, "terminal": map[string]int{"rows": 24, "columns": 80}, "background": true,
 		"env": map[string]string{"PS1": "> "},
 	}
-	dial := func(t *testing.T, id string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
-		return websocket.Dial(t.Context(), strings.Replace(i.URL, "http", "ws", 1)+i.path+"/"+id+"/terminal", &websocket.DialOptions{HTTPHeader: header, Subprotocols: protocols})
-	}
-	token := http.Header{"Authorization": {"Bearer " + harness.Token}}
+	dial, token := i.dial, bearer()
 	// shows reads until a text was shown.
 	shows := func(t *testing.T, conn *websocket.Conn, text string) {
 		t.Helper()
@@ -238,7 +237,17 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 		types(t, conn, "stty size; echo re\"ady\"\n")
 		shows(t, conn, "24 80\r\nready\r\n")
 		assert.NilError(t, conn.Write(t.Context(), websocket.MessageText, []byte(`{"resize": {"rows": 50, "columns": 100}}`)))
-		assert.NilError(t, conn.Ping(readsMeanwhile(t, conn)))
+		read := make(chan error, 1)
+		go func() { // a ping is answered to who reads
+			_, _, err := conn.Read(t.Context())
+			for err == nil {
+				_, _, err = conn.Read(t.Context())
+			}
+			read <- err
+		}()
+		assert.NilError(t, conn.Ping(t.Context()))
+		assert.NilError(t, conn.Close(websocket.StatusNormalClosure, ""))
+		<-read
 	})
 	t.Run("goes on without its client", func(t *testing.T) {
 		c := i.start(http.StatusCreated, shell)
@@ -319,25 +328,36 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 		harness.Refused(t, i.Do(http.MethodGet, i.path+"/"+terminal+"/terminal", harness.Token, nil), http.StatusBadRequest, "SB010")
 		assert.Check(t, !strings.Contains(b.Log(), harness.Token) && !strings.Contains(b.Log(), harness.OtherToken))
 	})
-	t.Run("stops with the broker", func(t *testing.T) {
-		c := i.start(http.StatusCreated, shell)
-		conn, _, err := dial(t, c.ID, token)
-		assert.NilError(t, err)
-		defer conn.CloseNow()
-		began := time.Now()
-		ended := make(chan int, 1)
-		go func() { ended <- b.Stop() }()
-		for err == nil {
-			_, _, err = conn.Read(t.Context())
-		}
-		assert.Equal(t, <-ended, 0)
-		t.Logf("stopped after %v", time.Since(began))
-	})
 }
 
-// readsMeanwhile reads a connection in the background, as a ping needs it, until
-// the test ends.
-func readsMeanwhile(t *testing.T, conn *websocket.Conn) context.Context {
-	t.Helper()
-	return conn.CloseRead(t.Context())
+func bearer() http.Header { return http.Header{"Authorization": {"Bearer " + harness.Token}} }
+
+// dial opens the terminal of a command.
+func (i commandInstance) dial(t *testing.T, id string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
+	return websocket.Dial(t.Context(), strings.Replace(i.URL, "http", "ws", 1)+i.path+"/"+id+"/terminal", &websocket.DialOptions{HTTPHeader: header, Subprotocols: protocols})
+}
+
+// A stop waits for executions, and not for those who watch what would never end.
+func TestABrokerThatStopsDoesNotWaitForWatchers(t *testing.T) {
+	b := harness.Start(t, harness.Options{
+		// Longer than the harness waits for a broker to stop.
+		Config: harness.Tenants + fmt.Sprintf("limits { shutdown_timeout = \"10m\" }\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n}\n", binaries.Runsc(t)),
+	})
+	i := newCommandInstance(t, b)
+	c := i.start(http.StatusCreated, map[string]any{"argv": []string{"sleep", "1000"}, "terminal": map[string]int{"rows": 24, "columns": 80}, "background": true})
+	conn, _, err := i.dial(t, c.ID, bearer())
+	assert.NilError(t, err)
+	defer conn.CloseNow()
+	logs := i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
+	var started command
+	logs.next(api.EventStarted, &started)
+	ended := make(chan int, 1)
+	go func() { ended <- b.Stop() }()
+	for err == nil {
+		_, _, err = conn.Read(t.Context())
+	}
+	var p harness.Problem
+	logs.next(api.EventError, &p)
+	assert.Equal(t, p.Code, "SB009")
+	assert.Equal(t, <-ended, 0)
 }

@@ -99,7 +99,7 @@ func (s *Server) streamCommand(ctx context.Context, c call[StartCommandRequest],
 // streamLogs streams the output of a command that somebody has started.
 func (s *Server) streamLogs(ctx context.Context, c call[none], to *eventStream) error {
 	req := logsRequest(c)
-	return s.withCommands(ctx, c.tenant, c.id, func(ctx context.Context, commands leasedCommands) error {
+	return s.watchCommands(ctx, c.tenant, c.id, func(ctx context.Context, commands leasedCommands) error {
 		command, err := commands.look(ctx, req.CommandID, false)
 		if err != nil {
 			return err

@@ -46,7 +46,7 @@ type TerminalMessage struct {
 // leaves, the command goes on.
 func (s *Server) attachTerminal(w http.ResponseWriter, r *http.Request, c call[none]) error {
 	id := c.path["command"]
-	return s.withCommands(r.Context(), c.tenant, c.id, func(ctx context.Context, commands leasedCommands) error {
+	return s.watchCommands(r.Context(), c.tenant, c.id, func(ctx context.Context, commands leasedCommands) error {
 		command, err := commands.look(ctx, id, false)
 		if err != nil {
 			return err

@@ -28,6 +28,19 @@ type leasedCommands struct {
 // withCommands lends the commands of an instance. The context that use gets ends
 // with ctx and when the broker stops.
 func (s *Server) withCommands(ctx context.Context, who tenant.Tenant, id string, use func(context.Context, leasedCommands) error) error {
+	return s.lendCommands(ctx, who, id, (*instance.Lease).Within, use)
+}
+
+// watchCommands is withCommands for who looks on: the broker does not wait for
+// that when it stops.
+func (s *Server) watchCommands(ctx context.Context, who tenant.Tenant, id string, use func(context.Context, leasedCommands) error) error {
+	return s.lendCommands(ctx, who, id, (*instance.Lease).Watching, use)
+}
+
+func (s *Server) lendCommands(ctx context.Context, who tenant.Tenant, id string,
+	within func(*instance.Lease, context.Context) (context.Context, context.CancelFunc),
+	use func(context.Context, leasedCommands) error,
+) error {
 	lease, err := s.instances.Lease(ctx, who, id, sdk.CapabilityCommands)
 	if err != nil {
 		return err
@@ -37,7 +50,7 @@ func (s *Server) withCommands(ctx context.Context, who tenant.Tenant, id string,
 	if err != nil {
 		return err
 	}
-	ctx, cancel := lease.Within(ctx)
+	ctx, cancel := within(lease, ctx)
 	defer cancel()
 	err = use(ctx, leasedCommands{commands, lease})
 	if unheard, ok := errors.AsType[unheardError](err); ok {
@@ -80,7 +93,7 @@ func (c leasedCommands) look(ctx context.Context, id string, ended bool) (sdk.Co
 
 func (s *Server) waitForCommand(ctx context.Context, c call[none]) (int, Command, error) {
 	var command sdk.Command
-	err := s.withCommands(ctx, c.tenant, c.id, func(ctx context.Context, commands leasedCommands) (err error) {
+	err := s.watchCommands(ctx, c.tenant, c.id, func(ctx context.Context, commands leasedCommands) (err error) {
 		patience, cancel := context.WithTimeout(ctx, min(duration(c.query.number("timeout", waitDefault.Seconds())), s.requestTimeout/2))
 		defer cancel()
 		command, err = commands.look(patience, c.path["command"], true)

@@ -61,8 +61,19 @@ func (l *Lease) Info() Info {
 // Within returns a context that ends with ctx and when the broker stops. Calls of
 // the provider belong into it.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return until(ctx, l.service.lifetime)
+}
+
+// Watching is Within for calls that only look on at what goes on, for as long as
+// they are let. It ends already when the broker begins to stop: nothing that is
+// watched would come to its end by waiting.
+func (l *Lease) Watching(ctx context.Context) (context.Context, context.CancelFunc) {
+	return until(ctx, l.service.watching)
+}
+
+func until(ctx, end context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.service.lifetime, func() { cancel(errShuttingDown) })
+	stop := context.AfterFunc(end, func() { cancel(errShuttingDown) })
 	return ctx, func() {
 		stop()
 		cancel(nil)

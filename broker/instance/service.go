@@ -55,8 +55,11 @@ type Service struct {
 	calls sync.WaitGroup
 	// lifetime ends executions and creations when the broker stops, cleanup
 	// ends destruction when that has taken too long.
+	// watching ends already when the drain begins, for those who only look on.
 	lifetime    context.Context
 	endLifetime context.CancelCauseFunc
+	watching    context.Context
+	endWatching context.CancelFunc
 	cleanup     context.Context
 	endCleanup  context.CancelFunc
 	tasks       *background.Group
@@ -120,6 +123,7 @@ func NewService(opts Options) *Service {
 		tasks:    background.NewGroup(opts.Logger),
 	}
 	s.lifetime, s.endLifetime = context.WithCancelCause(context.Background())
+	s.watching, s.endWatching = context.WithCancel(s.lifetime)
 	s.cleanup, s.endCleanup = context.WithCancel(context.Background())
 	s.tasks.Go("reaper", s.reap)
 	return s

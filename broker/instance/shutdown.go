@@ -10,13 +10,14 @@ import (
 // cleanupTimeout bounds the destruction of everything at shutdown.
 const cleanupTimeout = 10 * time.Second
 
-// Drain refuses new work from now on and waits until the running executions and
+// Drain refuses new work from now on, ends what only watches, and waits until the running executions and
 // creations have ended. When ctx ends first they are cancelled; it still waits
 // for them to notice.
 func (s *Service) Drain(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
+	s.endWatching()
 
 	stop := context.AfterFunc(ctx, func() { s.endLifetime(errShuttingDown) })
 	defer stop()
