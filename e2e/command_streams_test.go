@@ -230,20 +230,19 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 
 	t.Run("a shell", func(t *testing.T) {
 		c := i.start(http.StatusCreated, shell)
-		conn, resp, err := dial(t, c.ID, token)
+		conn, answer, err := dial(t, c.ID, token)
 		assert.NilError(t, err)
 		defer conn.CloseNow()
-		assert.Check(t, resp.Header.Get("X-Request-Id") != "")
+		assert.Check(t, answer.Header.Get("X-Request-Id") != "")
 		types(t, conn, "stty size; echo re\"ady\"\n")
 		shows(t, conn, "24 80\r\nready\r\n")
 		assert.NilError(t, conn.Write(t.Context(), websocket.MessageText, []byte(`{"resize": {"rows": 50, "columns": 100}}`)))
-		read := make(chan error, 1)
+		read := make(chan struct{})
 		go func() { // a ping is answered to who reads
-			_, _, err := conn.Read(t.Context())
-			for err == nil {
+			defer close(read)
+			for err := error(nil); err == nil; {
 				_, _, err = conn.Read(t.Context())
 			}
-			read <- err
 		}()
 		assert.NilError(t, conn.Ping(t.Context()))
 		assert.NilError(t, conn.Close(websocket.StatusNormalClosure, ""))
@@ -256,10 +255,10 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 		types(t, conn, "X=kept; echo a\"way\"\n")
 		shows(t, conn, "away\r\n")
 		assert.NilError(t, conn.Close(websocket.StatusNormalClosure, ""))
-		again, resp, err := dial(t, c.ID, nil, api.TerminalProtocol, "bearer."+harness.Token)
+		again, answer, err := dial(t, c.ID, nil, api.TerminalProtocol, "bearer."+harness.Token)
 		assert.NilError(t, err)
 		defer again.CloseNow()
-		assert.Equal(t, resp.Header.Get("Sec-WebSocket-Protocol"), api.TerminalProtocol, "the token is not repeated")
+		assert.Equal(t, answer.Header.Get("Sec-WebSocket-Protocol"), api.TerminalProtocol, "the token is not repeated")
 		shows(t, again, "away\r\n") // what it has missed
 		assert.NilError(t, again.Write(t.Context(), websocket.MessageText, []byte(`{"resize": {"rows": 50, "columns": 100}}`)))
 		types(t, again, "echo $X $(stty size)\n")
@@ -319,11 +318,10 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 			"no terminal":       {pipes, token, nil, http.StatusConflict},
 			"no such command":   {"c-99", token, nil, http.StatusNotFound},
 		} {
-			_, resp, err := dial(t, c.id, c.header, c.protocols...)
+			_, answer, err := dial(t, c.id, c.header, c.protocols...)
 			assert.Check(t, err != nil, name)
-			assert.Assert(t, resp != nil, name)
-			assert.Check(t, is.Equal(resp.StatusCode, c.status), name)
-			assert.Check(t, is.Equal(resp.Header.Get("Content-Type"), "application/problem+json"), name)
+			assert.Check(t, is.Equal(answer.Status, c.status), name)
+			assert.Check(t, is.Equal(answer.Header.Get("Content-Type"), "application/problem+json"), name)
 		}
 		harness.Refused(t, i.Do(http.MethodGet, i.path+"/"+terminal+"/terminal", harness.Token, nil), http.StatusBadRequest, "SB010")
 		assert.Check(t, !strings.Contains(b.Log(), harness.Token) && !strings.Contains(b.Log(), harness.OtherToken))
@@ -333,8 +331,12 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 func bearer() http.Header { return http.Header{"Authorization": {"Bearer " + harness.Token}} }
 
 // dial opens the terminal of a command.
-func (i commandInstance) dial(t *testing.T, id string, header http.Header, protocols ...string) (*websocket.Conn, *http.Response, error) {
-	return websocket.Dial(t.Context(), strings.Replace(i.URL, "http", "ws", 1)+i.path+"/"+id+"/terminal", &websocket.DialOptions{HTTPHeader: header, Subprotocols: protocols})
+func (i commandInstance) dial(t *testing.T, id string, header http.Header, protocols ...string) (*websocket.Conn, harness.Answer, error) {
+	conn, resp, err := websocket.Dial(t.Context(), strings.Replace(i.URL, "http", "ws", 1)+i.path+"/"+id+"/terminal", &websocket.DialOptions{HTTPHeader: header, Subprotocols: protocols}) //nolint:bodyclose // Dial has read it
+	if resp == nil {
+		return conn, harness.Answer{}, err
+	}
+	return conn, harness.Answer{Status: resp.StatusCode, Header: resp.Header}, err
 }
 
 // A stop waits for executions, and not for those who watch what would never end.

@@ -24,7 +24,8 @@ type Commands interface {
 	// reading does not stop the command.
 	ReadCommand(ctx context.Context, req ReadCommandRequest, out func(CommandOutput) error) (Command, error)
 	// WriteCommand writes to standard input and returns when the pipe or
-	// terminal has taken everything. With end, standard input is closed then.
+	// terminal has taken everything. With end, standard input is closed then; a
+	// terminal stays open and gets its character for the end of input.
 	// CodeConflict means that it is closed or was never open.
 	WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error
 	ResizeCommand(ctx context.Context, instanceID, commandID string, size TerminalSize) error

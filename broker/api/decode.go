@@ -155,7 +155,11 @@ func (c *bodyCheck) next() json.Token {
 func (c *bodyCheck) value(token json.Token, name, path string, s *huma.Schema) {
 	s = c.resolve(s)
 	kind := kindOf(token)
-	if s.Type != "" && kind != s.Type && !(s.Type == huma.TypeInteger && kind == huma.TypeNumber) {
+	wanted := s.Type
+	if wanted == huma.TypeInteger {
+		wanted = huma.TypeNumber // whether it is whole, number looks
+	}
+	if wanted != "" && kind != wanted {
 		c.fail(name, "must be %s, not %s", article(s.Type), article(kind))
 		c.skip(token)
 		return

@@ -301,3 +301,27 @@ func TestTheTroubleOfAProviderIsNotThatOfItsCaller(t *testing.T) {
 	assert.Check(t, !strings.Contains(resp.text, "4711"))
 	assert.Check(t, cmp.Contains(f.log.String(), "SB011: the cloud refuses the key of account 4711"))
 }
+
+func TestACapabilityThatAProviderLacksIsNamed(t *testing.T) {
+	f := start(t)
+	var made api.Instance
+	f.do(http.MethodPost, "/api/v1/instances", `{"language":"python"}`).wants(http.StatusCreated).decode(&made)
+	for _, route := range []struct{ method, path, body string }{
+		{http.MethodPost, "", `{"argv":["true"]}`},
+		{http.MethodGet, "", ""},
+		{http.MethodGet, "/c-1", ""},
+		{http.MethodDelete, "/c-1", ""},
+		{http.MethodGet, "/c-1/logs", ""},
+		{http.MethodPost, "/c-1/stdin", ""},
+		{http.MethodPost, "/c-1/signal", `{"signal":"SIGTERM"}`},
+		{http.MethodPost, "/c-1/resize", `{"rows":1,"columns":1}`},
+		{http.MethodPost, "/c-1/wait", ""},
+		{http.MethodGet, "/c-1/terminal", ""},
+	} {
+		for _, accept := range []string{"application/json", "text/event-stream"} {
+			p := f.do(route.method, "/api/v1/instances/"+made.ID+"/commands"+route.path, route.body, "Accept: "+accept).problem(http.StatusNotImplemented, "SB015")
+			assert.Check(t, cmp.Equal(p.Capability, "commands"))
+			assert.Check(t, cmp.Equal(p.Provider, "first"))
+		}
+	}
+}

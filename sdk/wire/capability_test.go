@@ -468,10 +468,16 @@ func TestACapabilityIsNotTrusted(t *testing.T) {
 		output []*providerv1.ReadCommandResponse
 		want   string
 	}{
-		"a relative path":        {files: []*providerv1.FileInfo{{Path: "x"}}, want: "SB000: the plugin answered a path that is not acceptable"},
-		"more than asked for":    {files: []*providerv1.FileInfo{{Path: "/a"}, {Path: "/b"}, {Path: "/c"}}, want: "SB000: the plugin listed more than the limit"},
-		"output out of order":    {output: []*providerv1.ReadCommandResponse{output("stdout", 0), output("stdout", 1)}, want: "SB000: the plugin sent a command's output out of order"},
-		"an unknown stream":      {output: []*providerv1.ReadCommandResponse{output("stdlog", 0)}, want: "SB000: the plugin sent a command's output out of order"},
+		"a relative path":     {files: []*providerv1.FileInfo{{Path: "x"}}, want: "SB000: the plugin answered a path that is not acceptable"},
+		"more than asked for": {files: []*providerv1.FileInfo{{Path: "/a"}, {Path: "/b"}, {Path: "/c"}}, want: "SB000: the plugin listed more than the limit"},
+		"output out of order": {output: []*providerv1.ReadCommandResponse{output("stdout", 0), output("stdout", 1)}, want: "SB000: the plugin sent a command's output out of order"},
+		"an unknown stream":   {output: []*providerv1.ReadCommandResponse{output("stdlog", 0)}, want: "SB000: the plugin sent a command's output out of order"},
+		"too much output at once": {output: []*providerv1.ReadCommandResponse{{Event: &providerv1.ReadCommandResponse_Output{Output: &providerv1.CommandOutput{
+			Stream: "stdout", Data: make([]byte, sdk.MaxOutputChunk+1),
+		}}}}, want: "SB000: the plugin sent too much of a command's output at once"},
+		"endless arguments": {output: []*providerv1.ReadCommandResponse{{Event: &providerv1.ReadCommandResponse_Command{Command: &providerv1.Command{
+			Id: "c", State: "running", Argv: make([]string, 1<<20+1),
+		}}}}, want: "SB000: the plugin described a command unacceptably"},
 		"output without its end": {output: []*providerv1.ReadCommandResponse{output("stdout", 0)}, want: "SB000: the plugin ended a command's output without the command"},
 		"an unknown state": {output: []*providerv1.ReadCommandResponse{{Event: &providerv1.ReadCommandResponse_Command{Command: &providerv1.Command{
 			Id: "c", State: "asleep", StartedAt: timestamppb.New(epoch),

@@ -66,8 +66,11 @@ func (c *Client) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, ou
 		case *providerv1.ReadCommandResponse_Output:
 			o := sdk.CommandOutput{Stream: sdk.Stream(e.Output.GetStream()), Offset: e.Output.GetOffset(), Data: e.Output.GetData()}
 			expected, known := next[o.Stream]
-			if !known || o.Offset < expected {
+			switch {
+			case !known || o.Offset < expected:
 				return sdk.Command{}, misbehaved("sent a command's output out of order")
+			case len(o.Data) > sdk.MaxOutputChunk:
+				return sdk.Command{}, misbehaved("sent too much of a command's output at once")
 			}
 			next[o.Stream] = o.Offset + int64(len(o.Data))
 			if err := out(o); err != nil {
@@ -95,6 +98,18 @@ func (c *Client) SignalCommand(ctx context.Context, instanceID, commandID, signa
 	return sdk.ErrorFromStatus(err)
 }
 
+// maxArgv bounds what a plugin says of a command's arguments, in bytes together:
+// more than Linux starts.
+const maxArgv = 1 << 20
+
+func boundedArgv(argv []string) bool {
+	size := 0
+	for _, argument := range argv {
+		size += len(argument) + 1
+	}
+	return size <= maxArgv
+}
+
 func terminalSizeToWire(s sdk.TerminalSize) *providerv1.TerminalSize {
 	return &providerv1.TerminalSize{Rows: uint32(s.Rows), Columns: uint32(s.Columns)}
 }
@@ -108,6 +123,8 @@ func commandFromWire(wc *providerv1.Command) (sdk.Command, error) {
 	switch {
 	case !instanceID.MatchString(cmd.ID):
 		return cmd, misbehaved("gave a command an ID that is not acceptable")
+	case !boundedArgv(cmd.Argv), len(cmd.Cwd) > maxText:
+		return cmd, misbehaved("described a command unacceptably")
 	case !slices.Contains(sdk.CommandStates(), cmd.State):
 		return cmd, misbehaved(fmt.Sprintf("answered the unknown state %.70q of a command", wc.GetState()))
 	}

@@ -224,15 +224,20 @@ func (c *command) signal(signal syscall.Signal) error {
 		c.mu.Unlock()
 		return errEnded()
 	}
-	if c.sent == nil {
-		c.sent = map[syscall.Signal]bool{}
-	}
-	c.sent[signal] = true
+	c.remember(signal)
 	c.mu.Unlock()
 	if err := c.process.Signal(signal); err != nil {
 		return errEnded() // init has gone, and the rest is about to
 	}
 	return nil
+}
+
+// remember a signal, to know later who ended the command. c.mu is held.
+func (c *command) remember(signal syscall.Signal) {
+	if c.sent == nil {
+		c.sent = map[syscall.Signal]bool{}
+	}
+	c.sent[signal] = true
 }
 
 func errEnded() error { return refusal.New(refusal.Conflict, "", "the command has ended") }
