@@ -11,9 +11,16 @@ import (
 	"time"
 )
 
-// pollEvery is how often the guard looks while something runs. A program can
-// allocate about 100 MB in that time; the sandbox's cgroup is the fence behind.
-const pollEvery = 20 * time.Millisecond
+// The guard looks again after shortestPause if memory is short. A program can
+// allocate about 100 MB in that time; the sandbox's cgroup is the fence behind. A
+// look costs nearly a millisecond of CPU, which many sandboxes with a command in
+// the background pay for ever, so the more memory is free, the longer it waits:
+// never so long that a program could take more than that beyond the limit.
+const (
+	shortestPause = 20 * time.Millisecond
+	longestPause  = 250 * time.Millisecond
+	perPause      = 100 << 20
+)
 
 // lag is for how many looks the figure for the whole sandbox may still
 // show what the last execution used. After that, what the processes themselves
@@ -92,16 +99,17 @@ func (g *Guarded) Killed() bool { return g.oom.Load() }
 
 func (m *Guard) poll(stop, done chan struct{}) {
 	defer close(done)
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(shortestPause)
+	defer timer.Stop()
 	over := 0 // looks in a row
 	for {
 		select {
 		case <-stop:
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
 		used, err := InUse()
+		timer.Reset(pause(m.limit - used))
 		if err != nil || used <= m.limit {
 			over = 0
 			continue
@@ -111,6 +119,13 @@ func (m *Guard) poll(stop, done chan struct{}) {
 			over = 0
 		}
 	}
+}
+
+// pause is how long a program takes at least to use what is free, and then
+// perPause beyond.
+func pause(free int64) time.Duration {
+	pauses := min(max(free, 0)/perPause, int64(longestPause/shortestPause)) + 1
+	return min(time.Duration(pauses)*shortestPause, longestPause)
 }
 
 // killLargest kills the program whose processes use most, if that is enough
