@@ -1,28 +1,17 @@
 package e2e_test
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
-// onEachRuntime runs a test on real sandboxes of both kinds.
-func onEachRuntime(t *testing.T, test func(t *testing.T, b *harness.Broker)) {
-	t.Run("runsc", func(t *testing.T) { test(t, startReal(t, "")) })
-	t.Run("docker", func(t *testing.T) {
-		engine := dockerengine.Find(t)
-		test(t, startReal(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", engine.Host)))
-	})
-}
-
 func TestAnInstanceIsFoundFrozenAndMeasured(t *testing.T) {
-	onEachRuntime(t, func(t *testing.T, b *harness.Broker) {
+	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
 		created := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "s", "labels": map[string]any{"team": "x"}})
 		assert.Equal(t, created.Status, http.StatusCreated, "%s", created.Body)
 		var page struct {

@@ -21,7 +21,7 @@ type InstanceMetrics struct {
 	MemoryLimitMB float64    `json:"memory_limit_mb,omitempty"`
 	DiskMB        *float64   `json:"disk_mb,omitempty" doc:"Of what the code can write to."`
 	DiskLimitMB   float64    `json:"disk_limit_mb,omitempty"`
-	Processes     int64      `json:"processes,omitempty"`
+	Processes     *int64     `json:"processes,omitempty" doc:"With threads; an interpreter that waits for code is among them."`
 	ProcessLimit  int64      `json:"process_limit,omitempty"`
 }
 
@@ -84,11 +84,14 @@ func metricsOf(m sdk.InstanceMetrics) InstanceMetrics {
 	metrics := InstanceMetrics{
 		CPUTime: m.CPUTime.Seconds(), CPULimit: m.CPULimit,
 		MemoryMB: mb(m.Memory), MemoryLimitMB: mb(m.MemoryLimit), DiskLimitMB: mb(m.DiskLimit),
-		Processes: m.Processes, ProcessLimit: m.ProcessLimit,
+		ProcessLimit: m.ProcessLimit,
 	}
 	if m.Disk > 0 || m.DiskLimit > 0 { // nothing written is known to be nothing
 		disk := mb(m.Disk)
 		metrics.DiskMB = &disk
+	}
+	if m.Processes > 0 || m.ProcessLimit > 0 {
+		metrics.Processes = &m.Processes
 	}
 	if !m.MeasuredAt.IsZero() {
 		at := m.MeasuredAt.UTC()

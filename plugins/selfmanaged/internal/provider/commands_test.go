@@ -419,7 +419,8 @@ func testTerminals(t *testing.T, newProvider makeProvider) {
 		assert.NilError(t, p.ResizeCommand(t.Context(), id, command, sdk.TerminalSize{Rows: 40, Columns: 132}))
 		write(t, command, "\n") // bash runs traps when it has something to do
 		waitFor(t, p, id, command, "new size 40 132\r\n")
-		write(t, command, "echo be\"gun\"; sleep 1000\n")
+		// It tells from the foreground, which a program gets a moment after its start.
+		write(t, command, "bash -c 'echo be\"gun\"; exec sleep 1000'\n")
 		waitFor(t, p, id, command, "begun\r\n")
 		write(t, command, "\x03")
 		write(t, command, "echo next $?\n")
