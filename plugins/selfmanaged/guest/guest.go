@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/commands"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/files"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
@@ -28,6 +29,10 @@ import (
 
 // MaxMessageBytes bounds a message of the protocol.
 const MaxMessageBytes = 32 << 20
+
+// TemporaryDir is where user code can write beside isolation.WorkspaceDir, inside
+// the sandbox.
+const TemporaryDir = "/tmp"
 
 // RunDir, inside the sandbox, holds the runners; only the guest may write there.
 const RunDir = "/run/sandbox"
@@ -62,6 +67,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	guestv1.RegisterGuestServiceServer(srv, g)
 	providerv1.RegisterCommandServiceServer(srv, commands.NewServer(g.resources))
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
+	files.Register(srv, files.Options{Roots: []string{isolation.WorkspaceDir, TemporaryDir}, Room: g.room})
 	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -144,6 +150,17 @@ func (g *guest) Check(context.Context, *guestv1.CheckRequest) (*guestv1.CheckRes
 		return nil, status.Error(codes.FailedPrecondition, "not prepared")
 	}
 	return &guestv1.CheckResponse{}, nil
+}
+
+// room says when the sandbox uses all of its memory, which files take as well.
+func (g *guest) room() error {
+	g.mu.Lock()
+	memory := g.memory
+	g.mu.Unlock()
+	if memory == nil {
+		return nil
+	}
+	return memory.Room()
 }
 
 // Version identifies the protocol, so that a plugin notices a guest that speaks

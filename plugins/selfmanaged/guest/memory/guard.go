@@ -3,6 +3,8 @@
 package memory
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -63,6 +65,17 @@ type Guarded struct {
 // NewGuard returns a guard that keeps the sandbox below limit bytes.
 func NewGuard(limit int64) *Guard {
 	return &Guard{limit: limit, watched: map[*Guarded]bool{}}
+}
+
+// Room returns an error when the sandbox uses as much memory as it may.
+func (m *Guard) Room() error {
+	if m.limit == math.MaxInt64 {
+		return nil
+	}
+	if used, err := InUse(); err != nil || used < m.limit {
+		return nil // who cannot know does not refuse: the disk has a limit too
+	}
+	return fmt.Errorf("the instance's memory is full: programs and files may use %d MiB together", m.limit>>20)
 }
 
 // Watch puts a program under the guard until Release is called.

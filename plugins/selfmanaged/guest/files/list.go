@@ -1,0 +1,110 @@
+package files
+
+import (
+	"context"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// listBatch is how many entries one message holds, at most 4 KiB each.
+const listBatch = 200
+
+// Bounds on globs: braces are tried in every combination.
+const (
+	maxGlob   = 1000
+	maxBraces = 8
+)
+
+func (s *service) StatFile(_ context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
+	at, err := s.place("path", req.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	dir, base, err := at.locate(false)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	info, err := at.lstat(dir, base)
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.StatFileResponse{File: info}, nil
+}
+
+func (s *service) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerStreamingServer[providerv1.ListFilesResponse]) error {
+	at, err := s.place("path", req.GetPath())
+	if err != nil {
+		return err
+	}
+	selects, err := globOf(req.GetGlob())
+	if err != nil {
+		return err
+	}
+	dir, err := at.openDirectory()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	limit := min(max(int(req.GetLimit()), 1), maxResults)
+	truncated, batch := false, &providerv1.ListFilesResponse{}
+	w := &walker{ctx: stream.Context(), depth: max(int(req.GetDepth()), 1), visit: func(f found) error {
+		full := at.below(f.name)
+		switch {
+		case !selects(f.name):
+			return nil
+		case limit == 0, len(full) > maxPath:
+			truncated = true
+			return fs.SkipAll
+		}
+		limit--
+		batch.Files = append(batch.Files, describe(full, f.info, f.target()))
+		if len(batch.GetFiles()) < listBatch {
+			return nil
+		}
+		err := stream.Send(batch)
+		batch = &providerv1.ListFilesResponse{}
+		return err
+	}}
+	if err := w.walk(dir); err != nil {
+		return at.explain(err)
+	}
+	batch.Truncated = truncated || w.skipped
+	return stream.Send(batch)
+}
+
+// target is where a symbolic link points, as it is written there.
+func (f found) target() string {
+	target := ""
+	if f.info.isSymlink() {
+		_ = asUser(func() (err error) {
+			target, err = f.dir.readlink(f.base)
+			return err
+		})
+	}
+	return target
+}
+
+// globOf returns what tells whether a relative path matches; an empty glob
+// matches everything.
+func globOf(glob string) (func(name string) bool, error) {
+	switch {
+	case glob == "":
+		return func(string) bool { return true }, nil
+	case len(glob) > maxGlob:
+		return nil, refusal.New(refusal.InvalidRequest, "glob", "must have at most %d bytes", maxGlob)
+	case strings.Count(glob, "{") > maxBraces:
+		return nil, refusal.New(refusal.InvalidRequest, "glob", "must have at most %d pairs of braces", maxBraces)
+	case !doublestar.ValidatePattern(glob):
+		return nil, refusal.New(refusal.InvalidRequest, "glob", "is not a pattern: a bracket or brace is not closed")
+	}
+	glob = path.Clean(glob)
+	return func(name string) bool { return doublestar.MatchUnvalidated(glob, name) }, nil
+}

@@ -1,0 +1,105 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+const (
+	maxReplacePaths = 1000
+	maxReplaceText  = 1 << 20
+)
+
+func (s *service) ReplaceInFiles(ctx context.Context, req *providerv1.ReplaceInFilesRequest) (*providerv1.ReplaceInFilesResponse, error) {
+	switch {
+	case req.GetOld() == "":
+		return nil, refusal.New(refusal.InvalidRequest, "old", "must not be empty")
+	case len(req.GetOld()) > maxReplaceText:
+		return nil, refusal.New(refusal.InvalidRequest, "old", "must have at most %d bytes", maxReplaceText)
+	case len(req.GetNew()) > maxReplaceText:
+		return nil, refusal.New(refusal.InvalidRequest, "new", "must have at most %d bytes", maxReplaceText)
+	case len(req.GetPaths()) > maxReplacePaths:
+		return nil, refusal.New(refusal.InvalidRequest, "paths", "must be at most %d", maxReplacePaths)
+	}
+	places := make([]place, 0, len(req.GetPaths()))
+	for _, path := range req.GetPaths() {
+		at, err := s.place("paths", path)
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, at)
+	}
+	resp := &providerv1.ReplaceInFilesResponse{}
+	for _, at := range places {
+		count, err := s.replaceIn(ctx, at, []byte(req.GetOld()), []byte(req.GetNew()))
+		if err != nil {
+			return nil, err
+		}
+		resp.Files = append(resp.Files, &providerv1.FileReplacement{Path: at.String(), Count: count})
+	}
+	return resp, nil
+}
+
+func (s *service) replaceIn(ctx context.Context, at place, before, after []byte) (int64, error) {
+	dir, base, err := at.parent(false)
+	if err != nil {
+		return 0, err
+	}
+	defer dir.Close()
+	file, info, err := at.openRegular(dir, base)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	d, err := s.newDraft(at, dir)
+	defer d.discard()
+	if err != nil {
+		return 0, err
+	}
+	count, err := replaceAll(d, &untilDone{ctx, io.LimitReader(file, info.size)}, before, after)
+	if err != nil || count == 0 {
+		return 0, at.explain(err)
+	}
+	return count, d.commit(base, info.mode.Perm())
+}
+
+// replaceAll copies from one to the other with each before replaced by after,
+// and counts. It holds little more than before in memory.
+func replaceAll(to io.Writer, from io.Reader, before, after []byte) (count int64, err error) {
+	buf := make([]byte, 0, max(2*len(before), chunkBytes))
+	for ended := false; !ended; {
+		n, err := io.ReadFull(from, buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			ended = true
+		case err != nil:
+			return count, err
+		}
+		rest := buf
+		for i := bytes.Index(rest, before); i >= 0; i = bytes.Index(rest, before) {
+			if _, err := to.Write(rest[:i]); err != nil {
+				return count, err
+			}
+			if _, err := to.Write(after); err != nil {
+				return count, err
+			}
+			rest, count = rest[i+len(before):], count+1
+		}
+		// What may be the beginning of before stays for the next round.
+		keep := min(len(rest), len(before)-1)
+		if ended {
+			keep = 0
+		}
+		if _, err := to.Write(rest[:len(rest)-keep]); err != nil {
+			return count, err
+		}
+		buf = buf[:copy(buf, rest[len(rest)-keep:])]
+	}
+	return count, nil
+}

@@ -1,0 +1,164 @@
+package provider
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+)
+
+// The guest serves files; here the calls only find it.
+var (
+	_ sdk.Files        = (*Provider)(nil)
+	_ sdk.FileSearcher = (*Provider)(nil)
+	_ sdk.FileWatcher  = (*Provider)(nil)
+	_ sdk.Archiver     = (*Provider)(nil)
+)
+
+// StatFile implements sdk.Files.
+func (p *Provider) StatFile(ctx context.Context, instanceID, path string) (info sdk.FileInfo, err error) {
+	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+		info, err = guest.StatFile(ctx, instanceID, path)
+		return err
+	})
+	return info, err
+}
+
+// ListFiles implements sdk.Files.
+func (p *Provider) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
+	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+		truncated, err = guest.ListFiles(ctx, req, found)
+		return err
+	})
+	return truncated, err
+}
+
+// ReadFile implements sdk.Files.
+func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (info sdk.FileInfo, content io.ReadCloser, err error) {
+	content, err = p.read(ctx, req.InstanceID, func(guest *wire.Client) (content io.ReadCloser, err error) {
+		info, content, err = guest.ReadFile(ctx, req)
+		return content, err
+	})
+	return info, content, err
+}
+
+// WriteFile implements sdk.Files.
+func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (info sdk.FileInfo, err error) {
+	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+		info, err = guest.WriteFile(ctx, req, content)
+		return err
+	})
+	return info, err
+}
+
+// MakeDirectory implements sdk.Files.
+func (p *Provider) MakeDirectory(ctx context.Context, instanceID, path string, mode fs.FileMode) (info sdk.FileInfo, err error) {
+	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+		info, err = guest.MakeDirectory(ctx, instanceID, path, mode)
+		return err
+	})
+	return info, err
+}
+
+// MoveFile implements sdk.Files.
+func (p *Provider) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (info sdk.FileInfo, err error) {
+	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+		info, err = guest.MoveFile(ctx, req)
+		return err
+	})
+	return info, err
+}
+
+// CopyFile implements sdk.Files.
+func (p *Provider) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (info sdk.FileInfo, err error) {
+	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+		info, err = guest.CopyFile(ctx, req)
+		return err
+	})
+	return info, err
+}
+
+// RemoveFile implements sdk.Files.
+func (p *Provider) RemoveFile(ctx context.Context, instanceID, path string, recursive bool) error {
+	return p.ask(ctx, instanceID, func(guest *wire.Client) error {
+		return guest.RemoveFile(ctx, instanceID, path, recursive)
+	})
+}
+
+// SearchFiles implements sdk.FileSearcher.
+func (p *Provider) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (truncated bool, err error) {
+	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+		truncated, err = guest.SearchFiles(ctx, req, found)
+		return err
+	})
+	return truncated, err
+}
+
+// ReplaceInFiles implements sdk.FileSearcher.
+func (p *Provider) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) (replaced []sdk.FileReplacement, err error) {
+	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+		replaced, err = guest.ReplaceInFiles(ctx, req)
+		return err
+	})
+	return replaced, err
+}
+
+// WatchFiles implements sdk.FileWatcher.
+func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
+	return p.ask(ctx, req.InstanceID, func(guest *wire.Client) error {
+		return guest.WatchFiles(ctx, req, ready, changed)
+	})
+}
+
+// ReadArchive implements sdk.Archiver.
+func (p *Provider) ReadArchive(ctx context.Context, req sdk.ReadArchiveRequest) (io.ReadCloser, error) {
+	return p.read(ctx, req.InstanceID, func(guest *wire.Client) (io.ReadCloser, error) {
+		return guest.ReadArchive(ctx, req)
+	})
+}
+
+// WriteArchive implements sdk.Archiver.
+func (p *Provider) WriteArchive(ctx context.Context, instanceID, directory string, content io.Reader) (summary sdk.ArchiveSummary, err error) {
+	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+		summary, err = guest.WriteArchive(ctx, instanceID, directory, content)
+		return err
+	})
+	return summary, err
+}
+
+// read opens something that is read after its call has returned.
+func (p *Provider) read(ctx context.Context, instanceID string, open func(guest *wire.Client) (io.ReadCloser, error)) (io.ReadCloser, error) {
+	i, release, err := p.reach(instanceID)
+	if err != nil {
+		return nil, err
+	}
+	content, err := open(i.sandbox.guest.Instance())
+	if err != nil {
+		release()
+		return nil, p.explainCall(ctx, i, err)
+	}
+	return &reading{content, sync.OnceFunc(release), func(err error) error { return p.explainCall(ctx, i, err) }}, nil
+}
+
+// reading is content from a guest.
+type reading struct {
+	io.ReadCloser
+	release func()
+	explain func(error) error
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader has it bare
+		err = r.explain(err)
+	}
+	return n, err
+}
+
+func (r *reading) Close() error {
+	defer r.release()
+	return r.ReadCloser.Close()
+}
