@@ -54,6 +54,7 @@ func newDocument() *document {
 			{Name: tagExecute, Description: "Run code."},
 			{Name: tagInstances, Description: "Sandboxes that live longer than one execution."},
 			{Name: tagCommands, Description: "Programs in an instance, which may outlive the request that started them."},
+			{Name: tagFiles, Description: "The files of an instance."},
 			{Name: tagProviders, Description: "What can run here."},
 			{Name: tagBroker, Description: "The broker itself."},
 		},

@@ -74,7 +74,10 @@ func problemOf(err error, requestID string) (Problem, map[string]string) {
 	if fault, ok := errors.AsType[*instance.Fault](err); ok {
 		p.Provider, p.InstanceID = fault.Provider, fault.InstanceID
 	}
-	if e, ok := errors.AsType[*requestError](err); ok {
+	if e, ok := errors.AsType[*unsatisfiableRange](err); ok {
+		code, p.Status, p.Detail = sdk.CodeInvalidRequest, http.StatusRequestedRangeNotSatisfiable, e.Error()
+		headers[fiber.HeaderContentRange] = fmt.Sprintf("bytes */%d", e.size)
+	} else if e, ok := errors.AsType[*requestError](err); ok {
 		code, p.Status, p.Detail, p.Errors = sdk.CodeInvalidRequest, e.status, e.detail, e.fields
 	} else if e, ok := errors.AsType[*fiber.Error](err); ok {
 		code, p.Status, p.Detail = frameworkError(e)

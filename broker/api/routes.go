@@ -16,6 +16,7 @@ const (
 	tagExecute   = "execute"
 	tagInstances = "instances"
 	tagCommands  = "commands"
+	tagFiles     = "files"
 	tagProviders = "providers"
 	tagBroker    = "broker"
 )
@@ -81,6 +82,7 @@ func (s *Server) routes() {
 		codes:   append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
 	}, s.executeInInstance)
 	s.commandRoutes()
+	s.fileRoutes()
 	register(s, operation{
 		method: http.MethodDelete, path: "/api/v1/instances/{id}/executions/{execution}", id: "interruptExecution", tag: tagExecute,
 		summary: "Interrupt an execution",
