@@ -146,6 +146,9 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 			response.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(out)}}
 		}
 		if len(op.events) > 0 && status == http.StatusOK {
+			if response.Content == nil {
+				response.Content = map[string]*huma.MediaType{}
+			}
 			response.Content[sse.MediaType] = d.eventsOf(op)
 		}
 		described.Responses[strconv.Itoa(status)] = response

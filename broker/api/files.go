@@ -90,6 +90,7 @@ func (s *Server) fileRoutes() {
 		success: []int{http.StatusOK}, codes: fileCodes(),
 	}, s.replaceInFiles)
 	s.fileStreams()
+	s.watchRoutes()
 }
 
 func (s *Server) statFile(ctx context.Context, c call[none]) (int, File, error) {
@@ -102,8 +103,8 @@ func (s *Server) statFile(ctx context.Context, c call[none]) (int, File, error) 
 	return http.StatusOK, file, err
 }
 
-// errFull ends a list that has grown too long.
-var errFull = errors.New("the list is full")
+// errListFull ends a list that has grown too long.
+var errListFull = errors.New("the list is full")
 
 func (s *Server) listFiles(ctx context.Context, c call[none]) (int, FileList, error) {
 	req := sdk.ListFilesRequest{
@@ -122,13 +123,13 @@ func (s *Server) listFiles(ctx context.Context, c call[none]) (int, FileList, er
 		list.Truncated, err = files.ListFiles(ctx, req, func(infos []sdk.FileInfo) error {
 			for _, info := range infos {
 				if size += len(info.Path) + len(info.Target); size > maxListingBytes {
-					return errFull
+					return errListFull
 				}
 				list.Files = append(list.Files, fileOf(info))
 			}
 			return nil
 		})
-		if errors.Is(err, errFull) {
+		if errors.Is(err, errListFull) {
 			list.Truncated, err = true, nil
 		}
 		return err
@@ -185,13 +186,13 @@ func (s *Server) searchFiles(ctx context.Context, c call[SearchFilesRequest]) (i
 		list.Truncated, err = files.SearchFiles(ctx, req, func(matches []sdk.FileMatch) error {
 			for _, m := range matches {
 				if size += len(m.Path) + len(m.Text); size > maxListingBytes {
-					return errFull
+					return errListFull
 				}
 				list.Matches = append(list.Matches, FileMatch{Path: m.Path, Line: m.Line, Column: m.Column, Text: m.Text})
 			}
 			return nil
 		})
-		if errors.Is(err, errFull) {
+		if errors.Is(err, errListFull) {
 			list.Truncated, err = true, nil
 		}
 		return err

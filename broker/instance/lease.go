@@ -58,23 +58,32 @@ func (l *Lease) Info() Info {
 	return l.entry.info(time.Now())
 }
 
-// Within returns a context that ends with ctx and when the broker stops. Calls of
-// the provider belong into it.
+// errTimeOver is what uses end with that would keep an instance beyond its maximum
+// lifetime.
+var errTimeOver = errors.New("the instance's time is over")
+
+// Within returns a context that ends with ctx, when the broker stops, and at the
+// end of the instance's maximum lifetime. Calls of the provider belong into it.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return until(ctx, l.service.lifetime)
+	return l.until(ctx, l.service.lifetime)
 }
 
 // Watching is Within for calls that only look on at what goes on, for as long as
 // they are let. It ends already when the broker begins to stop: nothing that is
 // watched would come to its end by waiting.
 func (l *Lease) Watching(ctx context.Context) (context.Context, context.CancelFunc) {
-	return until(ctx, l.service.watching)
+	return l.until(ctx, l.service.watching)
 }
 
-func until(ctx, end context.Context) (context.Context, context.CancelFunc) {
+func (l *Lease) until(ctx, end context.Context) (context.Context, context.CancelFunc) {
+	l.service.mu.Lock()
+	deadline := l.entry.deadline
+	l.service.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
+	over := time.AfterFunc(time.Until(deadline), func() { cancel(errTimeOver) })
 	stop := context.AfterFunc(end, func() { cancel(errShuttingDown) })
 	return ctx, func() {
+		over.Stop()
 		stop()
 		cancel(nil)
 	}
@@ -103,6 +112,9 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 	}
 	if errors.Is(context.Cause(ctx), errShuttingDown) {
 		return shuttingDown()
+	}
+	if errors.Is(context.Cause(ctx), errTimeOver) {
+		return l.entry.fault(sdk.Errorf(sdk.CodeNotFound, "%w; create a new one if you need one", errTimeOver))
 	}
 	if p, ok := l.provider.(explainer); ok {
 		err = p.Explain(ctx, err)
