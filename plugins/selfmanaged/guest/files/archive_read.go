@@ -114,7 +114,7 @@ type archiver struct {
 
 // tree writes what is in a directory, under a prefix.
 func (a *archiver) tree(dir *directory, prefix string) error {
-	w := &walker{ctx: a.ctx, depth: maxDepth, complete: true, visit: func(f found) error {
+	w := &walker{ctx: a.ctx, depth: anyDepth, complete: true, visit: func(f found) error {
 		f.name = path.Join(prefix, f.name)
 		return a.entry(f)
 	}}

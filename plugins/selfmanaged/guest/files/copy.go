@@ -76,7 +76,7 @@ func (c *copier) tree(dir *directory, name string, toDir *directory, toName stri
 		mode fs.FileMode
 	}
 	var later []restricted
-	w := &walker{ctx: c.ctx, depth: maxDepth, complete: true, visit: func(f found) error {
+	w := &walker{ctx: c.ctx, depth: anyDepth, complete: true, visit: func(f found) error {
 		into, err := subAsUser(target, path.Dir(f.name))
 		if err != nil {
 			return c.to.explain(err)

@@ -63,7 +63,7 @@ func (s *service) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.Se
 		}
 		defer dir.Close()
 		search.many = true
-		w := &walker{ctx: search.ctx, depth: maxDepth, visit: func(f found) error {
+		w := &walker{ctx: search.ctx, depth: anyDepth, visit: func(f found) error {
 			if !f.info.isRegular() || !selects(f.name) || len(at.below(f.name)) > maxPath {
 				return nil
 			}

@@ -11,6 +11,7 @@ import (
 const (
 	maxDirectory = 100_000 // entries of one directory
 	maxDepth     = 256     // directories in one another
+	anyDepth     = maxDepth + 1
 	maxResults   = 100_000 // entries or matches of one call
 	maxWatchers  = 16      // calls of WatchFiles at once
 	chunkBytes   = 128 << 10

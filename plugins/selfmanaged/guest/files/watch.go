@@ -122,7 +122,7 @@ func (w *watch) add(name string) (inside []string, err error) {
 		return nil, err
 	}
 	defer dir.Close()
-	below := &walker{ctx: w.ctx, depth: maxDepth, visit: func(f found) error {
+	below := &walker{ctx: w.ctx, depth: anyDepth, visit: func(f found) error {
 		full := path.Join(name, f.name)
 		inside = append(inside, full)
 		if !f.info.isDir() {

@@ -1,0 +1,4 @@
+package files
+
+// ReplaceAll is replaceAll for the fuzz test.
+var ReplaceAll = replaceAll
