@@ -213,7 +213,11 @@ func upload[T any](s *Server, r *http.Request, c call[none], capability sdk.Capa
 		return p.explain(write(ctx, provider, instanceID, p.reading(body)))
 	})
 	switch {
-	case body.err == nil || err == nil || r.Context().Err() != nil:
+	case err == nil:
+		return nil
+	case r.Context().Err() != nil:
+		return r.Context().Err()
+	case body.err == nil:
 		return err
 	case errors.Is(body.err, os.ErrDeadlineExceeded):
 		return &requestError{status: http.StatusRequestTimeout, detail: "The body of the request stopped coming."}

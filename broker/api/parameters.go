@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -65,6 +66,9 @@ func (p parameter) check(value string) error {
 	case textParameter:
 		if value == "" || len(value) > maxParameter {
 			return sdk.FieldErrorf(sdk.CodeInvalidRequest, p.name, "must have 1 to %d bytes", maxParameter)
+		}
+		if !utf8.ValidString(value) {
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, p.name, "must be UTF-8")
 		}
 	case integerParameter, numberParameter:
 		n, err := strconv.ParseFloat(value, 64)

@@ -1,0 +1,304 @@
+package e2e_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
+	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+)
+
+func TestFilesOfAnInstance(t *testing.T) {
+	t.Run("runsc", func(t *testing.T) { testFiles(t, startReal(t, "workspace_mb = 32")) })
+	t.Run("docker", func(t *testing.T) {
+		engine := dockerengine.Find(t)
+		testFiles(t, startReal(t, fmt.Sprintf("workspace_mb = 32\n  runtime = \"docker\"\n  docker_host = %q", engine.Host)))
+	})
+}
+
+// filesOf asks for the files of one instance.
+type filesOf struct {
+	*harness.Broker
+	id string
+}
+
+func newFiles(t *testing.T, b *harness.Broker) filesOf {
+	t.Helper()
+	return filesOf{b, createLive(t, b, map[string]any{"language": "bash"}).ID}
+}
+
+func (f filesOf) do(method, below string, query url.Values, body any) harness.Answer {
+	if query != nil {
+		below += "?" + query.Encode()
+	}
+	return f.Do(method, "/api/v1/instances/"+f.id+below, harness.Token, body)
+}
+
+func (f filesOf) put(path string, content []byte) harness.Answer {
+	return f.do(http.MethodPut, "/files/content", url.Values{"path": {path}, "parents": {""}}, content)
+}
+
+func (f filesOf) get(path string) harness.Answer {
+	return f.do(http.MethodGet, "/files/content", url.Values{"path": {path}}, nil)
+}
+
+func (f filesOf) shell(t *testing.T, code string) string {
+	t.Helper()
+	var e harness.Execution
+	answer := f.do(http.MethodPost, "/execute", nil, map[string]any{"language": "bash", "code": code})
+	answer.Into(t, &e)
+	assert.Equal(t, e.ExitCode, 0, "%s", answer.Body)
+	return e.Stdout
+}
+
+func testFiles(t *testing.T, b *harness.Broker) {
+	f := newFiles(t, b)
+	binary := bytes.Repeat([]byte("\x00\xff\r\n"), 100_000)
+
+	t.Run("what is written is read, by code and by callers", func(t *testing.T) {
+		answer := f.put("data/a b.bin", binary)
+		var file struct {
+			Path, Type, Mode string
+			Size             int64
+			ModifiedAt       time.Time `json:"modified_at"`
+		}
+		answer.Into(t, &file)
+		assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
+		assert.Equal(t, file.Path, "/workspace/data/a b.bin")
+		assert.Equal(t, file.Size, int64(len(binary)))
+		assert.Equal(t, file.Mode, "0644")
+		assert.Check(t, !file.ModifiedAt.IsZero())
+		got := f.get("data/a b.bin")
+		assert.Equal(t, got.Status, http.StatusOK)
+		assert.Check(t, bytes.Equal(got.Body, binary))
+		assert.Equal(t, got.Header.Get("Content-Type"), "application/octet-stream")
+		assert.Equal(t, got.Header.Get("X-Content-Type-Options"), "nosniff")
+		assert.Equal(t, got.Header.Get("Content-Disposition"), `attachment; filename="a b.bin"`)
+		assert.Equal(t, f.shell(t, "stat -c '%u %s' data/*"), "1000 400000\n")
+		head := f.do(http.MethodHead, "/files/content", url.Values{"path": {"data/a b.bin"}}, nil)
+		assert.Equal(t, head.Header.Get("Content-Length"), "400000")
+		assert.Check(t, is.Len(head.Body, 0))
+	})
+	t.Run("a part", func(t *testing.T) {
+		for asked, want := range map[string]string{"bytes=2-4": "234", "bytes=-2": "89", "bytes=8-": "89", "bytes=0-0": "0"} {
+			assert.Equal(t, f.put("digits", []byte("0123456789")).Status, http.StatusOK)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+"/api/v1/instances/"+f.id+"/files/content?path=digits", nil)
+			assert.NilError(t, err)
+			req.Header.Set("Authorization", "Bearer "+harness.Token)
+			req.Header.Set("Range", asked)
+			resp, err := http.DefaultClient.Do(req)
+			assert.NilError(t, err)
+			text, err := io.ReadAll(resp.Body)
+			assert.NilError(t, errors.Join(err, resp.Body.Close()))
+			assert.Equal(t, resp.StatusCode, http.StatusPartialContent)
+			assert.Check(t, is.Equal(string(text), want), "%s: %s", asked, resp.Header.Get("Content-Range"))
+		}
+	})
+	t.Run("the smaller calls", func(t *testing.T) {
+		made := f.do(http.MethodPost, "/files/directories", nil, map[string]any{"path": "tree/sub", "mode": "750"})
+		assert.Check(t, is.Contains(string(made.Body), `"mode":"0750"`))
+		assert.Equal(t, f.do(http.MethodPost, "/files/copy", nil, map[string]any{"from": "digits", "to": "tree/sub/digits"}).Status, http.StatusOK)
+		assert.Equal(t, f.do(http.MethodPost, "/files/move", nil, map[string]any{"from": "tree", "to": "/tmp/tree"}).Status, http.StatusOK)
+		var list struct {
+			Files     []struct{ Path, Type string }
+			Truncated bool
+		}
+		f.do(http.MethodGet, "/files", url.Values{"path": {"/tmp/tree"}, "glob": {"**"}}, nil).Into(t, &list)
+		assert.Assert(t, is.Len(list.Files, 2))
+		assert.Equal(t, list.Files[1].Path, "/tmp/tree/sub/digits")
+		harness.Refused(t, f.do(http.MethodDelete, "/files", url.Values{"path": {"/tmp/tree"}}, nil), http.StatusConflict, "SB014")
+		assert.Equal(t, f.do(http.MethodDelete, "/files", url.Values{"path": {"/tmp/tree"}, "recursive": {""}}, nil).Status, http.StatusNoContent)
+		harness.Refused(t, f.do(http.MethodGet, "/files/stat", url.Values{"path": {"/tmp/tree"}}, nil), http.StatusNotFound, "SB013")
+
+		assert.Equal(t, f.put("notes.txt", []byte("buy milk\nbuy bread\n")).Status, http.StatusOK)
+		found := f.do(http.MethodPost, "/files/search", nil, map[string]any{"pattern": "^buy b", "glob": "*.txt"})
+		assert.Equal(t, string(found.Body), `{"matches":[{"path":"/workspace/notes.txt","line":2,"column":1,"text":"buy bread"}],"truncated":false}`)
+		replaced := f.do(http.MethodPost, "/files/replace", nil, map[string]any{"paths": []string{"notes.txt"}, "old": "buy", "new": "bought"})
+		assert.Equal(t, string(replaced.Body), `{"files":[{"path":"/workspace/notes.txt","count":2}]}`)
+		assert.Equal(t, string(f.get("notes.txt").Body), "bought milk\nbought bread\n")
+	})
+	t.Run("nothing leads out", func(t *testing.T) {
+		f.shell(t, "ln -s /etc out; ln -s ../../etc/passwd link; mkfifo pipe")
+		for _, path := range []string{"out/passwd", "link", "../etc/passwd", "/etc/passwd", "a/../../etc/passwd", "/dev/zero", "/proc/self/environ", "nul\x00", strings.Repeat("n", 256)} {
+			p := harness.Refused(t, f.get(path), http.StatusUnprocessableEntity, "SB010")
+			assert.Check(t, is.Equal(p.Field, "path"), "%q", path)
+		}
+		harness.Refused(t, f.get("pipe"), http.StatusConflict, "SB014")
+		harness.Refused(t, f.get("not\xffutf8"), http.StatusUnprocessableEntity, "SB010")
+		f.shell(t, "rm out link pipe")
+	})
+	t.Run("names differ byte by byte", func(t *testing.T) {
+		assert.Equal(t, f.put("caf\u00e9", []byte("composed")).Status, http.StatusOK)
+		assert.Equal(t, f.put("cafe\u0301", []byte("decomposed")).Status, http.StatusOK)
+		assert.Equal(t, string(f.get("caf\u00e9").Body), "composed")
+		assert.Equal(t, string(f.get("cafe\u0301").Body), "decomposed")
+	})
+	t.Run("a body that breaks off leaves nothing", func(t *testing.T) {
+		for _, declared := range []string{"Content-Length: 10737418240", "Transfer-Encoding: chunked"} {
+			broken(t, f, declared)
+			poll.WaitOn(t, func(poll.LogT) poll.Result {
+				return poll.Compare(is.Equal(f.shell(t, "ls -A | grep -c -e part -e sandbox- || true"), "0\n"))
+			})
+		}
+	})
+	t.Run("a file above the disk is refused while it is sent", func(t *testing.T) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, f.URL+"/api/v1/instances/"+f.id+"/files/content?path=big", io.LimitReader(endless{}, 10<<30))
+		assert.NilError(t, err)
+		req.ContentLength = 10 << 30
+		req.Header.Set("Authorization", "Bearer "+harness.Token)
+		req.Header.Set("Expect", "100-continue")
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil { // the answer, unless the connection ended while the client was still sending
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			assert.NilError(t, err)
+			assert.Equal(t, resp.StatusCode, http.StatusTooManyRequests, "%s", text)
+			assert.Check(t, is.Contains(string(text), "at most 32 MiB"))
+		}
+		harness.Refused(t, f.get("big"), http.StatusNotFound, "SB013")
+	})
+	t.Run("archives", func(t *testing.T) { testArchives(t, f) })
+	t.Run("changes", func(t *testing.T) { testChanges(t, f) })
+	t.Run("another tenant's instance has no files", func(t *testing.T) {
+		for _, below := range []string{"/files", "/files/content?path=digits", "/files/stat?path=digits", "/archive", "/files/watch"} {
+			harness.Refused(t, f.Do(http.MethodGet, "/api/v1/instances/"+f.id+below, harness.OtherToken, nil), http.StatusNotFound, "SB013")
+		}
+		harness.Refused(t, f.Do(http.MethodPut, "/api/v1/instances/"+f.id+"/files/content?path=digits", harness.OtherToken, []byte("x")), http.StatusNotFound, "SB013")
+		assert.Equal(t, string(f.get("digits").Body), "0123456789")
+	})
+}
+
+// endless is as long as anybody reads.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// broken sends the head of an upload and a piece of its body, and closes.
+func broken(t *testing.T, f filesOf, declared string) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.URL, "http://"))
+	assert.NilError(t, err)
+	piece := strings.Repeat("x", 100_000)
+	if strings.Contains(declared, "chunked") {
+		piece = fmt.Sprintf("%x\r\n%s\r\n", len(piece), piece)
+	}
+	_, err = fmt.Fprintf(conn, "PUT /api/v1/instances/%s/files/content?path=part HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n%s", f.id, harness.Token, declared, piece)
+	assert.NilError(t, err)
+	// The draft shows that the broker has begun.
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		return poll.Compare(is.Equal(f.shell(t, "ls -A | grep -c sandbox-draft || true"), "1\n"))
+	})
+	assert.NilError(t, conn.Close())
+}
+
+func testArchives(t *testing.T, f filesOf) {
+	pack := func(headers ...*tar.Header) []byte {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, h := range headers {
+			assert.NilError(t, w.WriteHeader(h))
+			_, err := w.Write(make([]byte, min(h.Size, 100)))
+			assert.NilError(t, err)
+		}
+		_ = w.Close() // it knows of a size that is a lie
+		return b.Bytes()
+	}
+	file := func(name string) *tar.Header {
+		return &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: 3}
+	}
+	assert.Equal(t, f.do(http.MethodPost, "/files/directories", nil, map[string]any{"path": "unpacked"}).Status, http.StatusOK)
+	unpack := func(content []byte) harness.Answer {
+		return f.do(http.MethodPut, "/archive", url.Values{"directory": {"unpacked"}}, content)
+	}
+	answer := unpack(pack(file("a"), file("sub/b"), &tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "a"}))
+	assert.Equal(t, string(answer.Body), `{"files":3,"bytes":6}`)
+
+	got := f.do(http.MethodGet, "/archive", url.Values{"directory": {"unpacked"}}, nil)
+	assert.Equal(t, got.Header.Get("Content-Type"), "application/x-tar")
+	names := func(content []byte) (list []string) {
+		r := tar.NewReader(bytes.NewReader(content))
+		for {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				return list
+			}
+			assert.NilError(t, err)
+			list = append(list, h.Name)
+		}
+	}
+	assert.DeepEqual(t, names(got.Body), []string{"a", "l", "sub/", "sub/b"})
+	got = f.do(http.MethodGet, "/archive", url.Values{"directory": {"unpacked"}, "paths": {"sub", "a"}}, nil)
+	assert.DeepEqual(t, names(got.Body), []string{"sub/", "sub/b", "a"})
+
+	for name, h := range map[string]*tar.Header{
+		"an absolute name": file("/tmp/x"), "a name with ..": file("../x"),
+		"a hard link": {Name: "h", Typeflag: tar.TypeLink, Linkname: "a"},
+		"a device":    {Name: "d", Typeflag: tar.TypeBlock}, "a pipe": {Name: "p", Typeflag: tar.TypeFifo},
+		"a way through a link": file("l/x"),
+	} {
+		p := harness.Refused(t, unpack(pack(h)), http.StatusUnprocessableEntity, "SB010")
+		assert.Check(t, is.Equal(p.Field, "content"), "%s: %s", name, p.Detail)
+	}
+	huge := file("huge")
+	huge.Size = 10 << 30
+	harness.Refused(t, unpack(pack(huge)), http.StatusTooManyRequests, "SB008")
+	assert.Equal(t, f.shell(t, "ls unpacked; ls /tmp"), "a\nl\nsub\n")
+}
+
+func testChanges(t *testing.T, f filesOf) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL+"/api/v1/instances/"+f.id+"/files/watch?recursive", nil)
+	assert.NilError(t, err)
+	req.Header.Set("Authorization", "Bearer "+harness.Token)
+	resp, err := http.DefaultClient.Do(req)
+	assert.NilError(t, err)
+	defer resp.Body.Close()
+	assert.Equal(t, resp.Header.Get("Content-Type"), "text/event-stream")
+	events := sse.NewReader(resp.Body, 1<<20)
+	first, err := events.Next()
+	assert.NilError(t, err)
+	assert.Equal(t, first.Name, "ready")
+	f.shell(t, "mkdir -p seen/deep; echo x > seen/deep/file")
+	for {
+		event, err := events.Next()
+		assert.NilError(t, err)
+		assert.Equal(t, event.Name, "change")
+		var change struct{ Kind, Path string }
+		assert.NilError(t, json.Unmarshal(event.Data, &change))
+		if change.Kind == "created" && change.Path == "/workspace/seen/deep/file" {
+			return
+		}
+	}
+}
+
+// The provider says what it lacks before anything is done.
+func TestAProviderWithoutFilesIsRefused(t *testing.T) {
+	b := startMock(t, "")
+	id := createLive(t, b, map[string]any{}).ID
+	for below, capability := range map[string]string{"/files": "files", "/archive": "archives", "/files/watch": "file_watch"} {
+		answer := b.Do(http.MethodGet, "/api/v1/instances/"+id+below, harness.Token, nil)
+		p := harness.Refused(t, answer, http.StatusNotImplemented, "SB015")
+		assert.Check(t, is.Contains(string(answer.Body), fmt.Sprintf("%q:%q", "capability", capability)))
+		assert.Check(t, is.Contains(p.Detail, "mock"))
+	}
+}
