@@ -36,7 +36,7 @@ func TestTheCommandsInThePagesWorkWhenPasted(t *testing.T) {
 		Config: fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n}\n", binaries.Runsc(t)) +
 			"tenant \"demo\" { token_sha256 = [\"7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d2438410c8af7af2ff2c\"] }\n",
 	})
-	for _, path := range []string{"../README.md", "../docs/agents.md", "../docs/agents-commands.md"} {
+	for _, path := range []string{"../README.md", "../docs/agents.md", "../docs/agents-commands.md", "../docs/agents-files.md"} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			page, err := markdown.Read(path)
 			assert.NilError(t, err)
@@ -106,7 +106,7 @@ func eventsIn(t *testing.T, text string) any {
 
 // vary names the fields that differ each time.
 var vary = []string{
-	"execution_id", "instance_id", "id", "request_id", "created_at", "started_at", "ended_at", "last_used_at", "expires_at", "execution_time", "memory_used_mb",
+	"execution_id", "instance_id", "id", "request_id", "created_at", "modified_at", "started_at", "ended_at", "last_used_at", "expires_at", "execution_time", "memory_used_mb",
 	"measured_at", "cpu_time", "memory_mb", "disk_mb", "processes",
 }
 
@@ -124,6 +124,12 @@ func agree(t *testing.T, path string, promised, got any) {
 				continue
 			}
 			agree(t, path+"."+name, want[name], have[name])
+		}
+	case []any:
+		have, ok := got.([]any)
+		assert.Assert(t, ok && len(have) == len(want), "%s: %v", path, got)
+		for i := range want {
+			agree(t, fmt.Sprintf("%s[%d]", path, i), want[i], have[i])
 		}
 	default:
 		assert.Check(t, is.DeepEqual(promised, got), path)

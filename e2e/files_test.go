@@ -223,7 +223,7 @@ func testArchives(t *testing.T, f filesOf) {
 		return b.Bytes()
 	}
 	file := func(name string) *tar.Header {
-		return &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: 3}
+		return &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: 3, ModTime: time.Unix(1e9, 0)}
 	}
 	assert.Equal(t, f.do(http.MethodPost, "/files/directories", nil, map[string]any{"path": "unpacked"}).Status, http.StatusOK)
 	unpack := func(content []byte) harness.Answer {
@@ -231,6 +231,7 @@ func testArchives(t *testing.T, f filesOf) {
 	}
 	answer := unpack(pack(file("a"), file("sub/b"), &tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "a"}))
 	assert.Equal(t, string(answer.Body), `{"files":3,"bytes":6}`)
+	assert.Equal(t, f.shell(t, "stat -c '%Y %u' unpacked/sub/b"), "1000000000 1000\n")
 
 	got := f.do(http.MethodGet, "/archive", url.Values{"directory": {"unpacked"}}, nil)
 	assert.Equal(t, got.Header.Get("Content-Type"), "application/x-tar")

@@ -72,7 +72,7 @@ func CodesAsText() string {
 			status = "200, in the result"
 		}
 		if info.Code == sdk.CodeInvalidRequest {
-			status = "400, 405, 408, 413, 415, 422, 431"
+			status = "400, 405, 408, 413, 415, 416, 422, 431"
 		}
 		retry := "no"
 		if info.Retryable {

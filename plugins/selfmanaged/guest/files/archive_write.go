@@ -259,8 +259,7 @@ func (u *unpacker) regular(name string, header *tar.Header, content io.Reader) e
 	}
 	u.bytes += header.Size
 	if !header.ModTime.IsZero() && header.ModTime.After(time.Unix(0, 0)) {
-		when := unix.NsecToTimeval(header.ModTime.UnixNano())
-		if err := unix.Futimes(int(d.file.Fd()), []unix.Timeval{when, when}); err != nil {
+		if err := asUser(func() error { return dir.setTime(d.name, header.ModTime) }); err != nil {
 			return at.explain(err)
 		}
 	}

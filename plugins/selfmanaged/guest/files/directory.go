@@ -119,6 +119,12 @@ func (d *directory) chmod(name string, mode fs.FileMode) error {
 	return file.Chmod(mode.Perm())
 }
 
+// setTime sets when a file was modified.
+func (d *directory) setTime(name string, at time.Time) error {
+	when := unix.NsecToTimespec(at.UnixNano())
+	return unix.UtimesNanoAt(d.fd, name, []unix.Timespec{when, when}, unix.AT_SYMLINK_NOFOLLOW)
+}
+
 // rename moves a name to another directory. Flags are those of renameat2.
 func (d *directory) rename(name string, to *directory, newName string, flags uint) error {
 	return unix.Renameat2(d.fd, name, to.fd, newName, flags)

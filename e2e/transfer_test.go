@@ -1,0 +1,154 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+)
+
+const (
+	// transferBytes go each way. A gigabyte does as well and takes four times as
+	// long; the bound on memory is far below either.
+	transferBytes = 256 << 20
+	// transferMemory is how much more broker and plugin each may hold meanwhile.
+	transferMemory = 64 << 20
+)
+
+// What streams through is not kept, whether the client takes it or not.
+func TestFilesStreamInBoundedMemory(t *testing.T) {
+	b := harness.Start(t, harness.Options{
+		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 0\n  workspace_mb = 300\n  memory_mb = 1024\n}\n", binaries.Runsc(t)),
+	})
+	f := newFiles(t, b)
+	assert.Equal(t, f.put("warm", make([]byte, 1<<20)).Status, http.StatusOK)
+	assert.Equal(t, f.get("warm").Status, http.StatusOK)
+
+	m := newMeter(t, map[string]int{"broker": b.PID, "plugin": b.Plugin("self_managed")})
+	sent := sha256.New()
+	resp := f.begin(t, http.MethodPut, io.TeeReader(io.LimitReader(endless{}, transferBytes), sent))
+	assert.Equal(t, resp.StatusCode, http.StatusOK)
+	assert.NilError(t, resp.Body.Close())
+	m.check(t, "an upload")
+
+	got := sha256.New()
+	resp = f.begin(t, http.MethodGet, nil)
+	n, err := io.Copy(got, resp.Body)
+	assert.NilError(t, err)
+	assert.NilError(t, resp.Body.Close())
+	assert.Equal(t, n, int64(transferBytes))
+	assert.DeepEqual(t, got.Sum(nil), sent.Sum(nil))
+	m.check(t, "a download")
+
+	// These take a little and then nothing more.
+	var stalled []*http.Response
+	for range 8 {
+		resp := f.begin(t, http.MethodGet, nil)
+		_, err := io.ReadFull(resp.Body, make([]byte, 1<<20))
+		assert.NilError(t, err)
+		stalled = append(stalled, resp)
+	}
+	assert.Equal(t, string(f.get("warm").Body), string(make([]byte, 1<<20)), "others are served")
+	m.check(t, "eight readers that stall")
+	for _, resp := range stalled {
+		assert.NilError(t, resp.Body.Close())
+	}
+	assert.Equal(t, f.get("warm").Status, http.StatusOK)
+}
+
+// begin starts a request for a large file whose answer is read by the caller.
+func (f filesOf) begin(t *testing.T, method string, body io.Reader) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, f.URL+"/api/v1/instances/"+f.id+"/files/content?path=large", body)
+	assert.NilError(t, err)
+	req.Header.Set("Authorization", "Bearer "+harness.Token)
+	resp, err := http.DefaultClient.Do(req)
+	assert.NilError(t, err)
+	return resp
+}
+
+// meter watches how much memory processes hold.
+type meter struct {
+	pids   map[string]int
+	before map[string]int64
+	mu     sync.Mutex
+	most   map[string]int64
+}
+
+func newMeter(t *testing.T, pids map[string]int) *meter {
+	m := &meter{pids: pids, before: map[string]int64{}, most: map[string]int64{}}
+	for name, pid := range pids {
+		m.before[name] = resident(t, pid)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				m.look(t)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
+	return m
+}
+
+func (m *meter) look(t *testing.T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, pid := range m.pids {
+		m.most[name] = max(m.most[name], resident(t, pid))
+	}
+}
+
+// check fails if a process has held too much since the meter was made.
+func (m *meter) check(t *testing.T, what string) {
+	t.Helper()
+	m.look(t)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.pids {
+		more := m.most[name] - m.before[name]
+		t.Logf("%s: the %s held %d MiB more than the %d MiB before", what, name, more>>20, m.before[name]>>20)
+		assert.Check(t, is.DeepEqual(more < transferMemory, true), "%s: %s", what, name)
+	}
+}
+
+// resident is the memory of a process that is its own, in bytes.
+func resident(t *testing.T, pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		var kb int64
+		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &kb); err == nil {
+			return kb << 10
+		}
+	}
+	t.Error("no RssAnon")
+	return 0
+}
