@@ -12,8 +12,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-// fileChunk is how many bytes of a file one message carries.
-const fileChunk = 256 << 10
+// fileChunk is how many bytes of a file one message carries: just below 1 MiB,
+// which is the size of gRPC's buffers above 32 KiB. They are cleared whole each
+// time, so smaller messages cost more and larger ones have no buffers.
+const fileChunk = 1<<20 - 128
 
 func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
 	p, err := capable[Files](s, CapabilityFiles)

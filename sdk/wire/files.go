@@ -12,8 +12,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-// fileChunk is how many bytes of a file one message carries.
-const fileChunk = 256 << 10
+// fileChunk is how many bytes of a file one message carries: just below 1 MiB,
+// which is the size of gRPC's buffers above 32 KiB. They are cleared whole each
+// time, so smaller messages cost more and larger ones have no buffers.
+const fileChunk = 1<<20 - 128
 
 // StatFile implements sdk.Files.
 func (c *Client) StatFile(ctx context.Context, instanceID, path string) (sdk.FileInfo, error) {
@@ -115,8 +117,8 @@ func (c *Client) WriteFile(ctx context.Context, req sdk.WriteFileRequest, conten
 func upload(content io.Reader, sendErr error, send func([]byte) error) error {
 	buf := make([]byte, fileChunk)
 	for sendErr == nil {
-		n, err := content.Read(buf)
-		if n > 0 {
+		n, err := fill(content, buf)
+		if n > 0 && (err == nil || errors.Is(err, io.EOF)) {
 			sendErr = send(buf[:n])
 		}
 		switch {
@@ -127,6 +129,17 @@ func upload(content io.Reader, sendErr error, send func([]byte) error) error {
 		}
 	}
 	return nil
+}
+
+// fill is io.ReadFull with the reader's own error: io.ErrUnexpectedEOF from content
+// that broke off must not pass for its end.
+func fill(from io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var more int
+		more, err = from.Read(buf[n:])
+		n += more
+	}
+	return n, err
 }
 
 // MakeDirectory implements sdk.Files.

@@ -21,10 +21,15 @@ func Plugins() map[int]plugin.PluginSet {
 
 // DialOptions limit the size of messages from a plugin.
 func DialOptions() []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithDefaultCallOptions(
-		grpc.MaxCallRecvMsgSize(sdk.MaxMessageBytes),
-		grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes),
-	)}
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(sdk.MaxMessageBytes),
+			grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes),
+		),
+		// The same as the other side's; see sdk.ServerOptions.
+		grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(8 << 20),
+		grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10), grpc.WithSharedWriteBuffer(true),
+	}
 }
 
 type hostPlugin struct {

@@ -13,6 +13,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
+// portChunk is how many bytes of a connection one message carries: just below the
+// size of gRPC's buffers that is next to 1 MiB; see fileChunk.
+const portChunk = 32<<10 - 128
+
 // DialPort implements sdk.Ports.
 func (c *Client) DialPort(ctx context.Context, instanceID string, port uint16) (net.Conn, error) {
 	// The call lasts as long as the connection; ctx bounds its beginning.
@@ -57,7 +61,7 @@ func newTunnel(stream grpc.BidiStreamingClient[providerv1.DialPortRequest, provi
 	t.pumps.Go(func() {
 		defer cancel() // our end was closed, or the stream has ended
 		defer theirs.Close()
-		buf := make([]byte, fileChunk)
+		buf := make([]byte, portChunk)
 		for {
 			n, err := theirs.Read(buf)
 			if err != nil {

@@ -44,7 +44,7 @@ func (s *service) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Se
 	buffered := bufio.NewWriterSize(chunkWriter(func(chunk []byte) error {
 		return stream.Send(&providerv1.ReadArchiveResponse{Data: chunk})
 	}), chunkBytes)
-	a := &archiver{ctx: stream.Context(), at: at, tar: tar.NewWriter(buffered), buf: make([]byte, chunkBytes)}
+	a := &archiver{ctx: stream.Context(), at: at, tar: tar.NewWriter(buffered), buf: make([]byte, copyBytes)}
 	if len(wanted) == 0 {
 		err = a.tree(dir, "")
 	}

@@ -73,7 +73,7 @@ func (d *draft) Write(p []byte) (int, error) {
 
 // fill copies content to its end.
 func (d *draft) fill(content io.Reader) error {
-	_, err := io.CopyBuffer(struct{ io.Writer }{d}, struct{ io.Reader }{content}, make([]byte, chunkBytes))
+	_, err := io.CopyBuffer(struct{ io.Writer }{d}, struct{ io.Reader }{content}, make([]byte, copyBytes))
 	return err
 }
 

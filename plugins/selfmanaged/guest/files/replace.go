@@ -71,7 +71,7 @@ func (s *service) replaceIn(ctx context.Context, at place, before, after []byte)
 // replaceAll copies from one to the other with each before replaced by after,
 // and counts. It holds little more than before in memory.
 func replaceAll(to io.Writer, from io.Reader, before, after []byte) (count int64, err error) {
-	buf := make([]byte, 0, max(2*len(before), chunkBytes))
+	buf := make([]byte, 0, max(2*len(before), copyBytes))
 	for ended := false; !ended; {
 		n, err := io.ReadFull(from, buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

@@ -14,8 +14,14 @@ const (
 	anyDepth     = maxDepth + 1
 	maxResults   = 100_000 // entries or matches of one call
 	maxWatchers  = 16      // calls of WatchFiles at once
-	chunkBytes   = 128 << 10
 )
+
+// chunkBytes is how much of a file one message carries: just below the size of
+// gRPC's buffers above 32 KiB, which are cleared whole each time.
+const chunkBytes = 1<<20 - 128
+
+// copyBytes is the buffer for copies inside the sandbox.
+const copyBytes = 128 << 10
 
 // Options of the services.
 type Options struct {
