@@ -95,7 +95,7 @@ type meter struct {
 func newMeter(t *testing.T, pids map[string]int) *meter {
 	m := &meter{pids: pids, before: map[string]int64{}, most: map[string]int64{}}
 	for name, pid := range pids {
-		m.before[name] = resident(t, pid)
+		m.before[name] = anonymous(t, pid)
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -122,7 +122,7 @@ func (m *meter) look(t *testing.T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, pid := range m.pids {
-		m.most[name] = max(m.most[name], resident(t, pid))
+		m.most[name] = max(m.most[name], anonymous(t, pid))
 	}
 }
 
@@ -139,8 +139,8 @@ func (m *meter) check(t *testing.T, what string) {
 	}
 }
 
-// resident is the memory of a process that is its own, in bytes.
-func resident(t *testing.T, pid int) int64 {
+// anonymous is the memory of a process that is its own, in bytes.
+func anonymous(t *testing.T, pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Error(err)

@@ -197,7 +197,7 @@ func TestAnArchiveComesBackAsItWent(t *testing.T) {
 
 func TestACutUploadLeavesNoPartOfAFile(t *testing.T) {
 	s := serve(t, nil)
-	whole, err := io.ReadAll(archive(t, entry{name: "before", text: "x"}, entry{name: "f", text: strings.Repeat("x", 1<<20)}))
+	whole, err := io.ReadAll(archive(t, entry{name: "before", text: "x"}, entry{name: "f", text: strings.Repeat("x", 4<<20)}))
 	assert.NilError(t, err)
 	broken := errors.New("broken")
 	names := func() (list []string) {
@@ -208,7 +208,7 @@ func TestACutUploadLeavesNoPartOfAFile(t *testing.T) {
 		}
 		return list
 	}
-	_, err = s.WriteArchive(t.Context(), "", ".", io.MultiReader(bytes.NewReader(whole[:1<<19]), readerFunc(func([]byte) (int, error) {
+	_, err = s.WriteArchive(t.Context(), "", ".", io.MultiReader(bytes.NewReader(whole[:5<<19]), readerFunc(func([]byte) (int, error) {
 		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(names(), 2)) }) // before, and a draft
 		return 0, broken
 	})))
