@@ -176,6 +176,7 @@ func Version() string {
 		guestv1.File_sandboxbroker_guest_v1_guest_proto,
 		providerv1.File_sandboxbroker_provider_v1_commands_proto,
 		providerv1.File_sandboxbroker_provider_v1_lifecycle_proto,
+		providerv1.File_sandboxbroker_provider_v1_files_proto,
 	} {
 		services, messages := file.Services(), file.Messages()
 		for i := range services.Len() {
