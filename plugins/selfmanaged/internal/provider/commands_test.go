@@ -556,3 +556,47 @@ func testCommandsEndWithTheirInstance(t *testing.T, newProvider makeProvider) {
 	err := <-following
 	assert.Assert(t, slices.Contains([]sdk.Code{sdk.CodeNotFound, sdk.CodeUnavailable}, sdk.CodeOf(err)), "%v", err)
 }
+
+func TestCommandsStandStillWithTheirInstance(t *testing.T) {
+	onEachRuntime(t, testCommandsStandStillWithTheirInstance)
+}
+
+func testCommandsStandStillWithTheirInstance(t *testing.T, newProvider makeProvider) {
+	p := newProvider(t, map[string]any{"pool_size": 1})
+	id := create(t, p, templateBash)
+	req := shell(id, "while read -r x; do echo got $x; done")
+	req.Stdin = true
+	command := startCommand(t, p, req).ID
+	assert.NilError(t, p.WriteCommand(t.Context(), id, command, []byte("one\n"), false))
+	waitFor(t, p, id, command, "got one\n")
+	following := make(chan string, 1)
+	reading := make(chan struct{})
+	go func() {
+		var out bytes.Buffer
+		_, err := p.ReadCommand(t.Context(), sdk.ReadCommandRequest{InstanceID: id, CommandID: command, Follow: true}, func(o sdk.CommandOutput) error {
+			if out.Len() == 0 {
+				close(reading)
+			}
+			out.Write(o.Data)
+			return nil
+		})
+		assert.Check(t, err)
+		following <- out.String()
+	}()
+	<-reading
+
+	assert.NilError(t, p.Pause(t.Context(), id), "a command does not keep it from being paused, nor do its readers")
+	paused := &sdk.Error{Code: sdk.CodeConflict}
+	_, err := p.StartCommand(t.Context(), shell(id, "true"))
+	assert.Check(t, is.ErrorIs(err, paused))
+	_, err = p.ListCommands(t.Context(), id)
+	assert.Check(t, is.ErrorIs(err, paused))
+	_, err = p.ReadCommand(t.Context(), sdk.ReadCommandRequest{InstanceID: id, CommandID: command}, nil)
+	assert.Check(t, is.ErrorIs(err, paused))
+	assert.Check(t, is.ErrorIs(p.WriteCommand(t.Context(), id, command, []byte("x"), false), paused))
+	assert.Check(t, is.ErrorIs(p.SignalCommand(t.Context(), id, command, "SIGTERM"), paused))
+
+	assert.NilError(t, p.Resume(t.Context(), id))
+	assert.NilError(t, p.WriteCommand(t.Context(), id, command, []byte("two\n"), true))
+	assert.Equal(t, <-following, "got one\ngot two\n")
+}
