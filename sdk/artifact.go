@@ -25,6 +25,9 @@ type ArtifactLimits struct {
 	// MaxBytes bounds the data of one artifact. A larger file comes without
 	// data: it can be read as a file.
 	MaxBytes int64
+	// MaxTotalBytes bounds the data of all of them together. What would exceed
+	// it comes without data.
+	MaxTotalBytes int64
 }
 
 // Artifact is something that an execution made beside its output. A value with

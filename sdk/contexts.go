@@ -16,7 +16,13 @@ import (
 // and keeps the state where it can; where it cannot, the context starts afresh
 // and ExecuteResult.Detail says so.
 //
-// All methods return CodeNotFound for an unknown instance or context.
+// In a context main is called with Arguments and never without: a piece of code
+// that only defines it is an ordinary one there.
+//
+// All methods return CodeNotFound for an unknown instance or context, as does
+// Execute; about a context it sets Field to "context_id". An execution that has
+// waited for its turn longer than MaxContextWait is refused with
+// CodeQuotaExceeded.
 type Contexts interface {
 	// CreateContext starts an interpreter and returns when it can run code.
 	CreateContext(ctx context.Context, req CreateContextRequest) (CodeContext, error)
@@ -27,6 +33,10 @@ type Contexts interface {
 	// DeleteContext ends it. To delete one that does not exist is a success.
 	DeleteContext(ctx context.Context, instanceID, contextID string) error
 }
+
+// MaxContextWait is the longest that an execution waits for those before it in its
+// context.
+const MaxContextWait = time.Minute
 
 // CreateContextRequest asks for a context.
 type CreateContextRequest struct {

@@ -27,7 +27,8 @@ type ExecuteRequest struct {
 	// bounds the result of main as well.
 	OutputLimit int64
 	// ContextID names a stateful interpreter of the instance to run in. Empty,
-	// as it is for providers without Contexts, means a fresh one.
+	// as it is for providers without Contexts, means a fresh one. With one,
+	// Language is the context's or empty.
 	ContextID string
 	// Artifacts asks for artifacts. It is nil for providers that do not list
 	// CapabilityArtifacts, and where nobody wants any.

@@ -39,7 +39,7 @@ type Provider interface {
 	// timeout, out of memory) is a result, not an error. Output goes to out
 	// as it appears. When ctx ends, stop the execution and its whole process
 	// tree; the instance stays usable. Return CodeNotFound for an unknown
-	// instance.
+	// instance; Contexts says what it is for an unknown context.
 	Execute(ctx context.Context, req ExecuteRequest, out Output) (ExecuteResult, error)
 
 	// Destroy ends an instance and frees all it holds, running executions

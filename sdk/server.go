@@ -162,7 +162,7 @@ func (s *server) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStrea
 	}
 	if a := req.GetArtifacts(); a != nil {
 		execute.Artifacts = &ArtifactLimits{
-			Files: a.GetFiles(), MaxCount: min(int(a.GetMaxCount()), MaxArtifactCount), MaxBytes: min(a.GetMaxBytes(), MaxArtifactBytes),
+			Files: a.GetFiles(), MaxCount: min(int(a.GetMaxCount()), MaxArtifactCount), MaxBytes: min(a.GetMaxBytes(), MaxArtifactBytes), MaxTotalBytes: a.GetMaxTotalBytes(),
 		}
 		out.artifacts = execute.Artifacts
 	}

@@ -52,6 +52,7 @@ type limitedOutput struct {
 	emit      func(outputEvent) error
 	artifacts *ArtifactLimits // nil if none are wanted
 	sent      int
+	sentBytes int64
 }
 
 var _ Output = (*limitedOutput)(nil)
@@ -97,8 +98,12 @@ func (o *limitedOutput) Artifact(a Artifact) error {
 	case int64(len(a.Data)) > o.artifacts.MaxBytes:
 		a.Size = max(a.Size, int64(len(a.Data)))
 		a.Data, a.Refused = nil, fmt.Sprintf("larger than %d bytes", o.artifacts.MaxBytes)
+	case o.sentBytes+int64(len(a.Data)) > o.artifacts.MaxTotalBytes:
+		a.Size = max(a.Size, int64(len(a.Data)))
+		a.Data, a.Refused = nil, fmt.Sprintf("more than %d bytes with the artifacts before it", o.artifacts.MaxTotalBytes)
 	}
 	o.sent++
+	o.sentBytes += int64(len(a.Data))
 	return o.emit(outputEvent{artifact: artifactToWire(a)})
 }
 

@@ -53,6 +53,7 @@ func newDocument() *document {
 		Tags: []*huma.Tag{
 			{Name: tagExecute, Description: "Run code."},
 			{Name: tagInstances, Description: "Sandboxes that live longer than one execution."},
+			{Name: tagContexts, Description: "Interpreters in an instance that keep their state between executions."},
 			{Name: tagCommands, Description: "Programs in an instance, which may outlive the request that started them."},
 			{Name: tagFiles, Description: "The files of an instance."},
 			{Name: tagProviders, Description: "What can run here."},

@@ -57,6 +57,7 @@ func (s *Server) execute(ctx context.Context, c call[ExecuteRequest], listener i
 			Arguments: json.RawMessage(c.body.Arguments),
 			Timeout:   duration(c.body.Timeout),
 			Env:       c.body.Env,
+			Files:     c.body.Artifacts.Files,
 			Listener:  listener,
 		},
 		Session:  c.body.SessionID,
@@ -74,6 +75,8 @@ func (s *Server) executeInInstance(ctx context.Context, c call[InstanceExecuteRe
 		Arguments: json.RawMessage(c.body.Arguments),
 		Timeout:   duration(c.body.Timeout),
 		Env:       c.body.Env,
+		ContextID: c.body.ContextID,
+		Files:     c.body.Artifacts.Files,
 		Listener:  listener,
 	})
 }
@@ -116,6 +119,11 @@ func executionOf(e instance.Execution) Execution {
 		if answer.Error.Detail == "" {
 			answer.Error.Detail = info.Advice
 		}
+	} else {
+		answer.Detail = r.Detail
+	}
+	for _, artifact := range e.Artifacts {
+		answer.Artifacts = append(answer.Artifacts, artifactOf(artifact))
 	}
 	return answer
 }

@@ -18,12 +18,13 @@ import (
 // The events of a streamed execution. It ends with exactly one of EventDone and
 // EventError.
 const (
-	EventStarted = "started"
-	EventStdout  = "stdout"
-	EventStderr  = "stderr"
-	EventResult  = "result"
-	EventDone    = "done"
-	EventError   = "error"
+	EventStarted  = "started"
+	EventStdout   = "stdout"
+	EventStderr   = "stderr"
+	EventArtifact = "artifact"
+	EventResult   = "result"
+	EventDone     = "done"
+	EventError    = "error"
 )
 
 // event describes one of an operation's events in the document.
@@ -38,6 +39,7 @@ func executionEvents() []event {
 		{EventStarted, "The code is about to run. It comes first, and once more with another instance_id if the session's instance proves to be gone; nothing has run then.", reflect.TypeFor[ExecutionStarted]()},
 		{EventStdout, "Output, in order.", reflect.TypeFor[OutputPart]()},
 		{EventStderr, "Output, in order.", reflect.TypeFor[OutputPart]()},
+		{EventArtifact, "Something that the code made beside its output.", reflect.TypeFor[Artifact]()},
 		{EventResult, "The JSON that main returned; absent when nothing was called.", reflect.TypeFor[ExecutionResult]()},
 		{EventDone, "The last event: what became of the code, without what other events told.", reflect.TypeFor[ExecutionEnd]()},
 		{EventError, "Or this is the last event: what failed after the start, as the problem that it would have been before.", reflect.TypeFor[Problem]()},
@@ -72,7 +74,7 @@ func (r ExecutionResult) encode() ([]byte, error) { return appendResult([]byte("
 type ExecutionEnd Execution
 
 // streamed are the fields of Execution that ExecutionEnd lacks.
-var streamed = []string{"stdout", "stderr", "stdout_base64", "stderr_base64", "result"}
+var streamed = []string{"stdout", "stderr", "stdout_base64", "stderr_base64", "artifacts", "result"}
 
 // Schema implements huma.SchemaProvider.
 func (ExecutionEnd) Schema(r huma.Registry) *huma.Schema {
@@ -99,6 +101,7 @@ func (e ExecutionEnd) encode() ([]byte, error) {
 		Stderr       *string `json:"stderr,omitempty"`
 		StdoutBase64 *string `json:"stdout_base64,omitempty"`
 		StderrBase64 *string `json:"stderr_base64,omitempty"`
+		Artifacts    *string `json:"artifacts,omitempty"`
 		Result       *string `json:"result,omitempty"`
 	}{plain: plain(e)})
 }
@@ -152,6 +155,10 @@ func (l *eventListener) Stdout(ctx context.Context, p []byte) error {
 
 func (l *eventListener) Stderr(ctx context.Context, p []byte) error {
 	return l.output(ctx, EventStderr, &l.cut[1], p)
+}
+
+func (l *eventListener) Artifact(ctx context.Context, a sdk.Artifact) error {
+	return l.stream.send(ctx, EventArtifact, artifactOf(a))
 }
 
 func (l *eventListener) output(ctx context.Context, name string, cut *[]byte, p []byte) error {

@@ -41,7 +41,7 @@ func TestBadRequests(t *testing.T) {
 		field   string
 		detail  string
 	}{
-		"an unknown field":                       {`{"code":"1","language":"js","timeuot":3}`, nil, 422, "timeuot", "is not a field of this request; there are: arguments, code"},
+		"an unknown field":                       {`{"code":"1","language":"js","timeuot":3}`, nil, 422, "timeuot", "is not a field of this request; there are: arguments, artifacts, code"},
 		"a field in the wrong case":              {`{"code":"1","language":"js","Timeout":3}`, nil, 422, "Timeout", "is not a field"},
 		"a field twice":                          {`{"code":"1","language":"js","code":"2"}`, nil, 422, "code", "is given twice"},
 		"a missing field":                        {`{"language":"js"}`, nil, 422, "code", "is required"},

@@ -15,6 +15,7 @@ const (
 const (
 	tagExecute   = "execute"
 	tagInstances = "instances"
+	tagContexts  = "contexts"
 	tagCommands  = "commands"
 	tagFiles     = "files"
 	tagProviders = "providers"
@@ -81,6 +82,7 @@ func (s *Server) routes() {
 		success: []int{http.StatusOK},
 		codes:   append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
 	}, s.executeInInstance)
+	s.contextRoutes()
 	s.commandRoutes()
 	s.fileRoutes()
 	register(s, operation{

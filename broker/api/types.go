@@ -17,6 +17,7 @@ type ExecuteRequest struct {
 	Arguments   JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
 	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
 	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
+	Artifacts   ArtifactRequest   `json:"artifacts,omitempty" doc:"Which files come back, beside what comes by itself."`
 	SessionID   string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
 	Template    string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
 	Provider    string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
@@ -27,10 +28,12 @@ type ExecuteRequest struct {
 // InstanceExecuteRequest runs code in a given instance.
 type InstanceExecuteRequest struct {
 	Code        string            `json:"code" minLength:"1" doc:"The source text."`
-	Language    string            `json:"language" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute." example:"python"`
+	Language    string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute. Required unless context_id is given; then it is that of the context." example:"python"`
+	ContextID   string            `json:"context_id,omitempty" minLength:"1" maxLength:"255" doc:"A context of the instance to run in, instead of a fresh interpreter." example:"python-1"`
 	Arguments   JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
 	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
 	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
+	Artifacts   ArtifactRequest   `json:"artifacts,omitempty" doc:"As in POST /api/v1/execute."`
 	ExecutionID string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"As in POST /api/v1/execute."`
 }
 
@@ -68,6 +71,8 @@ type Execution struct {
 	TimedOut      bool            `json:"timed_out"`
 	Truncated     bool            `json:"truncated" doc:"Output above the limit was dropped."`
 	MemoryUsedMB  float64         `json:"memory_used_mb,omitempty" doc:"Peak of the code's processes in MiB; absent if unknown."`
+	Detail        string          `json:"detail,omitempty" doc:"A sentence about its end where the rest does not say it, such as that a context lost its state."`
+	Artifacts     []Artifact      `json:"artifacts,omitempty" nullable:"false" doc:"What it made beside its output; absent if nothing."`
 	Findings      []Finding       `json:"findings,omitempty" nullable:"false" doc:"What the provider's code policy objects to, the first 50 in the order of the code; absent if nothing."`
 	// Result stays the last field: encode appends it byte for byte.
 	Result json.RawMessage `json:"result,omitempty" doc:"The JSON that main returned; absent when nothing was called."`

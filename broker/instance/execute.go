@@ -21,8 +21,9 @@ var errNoAnswer = errors.New("the provider does not answer")
 type ExecuteRequest struct {
 	// ID of the execution, by which it can be interrupted; empty for one of the
 	// service's making. The tenant's other executions in progress have others.
-	ID       string
-	Code     string
+	ID   string
+	Code string
+	// Language of the code; with a context it may be left out.
 	Language string
 	// Arguments for main, a JSON object; nil for none.
 	Arguments json.RawMessage
@@ -33,8 +34,9 @@ type ExecuteRequest struct {
 	// ContextID names a context of the instance to run in; empty for a fresh
 	// interpreter.
 	ContextID string
-	// Artifacts asks for artifacts; nil for none.
-	Artifacts *sdk.ArtifactLimits
+	// Files to return as artifacts, by names or patterns below /workspace, beside
+	// what comes by itself.
+	Files []string
 	// Listener, if not nil, gets the output, which Execution does not hold then.
 	Listener Listener
 }
@@ -81,6 +83,9 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 		return Execution{}, err
 	}
 	defer s.release(e)
+	if err := req.capable(e.provider); err != nil {
+		return Execution{}, e.fault(err)
+	}
 	t, err := s.offered(ctx, e.provider, wish{language: req.Language})
 	if err != nil {
 		return Execution{}, e.fault(err)
@@ -124,6 +129,9 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 	if err != nil {
 		return Execution{}, false, err
 	}
+	if err := req.capable(t.provider); err != nil {
+		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
+	}
 	e, created, err := s.acquire(ctx, who, t, create)
 	if err != nil {
 		return Execution{}, false, err
@@ -149,7 +157,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 	ctx, stop := context.WithCancelCause(caller)
 	defer stop(nil)
 	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
-	clock := newClock(req.Timeout+answerGrace, func() { stop(errNoAnswer) })
+	clock := newClock(req.bound(), func() { stop(errNoAnswer) })
 	defer clock.end()
 	s.begins(ctx, stop, r, e, t)
 
@@ -170,7 +178,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		Timeout:     req.Timeout,
 		OutputLimit: s.limits.Output,
 		ContextID:   req.ContextID,
-		Artifacts:   req.Artifacts,
+		Artifacts:   req.artifacts(e.provider),
 	}, out)
 	out.close(&execution)
 	result.Truncated = result.Truncated || out.truncated
@@ -183,6 +191,15 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		return execution, nil
 	}
 	return Execution{}, e.fault(s.executionError(caller, ctx, e, req, err))
+}
+
+// bound is how long the provider may take in all.
+func (req ExecuteRequest) bound() time.Duration {
+	bound := req.Timeout + answerGrace
+	if req.ContextID != "" {
+		bound += sdk.MaxContextWait
+	}
+	return bound
 }
 
 // outcome recognizes errors that tell what became of the code, which is a
@@ -216,7 +233,9 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 	case errors.Is(context.Cause(ctx), errShuttingDown):
 		return shuttingDown()
 	case errors.Is(context.Cause(ctx), errNoAnswer):
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.provider.Label(), req.Timeout+answerGrace)
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.provider.Label(), req.bound())
+	case req.ContextID != "" && (lacksContext(err) || sdk.CodeOf(err) == sdk.CodeConflict):
+		return err
 	case sdk.CodeOf(err) == sdk.CodeNotFound:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -238,7 +257,10 @@ func (s *Service) checkExecute(req *ExecuteRequest) error {
 	case req.Timeout < 0 || req.Timeout > s.limits.MaxTimeout:
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits.MaxTimeout))
 	}
-	if req.Language == "" {
+	if err := checkFiles(req.Files); err != nil {
+		return err
+	}
+	if req.Language == "" && req.ContextID == "" {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "is required")
 	}
 	if sdk.ParseLanguage(req.Language) == sdk.Bash && req.Arguments != nil {

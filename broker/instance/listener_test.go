@@ -42,11 +42,16 @@ func (l *listener) Stdout(ctx context.Context, p []byte) error { return l.hear(c
 
 func (l *listener) Stderr(ctx context.Context, p []byte) error { return l.hear(ctx, "err "+string(p)) }
 
+func (l *listener) Artifact(ctx context.Context, a sdk.Artifact) error {
+	return l.hear(ctx, "artifact "+a.Name)
+}
+
 func speaks(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	for _, write := range []func() error{
 		func() error { return out.Stdout([]byte("one")) },
 		func() error { return out.Stderr([]byte("two")) },
 		func() error { return out.Stdout([]byte("three")) },
+		func() error { return out.Artifact(sdk.Artifact{Kind: sdk.ArtifactFile, Name: "a.csv"}) },
 	} {
 		if err := write(); err != nil {
 			return sdk.ExecuteResult{}, err
@@ -63,7 +68,7 @@ func TestAListenerHearsTheExecutionInOrder(t *testing.T) {
 		req.ID, req.Session, req.Listener = "mine", "s1", l
 		execution, err := s.Run(t.Context(), acme, req)
 		assert.NilError(t, err)
-		assert.DeepEqual(t, l.heard, []string{"started mine first " + execution.InstanceID, "out one", "err two", "out three"})
+		assert.DeepEqual(t, l.heard, []string{"started mine first " + execution.InstanceID, "out one", "err two", "out three", "artifact a.csv"})
 		assert.Check(t, cmp.Len(execution.Stdout, 0))
 
 		// The instance is lost, and nothing but that it starts again is heard of it.
@@ -72,7 +77,7 @@ func TestAListenerHearsTheExecutionInOrder(t *testing.T) {
 		after, err := s.Run(t.Context(), acme, req)
 		assert.NilError(t, err)
 		assert.DeepEqual(t, l.heard, []string{
-			"started mine first " + execution.InstanceID, "started mine first " + after.InstanceID, "out one", "err two", "out three",
+			"started mine first " + execution.InstanceID, "started mine first " + after.InstanceID, "out one", "err two", "out three", "artifact a.csv",
 		})
 	})
 }
@@ -103,7 +108,7 @@ func TestAListenerThatIsSlowDoesNotCountAgainstTheProvider(t *testing.T) {
 		req.Timeout, req.Listener = time.Second, l
 		_, err := s.Run(t.Context(), acme, req)
 		assert.NilError(t, err)
-		assert.Check(t, cmp.Len(l.heard, 4))
+		assert.Check(t, cmp.Len(l.heard, 5))
 		// But the provider's own time does.
 		first.OnExecute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 			result, err := speaks(ctx, req, out)

@@ -22,6 +22,8 @@ type Listener interface {
 	// The bytes are the caller's.
 	Stdout(ctx context.Context, p []byte) error
 	Stderr(ctx context.Context, p []byte) error
+	// Artifact takes an artifact.
+	Artifact(ctx context.Context, a sdk.Artifact) error
 }
 
 // output takes what one execution makes, up to a limit for each stream, to its
@@ -63,7 +65,12 @@ func (o *output) write(stream int, p []byte) error {
 	case len(p) == 0:
 		return nil
 	case o.listener != nil:
-		return o.tell(stream, p)
+		return o.tell(func() error {
+			if stream == 0 {
+				return o.listener.Stdout(o.ctx, p)
+			}
+			return o.listener.Stderr(o.ctx, p)
+		})
 	case stream == 0:
 		o.stdout.Write(p)
 	default:
@@ -72,21 +79,21 @@ func (o *output) write(stream int, p []byte) error {
 	return nil
 }
 
-func (o *output) tell(stream int, p []byte) error {
+func (o *output) tell(listener func() error) error {
 	o.clock.pause()
 	defer o.clock.resume()
-	if stream == 0 {
-		return o.listener.Stdout(o.ctx, p)
-	}
-	return o.listener.Stderr(o.ctx, p)
+	return listener()
 }
 
-// Artifact keeps an artifact; there are no more than were asked for.
+// Artifact takes an artifact; there are no more than were asked for.
 func (o *output) Artifact(a sdk.Artifact) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return errShuttingDown
+	}
+	if o.listener != nil {
+		return o.tell(func() error { return o.listener.Artifact(o.ctx, a) })
 	}
 	o.artifacts = append(o.artifacts, a)
 	return nil

@@ -418,7 +418,7 @@ func TestArtifactsAreBounded(t *testing.T) {
 	}}
 	c := connect(t, provider)
 	var out recorder
-	req := sdk.ExecuteRequest{Timeout: 1, OutputLimit: 1, ContextID: "k", Artifacts: &sdk.ArtifactLimits{MaxCount: 2, MaxBytes: 5}}
+	req := sdk.ExecuteRequest{Timeout: 1, OutputLimit: 1, ContextID: "k", Artifacts: &sdk.ArtifactLimits{MaxCount: 2, MaxBytes: 5, MaxTotalBytes: 9}}
 	_, err := c.Execute(t.Context(), req, &out)
 	assert.NilError(t, err)
 	assert.DeepEqual(t, out.artifacts, []sdk.Artifact{

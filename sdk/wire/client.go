@@ -146,7 +146,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 		Env: req.Env, Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit, ContextId: req.ContextID,
 	}
 	if a := req.Artifacts; a != nil {
-		wr.Artifacts = &providerv1.ArtifactLimits{Files: a.Files, MaxCount: int32(a.MaxCount), MaxBytes: a.MaxBytes}
+		wr.Artifacts = &providerv1.ArtifactLimits{Files: a.Files, MaxCount: int32(a.MaxCount), MaxBytes: a.MaxBytes, MaxTotalBytes: a.MaxTotalBytes}
 	}
 	stream, err := c.rpc.Execute(ctx, wr)
 	if err != nil {

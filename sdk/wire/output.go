@@ -11,6 +11,7 @@ type checkedOutput struct {
 	room      [2]int64
 	artifacts *sdk.ArtifactLimits
 	count     int
+	bytes     int64
 }
 
 func newCheckedOutput(out sdk.Output, limit int64, artifacts *sdk.ArtifactLimits) *checkedOutput {
@@ -46,10 +47,11 @@ func (c *checkedOutput) artifact(wa *providerv1.Artifact) error {
 	switch {
 	case a.Kind != sdk.ArtifactResult && a.Kind != sdk.ArtifactDisplay && a.Kind != sdk.ArtifactFile:
 		return misbehaved("sent an artifact of an unknown kind")
-	case int64(len(a.Data)) > c.artifacts.MaxBytes:
+	case int64(len(a.Data)) > c.artifacts.MaxBytes, c.bytes+int64(len(a.Data)) > c.artifacts.MaxTotalBytes:
 		return misbehaved("sent an artifact above the limit")
 	case len(a.Name) > maxText, len(a.MIMEType) > maxText, len(a.Refused) > maxText, a.Size < int64(len(a.Data)):
 		return misbehaved("described an artifact unacceptably")
 	}
+	c.bytes += int64(len(a.Data))
 	return c.out.Artifact(a)
 }

@@ -31,6 +31,8 @@ type Provider struct {
 	OnPause func(ctx context.Context, id string, pause bool) error
 	// OnWait is what Provider(ctx), the wait for readiness, does.
 	OnWait func(ctx context.Context) error
+	// Capabilities beside those of the fields above.
+	Capabilities []sdk.Capability
 	// SameID, if set, is the ID of every instance.
 	SameID string
 	// OwnLife, if set, is how long after its creation each instance says that
@@ -91,6 +93,7 @@ func (p *Provider) Description() sdk.Description {
 			{Name: "nodejs", Description: "Node", Languages: []sdk.Language{sdk.JavaScript}},
 		},
 	}
+	d.Capabilities = slices.Clone(p.Capabilities)
 	if p.OnPause != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPause)
 	}

@@ -1,16 +1,10 @@
 package guest
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,28 +13,18 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 )
 
-// eventSender is the part of a gRPC stream that an execution needs.
-type eventSender interface {
-	Send(*guestv1.ExecuteResponse) error
-}
-
 // execution is one piece of code on its way through an interpreter.
 type execution struct {
 	ctx     context.Context
 	process *process
-	limit   int64
 	judged  bool // the interpreter tells a verdict first
-
-	mu        sync.Mutex // a gRPC stream takes one sender at a time
-	stream    eventSender
-	truncated bool
-	result    []byte
-	verdict   verdict
+	report  *report
 }
 
 func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy codepolicy.Policy, running *interruptible, req *guestv1.ExecuteRequest, stream eventSender) error {
@@ -66,10 +50,9 @@ func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy 
 	defer in.replace(req.GetLanguage())
 	defer p.wait()
 
-	e := &execution{
-		ctx: ctx, process: p, limit: req.GetOutputLimit(), stream: stream,
-		judged: req.GetLanguage() == Python && policy.Mode != codepolicy.Off, verdict: verdict,
-	}
+	e := &execution{ctx: ctx, process: p, judged: req.GetLanguage() == Python, report: newReport(stream, req)}
+	e.report.verdict = verdict
+	e.report.calls = e.report.calls || callMain
 	guarded := guard.Watch(p)
 	defer guarded.Release()
 	interrupts, err := running.add(req.GetExecutionId(), p)
@@ -93,22 +76,13 @@ func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy 
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	result := &guestv1.ExecuteResult{
+	e.report.files()
+	return e.report.finish(&guestv1.ExecuteResult{
 		Outcome:         outcome,
 		ExitCode:        int32(exit.Code),
 		Duration:        durationpb.New(elapsed),
-		Truncated:       e.truncated,
 		PeakMemoryBytes: exit.PeakBytes,
-		Findings:        findingsToWire(e.verdict.Findings),
-	}
-	if e.verdict.Blocked {
-		result.Outcome, result.ExitCode = guestv1.ExecuteResult_OUTCOME_BLOCKED, exitBlocked
-	}
-	// What failed or was stopped has returned nothing, whatever it wrote.
-	if result.Outcome == guestv1.ExecuteResult_OUTCOME_EXITED && result.ExitCode == 0 && json.Valid(e.result) {
-		result.Result = e.result
-	}
-	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: result}})
+	})
 }
 
 // sendBlocked answers for code that no interpreter has seen.
@@ -130,9 +104,9 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.G
 		_, _ = e.process.request.Write(payload) // an interpreter that is gone tells by its exit
 		_ = e.process.request.Close()
 	})
-	wg.Go(func() { e.forward(e.process.stdout, stdoutEvent) })
-	wg.Go(func() { e.forward(e.process.stderr, stderrEvent) })
-	wg.Go(func() { e.readResult() })
+	wg.Go(func() { e.forward(e.process.stdout, stdout) })
+	wg.Go(func() { e.forward(e.process.stderr, stderr) })
+	wg.Go(e.readFrames)
 
 	type ended struct {
 		isolation.Exit
@@ -172,24 +146,32 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.G
 
 // forward sends a stream up to the limit and drains the rest: a full pipe would
 // stop the program.
-func (e *execution) forward(from *os.File, event func([]byte) *guestv1.ExecuteResponse) {
-	left := e.limit
+func (e *execution) forward(from *os.File, stream int) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := readLines(from, buf)
-		if chunk := buf[:min(int64(n), left)]; len(chunk) > 0 {
-			left -= int64(len(chunk))
-			e.send(event(append([]byte(nil), chunk...)))
-		}
+		e.report.output(stream, buf[:n])
 		if err != nil {
 			return
 		}
-		if int64(n) > left && left == 0 {
-			e.mu.Lock()
-			e.truncated = true
-			e.mu.Unlock()
-		}
 	}
+}
+
+// readFrames takes what the runner reports.
+func (e *execution) readFrames() {
+	reader := frames.NewReader(e.process.result)
+	for first := true; ; first = false {
+		f, err := reader.Next(e.report.wants)
+		if err != nil {
+			break
+		}
+		if f.Kind == frames.Verdict && first && e.judged {
+			e.report.judge(f)
+			continue
+		}
+		e.report.take(f)
+	}
+	_, _ = io.Copy(io.Discard, e.process.result)
 }
 
 // lineWait is how long the end of a line is waited for. Python, unbuffered, writes
@@ -215,72 +197,4 @@ func readLines(from *os.File, buf []byte) (int, error) {
 		err = nil
 	}
 	return n, err
-}
-
-// send ignores errors: they mean that the call is over, which its context tells.
-func (e *execution) send(event *guestv1.ExecuteResponse) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	_ = e.stream.Send(event)
-}
-
-// readResult takes what the runner reports of main's return value.
-func (e *execution) readResult() {
-	var from io.Reader = e.process.result
-	if e.judged {
-		lines := bufio.NewReader(from)
-		e.verdict = readVerdict(lines)
-		from = lines
-	}
-	result, err := io.ReadAll(io.LimitReader(from, e.limit+1))
-	_, _ = io.Copy(io.Discard, from)
-	if err == nil && int64(len(result)) <= e.limit {
-		e.result = result
-	}
-}
-
-func stdoutEvent(p []byte) *guestv1.ExecuteResponse {
-	return &guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Stdout{Stdout: p}}
-}
-
-func stderrEvent(p []byte) *guestv1.ExecuteResponse {
-	return &guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Stderr{Stderr: p}}
-}
-
-// runnerRequest is what the runners read.
-type runnerRequest struct {
-	Code        string            `json:"code"`
-	Arguments   *json.RawMessage  `json:"arguments"`
-	Env         map[string]string `json:"env"`
-	CallMain    bool              `json:"call_main"` // JavaScript: defined and not used by the code itself
-	ResultLimit int64             `json:"result_limit"`
-}
-
-// requestPayload is what an interpreter reads from its request descriptor.
-func requestPayload(req *guestv1.ExecuteRequest, callMain bool) ([]byte, error) {
-	if req.GetLanguage() == Bash {
-		return shellPayload(req), nil
-	}
-	r := runnerRequest{Code: req.GetCode(), Env: req.GetEnv(), CallMain: callMain, ResultLimit: req.GetOutputLimit()}
-	if req.Arguments != nil {
-		raw := json.RawMessage(req.GetArguments())
-		r.Arguments = &raw
-	}
-	return json.Marshal(r)
-}
-
-// shellPayload is the code behind the variables of the request, all on the first
-// line, so that line numbers in messages are those of the code.
-func shellPayload(req *guestv1.ExecuteRequest) []byte {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(req.GetEnv())) {
-		fmt.Fprintf(&b, "export %s=%s 2>/dev/null;", name, shellQuote(req.GetEnv()[name]))
-	}
-	b.WriteString(req.GetCode())
-	return []byte(b.String())
-}
-
-// shellQuote writes a string as one word of bash without a line end in it.
-func shellQuote(s string) string {
-	return "$'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(s) + "'"
 }

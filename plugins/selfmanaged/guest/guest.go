@@ -62,6 +62,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		grpc.ReadBufferSize(64<<10), grpc.WriteBufferSize(128<<10), grpc.SharedWriteBuffer(true),
 	)
 	g := &guest{running: newInterruptible()}
+	g.contexts = newContexts(g)
 	if encoded := os.Getenv(PrepareVariable); encoded != "" {
 		var err error
 		if in, err = g.prepareAhead(encoded, in, out); err != nil || in == nil {
@@ -69,6 +70,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		}
 	}
 	guestv1.RegisterGuestServiceServer(srv, g)
+	providerv1.RegisterContextServiceServer(srv, g.contexts)
 	providerv1.RegisterCommandServiceServer(srv, commands.NewServer(g.resources))
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
 	files.Register(srv, files.Options{Roots: []string{isolation.WorkspaceDir, TemporaryDir}, Room: g.room})
@@ -82,6 +84,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 // guest implements the protocol.
 type guest struct {
 	guestv1.UnimplementedGuestServiceServer
+	contexts *contexts
 
 	mu      sync.Mutex
 	ahead   bool // prepared before anybody connected
@@ -137,9 +140,14 @@ func (g *guest) resources() (isolation.Limits, *memory.Guard, bool) {
 }
 
 func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {
-	g.mu.Lock()
-	runtime, memory, policy := g.runtime, g.memory, g.policy
-	g.mu.Unlock()
+	if req.GetContextId() != "" {
+		c, err := g.contexts.find(req.GetContextId())
+		if err != nil {
+			return err
+		}
+		return c.execute(stream.Context(), g.running, req, stream)
+	}
+	runtime, memory, policy := g.prepared()
 	if runtime == nil {
 		return status.Error(codes.FailedPrecondition, "not prepared")
 	}
@@ -167,6 +175,13 @@ func (g *guest) room() error {
 	return memory.Room()
 }
 
+// prepared returns what executions need; the interpreters are nil before Prepare.
+func (g *guest) prepared() (*interpreters, *memory.Guard, codepolicy.Policy) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.runtime, g.memory, g.policy
+}
+
 // Version identifies the protocol, so that a plugin notices a guest that speaks
 // another: it is a digest of all calls and of all fields of all messages. The build's own version
 // would not do, for it depends on how each of the two was built.
@@ -177,6 +192,7 @@ func Version() string {
 		providerv1.File_sandboxbroker_provider_v1_commands_proto,
 		providerv1.File_sandboxbroker_provider_v1_lifecycle_proto,
 		providerv1.File_sandboxbroker_provider_v1_files_proto,
+		providerv1.File_sandboxbroker_provider_v1_contexts_proto,
 	} {
 		services, messages := file.Services(), file.Messages()
 		for i := range services.Len() {

@@ -3,7 +3,7 @@ package guest
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"os"
@@ -16,12 +16,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 )
 
-var (
-	//go:embed runner.py
-	pythonRunner string
-	//go:embed runner.js
-	nodeRunner string
-)
+// runners run code in interpreters; parts of them are loaded when they are needed.
+//
+//go:embed runner.py context.py display.py runner.js context.js display.js
+var runners embed.FS
 
 // restartDelay is how long after an execution the next interpreter is started
 // ahead. Most instances run one execution and are then destroyed: for them it
@@ -160,8 +158,16 @@ func writeRunners() error {
 	if err := os.MkdirAll(RunDir, 0o755); err != nil {
 		return fmt.Errorf("make room for the runners: %w", err)
 	}
-	for name, source := range map[string]string{"runner.py": pythonRunner, "runner.js": nodeRunner} {
-		if err := os.WriteFile(filepath.Join(RunDir, name), []byte(source), 0o444); err != nil {
+	files, err := runners.ReadDir(".")
+	if err != nil {
+		return fmt.Errorf("find the runners: %w", err)
+	}
+	for _, f := range files {
+		source, err := runners.ReadFile(f.Name())
+		if err == nil {
+			err = os.WriteFile(filepath.Join(RunDir, f.Name()), source, 0o444)
+		}
+		if err != nil {
 			return fmt.Errorf("write runner: %w", err)
 		}
 	}

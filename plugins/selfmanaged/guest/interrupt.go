@@ -19,10 +19,16 @@ type interruptible struct {
 
 // interrupts are those of one execution.
 type interrupts struct {
-	all     *interruptible
-	id      string
-	process *process
-	kill    *time.Timer // nil until it was interrupted
+	all    *interruptible
+	id     string
+	target interruptTarget
+	kill   *time.Timer // nil until it was interrupted
+}
+
+// interruptTarget is what runs, or is about to.
+type interruptTarget interface {
+	Interrupt()
+	Kill()
 }
 
 func newInterruptible() *interruptible {
@@ -30,13 +36,13 @@ func newInterruptible() *interruptible {
 }
 
 // add makes an execution known until ended is called.
-func (all *interruptible) add(id string, p *process) (*interrupts, error) {
+func (all *interruptible) add(id string, target interruptTarget) (*interrupts, error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if id != "" && all.running[id] != nil {
 		return nil, status.Errorf(codes.AlreadyExists, "an execution with the ID %s runs already", id)
 	}
-	i := &interrupts{all: all, id: id, process: p}
+	i := &interrupts{all: all, id: id, target: target}
 	all.running[id] = i
 	return i, nil
 }
@@ -66,8 +72,8 @@ func (all *interruptible) interrupt(id string, grace time.Duration) error {
 	case i.kill != nil:
 		return nil
 	}
-	i.kill = time.AfterFunc(grace, i.process.Kill)
-	i.process.Interrupt()
+	i.kill = time.AfterFunc(grace, i.target.Kill)
+	i.target.Interrupt()
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 )
 
@@ -63,16 +63,17 @@ func inspectJavaScript(policy codepolicy.Policy, req *guestv1.ExecuteRequest) (c
 	return callMain, v
 }
 
-// readVerdict reads the line that the Python runner writes before it runs any of
-// the code. There is none if the code is not Python or the interpreter ended
-// before; then nothing of the code has run.
-func readVerdict(from *bufio.Reader) (v verdict) {
-	line, err := from.ReadBytes('\n')
-	if err != nil || json.Unmarshal(line, &v) != nil {
-		return verdict{}
+// judge takes the verdict that the Python runner sends before it runs any of the
+// code. There is none if the interpreter ended before; then nothing of the code
+// has run.
+func (r *report) judge(f frames.Frame) {
+	r.calls = r.calls || f.Call
+	var v verdict
+	if json.Unmarshal(f.Data, &v) != nil {
+		return
 	}
 	v.Findings = codepolicy.Bounded(v.Findings)
-	return v
+	r.verdict = v
 }
 
 // findingsToWire encodes findings for the plugin.

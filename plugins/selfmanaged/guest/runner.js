@@ -1,7 +1,7 @@
-// Runs one piece of code in a fresh interpreter. Started ahead by the guest as an
-// unprivileged user: reads one JSON request from descriptor 3 and reports main's
-// return value as JSON on descriptor 4. Standard output and error belong to the
-// code alone.
+// Runs one piece of code in a fresh interpreter, or becomes a context. Started ahead
+// by the guest as an unprivileged user: reads a line of JSON, the request, from
+// descriptor 3 and reports on descriptor 4, as the guest's package frames describes
+// it. Standard output and error belong to the code alone.
 'use strict';
 const fs = require('node:fs');
 const util = require('node:util');
@@ -84,17 +84,33 @@ function writeAll(fd, data) {
   for (let at = 0; at < data.length; ) at += fs.writeSync(fd, data, at);
 }
 
+// send reports something to the guest.
+function send(kind, data, header) {
+  const text = JSON.stringify({ kind, length: data?.length ?? 0, ...header });
+  writeAll(4, Buffer.concat([Buffer.from(`${text}\n`), data ?? Buffer.alloc(0)]));
+}
+
+// readLine reads the request, which ends the line. In a context more follow later.
+function readLine(fd) {
+  const parts = [];
+  for (let part = firstPart; ; part = Buffer.allocUnsafe(1 << 16)) {
+    const n = fs.readSync(fd, part);
+    if (parts.length === 0 && part[n - 1] === 10) return part.utf8Slice(0, n);
+    parts.push(part.subarray(0, n));
+    if (n === 0 || part[n - 1] === 10) return Buffer.concat(parts).toString('utf8');
+  }
+}
+const firstPart = Buffer.allocUnsafe(1 << 16);
+
 async function run(request) {
   const { code, arguments: args, env, call_main: callMain, result_limit: limit } = request;
   Object.assign(process.env, env ?? {});
   process.argv = [process.argv[0], FILENAME];
-  const called = args !== null || callMain;
-  if (!called) fs.closeSync(4); // a script returns nothing
   const main = await load(code);
-  if (!called) return;
+  if (args === null && !callMain) return;
   if (typeof main !== 'function') throw new ReferenceError('arguments were given, so the code must define a function main');
   const data = encode(await main(args ?? {}), limit);
-  writeAll(4, data);
+  send('value', data);
   // main has returned: timers that it left behind do not keep the result waiting.
   exit();
 }
@@ -144,27 +160,62 @@ process.on('exit', function last(code) {
   process.reallyExit(process.exitCode ?? code);
 });
 
-writeAll(4, Buffer.from('R'));
-const request = JSON.parse(fs.readFileSync(3, 'utf8'));
-fs.closeSync(3);
-process.chdir(WORKSPACE);
-// Node would end with success when nothing is left that could go on.
-const unsettled = () => {
-  stderr.write('Error: the code awaits something that never comes\n');
-  exit(13); // as Node itself does for a module
-};
-process.once('beforeExit', unsettled);
-run(request)
-  .finally(() => process.off('beforeExit', unsettled))
-  .catch((error) => {
-    // Thrown outside of any promise, the code's own handler gets it; and only
-    // Node knows where a module does not compile.
-    if (process.listenerCount('uncaughtException') > 0 || (error instanceof SyntaxError && process.argv[1] === MODULE_FILE)) {
-      setImmediate(() => {
-        throw error;
-      });
-      return;
+// displays shows values beside the output. Its work is done elsewhere, and loaded
+// when there is some.
+const displays = {
+  header: {},
+  worker: null,
+  limits: null,
+  begin(limits) {
+    this.limits = limits;
+    this.worker?.begin(limits);
+  },
+  show(kind, value, raw) {
+    if (this.worker === null) {
+      this.worker = new (require(path.join(__dirname, 'display.js')))((k, data, header) => send(k, data, { ...header, ...this.header }));
+      this.worker.begin(this.limits);
     }
-    show(error, request.code);
-    exit(1);
-  });
+    return this.worker.show(kind, value, raw);
+  },
+};
+Object.defineProperty(globalThis, 'display', {
+  configurable: true,
+  writable: true,
+  enumerable: false,
+  value: (value, options) => displays.show('display', value, options?.raw),
+});
+
+writeAll(4, Buffer.from('R'));
+const request = JSON.parse(readLine(3));
+if (request.context) {
+  require(path.join(__dirname, 'context.js'))(request.context, { send, encode, displays, exit, stderr });
+} else {
+  once();
+}
+
+// once runs the one piece of code.
+function once() {
+  fs.closeSync(3);
+  process.chdir(WORKSPACE);
+  displays.begin(request.artifacts);
+  // Node would end with success when nothing is left that could go on.
+  const unsettled = () => {
+    stderr.write('Error: the code awaits something that never comes\n');
+    exit(13); // as Node itself does for a module
+  };
+  process.once('beforeExit', unsettled);
+  run(request)
+    .finally(() => process.off('beforeExit', unsettled))
+    .catch((error) => {
+      // Thrown outside of any promise, the code's own handler gets it; and only
+      // Node knows where a module does not compile.
+      if (process.listenerCount('uncaughtException') > 0 || (error instanceof SyntaxError && process.argv[1] === MODULE_FILE)) {
+        setImmediate(() => {
+          throw error;
+        });
+        return;
+      }
+      show(error, request.code);
+      exit(1);
+    });
+}

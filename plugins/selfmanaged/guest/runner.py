@@ -1,9 +1,10 @@
-# Runs one piece of code in a fresh interpreter. Started ahead by the guest as an
-# unprivileged user: reads one JSON request from descriptor 3 and reports main's
-# return value as JSON on descriptor 4. Standard output and error belong to the
-# code alone.
+# Runs one piece of code in a fresh interpreter, or becomes a context. Started ahead
+# by the guest as an unprivileged user: reads a line of JSON, the request, from
+# descriptor 3 and reports on descriptor 4, as the guest's package frames describes
+# it. Standard output and error belong to the code alone.
 import ast
 import atexit
+import builtins
 import gc
 import io
 import json
@@ -14,11 +15,97 @@ import traceback
 import types
 
 # What most programs import, loaded before anybody waits for it.
-import collections, datetime, functools, inspect, itertools, math, random, re, time  # noqa: E401,F401
+import _thread, collections, datetime, functools, inspect, itertools, math, random, re, time  # noqa: E401,F401
 
+HOME = os.path.dirname(__file__)
 WORKSPACE = "/workspace"
 FILENAME = WORKSPACE + "/main.py"
+CHANNEL = 4
 STANDARD_PATH = list(sys.path)
+RUNNER = sys.modules[__name__]  # where the code's own module will stand
+
+
+def part(name):
+    """A part of the runner that most programs have no use for. It is nothing that
+    code can import."""
+    module = types.ModuleType(name)
+    module.__file__ = f"{HOME}/{name}.py"
+    module.runner = RUNNER
+    with open(module.__file__) as f:
+        source = f.read()
+    # The workspace comes first on the path by now, and may have a file of any name.
+    path, sys.path = sys.path, STANDARD_PATH
+    exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+    sys.path = path
+    return module
+
+
+class Channel:
+    """The way to the guest."""
+
+    def __init__(self):
+        self.execution = 0
+        self.lock = _thread.allocate_lock()
+        self.closed = False
+
+    def send(self, kind, data=b"", **header):
+        header.update(kind=kind, length=len(data), execution=self.execution)
+        frame = memoryview(json.dumps(header).encode() + b"\n" + data)
+        with self.lock:
+            while frame and not self.closed:
+                frame = frame[os.write(CHANNEL, frame):]
+
+    def close(self):
+        with self.lock:
+            self.closed = True
+            os.close(CHANNEL)
+
+
+class Displays:
+    """What the code shows beside its output. The work is done elsewhere, and loaded
+    when there is some."""
+
+    def __init__(self, channel):
+        self.channel = channel
+        self.limits = None
+        self.worker = None
+        self.watching = False  # for matplotlib
+
+    def begin(self, limits):
+        """An execution begins, which may send artifacts up to limits, or none."""
+        if self.worker is not None:
+            self.worker.begin(limits)
+        self.limits = limits
+        builtins.display = self.display
+        if not self.watching:
+            self.watching = True
+            sys.meta_path.insert(0, self)
+
+    def work(self):
+        if self.worker is None:
+            self.worker = part("display").Worker(self.channel)
+            self.worker.begin(self.limits)
+        return self.worker
+
+    def display(self, *values, raw=False):
+        """Show values in the richest forms that they have."""
+        for value in values:
+            self.work().display(value, raw)
+
+    def result(self, value):
+        self.work().result(value)
+
+    def figures(self):
+        """Show and close the figures that are open, if there can be any."""
+        if "matplotlib.pyplot" in sys.modules:
+            self.work().figures()
+
+    def find_spec(self, name, path=None, target=None):
+        """Lets pyplot.show show figures, when the time comes."""
+        if name == "matplotlib.backends.backend_agg" and self in sys.meta_path:
+            sys.meta_path.remove(self)
+            return self.work().backend(name)
+        return None
 
 
 def uses_main(node):
@@ -82,11 +169,11 @@ def report(exc):
         seen.add(id(e))
         tb = e.__traceback__
         while tb is not None:
-            if tb.tb_frame.f_code.co_filename == __file__:
+            if tb.tb_frame.f_code.co_filename.startswith(HOME + "/"):
                 e.__traceback__ = tb.tb_next
             tb = tb.tb_next
-        if isinstance(e, SyntaxError) and e.filename == FILENAME and e.text is None:
-            e.text = linecache.getline(FILENAME, e.lineno)
+        if isinstance(e, SyntaxError) and e.text is None and e.filename in linecache.cache:
+            e.text = linecache.getline(e.filename, e.lineno)
         e = e.__cause__ or e.__context__
     if sys.excepthook is sys.__excepthook__:
         # Unlike the built-in hook it knows linecache.
@@ -97,31 +184,43 @@ def report(exc):
 
 def load_policy():
     """The code policy, or None where there is none."""
-    directory = os.path.dirname(__file__)
     try:
-        with open(os.path.join(directory, "code_policy.json"), "rb") as f:
+        with open(f"{HOME}/code_policy.json", "rb") as f:
             rules = json.load(f)
     except FileNotFoundError:
         return None
-    sys.path.insert(0, directory)
-    import code_policy
-
-    sys.path.remove(directory)
-    del sys.modules["code_policy"]  # it is nothing that code can import
-    return code_policy.Policy(rules)
+    return part("code_policy").Policy(rules)
 
 
-def permitted(policy, tree, program, code, channel):
-    """Tell the guest what the code policy says, and whether the code may run. What
-    comes through the channel later is the code's own affair."""
+def permitted(policy, tree, program, code, call, channel):
+    """Tell the guest whether main will be called and what the code policy says. The
+    result is whether the code may run. What comes through the channel later is the
+    code's own affair."""
+    if policy is None:
+        channel.send("verdict", call=call)
+        return True
     findings = policy.analyse(tree, program, code)
     blocked = policy.enforce and bool(findings)
-    with open(channel, "wb", closefd=False) as out:
-        out.write(json.dumps({"findings": findings, "blocked": blocked}).encode() + b"\n")
+    channel.send("verdict", json.dumps({"findings": findings, "blocked": blocked}).encode(), call=call)
     return not blocked
 
 
-def run(request, policy, module, channel):
+def remember(filename, code):
+    """Let tracebacks and inspect find the source."""
+    linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
+
+
+def exit_code(e):
+    """The exit code of a SystemExit, and what it says."""
+    if e.code is None:
+        return 0
+    if isinstance(e.code, int):
+        return e.code & 0xFF
+    print(e.code, file=sys.stderr or sys.__stderr__)
+    return 1
+
+
+def run(request, policy, module, channel, displays):
     code, arguments = request["code"], request["arguments"]
     random.seed()  # this process may be one of many copies
     os.environ.update(request["env"] or {})
@@ -135,20 +234,20 @@ def run(request, policy, module, channel):
     module.__name__ = "__main__" if arguments is None else "main"
     module.__file__ = FILENAME
     sys.modules[module.__name__] = module
-    linecache.cache[FILENAME] = (len(code), None, code.splitlines(keepends=True), FILENAME)
+    remember(FILENAME, code)
 
     tree = ast.parse(code, FILENAME)
     call = arguments is not None or expects_call(tree)
     program = compile(tree, FILENAME, "exec", dont_inherit=True)
-    if policy is not None and not permitted(policy, tree, program, code, channel):
+    if not permitted(policy, tree, program, code, call, channel):
         return
-    if not call:
-        os.close(channel)  # a script returns nothing
+    displays.begin(request["artifacts"])
     exec(program, module.__dict__)
     if call:
         data = encode(call_main(module.__dict__, arguments or {}), request["result_limit"])
-        with os.fdopen(channel, "wb") as out:
-            out.write(data)
+        displays.figures()
+        channel.send("value", data)
+        channel.close()  # threads that go on have no say any more
 
 
 exit_now = os._exit  # the code may replace it
@@ -181,31 +280,35 @@ def leave(code, module):
 
 
 def main():
-    os.set_inheritable(4, False)
+    os.set_inheritable(3, False)
+    os.set_inheritable(CHANNEL, False)
     policy = load_policy()
+    channel = Channel()
+    displays = Displays(channel)
     gc.collect()
     gc.freeze()
-    os.write(4, b"R")
+    os.write(CHANNEL, b"R")
     module = types.ModuleType("__main__")
     code = 0
     try:
         with os.fdopen(3, "rb") as f:
-            request = json.load(f)  # fails where arguments nest deeper than Python can
-        run(request, policy, module, 4)
+            request = json.loads(f.readline())  # fails where arguments nest deeper than Python can
+            if "context" in request:
+                part("context").serve(request["context"], f, policy, module, channel, displays)
+        run(request, policy, module, channel, displays)
     except SystemExit as e:
-        code = e.code
-        if code is None:
-            code = 0
-        elif not isinstance(code, int):
-            print(code, file=sys.stderr or sys.__stderr__)
-            code = 1
+        code = exit_code(e)
     except KeyboardInterrupt as e:
         report(e)
         code = 130
     except BaseException as e:
         report(e)
         code = 1
-    leave(code & 0xFF, module)
+    try:
+        displays.figures()
+    except BaseException as e:
+        report(e)
+    leave(code, module)
 
 
 if __name__ == "__main__":  # multiprocessing may import it

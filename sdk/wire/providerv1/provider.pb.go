@@ -982,7 +982,9 @@ type ArtifactLimits struct {
 	Files    []string `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
 	MaxCount int32    `protobuf:"varint,2,opt,name=max_count,json=maxCount,proto3" json:"max_count,omitempty"`
 	// Of the data of one artifact; a file above it is told without data.
-	MaxBytes      int64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	MaxBytes int64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// Of the data of all of them together.
+	MaxTotalBytes int64 `protobuf:"varint,4,opt,name=max_total_bytes,json=maxTotalBytes,proto3" json:"max_total_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1034,6 +1036,13 @@ func (x *ArtifactLimits) GetMaxCount() int32 {
 func (x *ArtifactLimits) GetMaxBytes() int64 {
 	if x != nil {
 		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *ArtifactLimits) GetMaxTotalBytes() int64 {
+	if x != nil {
+		return x.MaxTotalBytes
 	}
 	return 0
 }
@@ -1840,11 +1849,12 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
 	"\n" +
-	"_arguments\"`\n" +
+	"_arguments\"\x88\x01\n" +
 	"\x0eArtifactLimits\x12\x14\n" +
 	"\x05files\x18\x01 \x03(\tR\x05files\x12\x1b\n" +
 	"\tmax_count\x18\x02 \x01(\x05R\bmaxCount\x12\x1b\n" +
-	"\tmax_bytes\x18\x03 \x01(\x03R\bmaxBytes\"\xd5\x01\n" +
+	"\tmax_bytes\x18\x03 \x01(\x03R\bmaxBytes\x12&\n" +
+	"\x0fmax_total_bytes\x18\x04 \x01(\x03R\rmaxTotalBytes\"\xd5\x01\n" +
 	"\x0fExecuteResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12B\n" +

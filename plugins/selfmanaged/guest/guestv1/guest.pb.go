@@ -12,6 +12,7 @@
 package guestv1
 
 import (
+	providerv1 "github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -241,7 +242,12 @@ type ExecuteRequest struct {
 	Timeout     *durationpb.Duration   `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	OutputLimit int64                  `protobuf:"varint,6,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
 	// By which Interrupt finds it.
-	ExecutionId   string `protobuf:"bytes,7,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
+	ExecutionId string `protobuf:"bytes,7,opt,name=execution_id,json=executionId,proto3" json:"execution_id,omitempty"`
+	// A context to run in, which the capability service made; empty for a fresh
+	// interpreter.
+	ContextId string `protobuf:"bytes,8,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Absent for none.
+	Artifacts     *providerv1.ArtifactLimits `protobuf:"bytes,9,opt,name=artifacts,proto3" json:"artifacts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -323,6 +329,20 @@ func (x *ExecuteRequest) GetExecutionId() string {
 		return x.ExecutionId
 	}
 	return ""
+}
+
+func (x *ExecuteRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ExecuteRequest) GetArtifacts() *providerv1.ArtifactLimits {
+	if x != nil {
+		return x.Artifacts
+	}
+	return nil
 }
 
 type InterruptRequest struct {
@@ -421,6 +441,7 @@ type ExecuteResponse struct {
 	//	*ExecuteResponse_Stderr
 	//	*ExecuteResponse_Result
 	//	*ExecuteResponse_Started
+	//	*ExecuteResponse_Artifact
 	Event         isExecuteResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -499,6 +520,15 @@ func (x *ExecuteResponse) GetStarted() *ExecuteStarted {
 	return nil
 }
 
+func (x *ExecuteResponse) GetArtifact() *providerv1.Artifact {
+	if x != nil {
+		if x, ok := x.Event.(*ExecuteResponse_Artifact); ok {
+			return x.Artifact
+		}
+	}
+	return nil
+}
+
 type isExecuteResponse_Event interface {
 	isExecuteResponse_Event()
 }
@@ -521,6 +551,10 @@ type ExecuteResponse_Started struct {
 	Started *ExecuteStarted `protobuf:"bytes,4,opt,name=started,proto3,oneof"`
 }
 
+type ExecuteResponse_Artifact struct {
+	Artifact *providerv1.Artifact `protobuf:"bytes,5,opt,name=artifact,proto3,oneof"`
+}
+
 func (*ExecuteResponse_Stdout) isExecuteResponse_Event() {}
 
 func (*ExecuteResponse_Stderr) isExecuteResponse_Event() {}
@@ -528,6 +562,8 @@ func (*ExecuteResponse_Stderr) isExecuteResponse_Event() {}
 func (*ExecuteResponse_Result) isExecuteResponse_Event() {}
 
 func (*ExecuteResponse_Started) isExecuteResponse_Event() {}
+
+func (*ExecuteResponse_Artifact) isExecuteResponse_Event() {}
 
 type ExecuteStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -575,7 +611,9 @@ type ExecuteResult struct {
 	Truncated       bool                 `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	PeakMemoryBytes int64                `protobuf:"varint,6,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
 	// What the code policy objects to, whether or not the code ran.
-	Findings      []*Finding `protobuf:"bytes,7,rep,name=findings,proto3" json:"findings,omitempty"`
+	Findings []*Finding `protobuf:"bytes,7,rep,name=findings,proto3" json:"findings,omitempty"`
+	// What happened to the context, in a sentence.
+	Detail        string `protobuf:"bytes,8,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +695,13 @@ func (x *ExecuteResult) GetFindings() []*Finding {
 		return x.Findings
 	}
 	return nil
+}
+
+func (x *ExecuteResult) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
 }
 
 type Finding struct {
@@ -804,7 +849,7 @@ var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\"\xd4\x02\n" +
+	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a(sandboxbroker/provider/v1/provider.proto\"\xd4\x02\n" +
 	"\x0ePrepareRequest\x12\\\n" +
 	"\finterpreters\x18\x01 \x03(\v28.sandboxbroker.guest.v1.PrepareRequest.InterpretersEntryR\finterpreters\x12\x12\n" +
 	"\x04warm\x18\x02 \x03(\tR\x04warm\x12!\n" +
@@ -818,7 +863,7 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +
 	"\x0fPrepareResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
-	"\x06kernel\x18\x02 \x01(\tR\x06kernel\"\xe7\x02\n" +
+	"\x06kernel\x18\x02 \x01(\tR\x06kernel\"\xcf\x03\n" +
 	"\x0eExecuteRequest\x12\x1a\n" +
 	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12!\n" +
@@ -826,7 +871,10 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x03env\x18\x04 \x03(\v2/.sandboxbroker.guest.v1.ExecuteRequest.EnvEntryR\x03env\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12!\n" +
 	"\foutput_limit\x18\x06 \x01(\x03R\voutputLimit\x12!\n" +
-	"\fexecution_id\x18\a \x01(\tR\vexecutionId\x1a6\n" +
+	"\fexecution_id\x18\a \x01(\tR\vexecutionId\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\b \x01(\tR\tcontextId\x12G\n" +
+	"\tartifacts\x18\t \x01(\v2).sandboxbroker.provider.v1.ArtifactLimitsR\tartifacts\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
@@ -835,14 +883,15 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x10InterruptRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x13\n" +
-	"\x11InterruptResponse\"\xd3\x01\n" +
+	"\x11InterruptResponse\"\x96\x02\n" +
 	"\x0fExecuteResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12?\n" +
 	"\x06result\x18\x03 \x01(\v2%.sandboxbroker.guest.v1.ExecuteResultH\x00R\x06result\x12B\n" +
-	"\astarted\x18\x04 \x01(\v2&.sandboxbroker.guest.v1.ExecuteStartedH\x00R\astartedB\a\n" +
+	"\astarted\x18\x04 \x01(\v2&.sandboxbroker.guest.v1.ExecuteStartedH\x00R\astarted\x12A\n" +
+	"\bartifact\x18\x05 \x01(\v2#.sandboxbroker.provider.v1.ArtifactH\x00R\bartifactB\a\n" +
 	"\x05event\"\x10\n" +
-	"\x0eExecuteStarted\"\xf0\x03\n" +
+	"\x0eExecuteStarted\"\x88\x04\n" +
 	"\rExecuteResult\x12G\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2-.sandboxbroker.guest.v1.ExecuteResult.OutcomeR\aoutcome\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1b\n" +
@@ -850,7 +899,8 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\bduration\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1c\n" +
 	"\ttruncated\x18\x05 \x01(\bR\ttruncated\x12*\n" +
 	"\x11peak_memory_bytes\x18\x06 \x01(\x03R\x0fpeakMemoryBytes\x12;\n" +
-	"\bfindings\x18\a \x03(\v2\x1f.sandboxbroker.guest.v1.FindingR\bfindings\"\x92\x01\n" +
+	"\bfindings\x18\a \x03(\v2\x1f.sandboxbroker.guest.v1.FindingR\bfindings\x12\x16\n" +
+	"\x06detail\x18\b \x01(\tR\x06detail\"\x92\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eOUTCOME_EXITED\x10\x01\x12\x13\n" +
@@ -887,45 +937,49 @@ func file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP() []byte {
 var file_sandboxbroker_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
-	(ExecuteResult_Outcome)(0),  // 0: sandboxbroker.guest.v1.ExecuteResult.Outcome
-	(*PrepareRequest)(nil),      // 1: sandboxbroker.guest.v1.PrepareRequest
-	(*PrepareResponse)(nil),     // 2: sandboxbroker.guest.v1.PrepareResponse
-	(*ExecuteRequest)(nil),      // 3: sandboxbroker.guest.v1.ExecuteRequest
-	(*InterruptRequest)(nil),    // 4: sandboxbroker.guest.v1.InterruptRequest
-	(*InterruptResponse)(nil),   // 5: sandboxbroker.guest.v1.InterruptResponse
-	(*ExecuteResponse)(nil),     // 6: sandboxbroker.guest.v1.ExecuteResponse
-	(*ExecuteStarted)(nil),      // 7: sandboxbroker.guest.v1.ExecuteStarted
-	(*ExecuteResult)(nil),       // 8: sandboxbroker.guest.v1.ExecuteResult
-	(*Finding)(nil),             // 9: sandboxbroker.guest.v1.Finding
-	(*CheckRequest)(nil),        // 10: sandboxbroker.guest.v1.CheckRequest
-	(*CheckResponse)(nil),       // 11: sandboxbroker.guest.v1.CheckResponse
-	nil,                         // 12: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	nil,                         // 13: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
-	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
+	(ExecuteResult_Outcome)(0),        // 0: sandboxbroker.guest.v1.ExecuteResult.Outcome
+	(*PrepareRequest)(nil),            // 1: sandboxbroker.guest.v1.PrepareRequest
+	(*PrepareResponse)(nil),           // 2: sandboxbroker.guest.v1.PrepareResponse
+	(*ExecuteRequest)(nil),            // 3: sandboxbroker.guest.v1.ExecuteRequest
+	(*InterruptRequest)(nil),          // 4: sandboxbroker.guest.v1.InterruptRequest
+	(*InterruptResponse)(nil),         // 5: sandboxbroker.guest.v1.InterruptResponse
+	(*ExecuteResponse)(nil),           // 6: sandboxbroker.guest.v1.ExecuteResponse
+	(*ExecuteStarted)(nil),            // 7: sandboxbroker.guest.v1.ExecuteStarted
+	(*ExecuteResult)(nil),             // 8: sandboxbroker.guest.v1.ExecuteResult
+	(*Finding)(nil),                   // 9: sandboxbroker.guest.v1.Finding
+	(*CheckRequest)(nil),              // 10: sandboxbroker.guest.v1.CheckRequest
+	(*CheckResponse)(nil),             // 11: sandboxbroker.guest.v1.CheckResponse
+	nil,                               // 12: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	nil,                               // 13: sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
+	(*durationpb.Duration)(nil),       // 14: google.protobuf.Duration
+	(*providerv1.ArtifactLimits)(nil), // 15: sandboxbroker.provider.v1.ArtifactLimits
+	(*providerv1.Artifact)(nil),       // 16: sandboxbroker.provider.v1.Artifact
 }
 var file_sandboxbroker_guest_v1_guest_proto_depIdxs = []int32{
 	12, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
 	13, // 1: sandboxbroker.guest.v1.ExecuteRequest.env:type_name -> sandboxbroker.guest.v1.ExecuteRequest.EnvEntry
 	14, // 2: sandboxbroker.guest.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
-	14, // 3: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
-	8,  // 4: sandboxbroker.guest.v1.ExecuteResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
-	7,  // 5: sandboxbroker.guest.v1.ExecuteResponse.started:type_name -> sandboxbroker.guest.v1.ExecuteStarted
-	0,  // 6: sandboxbroker.guest.v1.ExecuteResult.outcome:type_name -> sandboxbroker.guest.v1.ExecuteResult.Outcome
-	14, // 7: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	9,  // 8: sandboxbroker.guest.v1.ExecuteResult.findings:type_name -> sandboxbroker.guest.v1.Finding
-	1,  // 9: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
-	3,  // 10: sandboxbroker.guest.v1.GuestService.Execute:input_type -> sandboxbroker.guest.v1.ExecuteRequest
-	10, // 11: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
-	4,  // 12: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
-	2,  // 13: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
-	6,  // 14: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
-	11, // 15: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
-	5,  // 16: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	15, // 3: sandboxbroker.guest.v1.ExecuteRequest.artifacts:type_name -> sandboxbroker.provider.v1.ArtifactLimits
+	14, // 4: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
+	8,  // 5: sandboxbroker.guest.v1.ExecuteResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
+	7,  // 6: sandboxbroker.guest.v1.ExecuteResponse.started:type_name -> sandboxbroker.guest.v1.ExecuteStarted
+	16, // 7: sandboxbroker.guest.v1.ExecuteResponse.artifact:type_name -> sandboxbroker.provider.v1.Artifact
+	0,  // 8: sandboxbroker.guest.v1.ExecuteResult.outcome:type_name -> sandboxbroker.guest.v1.ExecuteResult.Outcome
+	14, // 9: sandboxbroker.guest.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	9,  // 10: sandboxbroker.guest.v1.ExecuteResult.findings:type_name -> sandboxbroker.guest.v1.Finding
+	1,  // 11: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
+	3,  // 12: sandboxbroker.guest.v1.GuestService.Execute:input_type -> sandboxbroker.guest.v1.ExecuteRequest
+	10, // 13: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
+	4,  // 14: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
+	2,  // 15: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
+	6,  // 16: sandboxbroker.guest.v1.GuestService.Execute:output_type -> sandboxbroker.guest.v1.ExecuteResponse
+	11, // 17: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
+	5,  // 18: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
+	15, // [15:19] is the sub-list for method output_type
+	11, // [11:15] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_guest_v1_guest_proto_init() }
@@ -939,6 +993,7 @@ func file_sandboxbroker_guest_v1_guest_proto_init() {
 		(*ExecuteResponse_Stderr)(nil),
 		(*ExecuteResponse_Result)(nil),
 		(*ExecuteResponse_Started)(nil),
+		(*ExecuteResponse_Artifact)(nil),
 	}
 	file_sandboxbroker_guest_v1_guest_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}

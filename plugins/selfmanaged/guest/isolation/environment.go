@@ -12,7 +12,7 @@ func Environment(given map[string]string) []string {
 		"HOME": WorkspaceDir,
 		"USER": "sandbox", "LOGNAME": "sandbox", "SHELL": "/bin/bash",
 		"LANG": "C.UTF-8", "TMPDIR": "/tmp",
-		"PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": "/tmp",
+		"PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": "/tmp", "MPLBACKEND": "Agg",
 	}
 	maps.Copy(all, given)
 	list := make([]string, 0, len(all))

@@ -98,10 +98,14 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 	if req.Arguments != nil && !json.Valid(req.Arguments) {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "is no JSON, or nested too deeply")
 	}
+	toStart, toEnd := startBound, req.Timeout+endBound
+	if req.ContextID != "" {
+		toStart, toEnd = toStart+guest.TurnBound, toEnd+guest.InterruptGrace
+	}
 	callCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	bound := time.Now().Add(startBound)
-	watchdog := time.AfterFunc(startBound, func() { cancel(ErrNotStarted) })
+	bound := time.Now().Add(toStart)
+	watchdog := time.AfterFunc(toStart, func() { cancel(ErrNotStarted) })
 	defer func() { watchdog.Stop() }()
 	// The time that a slow reader takes is not the guest's.
 	deliver := func(write func([]byte) error, p []byte) error {
@@ -121,8 +125,9 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 	stream, err := c.rpc.Execute(callCtx, &guestv1.ExecuteRequest{
 		Language: string(req.Language), Code: req.Code, Arguments: arguments, Env: env,
 		Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
-		ExecutionId: req.ExecutionID,
+		ExecutionId: req.ExecutionID, ContextId: req.ContextID, Artifacts: limits(req.Artifacts),
 	})
+	artifacts := newArtifacts(req.Artifacts, out)
 	for err == nil {
 		var event *guestv1.ExecuteResponse
 		if event, err = stream.Recv(); err != nil {
@@ -132,12 +137,14 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 		switch e := event.GetEvent().(type) {
 		case *guestv1.ExecuteResponse_Started:
 			watchdog.Stop()
-			bound = time.Now().Add(req.Timeout + endBound)
-			watchdog = time.AfterFunc(req.Timeout+endBound, func() { cancel(ErrStuck) })
+			bound = time.Now().Add(toEnd)
+			watchdog = time.AfterFunc(toEnd, func() { cancel(ErrStuck) })
 		case *guestv1.ExecuteResponse_Stdout:
 			unread = deliver(out.Stdout, e.Stdout)
 		case *guestv1.ExecuteResponse_Stderr:
 			unread = deliver(out.Stderr, e.Stderr)
+		case *guestv1.ExecuteResponse_Artifact:
+			unread = deliver(func([]byte) error { return artifacts.take(e.Artifact) }, nil)
 		case *guestv1.ExecuteResponse_Result:
 			return result(e.Result, req.Timeout), nil
 		}
@@ -160,6 +167,8 @@ func (c *Client) explain(ctx, callCtx context.Context, err error) error {
 	case errors.Is(err, io.EOF), status.Code(err) == codes.Unavailable, status.Code(err) == codes.Canceled:
 		// The guest itself never says these; the last means that we closed.
 		return ErrGone
+	case refused(err) != nil:
+		return refused(err)
 	case status.Code(err) == codes.Unimplemented:
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%s", status.Convert(err).Message())
 	case status.Code(err) == codes.FailedPrecondition:
@@ -175,6 +184,7 @@ func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {
 		Duration:        max(r.GetDuration().AsDuration(), 0),
 		Truncated:       r.GetTruncated(),
 		PeakMemoryBytes: max(r.GetPeakMemoryBytes(), 0),
+		Detail:          printable(r.GetDetail()),
 	}
 	if r.Result != nil && json.Valid(r.Result) {
 		result.Result = r.Result
@@ -186,13 +196,13 @@ func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {
 	}
 	switch {
 	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_TIMEOUT:
-		result.Status, result.Detail = sdk.StatusTimeout, TimeoutDetail(timeout)
+		result.Status, result.Detail = sdk.StatusTimeout, joined(TimeoutDetail(timeout), result.Detail)
 	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY:
-		result.Status, result.Detail = sdk.StatusOutOfMemory, "the code used more memory than its sandbox has"
+		result.Status, result.Detail = sdk.StatusOutOfMemory, joined("the code used more memory than its sandbox has", result.Detail)
 	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_BLOCKED:
 		result.Status, result.Detail = sdk.StatusBlocked, blockedDetail(result.Findings)
 	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_CANCELLED:
-		result.Status, result.Detail = sdk.StatusCancelled, "the execution was interrupted"
+		result.Status, result.Detail = sdk.StatusCancelled, joined("the execution was interrupted", result.Detail)
 	case result.ExitCode == 0:
 		result.Status = sdk.StatusSucceeded
 	default:

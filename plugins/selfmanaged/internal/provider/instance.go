@@ -137,8 +137,12 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return sdk.ExecuteResult{}, err
 	}
 	defer done()
+	env := i.environment(req.Env)
+	if req.ContextID != "" {
+		env = req.Env // the context has the instance's since it was made
+	}
 	started := time.Now()
-	result, err := i.sandbox.guest.Execute(ctx, req, i.environment(req.Env), out)
+	result, err := i.sandbox.guest.Execute(ctx, req, env, out)
 	switch {
 	case err == nil:
 		return result, nil

@@ -80,10 +80,11 @@ func New(logger hclog.Logger) sdk.Provider {
 // Describe implements sdk.Provider.
 func (p *Provider) Describe() sdk.Description {
 	return sdk.Description{
-		Name:      "self_managed",
-		Version:   "0.1.0",
-		Summary:   "gVisor sandboxes on this machine, kept ready in a pool.",
-		Languages: []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash},
+		Name:         "self_managed",
+		Version:      "0.1.0",
+		Summary:      "gVisor sandboxes on this machine, kept ready in a pool.",
+		Languages:    []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash},
+		Capabilities: []sdk.Capability{sdk.CapabilityArtifacts},
 		Templates: []sdk.Template{
 			{Name: templatePython, Description: "Python 3, started ahead", Languages: []sdk.Language{sdk.Python}},
 			{Name: templateNode, Description: "Node.js, started ahead", Languages: []sdk.Language{sdk.JavaScript}},

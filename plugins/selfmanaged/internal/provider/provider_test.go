@@ -125,6 +125,7 @@ func create(t *testing.T, p testProvider, template string) string {
 type outcome struct {
 	sdk.ExecuteResult
 	stdout, stderr string
+	artifacts      []sdk.Artifact
 }
 
 func execute(t *testing.T, p testProvider, req sdk.ExecuteRequest) (outcome, error) {
@@ -139,7 +140,7 @@ func execute(t *testing.T, p testProvider, req sdk.ExecuteRequest) (outcome, err
 	result, err := p.Execute(t.Context(), req, &r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return outcome{result, r.out.String(), r.err.String()}, err
+	return outcome{result, r.out.String(), r.err.String(), r.artifacts}, err
 }
 
 // The contract of an execution, as the SDK's package documentation states it.

@@ -1,0 +1,33 @@
+package instance
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// fieldContext is the field that a provider names when it does not know a context.
+const fieldContext = "context_id"
+
+// maxCwd is the longest path of a directory, in bytes.
+const maxCwd = 4096
+
+// BoundContext checks a request for a context in the leased instance. language is
+// what the caller calls it.
+func (l *Lease) BoundContext(req *sdk.CreateContextRequest, language string) (err error) {
+	req.InstanceID = l.InstanceID
+	if req.Language, err = supported(l.entry.provider.Description(), language); err != nil {
+		return err
+	}
+	if len(req.Cwd) > maxCwd || strings.ContainsRune(req.Cwd, 0) {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "must have at most %d bytes, none of them NUL", maxCwd)
+	}
+	return checkEnv(req.Env)
+}
+
+// lacksContext tells an unknown context from an unknown instance.
+func lacksContext(err error) bool {
+	coded, ok := errors.AsType[*sdk.Error](err)
+	return ok && coded.Code == sdk.CodeNotFound && coded.Field == fieldContext
+}

@@ -1,0 +1,191 @@
+package provider
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// kinds is what artifacts are, without what they hold.
+func (o outcome) kinds() []string {
+	var list []string
+	for _, a := range o.artifacts {
+		list = append(list, strings.TrimSpace(fmt.Sprintf("%d %s %s %s", a.Group, a.Kind, a.MIMEType, a.Refused)))
+	}
+	return list
+}
+
+// wanting asks for artifacts.
+func wanting(r *sdk.ExecuteRequest) {
+	r.Artifacts = &sdk.ArtifactLimits{MaxCount: 20, MaxBytes: 4 << 20, MaxTotalBytes: 16 << 20}
+}
+
+func TestFiguresAndTablesOfTheRealLibraries(t *testing.T) {
+	t.Run("in a directory", func(t *testing.T) {
+		testFigures(t, newProvider(t, map[string]any{"rootfs": binaries.Rootfs(t)}))
+	})
+	t.Run("in an image", func(t *testing.T) { testFigures(t, onDocker(dockerengine.Find(t))(t, nil)) })
+}
+
+func testFigures(t *testing.T, p testProvider) {
+	instance := create(t, p, templatePython)
+	plain := func(code string) outcome {
+		t.Helper()
+		req := sdk.ExecuteRequest{InstanceID: instance, Language: sdk.Python, Code: code, Timeout: time.Minute}
+		wanting(&req)
+		o, err := execute(t, p, req)
+		assert.NilError(t, err)
+		assert.Equal(t, o.stderr, "")
+		return o
+	}
+	slow := func(r *sdk.ExecuteRequest) { r.Timeout = time.Minute }
+	o := plain("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.figure()\nplt.bar([1], [2])")
+	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "2 display image/png"})
+	for _, a := range o.artifacts {
+		assert.Assert(t, bytes.HasPrefix(a.Data, []byte("\x89PNG\r\n\x1a\n")))
+	}
+	o = plain("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint(plt.get_fignums())\nplt.plot([3])\nplt.close()")
+	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png"})
+	assert.Equal(t, o.stdout, "[]\n")
+	assert.DeepEqual(t, plain("from matplotlib.figure import Figure\nf = Figure(); f.add_subplot().plot([1])\ndisplay(f)").kinds(), []string{"1 display image/png"})
+
+	c := newContext(t, p, instance, sdk.Python)
+	assert.DeepEqual(t, c.run("import matplotlib.pyplot as plt, pandas\nplt.plot([1, 2]);", slow).kinds(), []string{"1 display image/png"})
+	assert.Assert(t, is.Len(c.run("1;", slow).kinds(), 0), "a figure is shown once")
+	o = c.run("pandas.DataFrame({'a': [1, 2]})", slow)
+	assert.DeepEqual(t, o.kinds(), []string{"1 result text/plain", "1 result text/html"})
+	assert.Check(t, is.Contains(string(o.artifacts[1].Data), "<th>a</th>"))
+	assert.DeepEqual(t, c.run("fig, ax = plt.subplots(); ax.plot([1]); plt.close(fig); fig", slow).kinds(), []string{"1 result image/png"})
+	assert.Equal(t, c.run("import subprocess, sys; subprocess.run([sys.executable, '-c', 'import matplotlib; print(matplotlib.get_backend().lower())'], capture_output=True, text=True).stdout", slow).value(), `'agg\n'`)
+}
+
+func TestRichValuesAreArtifactsWithinBounds(t *testing.T) { onEachRuntime(t, testRichValues) }
+
+func testRichValues(t *testing.T, newProvider makeProvider) {
+	p := newProvider(t, nil)
+	instance := create(t, p, templatePython)
+	c := newContext(t, p, instance, sdk.Python)
+	o := c.run(`
+class Rich:
+    def __repr__(self): return 'plain'
+    def _repr_html_(self): return '<b>'
+    def _repr_png_(self): return b'\x89PNG'
+    def _repr_json_(self): return {'a': 1}, {'metadata': True}
+    def _repr_svg_(self): raise ValueError('no picture')
+    def _repr_markdown_(self): return None
+    def _repr_mimebundle_(self, include=None, exclude=None): return {'application/x': 'text', 'image/gif': 'R0lG', 'text/html': '<i>'}
+Rich()`)
+	got := map[string]string{}
+	for _, a := range o.artifacts {
+		got[a.MIMEType] = string(a.Data)
+	}
+	assert.DeepEqual(t, got, map[string]string{
+		"text/plain": "plain", "text/html": "<i>", "image/png": "\x89PNG", "application/json": `{"a": 1}`, "application/x": "text", "image/gif": "GIF",
+	})
+	assert.Check(t, is.Contains(o.stderr, "ValueError: no picture"))
+	assert.Equal(t, o.Status, sdk.StatusSucceeded)
+	o = c.run("class Bad:\n    def __repr__(self): raise ValueError('no text')\nBad()")
+	assert.Check(t, is.Contains(o.value(), "<__main__.Bad object at 0x"))
+	assert.DeepEqual(t, c.run("from unittest.mock import MagicMock; MagicMock(name='m')").kinds(), []string{"1 result text/plain"})
+	// A class is no object of its own.
+	assert.DeepEqual(t, c.run("class A:\n    def _repr_html_(self): return 'x'\nA").kinds(), []string{"1 result text/plain"})
+
+	few := func(r *sdk.ExecuteRequest) {
+		r.Artifacts = &sdk.ArtifactLimits{MaxCount: 3, MaxBytes: 10, MaxTotalBytes: 15}
+	}
+	assert.DeepEqual(t, c.run("display('x' * 50)\nfor i in range(100): display(1)", few).kinds(), []string{
+		"1 display text/plain larger than 10 bytes", "2 display text/plain", "3 display text/plain", "4 display  more than 3 artifacts: the rest is left out",
+	})
+	assert.DeepEqual(t, c.run("display('12345678'); display('12345678')", few).kinds(), []string{
+		"1 display text/plain", "2 display text/plain more than 15 bytes with the artifacts before it",
+	})
+	none := func(r *sdk.ExecuteRequest) { r.Artifacts = nil }
+	o = c.run("display(1); 2", none)
+	assert.Equal(t, o.Status, sdk.StatusSucceeded)
+	assert.Assert(t, is.Len(o.artifacts, 0))
+
+	// What code writes into the runner's channel is its own affair, up to the limits.
+	forged := c.run(`
+import inspect, json, os, re
+own = int(re.search(r'\d+', inspect.currentframe().f_code.co_filename).group())
+def frame(data=b'', execution=own, **header):
+    header.update(length=len(data), execution=execution)
+    os.write(4, json.dumps(header).encode() + b'\n' + data)
+frame(b'forged', kind='display', mime='text/plain', group=1)
+frame(b'old', execution=1, kind='display', mime='text/plain', group=1)
+frame(b'x', kind='file', mime='text/plain', group=1, name='/etc/passwd')
+frame(b'x', kind='display', mime='', group=1)
+frame(b'x', kind='display', mime='m' * 1000, group=1)
+frame(b'x', kind='display', mime='a/b', group=-1)
+frame(b'no json', kind='value')
+frame(b'x' * 5_000_000, kind='display', mime='a/b', group=2)
+`, wanting)
+	assert.Assert(t, forged.Result == nil)
+	assert.DeepEqual(t, forged.kinds(), []string{"1 display text/plain", "2 display a/b larger than 4194304 bytes"})
+	assert.Equal(t, string(forged.artifacts[0].Data), "forged")
+}
+
+func TestWhatThreadsPrintLaterIsNobodys(t *testing.T) { onEachRuntime(t, testThreads) }
+
+func testThreads(t *testing.T, newProvider makeProvider) {
+	p := newProvider(t, nil)
+	c := newContext(t, p, create(t, p, templatePython), sdk.Python)
+	o := c.run(`
+import threading
+go, printed = threading.Event(), threading.Event()
+def late():
+    go.wait()
+    print('late ' * 40_000)  # more than a pipe holds
+    printed.set()
+threading.Thread(target=late, daemon=True).start()
+import sys
+class Slow:
+    def __repr__(self):
+        print('own', flush=True)
+        return 'slow'
+threading.Timer(0.05, go.set).start()
+Slow()`)
+	assert.Check(t, is.Contains(o.stdout, "own\n"))
+	o = c.run("printed.wait(10)")
+	assert.Equal(t, o.value(), "True", "a thread is never stuck on a pipe that nobody reads")
+	assert.Equal(t, c.run("print('now')").stdout, "now\n")
+}
+
+func TestAContextThatUsesTooMuchMemory(t *testing.T) {
+	p := newProvider(t, nil)
+	instance := create(t, p, templatePython)
+	kept := newContext(t, p, instance, sdk.Python)
+	kept.run("x = 1")
+	c := newContext(t, p, instance, sdk.Python)
+	o := c.run("x = b'x' * (1 << 30)")
+	assert.Equal(t, o.Status, sdk.StatusOutOfMemory)
+	assert.Check(t, is.Contains(o.Detail, "the context starts afresh"))
+	assert.Equal(t, c.run("'x' in globals()").value(), "False")
+	assert.Equal(t, kept.run("x").value(), "1")
+}
+
+func TestTheCodePolicyHoldsInContexts(t *testing.T) {
+	p := newProvider(t, map[string]any{"policy": "enforce"})
+	instance := create(t, p, templatePython)
+	for language, codes := range map[sdk.Language][3]string{
+		sdk.Python:     {"x = 1", "x = 2\nimport ctypes", "x"},
+		sdk.JavaScript: {"let x = 1", "x = 2; require('fs')", "x"},
+	} {
+		c := newContext(t, p, instance, language)
+		c.run(codes[0])
+		o := c.run(codes[1])
+		assert.Check(t, is.Equal(o.Status, sdk.StatusBlocked))
+		assert.Check(t, is.Equal(o.ExitCode, 126))
+		assert.Check(t, is.Len(o.Findings, 1))
+		assert.Check(t, is.Equal(c.run(codes[2]).value(), "1"), "none of it ran")
+	}
+}
