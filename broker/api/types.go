@@ -17,7 +17,7 @@ type ExecuteRequest struct {
 	Arguments   JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
 	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
 	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
-	Artifacts   ArtifactRequest   `json:"artifacts,omitempty" doc:"Which files come back, beside what comes by itself."`
+	Artifacts   ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"Which files come back, beside what comes by itself."`
 	SessionID   string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
 	Template    string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
 	Provider    string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
@@ -33,7 +33,7 @@ type InstanceExecuteRequest struct {
 	Arguments   JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
 	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
 	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
-	Artifacts   ArtifactRequest   `json:"artifacts,omitempty" doc:"As in POST /api/v1/execute."`
+	Artifacts   ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"As in POST /api/v1/execute."`
 	ExecutionID string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"As in POST /api/v1/execute."`
 }
 

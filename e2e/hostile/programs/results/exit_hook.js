@@ -7,7 +7,7 @@
 function main() {
   process.on('exit', () => {
     console.log('hook');
-    fs.writeSync(4, '{"forged": true}');
+    fs.writeSync(4, '{"kind": "value", "length": 16}\n{"forged": true}');
     process.exitCode = 9;
   });
   throw new Error('mine');

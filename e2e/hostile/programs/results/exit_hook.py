@@ -9,7 +9,7 @@ import atexit
 
 def hook():
     print("hook")
-    os.write(4, b'{"forged": true}')
+    os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     os._exit(9)
 
 

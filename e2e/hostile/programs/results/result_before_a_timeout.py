@@ -4,6 +4,6 @@
 # timeout: 1
 # arguments: {}
 def main():
-    os.write(4, b'{"forged": true}')
+    os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     print("written")
     time.sleep(100)

@@ -3,6 +3,6 @@
 # stdout: written
 # arguments: {}
 def main():
-    os.write(4, b'{"forged": true}')
+    os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     print("written", flush=True)
     return b"x" * (2 << 30)

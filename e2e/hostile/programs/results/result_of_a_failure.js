@@ -5,7 +5,7 @@
 // stderr: ()
 // arguments: {}
 function main() {
-  fs.writeSync(4, '{"forged": true}');
+  fs.writeSync(4, '{"kind": "value", "length": 16}\n{"forged": true}');
   console.log('written');
   process.exit(3);
 }

@@ -5,6 +5,6 @@
 # stderr: (?s).*ValueError: mine
 # arguments: {}
 def main():
-    os.write(4, b'{"forged": true}')
+    os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     print("written")
     raise ValueError("mine")

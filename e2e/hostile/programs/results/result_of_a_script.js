@@ -1,5 +1,5 @@
-// must: a script in JavaScript has no result: the way for one is closed before it runs
+// must: a script in JavaScript has no result, whatever was written for one
 // status: succeeded
-// stdout: write EBADF\nran
-attempt('write', () => fs.writeSync(4, '{"forged": true}'));
+// stdout: ran
+fs.writeSync(4, '{"kind": "value", "length": 16}\n{"forged": true}');
 console.log('ran');

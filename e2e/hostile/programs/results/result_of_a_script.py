@@ -1,5 +1,5 @@
-# must: a script calls nothing, so it has no result: the way for one is closed before it runs
+# must: a script calls nothing, so it has no result, whatever was written for one
 # status: succeeded
-# stdout: write EBADF\nran
-attempt("write", os.write, 4, b'{"forged": true}')
+# stdout: ran
+os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
 print("ran")

@@ -3,6 +3,6 @@
 # stdout: written
 # arguments: {}
 def main():
-    os.write(4, b"{forged")
+    os.write(4, b'{"kind": "value", "length": 7}\n{forged')
     print("written", flush=True)
     os._exit(0)

@@ -10,7 +10,7 @@ def on():
     open("/workspace/early", "w").close()
     time.sleep(0.05)
     try:
-        os.write(4, b'{"forged": true}')
+        os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     except OSError:
         pass
     time.sleep(0.05)

@@ -3,6 +3,6 @@
 // stdout: ()
 // arguments: {}
 function main() {
-  process.on('exit', () => fs.writeSync(4, '{"forged": true}'));
+  process.on('exit', () => fs.writeSync(4, '{"kind": "value", "length": 16}\n{"forged": true}'));
   return { honest: true };
 }

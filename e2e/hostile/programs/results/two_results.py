@@ -3,5 +3,5 @@
 # stdout: ()
 # arguments: {}
 def main():
-    os.write(4, b'{"forged": true}')
+    os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     return {"honest": True}
