@@ -40,6 +40,7 @@ func rows() []row {
 		{"concurrent", 100, measureConcurrent},
 		{"idle", 200, measureIdle},
 		{"overhead", 60000, measureOverhead},
+		{"transfer", 20, measureTransfer},
 	}
 }
 
