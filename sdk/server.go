@@ -70,7 +70,7 @@ func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 		// What streams through shall not wait for small windows: the two sides are
 		// on one machine. A stream that nobody reads holds no more than its window.
 		grpc.InitialWindowSize(1 << 20), grpc.InitialConnWindowSize(8 << 20),
-		grpc.ReadBufferSize(128 << 10), grpc.WriteBufferSize(128 << 10), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(128 << 10), grpc.WriteBufferSize(128 << 10),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 			defer recoverTo(&err, logger, info.FullMethod)
 			resp, err = handler(ctx, req)

@@ -28,7 +28,7 @@ func DialOptions() []grpc.DialOption {
 		),
 		// The same as the other side's; see sdk.ServerOptions.
 		grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(8 << 20),
-		grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10), grpc.WithSharedWriteBuffer(true),
+		grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10),
 	}
 }
 

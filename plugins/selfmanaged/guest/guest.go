@@ -59,7 +59,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		// A guest has little memory, and each read or write of its pipes is a
 		// system call of gVisor on the host.
 		grpc.InitialWindowSize(512<<10), grpc.InitialConnWindowSize(2<<20),
-		grpc.ReadBufferSize(64<<10), grpc.WriteBufferSize(128<<10), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(64<<10), grpc.WriteBufferSize(128<<10),
 	)
 	g := &guest{running: newInterruptible()}
 	g.contexts = newContexts(g)

@@ -35,10 +35,10 @@ func (s *service) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Se
 	var wanted []found
 	for _, name := range req.GetPaths() {
 		f, err := s.below(at, dir, name)
-		defer f.dir.Close()
 		if err != nil {
 			return err
 		}
+		defer f.dir.Close()
 		wanted = append(wanted, f)
 	}
 	buffered := bufio.NewWriterSize(chunkWriter(func(chunk []byte) error {
@@ -69,7 +69,7 @@ func (s *service) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Se
 	return at.explain(err)
 }
 
-// below finds a path below a directory.
+// below finds a path below a directory. The caller closes its directory.
 func (s *service) below(at place, dir *directory, name string) (found, error) {
 	p, err := s.place("paths", path.Join(at.String(), name))
 	if err != nil {
@@ -81,13 +81,18 @@ func (s *service) below(at place, dir *directory, name string) (found, error) {
 		return found{}, refusal.New(refusal.InvalidRequest, "paths", "must be below %s", at.String())
 	}
 	f := found{base: path.Base(within.name), name: within.name}
-	if f.dir, err = subAsUser(dir, path.Dir(within.name)); err == nil {
-		err = asUser(func() (err error) {
-			f.info, err = f.dir.lstat(f.base)
-			return err
-		})
+	if f.dir, err = subAsUser(dir, path.Dir(within.name)); err != nil {
+		return found{}, within.explain(err)
 	}
-	return f, within.explain(err)
+	err = asUser(func() (err error) {
+		f.info, err = f.dir.lstat(f.base)
+		return err
+	})
+	if err != nil {
+		_ = f.dir.Close()
+		return found{}, within.explain(err)
+	}
+	return f, nil
 }
 
 // chunkWriter sends what is written to it, in pieces of at most chunkBytes.

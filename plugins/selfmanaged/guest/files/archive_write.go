@@ -122,8 +122,8 @@ func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	refuse := func(format string, args ...any) error {
-		return refusal.New(refusal.InvalidRequest, fieldContent, "%q: "+format, append([]any{header.Name}, args...)...)
+	refuse := func(why string) error {
+		return refusal.New(refusal.InvalidRequest, fieldContent, "%q: %s", header.Name, why)
 	}
 	for key := range header.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

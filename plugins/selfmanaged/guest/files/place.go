@@ -28,18 +28,18 @@ type place struct {
 // place checks a path. "." and ".." are taken out of it as text; links are left
 // to resolve.
 func (s *service) place(field, asked string) (place, error) {
-	wrong := func(format string, args ...any) (place, error) {
-		return place{}, refusal.New(refusal.InvalidRequest, field, format, args...)
+	wrong := func(format string, args ...any) error {
+		return refusal.New(refusal.InvalidRequest, field, format, args...)
 	}
 	switch {
 	case asked == "":
-		return wrong("must not be empty")
+		return place{}, wrong("must not be empty")
 	case strings.ContainsRune(asked, 0):
-		return wrong("must not hold a NUL")
+		return place{}, wrong("must not hold a NUL")
 	case !utf8.ValidString(asked):
-		return wrong("must be UTF-8")
+		return place{}, wrong("must be UTF-8")
 	case len(asked) > maxPath:
-		return wrong("must have at most %d bytes", maxPath)
+		return place{}, wrong("must have at most %d bytes", maxPath)
 	}
 	full := asked
 	if !path.IsAbs(full) {
@@ -47,11 +47,11 @@ func (s *service) place(field, asked string) (place, error) {
 	}
 	full = path.Clean(full)
 	if len(full) > maxPath {
-		return wrong("must have at most %d bytes", maxPath)
+		return place{}, wrong("must have at most %d bytes", maxPath)
 	}
 	for part := range strings.SplitSeq(full, "/") {
 		if len(part) > maxName {
-			return wrong("has a name of more than %d bytes", maxName)
+			return place{}, wrong("has a name of more than %d bytes", maxName)
 		}
 	}
 	for _, root := range s.options.Roots {
@@ -59,7 +59,7 @@ func (s *service) place(field, asked string) (place, error) {
 			return place{root: root, name: name, field: field}, nil
 		}
 	}
-	return wrong("must be below %s", strings.Join(s.options.Roots, " or "))
+	return place{}, wrong("must be below %s", strings.Join(s.options.Roots, " or "))
 }
 
 // String is the absolute path.

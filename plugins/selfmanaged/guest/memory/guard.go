@@ -72,8 +72,12 @@ func (m *Guard) Room() error {
 	if m.limit == math.MaxInt64 {
 		return nil
 	}
-	if used, err := InUse(); err != nil || used < m.limit {
-		return nil // who cannot know does not refuse: the disk has a limit too
+	used, err := InUse()
+	if err != nil {
+		return fmt.Errorf("what memory is in use: %w", err)
+	}
+	if used < m.limit {
+		return nil
 	}
 	return fmt.Errorf("the instance's memory is full: programs and files may use %d MiB together", m.limit>>20)
 }

@@ -56,7 +56,7 @@ func New(conn *stdio.Conn) (*Client, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(guest.MaxMessageBytes), grpc.MaxCallSendMsgSize(guest.MaxMessageBytes)),
 		// As between broker and plugin; see sdk.ServerOptions.
 		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(8<<20),
-		grpc.WithReadBufferSize(128<<10), grpc.WithWriteBufferSize(128<<10), grpc.WithSharedWriteBuffer(true),
+		grpc.WithReadBufferSize(128<<10), grpc.WithWriteBufferSize(128<<10),
 		grpc.WithIdleTimeout(0), // a second connection cannot be had
 	)
 	if err != nil {

@@ -193,6 +193,18 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 		assert.DeepEqual(t, replaced, []sdk.FileReplacement{{Path: "/workspace/a/words", Count: 1}})
 		assert.Equal(t, shell(t, "cat a/words"), "one\n2 words\n")
 	})
+	t.Run("a paused instance has none, and one that is read is not paused", func(t *testing.T) {
+		_, content, err := p.ReadFile(t.Context(), sdk.ReadFileRequest{InstanceID: id, Path: "small"})
+		assert.NilError(t, err)
+		assert.Equal(t, code(p.Pause(t.Context(), id)), sdk.CodeConflict)
+		assert.NilError(t, content.Close())
+		assert.NilError(t, p.Pause(t.Context(), id))
+		_, err = read("small")
+		assert.Equal(t, code(err), sdk.CodeConflict, "%v", err)
+		assert.NilError(t, p.Resume(t.Context(), id))
+		_, err = read("small")
+		assert.NilError(t, err)
+	})
 	t.Run("an instance that has gone has no files", func(t *testing.T) {
 		assert.NilError(t, p.Destroy(t.Context(), id))
 		_, err := read("small")
@@ -233,9 +245,12 @@ func testWatching(t *testing.T, p testProvider, id string, shell func(*testing.T
 		}
 	}
 	for _, want := range []sdk.FileChange{
-		{Kind: sdk.FileCreated, Path: "/workspace/watched/sub/f"}, {Kind: sdk.FileModified, Path: "/workspace/watched/sub/f"},
-		{Kind: sdk.FileRenamed, Path: "/workspace/watched/sub/f"}, {Kind: sdk.FileCreated, Path: "/workspace/watched/g"},
-		{Kind: sdk.FileRemoved, Path: "/workspace/watched/g"}, {Kind: sdk.FileCreated, Path: "/workspace/watched/new"},
+		{Kind: sdk.FileCreated, Path: "/workspace/watched/sub/f"},
+		{Kind: sdk.FileModified, Path: "/workspace/watched/sub/f"},
+		{Kind: sdk.FileRenamed, Path: "/workspace/watched/sub/f"},
+		{Kind: sdk.FileCreated, Path: "/workspace/watched/g"},
+		{Kind: sdk.FileRemoved, Path: "/workspace/watched/g"},
+		{Kind: sdk.FileCreated, Path: "/workspace/watched/new"},
 		{Kind: sdk.FileCreated, Path: "/workspace/watched/new/h"},
 	} {
 		assert.Check(t, slices.Contains(list, want), "%v is not in %v", want, list)
