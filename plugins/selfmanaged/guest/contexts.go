@@ -118,12 +118,10 @@ func (s *contexts) RestartContext(ctx context.Context, req *providerv1.RestartCo
 
 // DeleteContext implements providerv1.ContextServiceServer.
 func (s *contexts) DeleteContext(_ context.Context, req *providerv1.DeleteContextRequest) (*providerv1.DeleteContextResponse, error) {
-	c, err := s.find(req.GetContextId())
-	if err != nil {
-		return &providerv1.DeleteContextResponse{}, nil // it is gone already
+	if c, err := s.find(req.GetContextId()); err == nil { // else it is gone already
+		s.remove(c)
+		c.delete()
 	}
-	s.remove(c)
-	c.delete()
 	return &providerv1.DeleteContextResponse{}, nil
 }
 
