@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 var _ sdk.Contexts = (*Provider)(nil)
@@ -15,9 +16,9 @@ const contextBound = 30 * time.Second
 
 // CreateContext implements sdk.Contexts.
 func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextRequest) (created sdk.CodeContext, err error) {
-	err = p.inContexts(ctx, req.InstanceID, func(ctx context.Context, i *instance) error {
+	err = p.askGuestWithin(ctx, contextBound, req.InstanceID, func(ctx context.Context, i *instance, guest *wire.Client) error {
 		req.Env = i.environment(req.Env)
-		created, err = i.sandbox.guest.Instance().CreateContext(ctx, req)
+		created, err = guest.CreateContext(ctx, req)
 		return err
 	})
 	return created, err
@@ -25,8 +26,8 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 
 // ListContexts implements sdk.Contexts.
 func (p *Provider) ListContexts(ctx context.Context, instanceID string) (list []sdk.CodeContext, err error) {
-	err = p.inContexts(ctx, instanceID, func(ctx context.Context, i *instance) error {
-		list, err = i.sandbox.guest.Instance().ListContexts(ctx, instanceID)
+	err = p.askGuestWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+		list, err = guest.ListContexts(ctx, instanceID)
 		return err
 	})
 	return list, err
@@ -34,31 +35,14 @@ func (p *Provider) ListContexts(ctx context.Context, instanceID string) (list []
 
 // RestartContext implements sdk.Contexts.
 func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID string) error {
-	return p.inContexts(ctx, instanceID, func(ctx context.Context, i *instance) error {
-		return i.sandbox.guest.Instance().RestartContext(ctx, instanceID, contextID)
+	return p.askGuestWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+		return guest.RestartContext(ctx, instanceID, contextID)
 	})
 }
 
 // DeleteContext implements sdk.Contexts.
 func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID string) error {
-	return p.inContexts(ctx, instanceID, func(ctx context.Context, i *instance) error {
-		return i.sandbox.guest.Instance().DeleteContext(ctx, instanceID, contextID)
+	return p.askGuestWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+		return guest.DeleteContext(ctx, instanceID, contextID)
 	})
-}
-
-// inContexts makes a call of an instance's guest that may start an interpreter. The
-// instance is not paused meanwhile.
-func (p *Provider) inContexts(ctx context.Context, instanceID string, call func(ctx context.Context, i *instance) error) error {
-	i, err := p.find(instanceID)
-	if err != nil {
-		return err
-	}
-	done, err := i.use()
-	if err != nil {
-		return err
-	}
-	defer done()
-	bounded, cancel := context.WithTimeoutCause(ctx, contextBound, errNoAnswer)
-	defer cancel()
-	return p.guestError(ctx, bounded, i, call(bounded, i))
 }

@@ -19,6 +19,10 @@ var errNoAnswer = errors.New("the guest does not answer")
 // askGuest makes a call of an instance's guest that has nothing to wait for. The
 // instance is not paused meanwhile.
 func (p *Provider) askGuest(ctx context.Context, instanceID string, call func(ctx context.Context, i *instance, guest *wire.Client) error) error {
+	return p.askGuestWithin(ctx, answerBound, instanceID, call)
+}
+
+func (p *Provider) askGuestWithin(ctx context.Context, bound time.Duration, instanceID string, call func(ctx context.Context, i *instance, guest *wire.Client) error) error {
 	i, err := p.find(instanceID)
 	if err != nil {
 		return err
@@ -28,7 +32,7 @@ func (p *Provider) askGuest(ctx context.Context, instanceID string, call func(ct
 		return err
 	}
 	defer done()
-	bounded, cancel := context.WithTimeoutCause(ctx, answerBound, errNoAnswer)
+	bounded, cancel := context.WithTimeoutCause(ctx, bound, errNoAnswer)
 	defer cancel()
 	return p.guestError(ctx, bounded, i, call(bounded, i, i.sandbox.guest.Instance()))
 }
