@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -183,8 +184,26 @@ func testArtifactsOverREST(t *testing.T, b *harness.Broker) {
 	assert.Equal(t, len(e.Artifacts[3].Base64), 4_000_000)
 	assert.Equal(t, e.Artifacts[4].Refused, "more than 16777216 bytes with the artifacts before it")
 
-	stream := w.b.Do(http.MethodPost, w.path+"/execute", harness.Token, map[string]any{"language": "python", "code": "display(1)"})
-	assert.Equal(t, stream.Status, http.StatusOK)
+	// The same comes as events.
+	s, err := b.Stream(t.Context(), strings.TrimPrefix(w.path, b.URL)+"/execute", map[string]any{
+		"language": "python", "code": "print(1)\ndisplay('shown')", "artifacts": map[string]any{"files": []string{"out/x.csv"}},
+	})
+	assert.NilError(t, err)
+	defer s.Close()
+	var events []artifact
+	for name := ""; name != "done"; {
+		var data []byte
+		name, data, err = s.Next()
+		assert.NilError(t, err)
+		if name == "artifact" {
+			var a artifact
+			assert.NilError(t, json.Unmarshal(data, &a))
+			events = append(events, a)
+		}
+		assert.Check(t, name != "done" || !strings.Contains(string(data), "artifacts"), "%s", data)
+	}
+	assert.DeepEqual(t, executed{Artifacts: events}.shown(), []string{"1 display  text/plain: 'shown'", "2 file out/x.csv text/csv: 1"})
+	assert.Equal(t, string(s.Stdout), "1\n")
 }
 
 // A provider without a capability is not even asked.

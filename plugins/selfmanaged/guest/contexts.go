@@ -84,14 +84,22 @@ func (s *contexts) remove(c *codeContext) {
 	s.all = slices.DeleteFunc(s.all, func(other *codeContext) bool { return other == c })
 }
 
-// find returns a context, or a refusal.
-func (s *contexts) find(id string) (*codeContext, error) {
+// lookUp returns a context; nil if there is none of that ID.
+func (s *contexts) lookUp(id string) *codeContext {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.all {
 		if c.id == id {
-			return c, nil
+			return c
 		}
+	}
+	return nil
+}
+
+// find returns a context, or a refusal.
+func (s *contexts) find(id string) (*codeContext, error) {
+	if c := s.lookUp(id); c != nil {
+		return c, nil
 	}
 	return nil, refusal.New(refusal.NotFound, "context_id", "no such context; it was never made or has been deleted")
 }
@@ -118,7 +126,7 @@ func (s *contexts) RestartContext(ctx context.Context, req *providerv1.RestartCo
 
 // DeleteContext implements providerv1.ContextServiceServer.
 func (s *contexts) DeleteContext(_ context.Context, req *providerv1.DeleteContextRequest) (*providerv1.DeleteContextResponse, error) {
-	if c, err := s.find(req.GetContextId()); err == nil { // else it is gone already
+	if c := s.lookUp(req.GetContextId()); c != nil { // else it is gone already
 		s.remove(c)
 		c.delete()
 	}
