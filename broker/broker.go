@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
@@ -78,6 +79,10 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer closing(&err, b.state.close)
+	previewKey, err := preview.LoadKey(b.state.previewKey())
+	if err != nil {
+		return err
+	}
 	if b.launcher, err = pluginhost.NewLauncher(pluginhost.LauncherOptions{
 		PluginDir:  cfg.PluginDir,
 		RuntimeDir: options.RuntimeDir,
@@ -122,6 +127,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Logger:         options.Logger.Named("api"),
 		Meter:          b.metrics,
 		MaxBody:        cfg.Limits.RequestBody,
+		PreviewKey:     previewKey,
 		RequestTimeout: cfg.Limits.MaxTimeout + 2*cfg.Limits.CreateTimeout + time.Minute,
 	}); err != nil {
 		return err

@@ -65,6 +65,9 @@ func (d *stateDir) providerDir(label string) (string, error) {
 	return path, nil
 }
 
+// previewKey is the file with the key that signs preview links.
+func (d *stateDir) previewKey() string { return filepath.Join(d.path, "preview_key") }
+
 // close unlocks the directory.
 func (d *stateDir) close() error { return d.lock.Close() }
 

@@ -56,6 +56,7 @@ func newDocument() *document {
 			{Name: tagContexts, Description: "Interpreters in an instance that keep their state between executions."},
 			{Name: tagCommands, Description: "Programs in an instance, which may outlive the request that started them."},
 			{Name: tagFiles, Description: "The files of an instance."},
+			{Name: tagPorts, Description: "Servers that run in an instance."},
 			{Name: tagProviders, Description: "What can run here."},
 			{Name: tagBroker, Description: "The broker itself."},
 		},
@@ -99,12 +100,15 @@ var pathParameters = map[string]string{
 	"command":   "A command's ID.",
 	"execution": "An execution's ID.",
 	"port":      "A TCP port in the instance.",
+	"path":      "Any path of the program's, slashes included.",
+	"token":     "What a preview link was made with.",
 }
 
 func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
+	path := strings.Replace(op.path, "*", "{path}", 1)
 	described := &huma.Operation{
 		Method:      op.method,
-		Path:        op.path,
+		Path:        path,
 		OperationID: op.id,
 		Summary:     op.summary,
 		Description: op.details,
@@ -115,7 +119,7 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 			Schema: &huma.Schema{Type: huma.TypeString, Pattern: requestIDForm.String()},
 		}},
 	}
-	for _, match := range pathParameter.FindAllStringSubmatch(op.path, -1) {
+	for _, match := range pathParameter.FindAllStringSubmatch(path, -1) {
 		described.Parameters = append(described.Parameters, &huma.Param{
 			Name: match[1], In: "path", Required: true, Description: pathParameters[match[1]],
 			Schema: &huma.Schema{Type: huma.TypeString},
@@ -126,7 +130,7 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 	}
 	switch {
 	case op.consumes != "":
-		described.RequestBody = &huma.RequestBody{Required: true, Content: binary(op.consumes)}
+		described.RequestBody = &huma.RequestBody{Required: op.consumes != anyMediaType, Content: binary(op.consumes)}
 	case body != nil:
 		described.RequestBody = &huma.RequestBody{
 			Required: body.bodyRequired(),

@@ -15,14 +15,17 @@ import (
 // operation describes a route, once for Fiber and once for the document.
 type operation struct {
 	method string
-	// path as OpenAPI writes it: /instances/{id}.
+	// path as OpenAPI writes it: /instances/{id}. A * at its end stands for any
+	// further path, {path} in the document.
 	path string
 	// query lists the parameters that it takes there; it refuses others.
-	query   []parameter
-	id      string
-	tag     string
-	summary string
-	details string
+	query []parameter
+	// anyQuery operations pass their query on as it is.
+	anyQuery bool
+	id       string
+	tag      string
+	summary  string
+	details  string
 	// public operations need no token.
 	public bool
 	// success lists the statuses of answers that are not problems.
@@ -37,12 +40,17 @@ type operation struct {
 	codes []sdk.Code
 }
 
+// anyMediaType is that of bodies that are passed on, if there are any.
+const anyMediaType = "*/*"
+
 // call is one request as a handler sees it: a plain copy, without Fiber.
 type call[In any] struct {
 	tenant tenant.Tenant
 	// id is the path's parameter of that name, path has the others.
-	id    string
-	path  map[string]string
+	id   string
+	path map[string]string
+	// host is where the client believes to have sent the request.
+	host  string
 	query query
 	body  In
 }
@@ -57,6 +65,9 @@ func register[In, Out any](s *Server, op operation, handle func(ctx context.Cont
 	in, out := reflect.TypeFor[In](), reflect.TypeFor[Out]()
 	body := bodyDecoder(s, in)
 	s.document.add(op, in, out, body)
+	if body != nil {
+		s.reading = append(s.reading, newPathPattern(op))
+	}
 	bind(s, op, func(c *fiber.Ctx, request call[In]) error {
 		if err := readBody(c, body, &request.body); err != nil {
 			return err
@@ -109,9 +120,12 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 		}
 		request.id = c.Params("id")
 		request.path = c.AllParams()
-		var err error
-		if request.query, err = parseQuery(string(c.Request().URI().QueryString()), op.query); err != nil {
-			return err
+		request.host = string(c.Request().Header.Host())
+		if !op.anyQuery {
+			var err error
+			if request.query, err = parseQuery(string(c.Request().URI().QueryString()), op.query); err != nil {
+				return err
+			}
 		}
 		return handle(c, request)
 	})

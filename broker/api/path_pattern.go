@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -20,9 +21,10 @@ func newPathPattern(op operation) pathPattern {
 }
 
 func (p pathPattern) match(method, path string) bool {
-	if method != p.method {
-		return false
-	}
+	return method == p.method && p.matchPath(path)
+}
+
+func (p pathPattern) matchPath(path string) bool {
 	given := strings.Split(path, "/")
 	for i, segment := range p.segments {
 		switch {
@@ -40,6 +42,31 @@ func (p pathPattern) match(method, path string) bool {
 	return len(given) == len(p.segments)
 }
 
+// rest cuts a path that was sent to where the pattern's * begins: what stands
+// before it has no slash at its end. It reports whether there is a rest at all.
+func (p pathPattern) rest(path string) (before, rest string, ok bool) {
+	last := len(p.segments) - 1
+	if p.segments[last] != "*" || !p.matchPath(path) {
+		return path, "", false
+	}
+	given := strings.SplitN(path, "/", last+1)
+	if len(given) <= last {
+		return path, "", false
+	}
+	return strings.Join(given[:last], "/"), "/" + given[last], true
+}
+
+// routed is the part of a path that the broker's routes look at. What is passed on
+// is not ours to judge.
+func (s *Server) routed(path string) string {
+	for _, pattern := range s.holding {
+		if before, _, ok := pattern.rest(path); ok {
+			return before
+		}
+	}
+	return path
+}
+
 // bodyStreams reports whether the body of the request is for a handler that
 // streams.
 func (s *Server) bodyStreams(header *fasthttp.RequestHeader) bool {
@@ -47,10 +74,6 @@ func (s *Server) bodyStreams(header *fasthttp.RequestHeader) bool {
 		return false
 	}
 	path, _, _ := strings.Cut(string(header.RequestURI()), "?")
-	for _, pattern := range s.holding {
-		if pattern.match(string(header.Method()), path) {
-			return true
-		}
-	}
-	return false
+	matches := func(p pathPattern) bool { return p.match(string(header.Method()), path) }
+	return slices.ContainsFunc(s.holding, matches) && !slices.ContainsFunc(s.reading, matches)
 }

@@ -18,6 +18,7 @@ const (
 	tagContexts  = "contexts"
 	tagCommands  = "commands"
 	tagFiles     = "files"
+	tagPorts     = "ports"
 	tagProviders = "providers"
 	tagBroker    = "broker"
 )
@@ -75,6 +76,7 @@ func (s *Server) routes() {
 		codes:   append(providerCodes(), sdk.CodeNotFound),
 	}, s.destroyInstance)
 	s.lifecycleRoutes()
+	s.portRoutes()
 	registerExecution(s, operation{
 		method: http.MethodPost, path: "/api/v1/instances/{id}/execute", id: "executeInInstance", tag: tagExecute,
 		summary: "Run code in an instance",

@@ -43,7 +43,7 @@ func TestRoutesAndDocumentAgree(t *testing.T) {
 	}
 	assert.NilError(t, json.Unmarshal(s.Document(), &document))
 	for path, operations := range document.Paths {
-		path = strings.NewReplacer("{", ":", "}", "").Replace(path)
+		path = strings.NewReplacer("{path}", "*", "{", ":", "}", "").Replace(path)
 		for method := range operations {
 			documented[strings.ToUpper(method)+" "+path] = true
 			if method == "get" {

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"net/http"
+	"strings"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
@@ -21,7 +22,7 @@ func (s *Server) screen(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		case !known[string(fctx.Method())], ambiguousLength(&fctx.Request.Header):
 			status = http.StatusBadRequest
 			fctx.SetConnectionClose()
-		case hidesSlash(fctx.URI().PathOriginal()):
+		case hidesSlash(s.routed(string(fctx.URI().PathOriginal()))):
 			status = http.StatusNotFound
 		default:
 			next(fctx)
@@ -46,8 +47,8 @@ func (s *Server) refuse(fctx *fasthttp.RequestCtx, status int) {
 // hidesSlash finds an escaped slash: it would become a real one and lead to a
 // route that a rule for the path as it was sent does not know. None of our
 // parameters can hold one.
-func hidesSlash(path []byte) bool {
-	return bytes.Contains(path, []byte("%2F")) || bytes.Contains(path, []byte("%2f"))
+func hidesSlash(path string) bool {
+	return strings.Contains(path, "%2F") || strings.Contains(path, "%2f")
 }
 
 // ambiguousLength finds a chunked body that has a length as well, or is encoded

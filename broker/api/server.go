@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/handover"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -57,6 +58,9 @@ type Options struct {
 	// RequestTimeout is the deadline of a handler: a net below the deadlines
 	// of the service, which are shorter.
 	RequestTimeout time.Duration
+	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
+	// random one: no link outlives the server then.
+	PreviewKey []byte
 }
 
 // Server serves the API.
@@ -72,6 +76,8 @@ type Server struct {
 	tasks          *background.Group
 	streams        *handover.Server
 	holding        []pathPattern // of the routes whose bodies stream
+	reading        []pathPattern // of those that come before them
+	previews       *preview.Signer
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -91,7 +97,15 @@ const (
 func NewServer(opts Options) (*Server, error) { return newServer(opts, (*Server).routes) }
 
 func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
+	if len(opts.PreviewKey) == 0 {
+		opts.PreviewKey = preview.NewKey()
+	}
+	previews, err := preview.NewSigner(opts.PreviewKey)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
+		previews:       previews,
 		instances:      opts.Instances,
 		tenants:        opts.Tenants,
 		logger:         opts.Logger,

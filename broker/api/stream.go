@@ -54,6 +54,9 @@ func (s *Server) handOver(c *fiber.Ctx, handle streamHandler) error {
 func (s *Server) answerStream(w *streamWriter, r *http.Request, x *exchange, method string, handle streamHandler) {
 	w.Header().Set(headerRequestID, x.requestID)
 	err := callStream(w, r, handle)
+	if w.tenant != "" {
+		x.tenant = w.tenant
+	}
 	code, wasTold := told(err)
 	cut := err != nil && w.status != 0 && !wasTold
 	switch {

@@ -12,6 +12,8 @@ import (
 type streamWriter struct {
 	http.ResponseWriter
 	status int // 0 until the answer begins
+	// tenant is whom the log names, where no token has said it.
+	tenant string
 }
 
 var (

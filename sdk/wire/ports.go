@@ -17,12 +17,16 @@ import (
 // size of gRPC's buffers that is next to 1 MiB; see fileChunk.
 const portChunk = 32<<10 - 128
 
+// maxPortMessage bounds what the other end may send at once: connections are many,
+// and each message is in memory whole.
+const maxPortMessage = 1 << 20
+
 // DialPort implements sdk.Ports.
 func (c *Client) DialPort(ctx context.Context, instanceID string, port uint16) (net.Conn, error) {
 	// The call lasts as long as the connection; ctx bounds its beginning.
 	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	stream, err := c.ports.DialPort(callCtx)
+	stream, err := c.ports.DialPort(callCtx, grpc.MaxCallRecvMsgSize(maxPortMessage))
 	if err == nil {
 		header := &providerv1.DialPortHeader{InstanceId: instanceID, Port: uint32(port)}
 		err = stream.Send(&providerv1.DialPortRequest{Part: &providerv1.DialPortRequest_Header{Header: header}})

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +30,8 @@ type Provider struct {
 	OnList      func(ctx context.Context) error
 	// OnPause, if set, answers Pause and Resume, which are capabilities then.
 	OnPause func(ctx context.Context, id string, pause bool) error
+	// OnDialPort, if set, makes this a provider whose instances have ports.
+	OnDialPort func(ctx context.Context, id string, port uint16) (net.Conn, error)
 	// OnWait is what Provider(ctx), the wait for readiness, does.
 	OnWait func(ctx context.Context) error
 	// Capabilities beside those of the fields above.
@@ -52,6 +55,7 @@ var (
 	_ sdk.Provider      = (*Served)(nil)
 	_ sdk.Pauser        = (*Served)(nil)
 	_ sdk.Interrupter   = (*Served)(nil)
+	_ sdk.Ports         = (*Served)(nil)
 )
 
 // Label implements instance.Provider.
@@ -99,6 +103,9 @@ func (p *Provider) Description() sdk.Description {
 	}
 	if p.OnInterrupt != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityInterrupt)
+	}
+	if p.OnDialPort != nil {
+		d.Capabilities = append(d.Capabilities, sdk.CapabilityPorts)
 	}
 	return d
 }
@@ -205,6 +212,11 @@ func (s *Served) Pause(ctx context.Context, id string) error { return s.p.OnPaus
 
 // Resume implements sdk.Pauser.
 func (s *Served) Resume(ctx context.Context, id string) error { return s.p.OnPause(ctx, id, false) }
+
+// DialPort implements sdk.Ports.
+func (s *Served) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
+	return s.p.OnDialPort(ctx, id, port)
+}
 
 // Interrupt implements sdk.Interrupter.
 func (s *Served) Interrupt(ctx context.Context, instanceID, executionID string) error {

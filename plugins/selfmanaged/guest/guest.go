@@ -23,6 +23,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/ports"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -74,6 +75,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	providerv1.RegisterCommandServiceServer(srv, commands.NewServer(g.resources))
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
 	files.Register(srv, files.Options{Roots: []string{isolation.WorkspaceDir, TemporaryDir}, Room: g.room})
+	ports.Register(srv)
 	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -193,6 +195,7 @@ func Version() string {
 		providerv1.File_sandboxbroker_provider_v1_lifecycle_proto,
 		providerv1.File_sandboxbroker_provider_v1_files_proto,
 		providerv1.File_sandboxbroker_provider_v1_contexts_proto,
+		providerv1.File_sandboxbroker_provider_v1_ports_proto,
 	} {
 		services, messages := file.Services(), file.Messages()
 		for i := range services.Len() {
