@@ -36,7 +36,9 @@ func TestTheCommandsInThePagesWorkWhenPasted(t *testing.T) {
 		Config: fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n}\n", binaries.Runsc(t)) +
 			"tenant \"demo\" { token_sha256 = [\"7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d2438410c8af7af2ff2c\"] }\n",
 	})
-	for _, path := range []string{"../README.md", "../docs/agents.md", "../docs/agents-commands.md", "../docs/agents-files.md", "../docs/agents-contexts.md"} {
+	pages, err := filepath.Glob("../docs/agents*.md")
+	assert.NilError(t, err)
+	for _, path := range append(pages, "../README.md") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			page, err := markdown.Read(path)
 			assert.NilError(t, err)

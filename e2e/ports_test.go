@@ -21,7 +21,6 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
@@ -137,12 +136,7 @@ func serveInSandbox(t *testing.T, b *harness.Broker) (instance, port string) {
 	return instance, port
 }
 
-func TestPorts(t *testing.T) {
-	t.Run("runsc", func(t *testing.T) { testPorts(t, startReal(t, "")) })
-	t.Run("docker", func(t *testing.T) {
-		testPorts(t, startReal(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", dockerengine.Find(t).Host)))
-	})
-}
+func TestPorts(t *testing.T) { onBothRuntimes(t, testPorts) }
 
 func testPorts(t *testing.T, b *harness.Broker) {
 	instance, port := serveInSandbox(t, b)
