@@ -16,7 +16,7 @@ type process struct {
 	request *os.File // its descriptor 3: what to run; ends after it
 	stdout  *os.File
 	stderr  *os.File
-	result  *os.File // its descriptor 4: a byte when ready, then the JSON of main's return value
+	result  *os.File // its descriptor 4: a byte when ready, then what package frames reads
 	// leaves is a file that the interpreter may write, and that is removed with it;
 	// "" for none. It cannot do that itself if it is killed.
 	leaves string
