@@ -3,6 +3,7 @@ package ports_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -112,7 +113,7 @@ func TestBytesGoBothWaysAndHalvesCloseAlone(t *testing.T) {
 			var got []byte
 			for {
 				m, err := stream.Recv()
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				assert.NilError(t, err)
