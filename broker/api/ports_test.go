@@ -208,7 +208,7 @@ func TestPreviewsThatAreNone(t *testing.T) {
 	assert.Equal(t, f.do(http.MethodPost, "/api/v1/instances/"+id+"/ports/8000/preview", `{"ttl": 86401}`).problem(http.StatusUnprocessableEntity, "SB010").Field, "ttl")
 }
 
-func TestAWebSocketGoesThroughAndEndsWithItsInstance(t *testing.T) {
+func TestAWebSocketGoesThroughAndAStopDoesNotWaitForIt(t *testing.T) {
 	ended := make(chan struct{})
 	f, id := startPorts(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Check(t, is.Equal(r.Header.Get("Upgrade"), "websocket"))
