@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// transferBytes go each way. A gigabyte does as well and takes four times as
-	// long; the bound on memory is far below either.
+	// transferBytes go each way. A gigabyte would take four times as long; the bound
+	// on memory is far below either.
 	transferBytes = 256 << 20
 	// transferMemory is how much more broker and plugin each may hold meanwhile.
 	transferMemory = 64 << 20
