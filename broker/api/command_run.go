@@ -70,7 +70,7 @@ func (c leasedCommands) input(ctx context.Context, id string, body StartCommandR
 	switch {
 	case errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}):
 		return nil
-	case err != nil && ctx.Err() == nil && patience.Err() != nil:
+	case ranOut(ctx, patience, err):
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "input", "is more than the terminal takes before the program reads it")
 	}
 	return err

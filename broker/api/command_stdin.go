@@ -53,7 +53,7 @@ func (c leasedCommands) write(ctx context.Context, id string, piece []byte, end 
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := c.WriteCommand(waiting, c.lease.InstanceID, id, piece, end)
-	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+	if ranOut(ctx, waiting, err) {
 		return sdk.Errorf(sdk.CodeConflict, "the command does not read its standard input: it has taken %d bytes of this, and perhaps some of the %d after them", before, len(piece))
 	}
 	return err

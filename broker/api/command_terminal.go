@@ -173,7 +173,7 @@ func (t *terminalSession) write(ctx context.Context, typed []byte) error {
 	patience, cancel := context.WithTimeout(ctx, typingTime)
 	defer cancel()
 	err := t.commands.WriteCommand(patience, t.commands.lease.InstanceID, t.id, typed, false)
-	if err != nil && ctx.Err() == nil && patience.Err() != nil {
+	if ranOut(ctx, patience, err) {
 		return errors.New("the program does not read what is typed")
 	}
 	return nil // the command may have ended, which is told otherwise

@@ -97,12 +97,19 @@ func (s *Server) waitForCommand(ctx context.Context, c call[none]) (int, Command
 		patience, cancel := context.WithTimeout(ctx, min(duration(c.query.number("timeout", waitDefault.Seconds())), s.requestTimeout/2))
 		defer cancel()
 		command, err = commands.look(patience, c.path["command"], true)
-		if err != nil && ctx.Err() == nil && patience.Err() != nil {
+		if ranOut(ctx, patience, err) {
 			command, err = commands.look(ctx, c.path["command"], false)
 		}
 		return err
 	})
 	return http.StatusOK, commandOf(command), err
+}
+
+// ranOut reports whether a call failed because the time of its own context is over,
+// while that of ctx goes on. The provider has the same deadline, and its clock may
+// be a moment ahead of ours.
+func ranOut(ctx, own context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && (own.Err() != nil || errors.Is(err, context.DeadlineExceeded))
 }
 
 func (s *Server) signalCommand(ctx context.Context, c call[SignalRequest]) (int, none, error) {
