@@ -76,6 +76,7 @@ class Context:
         program = self.policy and compile(tree, filename, "exec", self.flags, dont_inherit=True)
         if not runner.permitted(self.policy, tree, program, code, arguments is not None, self.channel):
             return 126
+        runner.find_packages()  # they may have come after the context
         last = None
         if arguments is None and tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
             last = ast.Expression(tree.body.pop().value)

@@ -73,6 +73,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	guestv1.RegisterGuestServiceServer(srv, g)
 	providerv1.RegisterContextServiceServer(srv, g.contexts)
 	providerv1.RegisterCommandServiceServer(srv, commands.NewServer(g.resources))
+	guestv1.RegisterInstallServiceServer(srv, &installations{guest: g})
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
 	files.Register(srv, files.Options{Roots: []string{isolation.WorkspaceDir, TemporaryDir}, Room: g.room})
 	ports.Register(srv)
@@ -191,6 +192,7 @@ func Version() string {
 	digest := sha256.New()
 	for _, file := range []protoreflect.FileDescriptor{
 		guestv1.File_sandboxbroker_guest_v1_guest_proto,
+		guestv1.File_sandboxbroker_guest_v1_packages_proto,
 		providerv1.File_sandboxbroker_provider_v1_commands_proto,
 		providerv1.File_sandboxbroker_provider_v1_lifecycle_proto,
 		providerv1.File_sandboxbroker_provider_v1_files_proto,

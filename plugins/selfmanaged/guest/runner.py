@@ -20,6 +20,7 @@ import _thread, collections, datetime, functools, inspect, itertools, math, rand
 HOME = os.path.dirname(__file__)
 WORKSPACE = "/workspace"
 FILENAME = WORKSPACE + "/main.py"
+PACKAGES = WORKSPACE + "/.packages/python"  # what was installed for this instance
 CHANNEL = 4
 STANDARD_PATH = list(sys.path)
 RUNNER = sys.modules[__name__]  # where the code's own module will stand
@@ -210,6 +211,16 @@ def remember(filename, code):
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
 
 
+def find_packages():
+    """Let the code import what was installed for this instance. That replaces no
+    module of the standard library, but what the system has beside that: who asks for
+    a version gets it."""
+    if PACKAGES in sys.path or not os.path.isdir(PACKAGES):
+        return
+    before = (i for i, p in enumerate(sys.path) if str(p).endswith("-packages"))
+    sys.path.insert(next(before, len(sys.path)), PACKAGES)
+
+
 def exit_code(e):
     """The exit code of a SystemExit, and what it says."""
     if e.code is None:
@@ -226,6 +237,7 @@ def run(request, policy, module, channel, displays):
     os.environ.update(request["env"] or {})
     if "TZ" in os.environ:
         time.tzset()
+    find_packages()
     sys.path.insert(0, WORKSPACE)
     sys.argv = [FILENAME]
 

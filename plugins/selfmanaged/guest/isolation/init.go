@@ -66,7 +66,7 @@ func initMain() error {
 	if err := orders.Decode(&o); err != nil || o.Start == nil {
 		return fmt.Errorf("read what to start: %w", err)
 	}
-	if err := confine(o.Start.Limits); err != nil {
+	if err := confine(*o.Start); err != nil {
 		return err
 	}
 	pid, err := start(*o.Start, o.Extra)
@@ -87,7 +87,7 @@ func initMain() error {
 }
 
 // confine takes from this process what the program shall not inherit.
-func confine(limits Limits) error {
+func confine(s Spec) error {
 	// The /proc of the whole sandbox goes away, and is not only covered:
 	// whoever has it can reach every process of the same user through it.
 	if err := unix.Unmount("/proc", unix.MNT_DETACH); err != nil {
@@ -95,6 +95,11 @@ func confine(limits Limits) error {
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
+	}
+	if s.PrivateTmp {
+		if err := mountPrivateTmp(); err != nil {
+			return err
+		}
 	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
@@ -104,8 +109,8 @@ func confine(limits Limits) error {
 		}
 	}
 	for resource, limit := range map[int]uint64{
-		unix.RLIMIT_NPROC:  limits.Processes,
-		unix.RLIMIT_FSIZE:  limits.FileSize,
+		unix.RLIMIT_NPROC:  s.Limits.Processes,
+		unix.RLIMIT_FSIZE:  s.Limits.FileSize,
 		unix.RLIMIT_NOFILE: 1024,
 		unix.RLIMIT_CORE:   0,
 	} {
@@ -114,6 +119,20 @@ func confine(limits Limits) error {
 		}
 	}
 	return forbidNamespaces()
+}
+
+// mountPrivateTmp covers /tmp, in this mount namespace alone, by one of the same
+// size.
+func mountPrivateTmp() error {
+	var size unix.Statfs_t
+	if err := unix.Statfs("/tmp", &size); err != nil {
+		return fmt.Errorf("measure /tmp: %w", err)
+	}
+	options := fmt.Sprintf("mode=1777,size=%d", int64(size.Blocks)*size.Bsize)
+	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mount /tmp: %w", err)
+	}
+	return nil
 }
 
 // start starts the program. Its error is a *Refused if the request is at fault.

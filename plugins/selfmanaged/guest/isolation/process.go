@@ -37,7 +37,9 @@ type Spec struct {
 	Dir string
 	// Terminal makes standard input the program's controlling terminal.
 	Terminal bool
-	Limits   Limits
+	// PrivateTmp gives the program an empty /tmp that nobody else sees.
+	PrivateTmp bool
+	Limits     Limits
 }
 
 // Streams are the program's ends of its descriptors. The caller closes its own

@@ -44,8 +44,9 @@ var ErrGone = errors.New("the sandbox has ended")
 
 // Client is a connection to a guest.
 type Client struct {
-	conn *grpc.ClientConn
-	rpc  guestv1.GuestServiceClient
+	conn    *grpc.ClientConn
+	rpc     guestv1.GuestServiceClient
+	install guestv1.InstallServiceClient
 }
 
 // New makes a client of a connection. Close it before the connection.
@@ -62,7 +63,7 @@ func New(conn *stdio.Conn) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the guest: %w", err)
 	}
-	return &Client{conn: cc, rpc: guestv1.NewGuestServiceClient(cc)}, nil
+	return &Client{conn: cc, rpc: guestv1.NewGuestServiceClient(cc), install: guestv1.NewInstallServiceClient(cc)}, nil
 }
 
 // Instance is the guest as the agent of an instance: the capabilities that it

@@ -26,6 +26,8 @@ type instance struct {
 	pause    sync.RWMutex
 	paused   bool
 	measured sdk.InstanceMetrics // before it was paused
+
+	installing sync.Mutex // installers of one language write to one directory
 }
 
 // creation is a Create with an idempotency key, running or done.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,6 +61,7 @@ type Provider struct {
 	settings     settings
 	codePolicy   []byte // as the guest reads it
 	images       images
+	packages     packageSources
 
 	mu        sync.Mutex
 	closed    bool
@@ -74,7 +76,10 @@ var (
 
 // New is the sdk.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
-	return &Provider{logger: logger, instances: map[string]*instance{}, keys: map[string]*creation{}}
+	return &Provider{
+		logger: logger, instances: map[string]*instance{}, keys: map[string]*creation{},
+		packages: packageSources{resolver: net.DefaultResolver, dialer: &net.Dialer{}},
+	}
 }
 
 // Describe implements sdk.Provider.
@@ -112,6 +117,9 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err := p.setUpRuntime(ctx, req); err != nil {
 		return err
 	}
+	if err := p.setUpPackages(ctx); err != nil {
+		return errors.Join(err, p.runtime.Close())
+	}
 	p.pool = pool.New(pool.Options[*sandbox]{
 		Make: p.makeSandbox, Templates: p.shares(),
 		Check:         func(ctx context.Context, s *sandbox) error { return s.guest.Check(ctx) },
@@ -122,7 +130,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	})
 	if err := p.firstTry(ctx); err != nil {
 		p.pool.Close()
-		return errors.Join(err, p.runtime.Close())
+		return errors.Join(err, p.packages.close(), p.runtime.Close())
 	}
 	p.configured.Store(true)
 	return nil
@@ -234,5 +242,5 @@ func (p *Provider) Close(ctx context.Context) error {
 	}
 	wg.Wait()
 	p.pool.Close()
-	return errors.Join(append(errs, p.runtime.Close())...)
+	return errors.Join(append(errs, p.packages.close(), p.runtime.Close())...)
 }

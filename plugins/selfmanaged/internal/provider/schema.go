@@ -33,6 +33,13 @@ type settings struct {
 	DockerRuntime string `config:"docker_runtime"`
 	Image         string `config:"image"`
 
+	Packages     string   `config:"packages"`
+	PackageIndex string   `config:"package_index"`
+	PackageHosts []string `config:"package_hosts"`
+	PackageMB    int64    `config:"package_mb"`
+	WheelDir     string   `config:"wheel_dir"`
+	NPMRegistry  string   `config:"npm_registry"`
+
 	Policy               string   `config:"policy"`
 	PolicyBlockedImports []string `config:"policy_blocked_imports"`
 	PolicyBlockedCalls   []string `config:"policy_blocked_calls"`
@@ -131,6 +138,30 @@ func schema() sdk.Schema {
 		{
 			Name: "images", Type: sdk.TypeBoolean, Default: false,
 			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before. More of them can be made in a second; the first execution in each takes some milliseconds longer, and all have the same addresses and hash seed. For root only.",
+		},
+		{
+			Name: settingPackages, Type: sdk.TypeString, Default: packagesOff, Options: []string{packagesOff, packagesOn},
+			Label: "Packages", Description: "Whether agents may install packages into their instances, from the places below. The sandboxes have no network; an installation reaches these hosts through the plugin, and only while it runs.",
+		},
+		{
+			Name: settingPackageIndex, Type: sdk.TypeString, Pattern: `https?://.+`,
+			Label: "Python index", Description: "A simple index of Python packages, which may be on a private network. It cannot be one that asks for a password.", Placeholder: "https://packages.example.com/simple/",
+		},
+		{
+			Name: settingPackageHosts, Type: sdk.TypeList, Default: []string{}, Max: sdk.Bound(100),
+			Label: "Package hosts", Description: "Further hosts that an installation may reach, at ports 80 and 443 and on the open Internet: where the files are that an index points at. `*.` before a name stands for all below it.",
+		},
+		{
+			Name: settingPackageMB, Type: sdk.TypeInteger, Default: 1024, Min: sdk.Bound(1), Max: sdk.Bound(1 << 20),
+			Label: "Download (MiB)", Description: "What one installation may receive.",
+		},
+		{
+			Name: settingWheelDir, Type: sdk.TypeString, Pattern: `/.*`,
+			Label: "Wheels", Description: "A directory on this machine with wheels to install, beside the index or instead of it.", Placeholder: "/var/lib/sandbox-broker/wheels",
+		},
+		{
+			Name: settingNPMRegistry, Type: sdk.TypeString, Pattern: `https?://.+`,
+			Label: "npm registry", Description: "A registry of JavaScript packages, which may be on a private network. Sandboxes need npm for it.", Placeholder: "https://npm.example.com/",
 		},
 		{
 			Name: codepolicy.SettingMode, Type: sdk.TypeString, Default: string(codepolicy.Audit),

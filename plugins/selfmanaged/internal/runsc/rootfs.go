@@ -20,7 +20,7 @@ const HostRootfs = "host"
 
 // etcFiles are what the loader and the interpreters read of the host's /etc.
 // None of them holds a secret. Missing ones are left out.
-var etcFiles = []string{"ld.so.cache", "alternatives", "localtime", "mime.types", "ssl/openssl.cnf", "python3", "python3.*"}
+var etcFiles = []string{"ld.so.cache", "alternatives", "localtime", "mime.types", "ssl/openssl.cnf", "ssl/certs/ca-certificates.crt", "python3", "python3.*"}
 
 // ownFiles stand in for the host's: its users and hosts are nobody's business.
 var ownFiles = map[string]string{

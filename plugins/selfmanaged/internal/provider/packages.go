@@ -1,0 +1,141 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/packages"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+var _ sdk.PackageInstaller = (*Provider)(nil)
+
+// InstallPackages implements sdk.PackageInstaller.
+func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	i, err := p.find(req.InstanceID)
+	if err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	if err := p.installable(req.Language); err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	if err := packages.Check(req.Language, req.Requirements); err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	done, err := i.use()
+	if err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	defer done()
+	if !i.installing.TryLock() {
+		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeConflict, "another installation is running in the instance")
+	}
+	defer i.installing.Unlock()
+
+	said := &installerOutput{limit: int(req.OutputLimit)}
+	started := time.Now()
+	result, err := i.sandbox.guest.Install(ctx, p.installer(req), req.Timeout, req.OutputLimit,
+		p.packages.egress.Session(i.Labels[sdk.LabelTenant], i.ID), said)
+	if err != nil {
+		if result, err = p.installationEnded(ctx, i, req, started, err); err != nil {
+			return sdk.ExecuteResult{}, err
+		}
+	}
+	return report(req.Language, result, said, out)
+}
+
+// installable refuses what the operator has not allowed, or not made possible.
+func (p *Provider) installable(language sdk.Language) error {
+	refused := func(format string, args ...any) error {
+		e := sdk.Errorf(sdk.CodeNotSupported, format, args...)
+		e.Capability = sdk.CapabilityPackages
+		return e
+	}
+	from := p.packages
+	switch {
+	case from.egress == nil:
+		return refused("packages cannot be installed here: the operator can allow it with %s = %q in the settings of this provider", settingPackages, packagesOn)
+	case language == sdk.Python && from.Index == nil && from.Wheels == nil:
+		return refused("there is no index of Python packages here: the operator can name one with %s or %s", settingPackageIndex, settingWheelDir)
+	case language == sdk.JavaScript && from.Registry == nil:
+		return refused("there is no registry of JavaScript packages here: the operator can name one with %s", settingNPMRegistry)
+	case language == sdk.JavaScript && from.npm == "":
+		return refused("there is no npm for the sandboxes of this provider to use, so no JavaScript packages can be installed")
+	case language != sdk.Python && language != sdk.JavaScript:
+		return refused("there are no packages of %s to install", language)
+	case p.interpreters[string(language)] == "":
+		return refused("there is no %s for the sandboxes of this provider to use", language)
+	}
+	return nil
+}
+
+func (p *Provider) installer(req sdk.InstallPackagesRequest) guestclient.Installer {
+	interpreter := p.interpreters[string(req.Language)]
+	var installer guestclient.Installer
+	if req.Language == sdk.Python {
+		installer.Argv, installer.Env = packages.Python(interpreter, p.packages.Sources, req.Requirements)
+	} else {
+		installer.Argv, installer.Env = packages.Node(interpreter, p.packages.npm, p.packages.Sources, req.Requirements)
+	}
+	return installer
+}
+
+// installationEnded says what it means that an installation ended without a result.
+func (p *Provider) installationEnded(ctx context.Context, i *instance, req sdk.InstallPackagesRequest, started time.Time, err error) (sdk.ExecuteResult, error) {
+	switch {
+	case errors.Is(err, guestclient.ErrStuck):
+		p.lose(i)
+		return sdk.ExecuteResult{
+			Status: sdk.StatusTimeout, ExitCode: 137, Duration: time.Since(started),
+			Detail: guestclient.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
+		}, nil
+	case errors.Is(err, guestclient.ErrGone):
+		return p.explainLoss(ctx, i, started)
+	default:
+		return sdk.ExecuteResult{}, err
+	}
+}
+
+// report hands over what the installer has printed. Its errors have one form, in
+// whatever way it failed.
+func report(language sdk.Language, result sdk.ExecuteResult, said *installerOutput, out sdk.Output) (sdk.ExecuteResult, error) {
+	stdout, stderr := said.stdout.Bytes(), said.stderr.Bytes()
+	if result.Status != sdk.StatusSucceeded {
+		if language == sdk.Python && strings.Contains(string(stderr), "No module named pip") {
+			e := sdk.Errorf(sdk.CodeNotSupported, "there is no pip for the sandboxes of this provider to use: the operator can install python3-pip where they have their Python from")
+			e.Capability = sdk.CapabilityPackages
+			return sdk.ExecuteResult{}, e
+		}
+		stderr = []byte(packages.Explain(string(stdout), string(stderr), result))
+		result.ExitCode = max(result.ExitCode, 1)
+	}
+	result.Result = nil
+	return result, errors.Join(out.Stdout(stdout), out.Stderr(stderr))
+}
+
+// installerOutput keeps what an installer prints: how its errors begin is known
+// only when it has ended.
+type installerOutput struct {
+	limit          int
+	stdout, stderr bytes.Buffer
+}
+
+var _ sdk.Output = (*installerOutput)(nil)
+
+// Stdout implements sdk.Output.
+func (o *installerOutput) Stdout(p []byte) error { return o.keep(&o.stdout, p) }
+
+// Stderr implements sdk.Output.
+func (o *installerOutput) Stderr(p []byte) error { return o.keep(&o.stderr, p) }
+
+func (o *installerOutput) keep(in *bytes.Buffer, p []byte) error {
+	in.Write(p[:min(len(p), o.limit-in.Len())])
+	return nil
+}
+
+// Artifact implements sdk.Output. An installation has none.
+func (*installerOutput) Artifact(sdk.Artifact) error { return nil }
