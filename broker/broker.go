@@ -128,7 +128,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Meter:          b.metrics,
 		MaxBody:        cfg.Limits.RequestBody,
 		PreviewKey:     previewKey,
-		RequestTimeout: cfg.Limits.MaxTimeout + 2*cfg.Limits.CreateTimeout + time.Minute,
+		RequestTimeout: 2*cfg.Limits.MaxTimeout + 2*cfg.Limits.CreateTimeout + time.Minute,
 	}); err != nil {
 		return err
 	}

@@ -51,14 +51,15 @@ func registerExecution[In any](s *Server, op operation, run func(ctx context.Con
 func (s *Server) execute(ctx context.Context, c call[ExecuteRequest], listener instance.Listener) (instance.Execution, error) {
 	return s.instances.Run(ctx, c.tenant, instance.RunRequest{
 		ExecuteRequest: instance.ExecuteRequest{
-			ID:        c.body.ExecutionID,
-			Code:      c.body.Code,
-			Language:  c.body.Language,
-			Arguments: json.RawMessage(c.body.Arguments),
-			Timeout:   duration(c.body.Timeout),
-			Env:       c.body.Env,
-			Files:     c.body.Artifacts.Files,
-			Listener:  listener,
+			ID:           c.body.ExecutionID,
+			Code:         c.body.Code,
+			Language:     c.body.Language,
+			Arguments:    json.RawMessage(c.body.Arguments),
+			Timeout:      duration(c.body.Timeout),
+			Env:          c.body.Env,
+			Requirements: c.body.Requirements,
+			Files:        c.body.Artifacts.Files,
+			Listener:     listener,
 		},
 		Session:  c.body.SessionID,
 		Template: c.body.Template,
@@ -69,15 +70,16 @@ func (s *Server) execute(ctx context.Context, c call[ExecuteRequest], listener i
 
 func (s *Server) executeInInstance(ctx context.Context, c call[InstanceExecuteRequest], listener instance.Listener) (instance.Execution, error) {
 	return s.instances.Execute(ctx, c.tenant, c.id, instance.ExecuteRequest{
-		ID:        c.body.ExecutionID,
-		Code:      c.body.Code,
-		Language:  c.body.Language,
-		Arguments: json.RawMessage(c.body.Arguments),
-		Timeout:   duration(c.body.Timeout),
-		Env:       c.body.Env,
-		ContextID: c.body.ContextID,
-		Files:     c.body.Artifacts.Files,
-		Listener:  listener,
+		ID:           c.body.ExecutionID,
+		Code:         c.body.Code,
+		Language:     c.body.Language,
+		Arguments:    json.RawMessage(c.body.Arguments),
+		Timeout:      duration(c.body.Timeout),
+		Env:          c.body.Env,
+		Requirements: c.body.Requirements,
+		ContextID:    c.body.ContextID,
+		Files:        c.body.Artifacts.Files,
+		Listener:     listener,
 	})
 }
 

@@ -11,14 +11,15 @@ import (
 
 func (s *Server) createInstance(ctx context.Context, c call[CreateInstanceRequest]) (int, Instance, error) {
 	info, created, err := s.instances.Create(ctx, c.tenant, instance.CreateRequest{
-		Session:  c.body.SessionID,
-		Template: c.body.Template,
-		Language: c.body.Language,
-		Provider: c.body.Provider,
-		Env:      c.body.Env,
-		Labels:   c.body.Labels,
-		TTL:      duration(c.body.TTL),
-		Idle:     duration(c.body.Idle),
+		Session:      c.body.SessionID,
+		Template:     c.body.Template,
+		Language:     c.body.Language,
+		Provider:     c.body.Provider,
+		Env:          c.body.Env,
+		Requirements: c.body.Requirements,
+		Labels:       c.body.Labels,
+		TTL:          duration(c.body.TTL),
+		Idle:         duration(c.body.Idle),
 	})
 	if err != nil {
 		return 0, Instance{}, err

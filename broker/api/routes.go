@@ -77,6 +77,7 @@ func (s *Server) routes() {
 	}, s.destroyInstance)
 	s.lifecycleRoutes()
 	s.portRoutes()
+	s.packageRoutes()
 	registerExecution(s, operation{
 		method: http.MethodPost, path: "/api/v1/instances/{id}/execute", id: "executeInInstance", tag: tagExecute,
 		summary: "Run code in an instance",

@@ -29,6 +29,7 @@ type Instances interface {
 	Lease(ctx context.Context, who tenant.Tenant, id string, capability sdk.Capability) (*instance.Lease, error)
 	Destroy(ctx context.Context, who tenant.Tenant, id string) error
 	Execute(ctx context.Context, who tenant.Tenant, id string, req instance.ExecuteRequest) (instance.Execution, error)
+	Install(ctx context.Context, who tenant.Tenant, id string, req instance.InstallRequest) (instance.Execution, error)
 	Interrupt(who tenant.Tenant, instanceID, executionID string) error
 	Run(ctx context.Context, who tenant.Tenant, req instance.RunRequest) (instance.Execution, error)
 	Providers(who tenant.Tenant) []instance.ProviderInfo

@@ -12,41 +12,44 @@ import (
 
 // ExecuteRequest runs code wherever it fits.
 type ExecuteRequest struct {
-	Code        string            `json:"code" minLength:"1" doc:"The source text." example:"def main(name): return f'Hello {name}!'"`
-	Language    string            `json:"language" minLength:"1" maxLength:"64" doc:"python, javascript (also js, node, nodejs), bash (also sh), or what the provider lists." example:"python"`
-	Arguments   JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
-	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
-	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
-	Artifacts   ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"Which files come back, beside what comes by itself."`
-	SessionID   string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
-	Template    string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
-	Provider    string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
-	ExecutionID string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for this execution, by which it can be interrupted while it runs. Your executions in progress have different ones. The broker makes one if you do not."`
-	Keep        *bool             `json:"keep,omitempty" doc:"Whether to keep the instance afterwards. Default: true with session_id, else false. An instance that is not kept takes no new work from then on, and is destroyed when the executions that other requests began in it have ended."`
+	Code         string            `json:"code" minLength:"1" doc:"The source text." example:"def main(name): return f'Hello {name}!'"`
+	Language     string            `json:"language" minLength:"1" maxLength:"64" doc:"python, javascript (also js, node, nodejs), bash (also sh), or what the provider lists." example:"python"`
+	Arguments    JSONObject        `json:"arguments,omitempty" doc:"Given, the code must define main, which is called with them. Absent or null is not the same as empty."`
+	Timeout      float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
+	Env          map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
+	Requirements []string          `json:"requirements,omitempty" nullable:"false" maxItems:"200" doc:"Packages of the language to install before the code, once in an instance: names, with versions maybe. The installation may take as long as the operator's longest timeout. If it fails the code does not run." example:"[\"numpy\"]"`
+	Artifacts    ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"Which files come back, beside what comes by itself."`
+	SessionID    string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
+	Template     string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
+	Provider     string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
+	ExecutionID  string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for this execution, by which it can be interrupted while it runs. Your executions in progress have different ones. The broker makes one if you do not."`
+	Keep         *bool             `json:"keep,omitempty" doc:"Whether to keep the instance afterwards. Default: true with session_id, else false. An instance that is not kept takes no new work from then on, and is destroyed when the executions that other requests began in it have ended."`
 }
 
 // InstanceExecuteRequest runs code in a given instance.
 type InstanceExecuteRequest struct {
-	Code        string            `json:"code" minLength:"1" doc:"The source text."`
-	Language    string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute. Required unless context_id is given; then it is that of the context." example:"python"`
-	ContextID   string            `json:"context_id,omitempty" minLength:"1" maxLength:"255" doc:"A context of the instance to run in, instead of a fresh interpreter." example:"python-1"`
-	Arguments   JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
-	Timeout     float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
-	Env         map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
-	Artifacts   ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"As in POST /api/v1/execute."`
-	ExecutionID string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"As in POST /api/v1/execute."`
+	Code         string            `json:"code" minLength:"1" doc:"The source text."`
+	Language     string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute. Required unless context_id is given; then it is that of the context." example:"python"`
+	ContextID    string            `json:"context_id,omitempty" minLength:"1" maxLength:"255" doc:"A context of the instance to run in, instead of a fresh interpreter." example:"python-1"`
+	Arguments    JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
+	Timeout      float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
+	Env          map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
+	Requirements []string          `json:"requirements,omitempty" nullable:"false" maxItems:"200" doc:"As in POST /api/v1/execute." example:"[\"numpy\"]"`
+	Artifacts    ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"As in POST /api/v1/execute."`
+	ExecutionID  string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"As in POST /api/v1/execute."`
 }
 
 // CreateInstanceRequest asks for an instance.
 type CreateInstanceRequest struct {
-	SessionID string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. A session has one instance per provider; asking again returns it."`
-	Language  string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"What most of the code will be written in."`
-	Template  string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What the instance is made for; beats language."`
-	Provider  string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
-	Env       map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for every execution in it."`
-	Labels    map[string]string `json:"labels,omitempty" maxProperties:"50" doc:"Your own notes, to find the instance by: GET /api/v1/instances?label=name=value."`
-	TTL       float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds that it lives from now on, and again from the end of each execution. The operator sets the default and the maximum lifetime, which neither use nor renewal exceeds."`
-	Idle      float64           `json:"idle,omitempty" exclusiveMinimum:"0" doc:"Seconds without use after which it is destroyed, even if its ttl would allow more. The operator sets the maximum, which is also the default."`
+	SessionID    string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. A session has one instance per provider; asking again returns it."`
+	Language     string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"What most of the code will be written in."`
+	Template     string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What the instance is made for; beats language."`
+	Provider     string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
+	Requirements []string          `json:"requirements,omitempty" nullable:"false" maxItems:"200" doc:"Packages to install before it is answered, of the language, or of the template." example:"[\"numpy\"]"`
+	Env          map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for every execution in it."`
+	Labels       map[string]string `json:"labels,omitempty" maxProperties:"50" doc:"Your own notes, to find the instance by: GET /api/v1/instances?label=name=value."`
+	TTL          float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds that it lives from now on, and again from the end of each execution. The operator sets the default and the maximum lifetime, which neither use nor renewal exceeds."`
+	Idle         float64           `json:"idle,omitempty" exclusiveMinimum:"0" doc:"Seconds without use after which it is destroyed, even if its ttl would allow more. The operator sets the maximum, which is also the default."`
 }
 
 // RenewInstanceRequest asks for more time, or less.

@@ -20,6 +20,9 @@ type CreateRequest struct {
 	Template, Language string
 	// Provider by label; empty for the usual one.
 	Provider string
+	// Requirements are packages of the language, or of the template's first, to
+	// install before Create returns.
+	Requirements []string
 	// Env is added to the environment of every execution.
 	Env map[string]string
 	// Labels are the tenant's own notes, by which it finds instances again.
@@ -47,9 +50,24 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	if err != nil {
 		return Info{}, false, err
 	}
+	if t.language == "" {
+		t.language = t.templateLanguage()
+	}
+	if err := t.installs(req.Requirements); err != nil {
+		return Info{}, false, &Fault{Provider: t.provider.Label(), Err: err}
+	}
 	e, created, err := s.acquire(ctx, who, t, req)
 	if err != nil {
 		return Info{}, false, err
+	}
+	if len(req.Requirements) > 0 {
+		if err := s.installAtCreation(ctx, e, t, req.Requirements); err != nil {
+			if created {
+				s.doom(e)
+			}
+			s.release(e)
+			return Info{}, false, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,6 +134,8 @@ func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *en
 		created:  time.Now(),
 		ready:    make(chan struct{}),
 		cancel:   cancel,
+
+		installing: make(chan struct{}, 1),
 	}
 	s.entries[e.id.String()] = e
 	s.sessions[key] = e
@@ -308,6 +328,9 @@ func checkCreate(req CreateRequest, limits Limits) error {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "idle", "must be more than 0 and at most %s", seconds(limits.MaxIdle))
 	}
 	if err := checkLabels(req.Labels); err != nil {
+		return err
+	}
+	if err := checkRequirements(req.Requirements); err != nil {
 		return err
 	}
 	return checkEnv(req.Env)

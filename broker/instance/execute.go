@@ -37,6 +37,9 @@ type ExecuteRequest struct {
 	// Files to return as artifacts, by names or patterns below /workspace, beside
 	// what comes by itself.
 	Files []string
+	// Requirements are packages of the language to install before the code runs,
+	// unless the same were installed in the instance before.
+	Requirements []string
 	// Listener, if not nil, gets the output, which Execution does not hold then.
 	Listener Listener
 }
@@ -90,6 +93,9 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err != nil {
 		return Execution{}, e.fault(err)
 	}
+	if err := t.installs(req.Requirements); err != nil {
+		return Execution{}, e.fault(err)
+	}
 	return s.run(ctx, r, e, t, req)
 }
 
@@ -132,6 +138,9 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 	if err := req.capable(t.provider); err != nil {
 		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
+	if err := t.installs(req.Requirements); err != nil {
+		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
+	}
 	e, created, err := s.acquire(ctx, who, t, create)
 	if err != nil {
 		return Execution{}, false, err
@@ -145,6 +154,9 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 		defer s.doom(e)
 	}
 	execution, err = s.run(ctx, r, e, t, req.ExecuteRequest)
+	if created && sdk.CodeOf(err) == sdk.CodeNotSupported {
+		s.doom(e) // it was made for nothing
+	}
 	return execution, !created && sdk.CodeOf(err) == sdk.CodeNotFound, err
 }
 
@@ -157,6 +169,9 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 	ctx, stop := context.WithCancelCause(caller)
 	defer stop(nil)
 	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
+	if ended, ready, err := s.installedFor(caller, ctx, stop, r, e, t, req); !ready {
+		return ended, err
+	}
 	clock := newClock(req.bound(), func() { stop(errNoAnswer) })
 	defer clock.end()
 	s.begins(ctx, stop, r, e, t)
@@ -265,6 +280,9 @@ func (s *Service) checkExecute(req *ExecuteRequest) error {
 	}
 	if sdk.ParseLanguage(req.Language) == sdk.Bash && req.Arguments != nil {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main that could take them; use env")
+	}
+	if err := checkRequirements(req.Requirements); err != nil {
+		return err
 	}
 	return checkEnv(req.Env)
 }

@@ -74,6 +74,17 @@ func (s *Service) offered(ctx context.Context, provider Provider, w wish) (targe
 	return t, nil
 }
 
+// templateLanguage is the first language of the target's template; empty if it has
+// none.
+func (t target) templateLanguage() sdk.Language {
+	for _, offered := range t.provider.Description().Templates {
+		if offered.Name == t.template && len(offered.Languages) > 0 {
+			return offered.Languages[0]
+		}
+	}
+	return ""
+}
+
 // waitReady waits for the provider, at most for d.
 func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Duration) (sdk.Provider, error) {
 	wait, cancel := s.bounded(ctx, d)

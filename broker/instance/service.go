@@ -78,15 +78,18 @@ type entry struct {
 	labels   map[string]string
 	ready    chan struct{} // closed when the creation has ended, well or not
 	cancel   context.CancelFunc
+	// installing has room for the one installation that is in progress.
+	installing chan struct{}
 
 	// ---
-	state    state
-	err      error        // why the creation failed; set before ready closes
-	waiters  int          // callers that wait for ready
-	instance sdk.Instance // what the provider made
-	holds    int          // uses in progress
-	running  int          // executions among them
-	paused   bool
+	state     state
+	installed map[string]bool // sets of requirements that were
+	err       error           // why the creation failed; set before ready closes
+	waiters   int             // callers that wait for ready
+	instance  sdk.Instance    // what the provider made
+	holds     int             // uses in progress
+	running   int             // executions among them
+	paused    bool
 	// switching means that it is being paused or resumed.
 	switching bool
 	doomed    bool      // to be destroyed when the last hold is released

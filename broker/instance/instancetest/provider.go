@@ -32,6 +32,8 @@ type Provider struct {
 	OnPause func(ctx context.Context, id string, pause bool) error
 	// OnDialPort, if set, makes this a provider whose instances have ports.
 	OnDialPort func(ctx context.Context, id string, port uint16) (net.Conn, error)
+	// OnInstall, if set, makes this a provider that can install packages.
+	OnInstall func(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error)
 	// OnWait is what Provider(ctx), the wait for readiness, does.
 	OnWait func(ctx context.Context) error
 	// Capabilities beside those of the fields above.
@@ -56,6 +58,8 @@ var (
 	_ sdk.Pauser        = (*Served)(nil)
 	_ sdk.Interrupter   = (*Served)(nil)
 	_ sdk.Ports         = (*Served)(nil)
+
+	_ sdk.PackageInstaller = (*Served)(nil)
 )
 
 // Label implements instance.Provider.
@@ -106,6 +110,9 @@ func (p *Provider) Description() sdk.Description {
 	}
 	if p.OnDialPort != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPorts)
+	}
+	if p.OnInstall != nil {
+		d.Capabilities = append(d.Capabilities, sdk.CapabilityPackages)
 	}
 	return d
 }
@@ -216,6 +223,11 @@ func (s *Served) Resume(ctx context.Context, id string) error { return s.p.OnPau
 // DialPort implements sdk.Ports.
 func (s *Served) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
 	return s.p.OnDialPort(ctx, id, port)
+}
+
+// InstallPackages implements sdk.PackageInstaller.
+func (s *Served) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	return s.p.OnInstall(ctx, req, out)
 }
 
 // Interrupt implements sdk.Interrupter.

@@ -1,0 +1,224 @@
+package instance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Bounds on the requirements of one request.
+const (
+	maxRequirements = 200
+	maxRequirement  = 200 // bytes
+)
+
+// InstallRequest asks for packages in an instance.
+type InstallRequest struct {
+	Language     string
+	Requirements []string
+	// Timeout of the installation; zero means the longest there is.
+	Timeout time.Duration
+}
+
+// Install installs packages in an instance of the tenant, whether or not they are
+// there. Errors carry SB009, SB010, SB013, SB014 or SB015; what became of the
+// installation is no error. When ctx ends, so does the installation.
+func (s *Service) Install(ctx context.Context, who tenant.Tenant, id string, req InstallRequest) (Execution, error) {
+	if err := s.begin(); err != nil {
+		return Execution{}, err
+	}
+	defer s.calls.Done()
+	if req.Timeout < 0 || req.Timeout > s.limits.MaxTimeout {
+		return Execution{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits.MaxTimeout))
+	}
+	switch {
+	case req.Language == "":
+		return Execution{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "is required")
+	case len(req.Requirements) == 0:
+		return Execution{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "is required")
+	}
+	if err := checkRequirements(req.Requirements); err != nil {
+		return Execution{}, err
+	}
+	e, err := s.hold(who, id)
+	if err != nil {
+		return Execution{}, err
+	}
+	defer s.release(e)
+	t, err := s.offered(ctx, e.provider, wish{language: req.Language})
+	if err != nil {
+		return Execution{}, e.fault(err)
+	}
+	if err := t.installs(req.Requirements); err != nil {
+		return Execution{}, e.fault(err)
+	}
+	if err := s.beginExecution(e); err != nil {
+		return Execution{}, e.fault(err)
+	}
+	defer s.endExecution(e)
+	call, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
+	return s.install(ctx, call, stop, e, t, installation{id: "x-" + randomName(), requirements: req.Requirements, timeout: req.Timeout, again: true})
+}
+
+// installation is one installation in an instance that the caller holds.
+type installation struct {
+	id           string // of the execution that it is, or is for
+	requirements []string
+	timeout      time.Duration // 0 for the longest
+	again        bool          // even if the same was installed before
+}
+
+// install makes an installation, or says that it was made before. One at a time
+// is made in an instance.
+func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseFunc, e *entry, t target, in installation) (Execution, error) {
+	if in.timeout == 0 {
+		in.timeout = s.limits.MaxTimeout
+	}
+	execution := Execution{ID: in.id, InstanceID: e.id.String(), Provider: e.provider.Label()}
+	req := ExecuteRequest{Timeout: in.timeout}
+	ended := func(err error, out *output) (Execution, error) {
+		if status, detail, ok := s.outcome(ctx, e, err); ok {
+			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out != nil && out.truncated, Detail: detail}
+			return execution, nil
+		}
+		return Execution{}, e.fault(s.executionError(caller, ctx, e, req, err))
+	}
+	select {
+	case e.installing <- struct{}{}:
+		defer func() { <-e.installing }()
+	case <-ctx.Done():
+		return ended(ctx.Err(), nil)
+	}
+	set := requirementSet(t.language, in.requirements)
+	s.mu.Lock()
+	present := e.installed[set]
+	s.mu.Unlock()
+	if present && !in.again {
+		execution.Result.Status = sdk.StatusSucceeded
+		return execution, nil
+	}
+	installer, ok := t.ready.(sdk.PackageInstaller)
+	if !ok {
+		return Execution{}, e.fault(sdk.Errorf(sdk.CodeInternal, "the provider's client lacks the interface of a capability"))
+	}
+	clock := newClock(in.timeout+answerGrace, func() { stop(errNoAnswer) })
+	defer clock.end()
+	out := newOutput(s.lifetime, s.limits.Output, nil, clock)
+	result, err := installer.InstallPackages(ctx, sdk.InstallPackagesRequest{
+		InstanceID: e.instance.ID, Language: t.language, Requirements: in.requirements,
+		Timeout: in.timeout, OutputLimit: s.limits.Output,
+	}, out)
+	out.close(&execution)
+	if err != nil {
+		return ended(err, out)
+	}
+	result.Truncated = result.Truncated || out.truncated
+	execution.Result = result
+	if result.Status == sdk.StatusSucceeded {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if e.installed == nil {
+			e.installed = map[string]bool{}
+		}
+		e.installed[set] = true
+	}
+	return execution, nil
+}
+
+// installedFor makes the installation that an execution needs. It says ready when
+// the code may run; else the execution has ended.
+func (s *Service) installedFor(caller, ctx context.Context, stop context.CancelCauseFunc, r *running, e *entry, t target, req ExecuteRequest) (ended Execution, ready bool, err error) {
+	if len(req.Requirements) == 0 {
+		return Execution{}, true, nil
+	}
+	// An interrupt ends the call: there is no execution yet that the provider could
+	// interrupt.
+	s.begins(ctx, stop, r, e, target{})
+	ended, err = s.install(caller, ctx, stop, e, t, installation{id: r.key.id, requirements: req.Requirements})
+	if err != nil || ended.Result.Status == sdk.StatusSucceeded {
+		return Execution{}, err == nil, err
+	}
+	ended.Stdout = nil // the code has printed nothing
+	if req.Listener != nil {
+		told := req.Listener.Started(s.lifetime, Execution{ID: ended.ID, InstanceID: ended.InstanceID, Provider: ended.Provider})
+		if told == nil && len(ended.Stderr) > 0 {
+			told = req.Listener.Stderr(s.lifetime, ended.Stderr)
+		}
+		if told != nil {
+			return Execution{}, false, e.fault(told)
+		}
+		ended.Stderr = nil
+	}
+	return ended, false, nil
+}
+
+// installAtCreation makes the installation that the creator of an instance asked
+// for.
+func (s *Service) installAtCreation(ctx context.Context, e *entry, t target, requirements []string) error {
+	if err := s.beginExecution(e); err != nil {
+		return e.fault(err)
+	}
+	defer s.endExecution(e)
+	call, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
+	got, err := s.install(ctx, call, stop, e, t, installation{id: "x-" + randomName(), requirements: requirements})
+	switch {
+	case err != nil:
+		return err
+	case got.Result.Status == sdk.StatusSucceeded:
+		return nil
+	case got.Result.Status == sdk.StatusFailed:
+		return e.fault(sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "%s", lastWords(got.Stderr)))
+	default:
+		return e.fault(sdk.Errorf(sdk.CodeCreateFailed, "the requirements were not installed: %s", got.Result.Detail))
+	}
+}
+
+// lastWords is the end of a long text, where an installer says what is wrong.
+func lastWords(text []byte) string {
+	const most = 1000
+	if len(text) > most {
+		text = append([]byte("…"), text[len(text)-most:]...)
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
+}
+
+// installs refuses requirements that the provider cannot install, or for which
+// nobody has named a language.
+func (t target) installs(requirements []string) error {
+	switch {
+	case len(requirements) == 0:
+		return nil
+	case !slices.Contains(t.provider.Description().Capabilities, sdk.CapabilityPackages):
+		return sdk.NotSupported(t.provider.Label(), sdk.CapabilityPackages)
+	case t.language == "":
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "are of a language: name one, or a template that has one")
+	default:
+		return nil
+	}
+}
+
+func checkRequirements(requirements []string) error {
+	if len(requirements) > maxRequirements {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "must be at most %d", maxRequirements)
+	}
+	for _, r := range requirements {
+		if r == "" || len(r) > maxRequirement || r[0] == '-' || strings.ContainsFunc(r, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "each must be 1 to %d bytes on one line, and not begin with -", maxRequirement)
+		}
+	}
+	return nil
+}
+
+// requirementSet names what was asked for, in whatever order.
+func requirementSet(language sdk.Language, requirements []string) string {
+	set := slices.Compact(slices.Sorted(slices.Values(requirements)))
+	return string(language) + "\n" + strings.Join(set, "\n")
+}

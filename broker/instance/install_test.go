@@ -1,0 +1,124 @@
+package instance_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// shelf installs everything but what is called broken.
+type shelf struct {
+	mu        sync.Mutex
+	installed []string
+}
+
+func (s *shelf) install(_ context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(req.Requirements, "broken") {
+		_ = out.Stdout([]byte("Collecting broken\n"))
+		_ = out.Stderr([]byte("Failed to install requirements: no broken\n"))
+		return sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}, nil
+	}
+	s.installed = append(s.installed, string(req.Language)+" "+strings.Join(req.Requirements, " "))
+	return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+}
+
+func TestRequirementsAreInstalledOnceBeforeTheCode(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		var shelf shelf
+		first.OnInstall = shelf.install
+		run := func(session string, requirements ...string) instance.Execution {
+			t.Helper()
+			e, err := s.Run(t.Context(), acme, instance.RunRequest{Session: session, ExecuteRequest: instance.ExecuteRequest{Language: "python", Code: "1", Requirements: requirements}})
+			assert.NilError(t, err)
+			return e
+		}
+		run("s1", "a", "b")
+		e := run("s1", "b", "a", "b")
+		run("s1", "a")
+		run("s2", "a")
+		assert.DeepEqual(t, shelf.installed, []string{"python a b", "python a", "python a"})
+		assert.Equal(t, len(first.Executions()), 4)
+
+		failed := run("s1", "broken")
+		assert.Check(t, is.Equal(failed.Result.Status, sdk.StatusFailed))
+		assert.Check(t, is.Equal(failed.Result.ExitCode, 1))
+		assert.Check(t, is.Equal(string(failed.Stdout), ""))
+		assert.Check(t, is.Equal(string(failed.Stderr), "Failed to install requirements: no broken\n"))
+		assert.Check(t, is.Equal(failed.InstanceID, e.InstanceID))
+		assert.Check(t, is.Equal(len(first.Executions()), 4), "the code has not run")
+
+		again, err := s.Install(t.Context(), acme, e.InstanceID, instance.InstallRequest{Language: "py", Requirements: []string{"a"}})
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(again.Result.Status, sdk.StatusSucceeded))
+		assert.Check(t, is.Len(shelf.installed, 4), "who asks for an installation gets one")
+	})
+}
+
+func TestAnInstanceIsCreatedWithItsRequirementsOrNotAtAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		var shelf shelf
+		first.OnInstall = shelf.install
+		_, created, err := s.Create(t.Context(), acme, instance.CreateRequest{Template: "nodejs", Requirements: []string{"a"}})
+		assert.NilError(t, err)
+		assert.Check(t, created)
+		assert.DeepEqual(t, shelf.installed, []string{"javascript a"})
+		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Session: "s", Requirements: []string{"broken"}})
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
+		assert.ErrorContains(t, err, "Failed to install requirements: no broken")
+		assert.Equal(t, len(s.List(acme, instance.ListRequest{Limit: 10}).Instances), 1, "the other is gone")
+	})
+}
+
+func TestNothingIsCreatedWherePackagesCannotBeInstalled(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		_, err := s.Run(t.Context(), acme, instance.RunRequest{ExecuteRequest: instance.ExecuteRequest{Language: "python", Code: "1", Requirements: []string{"a"}}})
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
+		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Requirements: []string{"a"}})
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
+		assert.Equal(t, len(first.Created()), 0)
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		_, err = s.Install(t.Context(), acme, info.ID.String(), instance.InstallRequest{Language: "python", Requirements: []string{"a"}})
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
+		for _, requirement := range []string{"", "-r x", "a\nb", strings.Repeat("x", 300)} {
+			_, err = s.Install(t.Context(), acme, info.ID.String(), instance.InstallRequest{Language: "python", Requirements: []string{requirement}})
+			assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
+		}
+	})
+}
+
+func TestAnInterruptEndsAnInstallation(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		began := make(chan struct{})
+		first.OnInterrupt = func(context.Context, string, string) error { return sdk.Errorf(sdk.CodeNotFound, "no such execution") }
+		first.OnInstall = func(ctx context.Context, _ sdk.InstallPackagesRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
+			close(began)
+			<-ctx.Done()
+			return sdk.ExecuteResult{}, ctx.Err()
+		}
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		var execution instance.Execution
+		var group sync.WaitGroup
+		group.Go(func() {
+			execution, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{ID: "mine", Language: "python", Code: "1", Requirements: []string{"a"}})
+		})
+		<-began
+		assert.NilError(t, s.Interrupt(acme, info.ID.String(), "mine"))
+		group.Wait()
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(execution.Result.Status, sdk.StatusCancelled))
+		assert.Check(t, is.Len(first.Executions(), 0))
+	})
+}
