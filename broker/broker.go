@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
+	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
@@ -55,6 +56,12 @@ type broker struct {
 	listener  net.Listener
 	metrics   *metrics.Metrics
 	serving   chan error // what Serve returned, once
+
+	// life ends when the broker stops, once the instances are gone. tasks are
+	// what goes on in the background as long.
+	life    context.Context
+	endLife context.CancelFunc
+	tasks   *background.Group
 }
 
 // Run is the daemon: it returns when ctx has ended and everything was stopped in
@@ -62,6 +69,9 @@ type broker struct {
 // the configuration is at fault.
 func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	b := &broker{cfg: cfg, options: options, logger: options.Logger, serving: make(chan error, 1)}
+	b.life, b.endLife = context.WithCancel(context.Background())
+	defer b.endLife()
+	b.tasks = background.NewGroup(b.logger)
 
 	// First of all, so that a taken address is told at once.
 	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
@@ -136,6 +146,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if err := b.awaitProviders(ctx); err != nil {
 		return err
 	}
+	b.tasks.Go("watch the plugins' files", func() { b.watchExecutables(b.life) })
 	if options.Ready != nil && ctx.Err() == nil {
 		options.Ready(b.listener.Addr())
 	}
@@ -186,6 +197,8 @@ func (b *broker) stop() {
 			b.logger.Warn("stop the API", "error", err)
 		}
 	}
+	b.endLife()
+	b.tasks.Wait() // an upgrade that is under way shall not add a plugin
 	plugins, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	b.catalog.stop(plugins)

@@ -237,7 +237,7 @@ func TestAPluginThatDiesIsReplaced(t *testing.T) {
 
 func TestInstancesOfAnEarlierRunAreDestroyedAtTheStart(t *testing.T) {
 	state := t.TempDir()
-	own := filepath.Join(state, "providers", "mock")
+	own := filepath.Join(state, "providers", "mock", "1")
 	first := serve(t, configuration(t, state, `provider "mock" { persist = true }`))
 	status, text := first.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1"}`)
 	assert.Equal(t, status, http.StatusCreated, text)

@@ -16,7 +16,9 @@ type launched struct {
 	block    *config.Provider
 	process  *pluginhost.Process
 	settings sdk.Settings
-	stateDir string
+	// stateDir is the process's own, abandoned are those of earlier ones.
+	stateDir  string
+	abandoned []string
 }
 
 // launchAll starts the plugins side by side, since only they know the schema of
@@ -27,7 +29,7 @@ func (b *broker) launchAll(ctx context.Context) ([]launched, error) {
 	problems := make([]config.Diagnostics, len(all))
 	var group sync.WaitGroup
 	for i, block := range b.cfg.Providers {
-		group.Go(func() { all[i], problems[i] = b.launch(ctx, block) })
+		group.Go(func() { all[i], problems[i] = b.launch(ctx, block, b.state.firstProviderDir) })
 	}
 	group.Wait()
 	var diags config.Diagnostics
@@ -51,7 +53,9 @@ func (b *broker) launchAll(ctx context.Context) ([]launched, error) {
 	return nil, diags
 }
 
-func (b *broker) launch(ctx context.Context, block *config.Provider) (launched, config.Diagnostics) {
+// launch starts a plugin, checks its settings and makes its state directory. With
+// errors the caller stops the process, if there is one.
+func (b *broker) launch(ctx context.Context, block *config.Provider, makeDir func(label string) (dir string, abandoned []string, err error)) (launched, config.Diagnostics) {
 	process, err := b.launcher.Launch(ctx, specOf(block))
 	if err != nil {
 		// The diagnostic has everything but the plugin's last words.
@@ -65,29 +69,21 @@ func (b *broker) launch(ctx context.Context, block *config.Provider) (launched, 
 	if l.settings, diags = block.Settings(process.Provider().Describe().Schema); diags.HasErrors() {
 		return l, diags
 	}
-	if l.stateDir, err = b.state.providerDir(block.Label); err != nil {
+	if l.stateDir, l.abandoned, err = makeDir(block.Label); err != nil {
 		return l, diags.With(block.Diagnose(err, nil))
 	}
 	return l, diags
 }
 
-// supervise hands the started plugins over to supervision, which configures
-// them and keeps them running.
+// supervise hands the started plugins over to supervision.
 func (b *broker) supervise(started []launched) {
-	supervised := make([]*pluginhost.Supervised, 0, len(started))
+	var revisions []*revision
 	for _, l := range started {
-		supervised = append(supervised, pluginhost.Supervise(b.launcher, specOf(l.block), sdk.ConfigureRequest{
-			Label:    l.block.Label,
-			BrokerID: b.state.id,
-			StateDir: l.stateDir,
-			Settings: l.settings,
-		}, pluginhost.SuperviseOptions{
-			First:   l.process,
-			OnReady: b.instances.Reconcile,
-			Logger:  b.logger.Named("plugins"),
-		}))
+		revisions = append(revisions, b.newRevision(l))
 	}
-	b.catalog.set(supervised)
+	b.catalog.mu.Lock()
+	defer b.catalog.mu.Unlock()
+	b.catalog.set(revisions, nil)
 }
 
 // awaitProviders waits until each provider was tried. A setting that a plugin
@@ -95,12 +91,12 @@ func (b *broker) supervise(started []launched) {
 // back end that is down may come back, and supervision goes on.
 func (b *broker) awaitProviders(ctx context.Context) error {
 	var diags config.Diagnostics
-	for i, p := range b.catalog.Providers() {
-		err := p.(provider).Started(ctx)
+	for _, r := range b.catalog.revisions() {
+		err := r.Started(ctx)
 		if sdk.CodeOf(err) == sdk.CodeInvalidConfig {
-			diags = diags.With(b.cfg.Providers[i].Diagnose(err, p.Description().Schema))
+			diags = diags.With(r.block.Diagnose(err, r.Description().Schema))
 		} else if err != nil && ctx.Err() == nil {
-			b.logger.Error("a provider is not ready", "provider", p.Label(), "error", err)
+			b.logger.Error("a provider is not ready", "provider", r.Label(), "error", err)
 		}
 	}
 	if diags.HasErrors() {

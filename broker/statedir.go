@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -56,13 +57,67 @@ func openStateDir(path string) (_ *stateDir, err error) {
 	return &stateDir{path: path, lock: lock, id: id}, nil
 }
 
-// providerDir makes the directory that belongs to one provider alone.
-func (d *stateDir) providerDir(label string) (string, error) {
-	path := filepath.Join(d.path, "providers", label)
-	if err := privateDir(path); err != nil {
-		return "", fmt.Errorf("state directory of provider %q: %w", label, err)
+// firstProviderDir makes the directory that a provider's first process has for
+// itself: the one that an earlier broker gave it, if there is one. A broker that
+// was killed during an upgrade left several; the others are abandoned.
+func (d *stateDir) firstProviderDir(label string) (dir string, abandoned []string, err error) {
+	all, err := d.providerDirs(label)
+	if err != nil {
+		return "", nil, err
 	}
-	return path, nil
+	if len(all) == 0 {
+		return d.nextProviderDir(label)
+	}
+	return all[0], all[1:], privateDir(all[0])
+}
+
+// nextProviderDir makes a directory for one more process of a provider.
+func (d *stateDir) nextProviderDir(label string) (dir string, abandoned []string, err error) {
+	all, err := d.providerDirs(label)
+	if err != nil {
+		return "", nil, err
+	}
+	last := 0
+	if len(all) > 0 {
+		last, _ = strconv.Atoi(filepath.Base(all[len(all)-1]))
+	}
+	dir = filepath.Join(d.path, "providers", label, strconv.Itoa(last+1))
+	if err := privateDir(dir); err != nil {
+		return "", nil, fmt.Errorf("state directory of provider %q: %w", label, err)
+	}
+	return dir, nil, nil
+}
+
+// providerDirs lists the directories of a provider's processes, the oldest first.
+func (d *stateDir) providerDirs(label string) ([]string, error) {
+	parent := filepath.Join(d.path, "providers", label)
+	if err := privateDir(parent); err != nil {
+		return nil, fmt.Errorf("state directory of provider %q: %w", label, err)
+	}
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return nil, fmt.Errorf("state directory of provider %q: %w", label, err)
+	}
+	var numbers []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && e.IsDir() && strconv.Itoa(n) == e.Name() {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	var dirs []string
+	for _, n := range numbers {
+		dirs = append(dirs, filepath.Join(parent, strconv.Itoa(n)))
+	}
+	return dirs, nil
+}
+
+// removeAll removes directories with all that is in them.
+func removeAll(dirs []string) (err error) {
+	for _, dir := range dirs {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
 }
 
 // previewKey is the file with the key that signs preview links.

@@ -51,7 +51,7 @@ func TestTheStateDirectoryIsPrivate(t *testing.T) {
 	assert.NilError(t, os.Chmod(path, 0o755))
 	d, err := openStateDir(path)
 	assert.NilError(t, err)
-	own, err := d.providerDir("self_managed")
+	own, _, err := d.firstProviderDir("self_managed")
 	assert.NilError(t, err)
 	assert.NilError(t, d.close())
 	for _, dir := range []string{path, own} {

@@ -94,7 +94,7 @@ func TestKillingTheBrokerLeavesNothing(t *testing.T) {
 	wg.Wait()
 	// The plugin had the time to clear up.
 	assert.Check(t, is.Len(b.Groups(), 0))
-	left, err := os.ReadDir(filepath.Join(b.Dir, "state", "providers", "self_managed"))
+	left, err := os.ReadDir(filepath.Join(b.Dir, "state", "providers", "self_managed", "1"))
 	assert.NilError(t, err)
 	assert.Check(t, is.Len(left, 0))
 }

@@ -70,7 +70,7 @@ func gone(t *testing.T, b *harness.Broker, all ...live) {
 // madeByMock is when each instance that the provider has would end by itself.
 func madeByMock(t *testing.T, b *harness.Broker) map[string]time.Time {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(b.Dir, "state", "providers", "mock", "instances.json"))
+	text, err := os.ReadFile(filepath.Join(b.Dir, "state", "providers", "mock", "1", "instances.json"))
 	assert.NilError(t, err)
 	var all map[string]struct {
 		Instance struct{ ExpiresAt time.Time }

@@ -60,6 +60,14 @@ type Closer interface {
 	Close(ctx context.Context) error
 }
 
+// Drainer is implemented by providers that make things ahead of need. The broker
+// calls Drain once in a process that another is taking over from, after an upgrade
+// or a change of its settings: Create is not called any more, everything else is,
+// until the last of its instances has ended.
+type Drainer interface {
+	Drain(ctx context.Context) error
+}
+
 // Description is what a provider says about itself.
 type Description struct {
 	// Name is the plugin's own name, [a-z][a-z0-9_]{0,62}, such as "e2b". An
@@ -97,10 +105,15 @@ type ConfigureRequest struct {
 	// BrokerID identifies this broker. Mark every instance with it, so that
 	// two brokers on one account never touch each other's.
 	BrokerID string
-	// StateDir is a directory that belongs to this provider alone, made by
-	// the broker with mode 0700, the same at each start. It may hold what an
-	// earlier process left behind when it was killed.
+	// StateDir is a directory that belongs to this process alone, made by the
+	// broker with mode 0700. The process after a crash gets the same, with what
+	// was left behind in it; during an upgrade the old and the new process have
+	// one each.
 	StateDir string
+	// AbandonedDirs were the StateDir of processes that are no more, and nobody
+	// else will have them: free what they stand for, such as local sandboxes. They
+	// are removed after Configure has succeeded.
+	AbandonedDirs []string
 	// Settings as the schema describes them; see Settings.Decode.
 	Settings Settings
 }

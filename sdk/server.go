@@ -111,6 +111,8 @@ func (s *server) Configure(ctx context.Context, req *providerv1.ConfigureRequest
 		BrokerID: req.GetBrokerId(),
 		StateDir: req.GetStateDir(),
 		Settings: settings,
+
+		AbandonedDirs: req.GetAbandonedDirs(),
 	})
 	if err != nil {
 		return nil, err
@@ -187,6 +189,15 @@ func (s *server) List(ctx context.Context, _ *providerv1.ListRequest) (*provider
 		resp.Instances = append(resp.Instances, instanceToWire(i))
 	}
 	return resp, nil
+}
+
+func (s *server) Drain(ctx context.Context, _ *providerv1.DrainRequest) (*providerv1.DrainResponse, error) {
+	if drainer, ok := s.provider.(Drainer); ok {
+		if err := drainer.Drain(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &providerv1.DrainResponse{}, nil
 }
 
 func (s *server) Close(ctx context.Context, _ *providerv1.CloseRequest) (*providerv1.CloseResponse, error) {

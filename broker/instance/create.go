@@ -46,17 +46,10 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	if err := checkCreate(req, s.limits); err != nil {
 		return Info{}, false, err
 	}
-	t, err := s.resolve(ctx, wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language})
-	if err != nil {
-		return Info{}, false, err
+	t, e, created, err := s.obtain(ctx, who, req)
+	for errors.Is(err, errMoved) {
+		t, e, created, err = s.obtain(ctx, who, req)
 	}
-	if t.language == "" {
-		t.language = t.templateLanguage()
-	}
-	if err := t.installs(req.Requirements); err != nil {
-		return Info{}, false, &Fault{Provider: t.provider.Label(), Err: err}
-	}
-	e, created, err := s.acquire(ctx, who, t, req)
 	if err != nil {
 		return Info{}, false, err
 	}
@@ -79,8 +72,25 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	return e.info(now), created, nil
 }
 
+// obtain finds out where an instance belongs and acquires it there.
+func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateRequest) (t target, e *entry, created bool, err error) {
+	t, err = s.resolve(ctx, wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language})
+	if err != nil {
+		return target{}, nil, false, err
+	}
+	if t.language == "" {
+		t.language = t.templateLanguage()
+	}
+	if err := t.installs(req.Requirements); err != nil {
+		return target{}, nil, false, &Fault{Provider: t.provider.Label(), Err: err}
+	}
+	e, created, err = s.acquire(ctx, who, t, req)
+	return t, e, created, err
+}
+
 // acquire returns the session's instance, made now if need be, with a hold on
-// it that the caller releases.
+// it that the caller releases. It returns errMoved when the target is no longer
+// where the session belongs.
 func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req CreateRequest) (e *entry, created bool, err error) {
 	session := req.Session
 	if session == "" {
@@ -92,6 +102,10 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 		e, found := s.sessions[key]
 		if found && s.retire(e, time.Now()) {
 			found = false
+		}
+		if found && e.provider != t.provider || !found && !s.offers(t.provider) {
+			s.mu.Unlock()
+			return nil, false, errMoved
 		}
 		if found {
 			if err := e.conflict(req); err != nil {
@@ -209,7 +223,7 @@ func (s *Service) finishCreation(e *entry, made sdk.Instance, cut bool, err erro
 	e.err = err
 	if err != nil {
 		s.hide(e)
-		delete(s.entries, e.id.String())
+		s.forget(e)
 		if cut {
 			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e) })
 		}

@@ -82,7 +82,7 @@ func (s *Service) end(ctx context.Context, e *entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil || sdk.CodeOf(err) == sdk.CodeNotFound {
-		delete(s.entries, e.id.String())
+		s.forget(e)
 		return nil
 	}
 	e.retryAt = time.Now().Add(destroyRetry)

@@ -143,7 +143,7 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 	}
 	e, created, err := s.acquire(ctx, who, t, create)
 	if err != nil {
-		return Execution{}, false, err
+		return Execution{}, errors.Is(err, errMoved), err
 	}
 	defer s.release(e)
 	keep := req.Session != ""
@@ -255,7 +255,7 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.hide(e)
-		delete(s.entries, e.id.String())
+		s.forget(e)
 		return noSuchInstance()
 	case brokenOff(err):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.provider.Label())

@@ -223,7 +223,7 @@ func TestOnlyItsTenantsDestroyMakesAnExecutionCancelled(t *testing.T) {
 				first.OnExecute = func(ctx context.Context, _ sdk.ExecuteRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
 					// The next process is there before this call has ended.
 					first.Forget()
-					assert.Check(t, s.Reconcile(ctx, "first", served))
+					assert.Check(t, s.Reconcile(ctx, first, served))
 					return sdk.ExecuteResult{}, test.err
 				}
 				_, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Language: "python"})

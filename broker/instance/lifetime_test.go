@@ -100,7 +100,7 @@ func TestReconcile(t *testing.T) {
 
 		served, err := first.Provider(t.Context())
 		assert.NilError(t, err)
-		assert.NilError(t, s.Reconcile(t.Context(), "first", served))
+		assert.NilError(t, s.Reconcile(t.Context(), first, served))
 		assert.DeepEqual(t, first.Live(), []string{survivor})
 		_, err = s.Get(acme, kept.ID.String())
 		assert.NilError(t, err)
@@ -119,7 +119,7 @@ func TestReconcileFailsWithTheList(t *testing.T) {
 		first.OnList = func(context.Context) error { return errors.New("oops") }
 		served, err := first.Provider(t.Context())
 		assert.NilError(t, err)
-		assert.ErrorContains(t, s.Reconcile(t.Context(), "first", served), `list the instances of provider "first": oops`)
+		assert.ErrorContains(t, s.Reconcile(t.Context(), first, served), `list the instances of provider "first": oops`)
 		_, err = s.Get(acme, info.ID.String())
 		assert.NilError(t, err)
 	})
@@ -132,7 +132,7 @@ func TestReconcileSparesWhatIsBeingMade(t *testing.T) {
 		first.OnCreate = func(ctx context.Context, req sdk.CreateRequest) error {
 			// The provider has it already; the broker does not know yet.
 			first.Adopt(sdk.Instance{ID: "fake-" + req.Labels[sdk.LabelInstance], Labels: req.Labels})
-			assert.Check(t, s.Reconcile(ctx, "first", served))
+			assert.Check(t, s.Reconcile(ctx, first, served))
 			assert.Check(t, cmp.Len(first.Live(), 1))
 			return nil
 		}

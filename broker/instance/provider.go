@@ -7,7 +7,9 @@ import (
 )
 
 // Provider is a configured provider as the service needs it. The plugin host's
-// supervised plugins are such.
+// supervised plugins are such. After an upgrade there are two of one label for a
+// while: the one in the catalog, which gets what is new, and the one before, which
+// keeps its instances. Values are compared with ==.
 type Provider interface {
 	// Label names the provider in the configuration and in the API.
 	Label() string

@@ -13,11 +13,13 @@ import (
 const parallelDestroys = 16
 
 // Reconcile brings the registry and a provider whose plugin was just started
-// into agreement: what the provider no longer has is forgotten, what the
-// registry does not know is destroyed. The plugin host calls it before anybody
-// else may use the provider.
-func (s *Service) Reconcile(ctx context.Context, label string, provider sdk.Provider) error {
-	believed := s.liveOn(label)
+// into agreement: what owner should have and the plugin no longer has is forgotten,
+// what the registry does not know is destroyed. It is called before anybody else
+// may use the plugin. Instances of another provider of the same label are left
+// alone, listed or not.
+func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Provider) error {
+	label := owner.Label()
+	believed := s.liveOn(owner)
 	listed, err := provider.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list the instances of provider %q: %w", label, err)
@@ -41,12 +43,12 @@ func (s *Service) Reconcile(ctx context.Context, label string, provider sdk.Prov
 
 // liveOn returns the entries that the provider should have now. Those made
 // while it is being asked are not among them.
-func (s *Service) liveOn(label string) []*entry {
+func (s *Service) liveOn(owner Provider) []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*entry
 	for _, e := range s.entries {
-		if e.provider.Label() == label && e.state != creating {
+		if e.provider == owner && e.state != creating {
 			list = append(list, e)
 		}
 	}
@@ -75,7 +77,7 @@ func (s *Service) compare(label string, believed []*entry, listed []sdk.Instance
 	for _, e := range believed {
 		if !there[e.instance.ID] {
 			s.hide(e)
-			delete(s.entries, e.id.String())
+			s.forget(e)
 			lost++
 		}
 	}

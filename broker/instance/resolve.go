@@ -115,7 +115,11 @@ func (s *Service) pick(w wish) (Provider, error) {
 		}
 	}
 	if w.provider != "" {
-		return pickNamed(w, usable, s.catalog.Providers())
+		p, err := pickNamed(w, usable, s.catalog.Providers())
+		if err != nil {
+			return nil, err
+		}
+		return s.keeperOf(w, p), nil
 	}
 	if p := s.homeOf(w); p != nil {
 		return p, nil
@@ -146,6 +150,18 @@ func pickNamed(w wish, usable, all []Provider) (Provider, error) {
 	return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "provider", "there is no such provider; there are: %s", listed(labels))
 }
 
+// keeperOf returns where the session's instance on that provider lives: on the one
+// before it, if it was upgraded meanwhile.
+func (s *Service) keeperOf(w wish, p Provider) Provider {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.sessions[sessionKey{w.tenant.Name, w.session, p.Label()}]
+	if w.session == "" || e == nil || s.retire(e, time.Now()) {
+		return p
+	}
+	return e.provider
+}
+
 // homeOf returns the provider on which the session already has an instance: the
 // active one if there are several, else the one made last.
 func (s *Service) homeOf(w wish) Provider {
@@ -162,7 +178,7 @@ func (s *Service) homeOf(w wish) Provider {
 			continue
 		}
 		if p.Label() == s.catalog.Active() {
-			return p
+			return e.provider
 		}
 		if home == nil || e.created.After(home.created) {
 			home = e

@@ -49,6 +49,7 @@ type Service struct {
 	entries  map[string]*entry // by ID; all states
 	sessions map[sessionKey]*entry
 	running  map[executionKey]*running
+	retired  map[Provider]chan struct{} // closed when it has no entries
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.
@@ -123,6 +124,7 @@ func NewService(opts Options) *Service {
 		entries:  map[string]*entry{},
 		sessions: map[sessionKey]*entry{},
 		running:  map[executionKey]*running{},
+		retired:  map[Provider]chan struct{}{},
 		tasks:    background.NewGroup(opts.Logger),
 	}
 	s.lifetime, s.endLifetime = context.WithCancelCause(context.Background())

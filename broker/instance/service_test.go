@@ -223,7 +223,7 @@ func TestACreationThatTheProviderBrokeLeavesNothingBehind(t *testing.T) {
 				first.OnCreate = func(ctx context.Context, req sdk.CreateRequest) error {
 					first.Adopt(sdk.Instance{ID: "half-made", Labels: req.Labels})
 					// The next process is reconciled before this call has ended.
-					assert.Check(t, s.Reconcile(ctx, "first", served))
+					assert.Check(t, s.Reconcile(ctx, first, served))
 					return failure
 				}
 				_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{})

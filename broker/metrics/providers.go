@@ -16,6 +16,8 @@ type Provider struct {
 	Label, Plugin string
 	Ready         bool
 	Restarts      int
+	// Draining counts earlier processes that serve their last instances.
+	Draining int
 	// Metrics are its own, which were checked.
 	Metrics []sdk.Metric
 }
@@ -25,6 +27,8 @@ var (
 		"Whether the provider takes work.", []string{"provider"}, nil)
 	providerRestarts = prometheus.NewDesc("sandbox_broker_provider_restarts_total",
 		"Processes of the provider after its first.", []string{"provider"}, nil)
+	providerDraining = prometheus.NewDesc("sandbox_broker_provider_draining",
+		"Processes that an upgrade has replaced and that serve their last instances.", []string{"provider"}, nil)
 )
 
 // providerCollector shows the providers as they are when it is asked.
@@ -44,6 +48,7 @@ func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(providerReady, prometheus.GaugeValue, ready, p.Label)
 		out <- prometheus.MustNewConstMetric(providerRestarts, prometheus.CounterValue, float64(p.Restarts), p.Label)
+		out <- prometheus.MustNewConstMetric(providerDraining, prometheus.GaugeValue, float64(p.Draining), p.Label)
 		for _, m := range p.Metrics {
 			if shown := known.metric(p, m); shown != nil {
 				out <- shown

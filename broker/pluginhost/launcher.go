@@ -3,6 +3,8 @@ package pluginhost
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -74,6 +76,16 @@ func NewLauncher(options LauncherOptions) (*Launcher, error) {
 
 // Close removes the socket directory. Stop all processes first.
 func (l *Launcher) Close() error { return l.dir.close() }
+
+// fingerprint is that of the executable that Launch would start now, "" if there
+// is none.
+func (l *Launcher) fingerprint(spec Spec) string {
+	info, err := os.Stat(filepath.Join(l.options.PluginDir, spec.Plugin))
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return fingerprint(info)
+}
 
 // Launch starts a plugin and returns when it has described itself. The process
 // outlives ctx; its owner calls Stop. An error is a *LaunchError or the end of

@@ -69,6 +69,9 @@ func (e *ExitError) Error() string {
 // its calls end with CodeUnavailable as soon as the process does.
 func (p *Process) Provider() sdk.Provider { return &boundProvider{Client: p.provider, process: p} }
 
+// fingerprint is that of the file that it was started from.
+func (p *Process) fingerprint() string { return p.runner.exe.version }
+
 // PID returns the number of the process.
 func (p *Process) PID() int { return p.runner.processID() }
 

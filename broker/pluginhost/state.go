@@ -17,6 +17,7 @@ const (
 	PhaseUnhealthy   Phase = "unhealthy"   // runs, but says that Create would not work
 	PhaseRestarting  Phase = "restarting"  // its process died; the next is on its way
 	PhaseUnavailable Phase = "unavailable" // failed repeatedly; tried again every now and then
+	PhaseDraining    Phase = "draining"    // another process took over; serves its instances to their end
 	PhaseStopped     Phase = "stopped"
 )
 
@@ -60,7 +61,7 @@ func (s *Supervised) State() State {
 func (s *Supervised) enter(phase Phase, change func(*State)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state.Phase == PhaseStopped {
+	if s.state.Phase == PhaseStopped || s.state.Phase == PhaseDraining && phase != PhaseStopped {
 		return
 	}
 	if s.state.Phase != phase {

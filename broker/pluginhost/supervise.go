@@ -41,7 +41,7 @@ type SuperviseOptions struct {
 type Supervised struct {
 	launcher  *Launcher
 	spec      Spec
-	configure sdk.ConfigureRequest
+	configure sdk.ConfigureRequest // touched by the one goroutine that runs processes
 	options   SuperviseOptions
 
 	life     context.Context // ends with Stop
@@ -54,6 +54,8 @@ type Supervised struct {
 	changed  chan struct{} // closed and replaced at each change of state
 	current  *Process      // nil while none is ready
 	latest   sdk.Description
+	probed   bool // current has answered a health probe
+	retiring bool // the next death is the end
 	everUp   bool
 	firstErr error
 	nextTry  time.Time
@@ -170,7 +172,7 @@ func (s *Supervised) run() {
 				failures = 0
 			}
 		}
-		if s.life.Err() != nil {
+		if s.life.Err() != nil || s.retired(err) {
 			return
 		}
 		failures++
@@ -182,6 +184,9 @@ func (s *Supervised) run() {
 		select {
 		case <-time.After(pause):
 		case <-s.life.Done():
+		}
+		if s.retired(err) {
+			return
 		}
 	}
 }
@@ -209,7 +214,7 @@ func (s *Supervised) bringUp(first bool) (*Process, error) {
 	}
 	s.mu.Lock()
 	again := s.everUp
-	s.current, s.everUp = process, true
+	s.current, s.everUp, s.probed = process, true, false
 	s.mu.Unlock()
 	s.enter(PhaseReady, func(state *State) {
 		state.Reason, state.Details = "", nil
@@ -227,6 +232,7 @@ func (s *Supervised) prepare(provider sdk.Provider) error {
 	if err := provider.Configure(ctx, s.configure); err != nil {
 		return inTime(ctx, err, s.spec.Label, "did not accept its configuration within", s.options.ConfigureTimeout)
 	}
+	s.configure.AbandonedDirs = nil // freed once, and the names may be somebody's again
 	if s.options.OnReady == nil {
 		return nil
 	}

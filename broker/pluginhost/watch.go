@@ -67,6 +67,9 @@ func (s *Supervised) probe(provider sdk.Provider) (missed bool) {
 			reason = "says that it is not healthy"
 		}
 	}
+	s.mu.Lock()
+	s.probed = true
+	s.mu.Unlock()
 	s.enter(phase, func(state *State) {
 		state.Reason = reason
 		if err == nil {

@@ -41,6 +41,7 @@ type Client struct {
 var (
 	_ sdk.Provider         = (*Client)(nil)
 	_ sdk.Closer           = (*Client)(nil)
+	_ sdk.Drainer          = (*Client)(nil)
 	_ sdk.Contexts         = (*Client)(nil)
 	_ sdk.Commands         = (*Client)(nil)
 	_ sdk.Files            = (*Client)(nil)
@@ -100,6 +101,7 @@ func (c *Client) Configure(ctx context.Context, req sdk.ConfigureRequest) error 
 	}
 	_, err = c.rpc.Configure(ctx, &providerv1.ConfigureRequest{
 		Label: req.Label, BrokerId: req.BrokerID, StateDir: req.StateDir, Settings: settings,
+		AbandonedDirs: req.AbandonedDirs,
 	})
 	return sdk.ErrorFromStatus(err)
 }
@@ -200,6 +202,12 @@ func (c *Client) List(ctx context.Context) ([]sdk.Instance, error) {
 		instances = append(instances, i)
 	}
 	return instances, nil
+}
+
+// Drain implements sdk.Drainer.
+func (c *Client) Drain(ctx context.Context) error {
+	_, err := c.rpc.Drain(ctx, &providerv1.DrainRequest{})
+	return sdk.ErrorFromStatus(err)
 }
 
 // Close implements sdk.Closer.

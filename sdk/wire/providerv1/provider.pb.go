@@ -366,7 +366,9 @@ type ConfigureRequest struct {
 	StateDir string                 `protobuf:"bytes,3,opt,name=state_dir,json=stateDir,proto3" json:"state_dir,omitempty"`
 	// Values by field name, defaults filled in. Durations are numbers of
 	// seconds, integers are whole numbers up to 2^53.
-	Settings      *structpb.Struct `protobuf:"bytes,4,opt,name=settings,proto3" json:"settings,omitempty"`
+	Settings *structpb.Struct `protobuf:"bytes,4,opt,name=settings,proto3" json:"settings,omitempty"`
+	// State directories of earlier processes that nobody uses any more.
+	AbandonedDirs []string `protobuf:"bytes,5,rep,name=abandoned_dirs,json=abandonedDirs,proto3" json:"abandoned_dirs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +427,13 @@ func (x *ConfigureRequest) GetStateDir() string {
 func (x *ConfigureRequest) GetSettings() *structpb.Struct {
 	if x != nil {
 		return x.Settings
+	}
+	return nil
+}
+
+func (x *ConfigureRequest) GetAbandonedDirs() []string {
+	if x != nil {
+		return x.AbandonedDirs
 	}
 	return nil
 }
@@ -1593,6 +1602,78 @@ func (x *ListResponse) GetInstances() []*Instance {
 	return nil
 }
 
+type DrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRequest) ProtoMessage() {}
+
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
+}
+
+type DrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainResponse) Reset() {
+	*x = DrainResponse{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainResponse) ProtoMessage() {}
+
+func (x *DrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
+func (*DrainResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{23}
+}
+
 type CloseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1601,7 +1682,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1613,7 +1694,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1626,7 +1707,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{24}
 }
 
 type CloseResponse struct {
@@ -1637,7 +1718,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1730,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1743,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{23}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{25}
 }
 
 // ErrorDetail travels in the details of every gRPC status that is not OK.
@@ -1681,7 +1762,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1774,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1787,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{24}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -1777,12 +1858,13 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\vdescription\x18\v \x01(\tR\vdescription\x12 \n" +
 	"\vplaceholder\x18\f \x01(\tR\vplaceholderB\x06\n" +
 	"\x04_minB\x06\n" +
-	"\x04_max\"\x97\x01\n" +
+	"\x04_max\"\xbe\x01\n" +
 	"\x10ConfigureRequest\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12\x1b\n" +
 	"\tbroker_id\x18\x02 \x01(\tR\bbrokerId\x12\x1b\n" +
 	"\tstate_dir\x18\x03 \x01(\tR\bstateDir\x123\n" +
-	"\bsettings\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bsettings\"\x13\n" +
+	"\bsettings\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12%\n" +
+	"\x0eabandoned_dirs\x18\x05 \x03(\tR\rabandonedDirs\"\x13\n" +
 	"\x11ConfigureResponse\"\x0f\n" +
 	"\rHealthRequest\"\x8d\x02\n" +
 	"\x0eHealthResponse\x12\x18\n" +
@@ -1891,6 +1973,8 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\vListRequest\"Q\n" +
 	"\fListResponse\x12A\n" +
 	"\tinstances\x18\x01 \x03(\v2#.sandboxbroker.provider.v1.InstanceR\tinstances\"\x0e\n" +
+	"\fDrainRequest\"\x0f\n" +
+	"\rDrainResponse\"\x0e\n" +
 	"\fCloseRequest\"\x0f\n" +
 	"\rCloseResponse\"\xad\x01\n" +
 	"\vErrorDetail\x12\x12\n" +
@@ -1901,7 +1985,7 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"capability\x18\x04 \x01(\tR\n" +
 	"capability\x12:\n" +
 	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter2\x97\x06\n" +
+	"retryAfter2\xf3\x06\n" +
 	"\x0fProviderService\x12c\n" +
 	"\bDescribe\x12*.sandboxbroker.provider.v1.DescribeRequest\x1a+.sandboxbroker.provider.v1.DescribeResponse\x12f\n" +
 	"\tConfigure\x12+.sandboxbroker.provider.v1.ConfigureRequest\x1a,.sandboxbroker.provider.v1.ConfigureResponse\x12]\n" +
@@ -1910,6 +1994,7 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\aExecute\x12).sandboxbroker.provider.v1.ExecuteRequest\x1a*.sandboxbroker.provider.v1.ExecuteResponse0\x01\x12`\n" +
 	"\aDestroy\x12).sandboxbroker.provider.v1.DestroyRequest\x1a*.sandboxbroker.provider.v1.DestroyResponse\x12W\n" +
 	"\x04List\x12&.sandboxbroker.provider.v1.ListRequest\x1a'.sandboxbroker.provider.v1.ListResponse\x12Z\n" +
+	"\x05Drain\x12'.sandboxbroker.provider.v1.DrainRequest\x1a(.sandboxbroker.provider.v1.DrainResponse\x12Z\n" +
 	"\x05Close\x12'.sandboxbroker.provider.v1.CloseRequest\x1a(.sandboxbroker.provider.v1.CloseResponseBIZGgithub.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1;providerv1b\x06proto3"
 
 var (
@@ -1924,7 +2009,7 @@ func file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_provider_v1_provider_proto_rawDescData
 }
 
-var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*DescribeRequest)(nil),       // 0: sandboxbroker.provider.v1.DescribeRequest
 	(*DescribeResponse)(nil),      // 1: sandboxbroker.provider.v1.DescribeResponse
@@ -1948,46 +2033,48 @@ var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*DestroyResponse)(nil),       // 19: sandboxbroker.provider.v1.DestroyResponse
 	(*ListRequest)(nil),           // 20: sandboxbroker.provider.v1.ListRequest
 	(*ListResponse)(nil),          // 21: sandboxbroker.provider.v1.ListResponse
-	(*CloseRequest)(nil),          // 22: sandboxbroker.provider.v1.CloseRequest
-	(*CloseResponse)(nil),         // 23: sandboxbroker.provider.v1.CloseResponse
-	(*ErrorDetail)(nil),           // 24: sandboxbroker.provider.v1.ErrorDetail
-	nil,                           // 25: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	nil,                           // 26: sandboxbroker.provider.v1.Metric.LabelsEntry
-	nil,                           // 27: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	nil,                           // 28: sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	nil,                           // 29: sandboxbroker.provider.v1.Instance.LabelsEntry
-	nil,                           // 30: sandboxbroker.provider.v1.Instance.MetadataEntry
-	nil,                           // 31: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	(*structpb.Value)(nil),        // 32: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 33: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*DrainRequest)(nil),          // 22: sandboxbroker.provider.v1.DrainRequest
+	(*DrainResponse)(nil),         // 23: sandboxbroker.provider.v1.DrainResponse
+	(*CloseRequest)(nil),          // 24: sandboxbroker.provider.v1.CloseRequest
+	(*CloseResponse)(nil),         // 25: sandboxbroker.provider.v1.CloseResponse
+	(*ErrorDetail)(nil),           // 26: sandboxbroker.provider.v1.ErrorDetail
+	nil,                           // 27: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	nil,                           // 28: sandboxbroker.provider.v1.Metric.LabelsEntry
+	nil,                           // 29: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	nil,                           // 30: sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	nil,                           // 31: sandboxbroker.provider.v1.Instance.LabelsEntry
+	nil,                           // 32: sandboxbroker.provider.v1.Instance.MetadataEntry
+	nil,                           // 33: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	(*structpb.Value)(nil),        // 34: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 35: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
 }
 var file_sandboxbroker_provider_v1_provider_proto_depIdxs = []int32{
 	2,  // 0: sandboxbroker.provider.v1.DescribeResponse.templates:type_name -> sandboxbroker.provider.v1.Template
 	3,  // 1: sandboxbroker.provider.v1.DescribeResponse.schema:type_name -> sandboxbroker.provider.v1.Field
-	32, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
-	33, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
-	25, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	34, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
+	35, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
+	27, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
 	8,  // 5: sandboxbroker.provider.v1.HealthResponse.metrics:type_name -> sandboxbroker.provider.v1.Metric
-	26, // 6: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
-	27, // 7: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	28, // 8: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	34, // 9: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
+	28, // 6: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
+	29, // 7: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	30, // 8: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	36, // 9: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
 	11, // 10: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
-	29, // 11: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
-	30, // 12: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
-	35, // 13: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
-	35, // 14: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
-	31, // 15: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	34, // 16: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	31, // 11: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
+	32, // 12: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
+	37, // 13: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
+	37, // 14: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
+	33, // 15: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	36, // 16: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
 	13, // 17: sandboxbroker.provider.v1.ExecuteRequest.artifacts:type_name -> sandboxbroker.provider.v1.ArtifactLimits
 	16, // 18: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
 	15, // 19: sandboxbroker.provider.v1.ExecuteResponse.artifact:type_name -> sandboxbroker.provider.v1.Artifact
-	34, // 20: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	36, // 20: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
 	17, // 21: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
 	11, // 22: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
-	34, // 23: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	36, // 23: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
 	0,  // 24: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
 	4,  // 25: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
 	6,  // 26: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
@@ -1995,17 +2082,19 @@ var file_sandboxbroker_provider_v1_provider_proto_depIdxs = []int32{
 	12, // 28: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
 	18, // 29: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
 	20, // 30: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
-	22, // 31: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
-	1,  // 32: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
-	5,  // 33: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
-	7,  // 34: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
-	10, // 35: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
-	14, // 36: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
-	19, // 37: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
-	21, // 38: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
-	23, // 39: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
-	32, // [32:40] is the sub-list for method output_type
-	24, // [24:32] is the sub-list for method input_type
+	22, // 31: sandboxbroker.provider.v1.ProviderService.Drain:input_type -> sandboxbroker.provider.v1.DrainRequest
+	24, // 32: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
+	1,  // 33: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
+	5,  // 34: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
+	7,  // 35: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
+	10, // 36: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
+	14, // 37: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
+	19, // 38: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
+	21, // 39: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
+	23, // 40: sandboxbroker.provider.v1.ProviderService.Drain:output_type -> sandboxbroker.provider.v1.DrainResponse
+	25, // 41: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
 	24, // [24:24] is the sub-list for extension type_name
 	24, // [24:24] is the sub-list for extension extendee
 	0,  // [0:24] is the sub-list for field type_name
@@ -2031,7 +2120,7 @@ func file_sandboxbroker_provider_v1_provider_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_provider_v1_provider_proto_rawDesc), len(file_sandboxbroker_provider_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -38,6 +38,7 @@ const (
 	ProviderService_Execute_FullMethodName   = "/sandboxbroker.provider.v1.ProviderService/Execute"
 	ProviderService_Destroy_FullMethodName   = "/sandboxbroker.provider.v1.ProviderService/Destroy"
 	ProviderService_List_FullMethodName      = "/sandboxbroker.provider.v1.ProviderService/List"
+	ProviderService_Drain_FullMethodName     = "/sandboxbroker.provider.v1.ProviderService/Drain"
 	ProviderService_Close_FullMethodName     = "/sandboxbroker.provider.v1.ProviderService/Close"
 )
 
@@ -57,6 +58,9 @@ type ProviderServiceClient interface {
 	// Destroy is idempotent.
 	Destroy(ctx context.Context, in *DestroyRequest, opts ...grpc.CallOption) (*DestroyResponse, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
+	// Drain says that no Create will come any more. The plugin goes on to serve the
+	// instances that it has. One that does not implement it loses nothing.
+	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
 	// Close releases what the plugin holds, before the broker ends the process.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error)
 }
@@ -148,6 +152,16 @@ func (c *providerServiceClient) List(ctx context.Context, in *ListRequest, opts 
 	return out, nil
 }
 
+func (c *providerServiceClient) Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainResponse)
+	err := c.cc.Invoke(ctx, ProviderService_Drain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *providerServiceClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseResponse)
@@ -174,6 +188,9 @@ type ProviderServiceServer interface {
 	// Destroy is idempotent.
 	Destroy(context.Context, *DestroyRequest) (*DestroyResponse, error)
 	List(context.Context, *ListRequest) (*ListResponse, error)
+	// Drain says that no Create will come any more. The plugin goes on to serve the
+	// instances that it has. One that does not implement it loses nothing.
+	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
 	// Close releases what the plugin holds, before the broker ends the process.
 	Close(context.Context, *CloseRequest) (*CloseResponse, error)
 	mustEmbedUnimplementedProviderServiceServer()
@@ -206,6 +223,9 @@ func (UnimplementedProviderServiceServer) Destroy(context.Context, *DestroyReque
 }
 func (UnimplementedProviderServiceServer) List(context.Context, *ListRequest) (*ListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedProviderServiceServer) Drain(context.Context, *DrainRequest) (*DrainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
 }
 func (UnimplementedProviderServiceServer) Close(context.Context, *CloseRequest) (*CloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
@@ -350,6 +370,24 @@ func _ProviderService_List_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ProviderService_Drain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServiceServer).Drain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProviderService_Drain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServiceServer).Drain(ctx, req.(*DrainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ProviderService_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseRequest)
 	if err := dec(in); err != nil {
@@ -398,6 +436,10 @@ var ProviderService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "List",
 			Handler:    _ProviderService_List_Handler,
+		},
+		{
+			MethodName: "Drain",
+			Handler:    _ProviderService_Drain_Handler,
 		},
 		{
 			MethodName: "Close",

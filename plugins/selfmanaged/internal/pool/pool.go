@@ -53,6 +53,7 @@ type Pool[S Sandbox] struct {
 
 	mu       sync.Mutex
 	closed   bool
+	draining bool // nothing is kept ready any more
 	ready    map[string][]*entry[S] // the oldest first
 	outgoing *entry[S]              // ready, and being replaced
 	making   map[string]int
@@ -183,6 +184,11 @@ func (p *Pool[S]) hand(template string, s S) {
 		w.got <- s
 		return
 	}
+	if p.draining {
+		p.inUse++
+		p.retire(s)
+		return
+	}
 	p.keep(template, s)
 }
 
@@ -203,6 +209,24 @@ func (p *Pool[S]) retire(s S) {
 	}()
 }
 
+// Drain destroys what is ready and keeps nothing ready from now on. Who asks all
+// the same gets a sandbox that is made for it.
+func (p *Pool[S]) Drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draining, p.o.Size = true, 0
+	p.retireReady()
+}
+
+// retireReady is called with the lock held.
+func (p *Pool[S]) retireReady() {
+	for template := range p.ready {
+		for len(p.ready[template]) > 0 {
+			p.retire(p.take(p.ready[template][0]))
+		}
+	}
+}
+
 // Close stops making, refuses those who wait, destroys what is ready, and
 // returns when no sandbox is left. Those in use are waited for; to destroy and
 // to release them remains with their users.
@@ -214,11 +238,7 @@ func (p *Pool[S]) Close() {
 	if p.retry != nil {
 		p.retry.Stop()
 	}
-	for template := range p.ready {
-		for len(p.ready[template]) > 0 {
-			p.retire(p.take(p.ready[template][0]))
-		}
-	}
+	p.retireReady()
 	p.mu.Unlock()
 	p.wg.Wait()
 }

@@ -223,6 +223,14 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 	return h, nil
 }
 
+// Drain implements sdk.Drainer: nobody will need what the pool has ready.
+func (p *Provider) Drain(context.Context) error {
+	if p.configured.Load() {
+		p.pool.Drain()
+	}
+	return nil
+}
+
 // Close implements sdk.Closer.
 func (p *Provider) Close(ctx context.Context) error {
 	if !p.configured.Swap(false) {

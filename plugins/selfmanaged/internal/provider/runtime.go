@@ -86,7 +86,7 @@ func (p *Provider) newRuntime(ctx context.Context, req sdk.ConfigureRequest, gue
 		return dockerRuntime{r}, nil
 	}
 	r, err := runsc.New(ctx, runsc.Options{
-		StateDir: req.StateDir, Name: req.BrokerID + "-" + req.Label,
+		StateDir: req.StateDir, AbandonedDirs: req.AbandonedDirs, Name: req.BrokerID + "-" + req.Label,
 		Binary: p.settings.Runsc, Guest: guest, Platform: p.settings.Platform, Rootfs: p.settings.Rootfs,
 		Cgroups: runsc.CgroupMode(p.settings.Cgroups),
 		Limits:  limits, Logger: p.logger,

@@ -30,7 +30,11 @@ type Options struct {
 	// StateDir belongs to the runtime alone; what an earlier one left there is
 	// removed.
 	StateDir string
-	// Name distinguishes brokers on one machine in the cgroup tree.
+	// AbandonedDirs were the StateDir of processes that are no more. What they
+	// left is removed.
+	AbandonedDirs []string
+	// Name distinguishes brokers and their providers in the cgroup tree of the
+	// machine, and the last part of StateDir the processes of one provider.
 	Name string
 	// Binary is the runsc to use, "" to look for one.
 	Binary string
@@ -108,11 +112,16 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 
 // setUp makes what Close removes.
 func (r *Runtime) setUp(ctx context.Context, o Options) (err error) {
-	r.tree, err = cgroup.NewTree("/sandbox-broker/" + o.Name)
+	r.tree, err = cgroup.NewTree(o.cgroup(o.StateDir))
 	switch {
 	case err == nil:
 		if err := r.tree.Sweep(ctx); err != nil {
 			return fmt.Errorf("remove old cgroups: %w", err)
+		}
+		for _, dir := range o.AbandonedDirs {
+			if err := sweepTree(ctx, o.cgroup(dir)); err != nil {
+				return fmt.Errorf("remove cgroups of an earlier process: %w", err)
+			}
 		}
 	case o.Cgroups == CgroupRequired:
 		return fmt.Errorf("cgroups are required but cannot be used: %w", err)
@@ -134,6 +143,19 @@ func (r *Runtime) setUp(ctx context.Context, o Options) (err error) {
 	}
 	r.starter, err = newStarter()
 	return err
+}
+
+// cgroup is the path of the tree that a process with that state directory has.
+func (o Options) cgroup(stateDir string) string {
+	return "/sandbox-broker/" + o.Name + "-" + filepath.Base(stateDir)
+}
+
+func sweepTree(ctx context.Context, path string) error {
+	tree, err := cgroup.NewTree(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tree.Sweep(ctx), tree.Close())
 }
 
 // prepare clears and rebuilds the state directory.

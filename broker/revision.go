@@ -1,0 +1,84 @@
+package broker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// revision is one version of a provider: a plugin's executable with settings. When
+// either changes another revision is started beside it, and this one serves its
+// instances to their end.
+type revision struct {
+	*pluginhost.Supervised
+	block *config.Provider
+	// dir is the state directory of its process.
+	dir string
+
+	mu sync.Mutex
+	// heir serves what calls are left when the process has ended.
+	heir *revision
+}
+
+var _ instance.Provider = (*revision)(nil)
+
+// Provider implements instance.Provider.
+func (r *revision) Provider(ctx context.Context) (sdk.Provider, error) {
+	r.mu.Lock()
+	heir := r.heir
+	r.mu.Unlock()
+	if heir != nil {
+		return heir.Provider(ctx)
+	}
+	return r.Supervised.Provider(ctx)
+}
+
+// follow sends calls for this revision to the one after it from now on.
+func (r *revision) follow(heir *revision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heir = heir
+}
+
+// Status implements instance.Provider.
+func (r *revision) Status() instance.Status {
+	state := r.State()
+	return instance.Status{
+		State:   string(state.Phase),
+		Ready:   state.Healthy,
+		Reason:  state.Reason,
+		Details: state.Details,
+	}
+}
+
+// newRevision hands a started plugin over to supervision, which configures it and
+// keeps it running.
+func (b *broker) newRevision(l launched) *revision {
+	r := &revision{block: l.block, dir: l.stateDir}
+	// OnReady may come before Supervise has returned.
+	known := make(chan struct{})
+	defer close(known)
+	r.Supervised = pluginhost.Supervise(b.launcher, specOf(l.block), sdk.ConfigureRequest{
+		Label:         l.block.Label,
+		BrokerID:      b.state.id,
+		StateDir:      l.stateDir,
+		AbandonedDirs: l.abandoned,
+		Settings:      l.settings,
+	}, pluginhost.SuperviseOptions{
+		First: l.process,
+		OnReady: func(ctx context.Context, _ string, provider sdk.Provider) error {
+			<-known
+			if err := removeAll(l.abandoned); err != nil {
+				b.logger.Warn("state directories of earlier plugins could not be removed", "provider", l.block.Label, "error", err)
+			}
+			l.abandoned = nil // another process may get their names
+			return b.instances.Reconcile(ctx, r, provider)
+		},
+		Logger: b.logger.Named("plugins"),
+	})
+	return r
+}
