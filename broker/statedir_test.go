@@ -96,3 +96,32 @@ func TestAStateDirectoryThatIsAFile(t *testing.T) {
 	_, err := openStateDir(file.Path())
 	assert.ErrorContains(t, err, "state directory: ")
 }
+
+func TestEachProcessOfAProviderHasADirectoryOfItsOwn(t *testing.T) {
+	d, err := openStateDir(t.TempDir())
+	assert.NilError(t, err)
+	defer d.close()
+	first, abandoned, err := d.firstProviderDir("p")
+	assert.NilError(t, err)
+	assert.Equal(t, filepath.Base(first), "1")
+	assert.Equal(t, len(abandoned), 0)
+	next, _, err := d.nextProviderDir("p")
+	assert.NilError(t, err)
+	assert.Equal(t, filepath.Base(next), "2")
+
+	// The broker was killed, and starts again.
+	again, abandoned, err := d.firstProviderDir("p")
+	assert.NilError(t, err)
+	assert.Equal(t, again, first)
+	assert.DeepEqual(t, abandoned, []string{next})
+
+	// The upgrade came to its end: the first process is no more.
+	assert.NilError(t, removeAll([]string{first}))
+	again, abandoned, err = d.firstProviderDir("p")
+	assert.NilError(t, err)
+	assert.Equal(t, again, next)
+	assert.Equal(t, len(abandoned), 0)
+	third, _, err := d.nextProviderDir("p")
+	assert.NilError(t, err)
+	assert.Equal(t, filepath.Base(third), "3")
+}

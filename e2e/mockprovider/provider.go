@@ -35,6 +35,7 @@ type provider struct {
 var (
 	_ sdk.Provider = (*provider)(nil)
 	_ sdk.Closer   = (*provider)(nil)
+	_ sdk.Drainer  = (*provider)(nil)
 )
 
 func newProvider(mode string) sdk.Factory {
@@ -173,6 +174,12 @@ func (p *provider) List(ctx context.Context) (list []sdk.Instance, err error) {
 		return nil
 	})
 	return list, err
+}
+
+// Drain says so in the log.
+func (p *provider) Drain(context.Context) error {
+	p.logger.Info("drained")
+	return nil
 }
 
 // Close leaves a file that tests can look for.

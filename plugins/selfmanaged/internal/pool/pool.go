@@ -53,7 +53,7 @@ type Pool[S Sandbox] struct {
 
 	mu       sync.Mutex
 	closed   bool
-	draining bool // nothing is kept ready any more
+	draining bool                   // nothing is kept ready any more
 	ready    map[string][]*entry[S] // the oldest first
 	outgoing *entry[S]              // ready, and being replaced
 	making   map[string]int

@@ -335,3 +335,21 @@ func TestManyAtOnceNeverShareASandbox(t *testing.T) {
 	stats := p.Stats()
 	assert.Equal(t, stats.Hits+stats.Waits, int64(200))
 }
+
+func TestADrainedPoolKeepsNothingReady(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 4, 10)
+	waitFull(t, p, 4)
+	held, err := p.Acquire(t.Context(), pool.Request{Template: "python", Patience: time.Minute})
+	assert.NilError(t, err)
+	p.Drain()
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(f.count(), 1)) })
+	assert.Check(t, held.Destroy(t.Context()))
+	p.Release()
+
+	late, err := p.Acquire(t.Context(), pool.Request{Template: "bash", Patience: time.Minute})
+	assert.NilError(t, err, "who asks all the same is served")
+	assert.Check(t, late.Destroy(t.Context()))
+	p.Release()
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(f.count(), 0)) })
+}
