@@ -166,7 +166,7 @@ func TestAContextThatUsesTooMuchMemory(t *testing.T) {
 	kept := newContext(t, p, instance, sdk.Python)
 	kept.run("x = 1")
 	c := newContext(t, p, instance, sdk.Python)
-	o := c.run("x = b'x' * (1 << 30)")
+	o := c.run(overrun(p), func(r *sdk.ExecuteRequest) { r.Timeout = time.Minute })
 	assert.Equal(t, o.Status, sdk.StatusOutOfMemory)
 	assert.Check(t, is.Contains(o.Detail, "the context starts afresh"))
 	assert.Equal(t, c.run("'x' in globals()").value(), "False")

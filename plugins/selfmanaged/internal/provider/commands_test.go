@@ -528,7 +528,7 @@ func TestUnknownCommandsAreNotFound(t *testing.T) {
 func TestACommandThatTakesTooMuchMemoryIsKilled(t *testing.T) {
 	p := newProvider(t, map[string]any{"memory_mb": 128})
 	id := create(t, p, templatePython)
-	got := runCommand(t, p, sdk.CommandRequest{InstanceID: id, Argv: []string{"python3", "-c", "x = b'x' * (1 << 30)"}})
+	got := runCommand(t, p, sdk.CommandRequest{InstanceID: id, Argv: []string{"python3", "-c", overrun(p)}})
 	assert.Check(t, is.Equal(got.State, sdk.CommandOutOfMemory))
 	assert.Check(t, is.Equal(got.ExitCode, 137))
 	assert.Equal(t, runCommand(t, p, shell(id, "echo still")).stdout, "still\n")
