@@ -26,7 +26,8 @@
 //	result     the JSON of the result; without it, there must be none
 //	arguments  JSON, for main
 //	env        NAME=value, as often as needed
-//	timeout    in seconds, otherwise 20
+//	timeout    in seconds, otherwise 60; a program that was stopped at it before it
+//	           printed what it must is tried again with twice the time
 //	bytes      how long stdout must be, where the expression cannot count it
 //	truncated  yes, if output must have been cut
 //	instance   may end, if the host may be quicker than the guest; otherwise the

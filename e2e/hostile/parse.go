@@ -13,7 +13,7 @@ import (
 )
 
 // defaultTimeout is long enough for a program to end by itself on a busy machine.
-const defaultTimeout = 20 * time.Second
+const defaultTimeout = time.Minute
 
 var (
 	headerLine = regexp.MustCompile(`^(?:#|//) ([a-z]+): (.*\S)\s*$`)

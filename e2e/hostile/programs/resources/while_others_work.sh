@@ -7,5 +7,4 @@ hold
 # --- meanwhile, elsewhere
 # status: succeeded
 # stdout: served
-# timeout: 10
 echo served

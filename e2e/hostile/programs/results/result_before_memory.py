@@ -5,4 +5,5 @@
 def main():
     os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     print("written", flush=True)
-    return b"x" * (2 << 30)
+    x = b"x" * (320 << 20)
+    time.sleep(1000)

@@ -2,15 +2,15 @@
 # status: timeout
 # stdout: begun
 # timeout: 1
-for i in 1 2 3; do setsid bash -c 'while :; do date +%N >> /workspace/beat; sleep 0.02; done' & done
+for i in 1 2 3; do setsid bash -c "while :; do date +%N >> /workspace/beat$i; sleep 0.02; done" & done
+until [ -s /workspace/beat1 ] && [ -s /workspace/beat2 ] && [ -s /workspace/beat3 ]; do sleep 0.02; done
 echo begun
 wait
 # --- next execution
 # status: succeeded
-# stdout: beats\nstill
-size() { stat -c %s /workspace/beat; }
-before=$(size)
-[ "$before" -gt 0 ] && echo beats
+# stdout: still
+sizes() { stat -c %s /workspace/beat[123]; }
+before=$(sizes)
 sleep 0.3
-[ "$before" = "$(size)" ] && echo still
-rm /workspace/beat
+[ "$before" = "$(sizes)" ] && echo still
+rm /workspace/beat[123]
