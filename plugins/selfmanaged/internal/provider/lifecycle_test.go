@@ -73,19 +73,22 @@ func TestAnInstanceSaysWhatItUses(t *testing.T) {
 		_, err = execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: `
 import time
 open('file', 'wb').write(bytes(20 << 20))
-while time.process_time() < 0.5: pass`})
+began = time.process_time() # what it took to start may have been measured before
+while time.process_time() - began < 0.5: pass`})
 		assert.NilError(t, err)
 		later, err := p.InstanceMetrics(t.Context(), id)
 		assert.NilError(t, err)
 		assert.Check(t, later.Disk-first.Disk >= 20<<20, "%d to %d", first.Disk, later.Disk)
 		poll.WaitOn(t, func(poll.LogT) poll.Result { // the kernel in the sandbox counts with delay
 			m, err := p.InstanceMetrics(t.Context(), id)
-			if err == nil && m.Memory-first.Memory < 19<<20 {
+			switch {
+			case err == nil && m.Memory-first.Memory < 19<<20:
 				return poll.Continue("%d to %d: files are memory", first.Memory, m.Memory)
+			case err == nil && m.CPUTime-first.CPUTime < 400*time.Millisecond:
+				return poll.Continue("%s to %s of CPU", first.CPUTime, m.CPUTime)
 			}
 			return poll.Compare(is.Nil(err))
-		})
-		assert.Check(t, later.CPUTime-first.CPUTime >= 400*time.Millisecond, "%s to %s", first.CPUTime, later.CPUTime)
+		}, poll.WithTimeout(30*time.Second))
 
 		started, result := newAnnouncer(), make(chan error, 1)
 		go func() {
