@@ -24,8 +24,9 @@ const (
 	// endTimeout is for what must be tried after the caller has gone.
 	endTimeout = 10 * time.Second
 	// memoryGrace is how long the news that memory was the reason may come
-	// after the news of the end: the engine sends them independently.
-	memoryGrace = 500 * time.Millisecond
+	// after the news of the end: the engine sends them independently. Only
+	// sandboxes that something killed are waited for so.
+	memoryGrace = 5 * time.Second
 )
 
 // killed is the exit status of what SIGKILL ended.

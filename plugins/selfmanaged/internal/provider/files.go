@@ -138,9 +138,9 @@ func (p *Provider) read(ctx context.Context, instanceID string, open func(guest 
 	content, err := open(i.sandbox.guest.Instance())
 	if err != nil {
 		release()
-		return nil, p.explainCall(ctx, i, err)
+		return nil, p.explainCall(ctx, ctx, i, err)
 	}
-	return &reading{content, sync.OnceFunc(release), func(err error) error { return p.explainCall(ctx, i, err) }}, nil
+	return &reading{content, sync.OnceFunc(release), func(err error) error { return p.explainCall(ctx, ctx, i, err) }}, nil
 }
 
 // reading is content from a guest.

@@ -28,6 +28,9 @@ type instance struct {
 	measured sdk.InstanceMetrics // before it was paused
 
 	installing sync.Mutex // installers of one language write to one directory
+
+	ended  sync.Once
+	reason reason // valid after ended
 }
 
 // creation is a Create with an idempotency key, running or done.
@@ -159,7 +162,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 			Detail: guestclient.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
 		}, nil
 	case errors.Is(err, guestclient.ErrGone):
-		return p.explainLoss(ctx, i, started)
+		return p.executionLost(ctx, i, started)
 	default:
 		return sdk.ExecuteResult{}, err
 	}
@@ -173,25 +176,6 @@ func (i *instance) environment(given map[string]string) map[string]string {
 	}
 	maps.Copy(env, given)
 	return env
-}
-
-// explainLoss answers for an execution whose sandbox ended under it.
-func (p *Provider) explainLoss(ctx context.Context, i *instance, started time.Time) (sdk.ExecuteResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	result := sdk.ExecuteResult{ExitCode: 137, Duration: time.Since(started)}
-	oom := i.sandbox.OutOfMemory(ctx)
-	known := p.lose(i)
-	switch {
-	case oom:
-		result.Status, result.Detail = sdk.StatusOutOfMemory, "the code used more memory than its sandbox has, and the sandbox was killed for it"
-	case !known:
-		result.Status, result.Detail = sdk.StatusCancelled, "the instance was destroyed while the code ran"
-	default:
-		p.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox.Stderr())
-		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox ended while the code ran")
-	}
-	return result, nil
 }
 
 // lose takes back an instance that is of no use any more, and says whether it

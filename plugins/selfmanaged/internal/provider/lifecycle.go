@@ -16,6 +16,9 @@ var (
 // errPaused answers for what a frozen sandbox cannot do.
 var errPaused = sdk.Errorf(sdk.CodeConflict, "the instance is paused")
 
+// errPausing answers while it is uncertain whether the sandbox is frozen.
+var errPausing = sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed")
+
 // find returns an instance that is known.
 func (p *Provider) find(instanceID string) (*instance, error) {
 	p.mu.Lock()
@@ -31,7 +34,7 @@ func (p *Provider) find(instanceID string) (*instance, error) {
 // is paused.
 func (i *instance) use() (done func(), err error) {
 	if !i.pause.TryRLock() {
-		return nil, errPaused
+		return nil, errPausing
 	}
 	if i.paused {
 		i.pause.RUnlock()
@@ -119,7 +122,7 @@ func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.
 		return sdk.InstanceMetrics{}, err
 	}
 	if !i.pause.TryRLock() {
-		return sdk.InstanceMetrics{}, sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed")
+		return sdk.InstanceMetrics{}, errPausing
 	}
 	defer i.pause.RUnlock()
 	if i.paused {
@@ -128,16 +131,13 @@ func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.
 	return p.measure(ctx, i)
 }
 
-// measureTimeout is how long a guest may take to say what it uses.
-const measureTimeout = 5 * time.Second
-
 // measure asks the guest what its sandbox uses, and adds the limits.
 func (p *Provider) measure(ctx context.Context, i *instance) (sdk.InstanceMetrics, error) {
-	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	bounded, cancel := context.WithTimeoutCause(ctx, answerBound, errNoAnswer)
 	defer cancel()
-	m, err := i.sandbox.guest.Instance().InstanceMetrics(ctx, "")
+	m, err := i.sandbox.guest.Instance().InstanceMetrics(bounded, "")
 	if err != nil {
-		return sdk.InstanceMetrics{}, sdk.Errorf(sdk.CodeUnavailable, "the sandbox does not say what it uses: %w", err)
+		return sdk.InstanceMetrics{}, p.explainCall(ctx, bounded, i, err)
 	}
 	m.CPULimit = float64(p.settings.CPUs)
 	m.MemoryLimit, m.ProcessLimit = p.settings.MemoryMB<<20, p.settings.Processes

@@ -94,7 +94,7 @@ func (p *Provider) installationEnded(ctx context.Context, i *instance, req sdk.I
 			Detail: guestclient.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
 		}, nil
 	case errors.Is(err, guestclient.ErrGone):
-		return p.explainLoss(ctx, i, started)
+		return p.executionLost(ctx, i, started)
 	default:
 		return sdk.ExecuteResult{}, err
 	}
