@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -32,10 +34,37 @@ func TestAnInstanceIsFoundFrozenAndMeasured(t *testing.T) {
 		}
 		b.Do(http.MethodGet, path+"/metrics", harness.Token, nil).Into(t, &metrics)
 		assert.Check(t, metrics.DiskMB >= 5, "%+v", metrics)
+		watch, err := b.Watch(t.Context(), path+"/metrics?interval_ms=100")
+		assert.NilError(t, err)
+		defer watch.Close()
+		assert.NilError(t, untilMetrics(watch, func(m map[string]any) bool { return m["disk_mb"].(float64) >= 5 }), "as it was before it was frozen")
 		assert.Equal(t, b.Do(http.MethodPost, path+"/resume", harness.Token, nil).Status, http.StatusOK)
 		e = b.Execute(t, map[string]any{"session_id": "s", "language": "python", "code": "print(len(open('kept').read()))"})
 		assert.Equal(t, e.Stdout, "5242880\n")
+		b.Execute(t, map[string]any{"session_id": "s", "language": "bash", "code": "rm kept"})
+		assert.NilError(t, untilMetrics(watch, func(m map[string]any) bool { return m["disk_mb"].(float64) < 5 }), "the stream outlives pause and resume")
 		assert.Equal(t, b.Do(http.MethodPost, path+"/pause", harness.Token, nil).Status, http.StatusOK)
 		assert.Equal(t, b.Do(http.MethodDelete, path, harness.Token, nil).Status, http.StatusNoContent, "frozen as it is")
+		assert.ErrorContains(t, untilMetrics(watch, func(map[string]any) bool { return false }), `"code":"SB013"`)
 	})
+}
+
+// untilMetrics reads events until what they tell is as wanted.
+func untilMetrics(s *harness.Stream, wanted func(map[string]any) bool) error {
+	for {
+		name, data, err := s.Next()
+		if err != nil {
+			return err
+		}
+		if name != "metrics" {
+			return fmt.Errorf("event %s: %s", name, data)
+		}
+		var m map[string]any
+		if err := json.Unmarshal(data, &m); err != nil {
+			return err
+		}
+		if wanted(m) {
+			return nil
+		}
+	}
 }

@@ -25,7 +25,9 @@ type TTLSetter interface {
 // Meter is implemented by providers that know what an instance uses.
 type Meter interface {
 	// InstanceMetrics measures now. It is called every second while somebody
-	// watches: keep it cheap.
+	// watches, up to ten times if they want: keep it cheap. Return CodeNotFound
+	// for an unknown instance, and CodeConflict while one that is being paused or
+	// resumed cannot be measured: who watches is not bothered with that.
 	InstanceMetrics(ctx context.Context, instanceID string) (InstanceMetrics, error)
 }
 

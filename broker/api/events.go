@@ -15,9 +15,10 @@ import (
 // silent connection for a dead one, after a minute typically.
 const heartbeat = 15 * time.Second
 
-// wantsEvents reports whether the client prefers events to one answer.
+// wantsEvents reports whether the client prefers events to one answer. To HEAD
+// there would be nothing to send, and no end maybe.
 func wantsEvents(c *fiber.Ctx) bool {
-	return c.Accepts(fiber.MIMEApplicationJSON, sse.MediaType) == sse.MediaType
+	return c.Method() != fiber.MethodHead && c.Accepts(fiber.MIMEApplicationJSON, sse.MediaType) == sse.MediaType
 }
 
 // eventStream is an answer that consists of events. The status and the headers go

@@ -14,7 +14,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 )
 
-// Stream is an execution whose events are read one by one. Its methods may be
+// Stream is an execution, or something else, whose events are read one by one. Its methods may be
 // called from any goroutine, one at a time.
 type Stream struct {
 	events *sse.Reader
@@ -36,7 +36,17 @@ func (b *Broker) Stream(ctx context.Context, path string, request map[string]any
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL+path, bytes.NewReader(body))
+	return b.events(ctx, http.MethodPost, path, body)
+}
+
+// Watch begins a stream of events that have nothing to do with an execution, as
+// Stream does.
+func (b *Broker) Watch(ctx context.Context, path string) (*Stream, error) {
+	return b.events(ctx, http.MethodGet, path, nil)
+}
+
+func (b *Broker) events(ctx context.Context, method, path string, body []byte) (*Stream, error) {
+	req, err := http.NewRequestWithContext(ctx, method, b.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,8 @@ type Provider struct {
 	OnList      func(ctx context.Context) error
 	// OnPause, if set, answers Pause and Resume, which are capabilities then.
 	OnPause func(ctx context.Context, id string, pause bool) error
+	// OnMeasure, if set, makes this a provider that measures its instances.
+	OnMeasure func(ctx context.Context, id string) (sdk.InstanceMetrics, error)
 	// OnDialPort, if set, makes this a provider whose instances have ports.
 	OnDialPort func(ctx context.Context, id string, port uint16) (net.Conn, error)
 	// OnInstall, if set, makes this a provider that can install packages.
@@ -56,6 +58,7 @@ var (
 	_ instance.Provider = (*Provider)(nil)
 	_ sdk.Provider      = (*Served)(nil)
 	_ sdk.Pauser        = (*Served)(nil)
+	_ sdk.Meter         = (*Served)(nil)
 	_ sdk.Interrupter   = (*Served)(nil)
 	_ sdk.Ports         = (*Served)(nil)
 
@@ -104,6 +107,9 @@ func (p *Provider) Description() sdk.Description {
 	d.Capabilities = slices.Clone(p.Capabilities)
 	if p.OnPause != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPause)
+	}
+	if p.OnMeasure != nil {
+		d.Capabilities = append(d.Capabilities, sdk.CapabilityMetrics)
 	}
 	if p.OnInterrupt != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityInterrupt)
@@ -219,6 +225,11 @@ func (s *Served) Pause(ctx context.Context, id string) error { return s.p.OnPaus
 
 // Resume implements sdk.Pauser.
 func (s *Served) Resume(ctx context.Context, id string) error { return s.p.OnPause(ctx, id, false) }
+
+// InstanceMetrics implements sdk.Meter.
+func (s *Served) InstanceMetrics(ctx context.Context, id string) (sdk.InstanceMetrics, error) {
+	return s.p.OnMeasure(ctx, id)
+}
 
 // DialPort implements sdk.Ports.
 func (s *Served) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
