@@ -35,6 +35,25 @@ def plain(value):
     return type(value) in (dict, list)
 
 
+class Drawing(io.BytesIO):
+    """A file that takes a little more than limit bytes. The SVG of a million points
+    would need all the memory, where their PNG needs none."""
+
+    def __init__(self, limit):
+        super().__init__()
+        self.limit = limit
+
+    def write(self, data):
+        written = super().write(data)
+        if self.tell() > self.limit:
+            raise TooLarge
+        return written
+
+
+class TooLarge(Exception):
+    pass
+
+
 class Worker:
     def __init__(self, channel):
         self.channel = channel
@@ -56,7 +75,7 @@ class Worker:
         """The representations of a value by MIME type."""
         figure = sys.modules.get("matplotlib.figure")
         if figure is not None and isinstance(value, figure.Figure):
-            return {"image/png": self.picture(value)}
+            return self.pictures(value)
         cls = type(value)
         forms = {"text/plain": self.attempt(lambda: repr(value))}
         if forms["text/plain"] is None:
@@ -116,19 +135,42 @@ class Worker:
             self.left -= len(data)
             self.channel.send(kind, data, mime=str(mime), group=self.group, size=size, refused=refused)
 
+    def pictures(self, figure, others=0):
+        """A figure as PNG, and as SVG too if as many others still have room for a PNG
+        of that size."""
+        if self.limits is None:
+            return {}
+        forms = {"image/png": self.attempt(lambda: self.picture(figure))}
+        if forms["image/png"] is None or self.sent + 2 + others > self.limits["max_count"]:
+            return forms
+        svg = self.attempt(lambda: self.vectors(figure))
+        room = self.left - len(forms["image/png"]) * (1 + others)
+        if svg is not None and not room < len(svg) <= self.limits["max_bytes"]:
+            forms["image/svg+xml"] = svg
+        return forms
+
     def picture(self, figure):
         file = io.BytesIO()
         figure.savefig(file, format="png", bbox_inches="tight")
+        return file.getvalue()
+
+    def vectors(self, figure):
+        """The SVG, or as much of it as shows that it is too large."""
+        file = Drawing(self.limits["max_bytes"])
+        try:
+            figure.savefig(file, format="svg", bbox_inches="tight")
+        except TooLarge:
+            pass
         return file.getvalue()
 
     def figures(self):
         """Show the open figures and close them."""
         pyplot = sys.modules["matplotlib.pyplot"]
         try:
-            for number in pyplot.get_fignums():
+            numbers = pyplot.get_fignums()
+            for i, number in enumerate(numbers):
                 if self.limits is not None and self.sent <= self.limits["max_count"]:
-                    picture = self.attempt(lambda number=number: self.picture(pyplot.figure(number)))
-                    self.send("display", {"image/png": picture})
+                    self.send("display", self.pictures(pyplot.figure(number), len(numbers) - i - 1))
         finally:
             pyplot.close("all")
 

@@ -49,23 +49,89 @@ func testFigures(t *testing.T, p testProvider) {
 	}
 	slow := func(r *sdk.ExecuteRequest) { r.Timeout = time.Minute }
 	o := plain("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.figure()\nplt.bar([1], [2])")
-	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "2 display image/png"})
-	for _, a := range o.artifacts {
-		assert.Assert(t, bytes.HasPrefix(a.Data, []byte("\x89PNG\r\n\x1a\n")))
+	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "1 display image/svg+xml", "2 display image/png", "2 display image/svg+xml"})
+	for i, a := range o.artifacts {
+		if i%2 == 0 {
+			assert.Assert(t, bytes.HasPrefix(a.Data, []byte("\x89PNG\r\n\x1a\n")))
+		} else {
+			assert.Assert(t, bytes.HasPrefix(a.Data, []byte("<?xml")) && bytes.HasSuffix(a.Data, []byte("</svg>\n")), "%.100s", a.Data)
+		}
 	}
+	o = plain("import matplotlib.pyplot as plt\nplt.scatter(range(100_000), range(100_000))")
+	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "1 display image/svg+xml larger than 4194304 bytes"})
 	o = plain("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint(plt.get_fignums())\nplt.plot([3])\nplt.close()")
-	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png"})
+	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "1 display image/svg+xml"})
 	assert.Equal(t, o.stdout, "[]\n")
-	assert.DeepEqual(t, plain("from matplotlib.figure import Figure\nf = Figure(); f.add_subplot().plot([1])\ndisplay(f)").kinds(), []string{"1 display image/png"})
+	assert.DeepEqual(t, plain("from matplotlib.figure import Figure\nf = Figure(); f.add_subplot().plot([1])\ndisplay(f)").kinds(), []string{"1 display image/png", "1 display image/svg+xml"})
 
 	c := newContext(t, p, instance, sdk.Python)
-	assert.DeepEqual(t, c.run("import matplotlib.pyplot as plt, pandas\nplt.plot([1, 2]);", slow).kinds(), []string{"1 display image/png"})
+	assert.DeepEqual(t, c.run("import matplotlib.pyplot as plt, pandas\nplt.plot([1, 2]);", slow).kinds(), []string{"1 display image/png", "1 display image/svg+xml"})
 	assert.Assert(t, is.Len(c.run("1;", slow).kinds(), 0), "a figure is shown once")
 	o = c.run("pandas.DataFrame({'a': [1, 2]})", slow)
 	assert.DeepEqual(t, o.kinds(), []string{"1 result text/plain", "1 result text/html"})
 	assert.Check(t, is.Contains(string(o.artifacts[1].Data), "<th>a</th>"))
-	assert.DeepEqual(t, c.run("fig, ax = plt.subplots(); ax.plot([1]); plt.close(fig); fig", slow).kinds(), []string{"1 result image/png"})
+	assert.DeepEqual(t, c.run("fig, ax = plt.subplots(); ax.plot([1]); plt.close(fig); fig", slow).kinds(), []string{"1 result image/png", "1 result image/svg+xml"})
 	assert.Equal(t, c.run("import subprocess, sys; subprocess.run([sys.executable, '-c', 'import matplotlib; print(matplotlib.get_backend().lower())'], capture_output=True, text=True).stdout", slow).value(), `'agg\n'`)
+}
+
+// likeMatplotlib stands where the library is looked for. Its figures are as large
+// as a test wants.
+const likeMatplotlib = `
+import pathlib
+here = pathlib.Path("/workspace/matplotlib")
+here.mkdir()
+(here / "__init__.py").write_text("")
+(here / "figure.py").write_text("""
+class Figure:
+    def __init__(self, png=1, svg=1):
+        self.sizes = {"png": png, "svg": svg}
+    def savefig(self, file, format, bbox_inches):
+        for _ in range(self.sizes[format]):
+            file.write(b"x")
+""")
+(here / "pyplot.py").write_text("""
+from matplotlib.figure import Figure
+open_figures = []
+def show_at_the_end(*sizes):
+    open_figures.extend(Figure(*size) for size in sizes)
+def get_fignums(): return list(range(len(open_figures)))
+def figure(number): return open_figures[number]
+def close(what): open_figures.clear()
+""")
+`
+
+func TestFiguresHaveTwoFormsWhileThereIsRoom(t *testing.T) { onEachRuntime(t, testRoomForFigures) }
+
+func testRoomForFigures(t *testing.T, newProvider makeProvider) {
+	p := newProvider(t, nil)
+	c := newContext(t, p, create(t, p, templatePython), sdk.Python)
+	c.run(likeMatplotlib)
+	limits := func(r *sdk.ExecuteRequest) {
+		r.Artifacts = &sdk.ArtifactLimits{MaxCount: 5, MaxBytes: 10, MaxTotalBytes: 20}
+	}
+	const png, svg = "display image/png", "display image/svg+xml"
+	for name, test := range map[string]struct {
+		sizes string // of the PNG and the SVG of each figure
+		want  []string
+	}{
+		"both of each":                         {"(1, 2), (3, 4)", []string{"1 " + png, "1 " + svg, "2 " + png, "2 " + svg}},
+		"a PNG of all comes before an SVG":     {"(1, 1), (1, 1), (1, 1)", []string{"1 " + png, "1 " + svg, "2 " + png, "2 " + svg, "3 " + png}},
+		"as many PNG as may be":                {"(1, 1), (1, 1), (1, 1), (1, 1), (1, 1)", []string{"1 " + png, "2 " + png, "3 " + png, "4 " + png, "5 " + png}},
+		"an SVG that is too large is told":     {"(1, 100_000_000), (1, 1)", []string{"1 " + png, "1 " + svg + " larger than 10 bytes", "2 " + png, "2 " + svg}},
+		"bytes are left for the PNG of others": {"(6, 9), (6, 2), (6, 1)", []string{"1 " + png, "2 " + png, "2 " + svg, "3 " + png}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.run("import matplotlib.pyplot\nmatplotlib.pyplot.show_at_the_end("+test.sizes+")", limits)
+			assert.Equal(t, o.stderr, "")
+			assert.DeepEqual(t, o.kinds(), test.want)
+			for _, a := range o.artifacts {
+				assert.Check(t, a.Refused != "" || a.Size == int64(len(a.Data)))
+			}
+		})
+	}
+	assert.DeepEqual(t, c.run("matplotlib.pyplot.Figure(2, 3)", limits).kinds(), []string{"1 result image/png", "1 result image/svg+xml"})
+	none := func(r *sdk.ExecuteRequest) { r.Artifacts = nil }
+	assert.Assert(t, is.Len(c.run("matplotlib.pyplot.Figure(2, 3)", none).kinds(), 0))
 }
 
 func TestRichValuesAreArtifactsWithinBounds(t *testing.T) { onEachRuntime(t, testRichValues) }
