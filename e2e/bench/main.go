@@ -40,6 +40,7 @@ func rows() []row {
 		{"concurrent", 100, measureConcurrent},
 		{"idle", 200, measureIdle},
 		{"overhead", 60000, measureOverhead},
+		{"streams", 10000, measureStreams},
 		{"transfer", 20, measureTransfer},
 	}
 }

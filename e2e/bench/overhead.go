@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -31,15 +30,11 @@ var mockHello = program{"python", "python", "1", "1"}
 // measureOverhead sends executions to the mock provider at a constant rate, in
 // turn through the broker's REST API and to a plugin of its own over gRPC.
 func measureOverhead(ctx context.Context, l lab, count int) (lines []line, err error) {
-	dir, err := os.MkdirTemp("", "sb")
+	dir, err := buildMock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, "mock"), "./e2e/mockprovider")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the mock provider: %w: %s", err, out)
-	}
 	d, err := startDaemon(ctx, l, dir, `provider "mock" {}`)
 	if err != nil {
 		return nil, err
@@ -49,7 +44,7 @@ func measureOverhead(ctx context.Context, l lab, count int) (lines []line, err e
 	if err != nil {
 		return nil, err
 	}
-	p, err := startPlugin(ctx, filepath.Join(dir, "mock"))
+	p, err := startPlugin(ctx, filepath.Join(dir, mockName))
 	if err != nil {
 		return nil, err
 	}

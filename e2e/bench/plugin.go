@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -15,6 +17,21 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
+
+const mockName = "mock"
+
+// buildMock makes a directory with the mock provider as its only plugin. The caller
+// owes its removal.
+func buildMock(ctx context.Context) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "sb"); err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(dir, mockName), "./e2e/mockprovider")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("build the mock provider: %w: %s", err, out), os.RemoveAll(dir))
+	}
+	return dir, nil
+}
 
 // mockPlugin is a plugin without a broker.
 type mockPlugin struct {
@@ -73,18 +90,30 @@ func (p *mockPlugin) execute() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var out stdout
-	result, err := p.provider.Execute(ctx, sdk.ExecuteRequest{
-		InstanceID: p.instance, ExecutionID: "x", Language: sdk.Python, Code: mockHello.code,
-		Timeout: 30 * time.Second, OutputLimit: 1 << 20,
-	}, &out)
-	if err != nil {
+	if err := p.run(ctx, mockHello.code, &out); err != nil {
 		return err
-	}
-	if result.Status != sdk.StatusSucceeded {
-		return fmt.Errorf("the execution is %s", result.Status)
 	}
 	return mockHello.check(string(out))
 }
+
+// run runs code.
+func (p *mockPlugin) run(ctx context.Context, code string, out sdk.Output) error {
+	result, err := p.provider.Execute(ctx, sdk.ExecuteRequest{
+		InstanceID: p.instance, ExecutionID: "x", Language: sdk.Python, Code: code,
+		Timeout: runBound, OutputLimit: mostOutput,
+	}, out)
+	if err == nil && result.Status != sdk.StatusSucceeded {
+		err = fmt.Errorf("the execution is %s", result.Status)
+	}
+	return err
+}
+
+const (
+	// runBound is how long an execution may take, a stream too.
+	runBound = 10 * time.Minute
+	// mostOutput is the most that a broker can be told to keep.
+	mostOutput = 8 << 20
+)
 
 // stop ends the plugin.
 func (p *mockPlugin) stop() error {

@@ -39,6 +39,8 @@ type action struct {
 	Stderr      string          `json:"stderr"`
 	StdoutBytes int             `json:"stdout_bytes"`
 	StderrBytes int             `json:"stderr_bytes"`
+	Lines       int             `json:"lines"`
+	PerSecond   int             `json:"lines_per_second"`
 	ExitCode    int             `json:"exit_code"`
 	Status      sdk.Status      `json:"status"`
 	Detail      string          `json:"detail"`

@@ -40,6 +40,9 @@
 //
 //	stdout, stderr              text to write
 //	stdout_bytes, stderr_bytes  so many "x" to write after the text
+//	lines, lines_per_second     so many lines to write after that, at this pace:
+//	                            a number from 0 on, and when it was written, in
+//	                            nanoseconds of CLOCK_MONOTONIC
 //	exit_code                   of the result; other than 0 means "failed"
 //	status                      of the result, any word
 //	detail                      of the result

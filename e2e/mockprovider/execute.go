@@ -41,6 +41,9 @@ func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if err := act.write(out); err != nil {
 		return result, err
 	}
+	if err := act.writeLines(timed, out); err != nil {
+		return result, err
+	}
 	result = act.result(started)
 	if act.Echo {
 		if result.Result, err = json.Marshal(p.received(req, instance)); err != nil {
