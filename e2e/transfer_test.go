@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,9 +21,8 @@ import (
 )
 
 const (
-	// transferBytes go each way. A gigabyte would take four times as long; the bound
-	// on memory is far below either.
-	transferBytes = 256 << 20
+	// transferBytes go each way. The sandbox keeps them in memory.
+	transferBytes = 1 << 30
 	// transferMemory is how much more broker and plugin each may hold meanwhile.
 	transferMemory = 64 << 20
 )
@@ -30,7 +30,7 @@ const (
 // What streams through is not kept, whether the client takes it or not.
 func TestFilesStreamInBoundedMemory(t *testing.T) {
 	b := harness.Start(t, harness.Options{
-		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 0\n  workspace_mb = 300\n  memory_mb = 1024\n}\n", binaries.Runsc(t)),
+		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 0\n  workspace_mb = 1100\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
 	})
 	f := newFiles(t, b)
 	assert.Equal(t, f.put("warm", make([]byte, 1<<20)).Status, http.StatusOK)
@@ -61,19 +61,44 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 	}
 	assert.Equal(t, string(f.get("warm").Body), string(make([]byte, 1<<20)), "others are served")
 	m.check(t, "four readers that stall")
+
+	// These give a little and then nothing more, and are there until the end.
+	var stalled sync.WaitGroup
+	defer stalled.Wait()
+	for i := range 4 {
+		body, client := io.Pipe()
+		stalled.Go(func() {
+			resp, err := f.request(t, http.MethodPut, fmt.Sprint("stalled-", i), body)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			assert.Check(t, err != nil, "an upload without its end is answered")
+		})
+		_, err := client.Write(make([]byte, 1<<20))
+		assert.NilError(t, err)
+		defer client.CloseWithError(errors.New("the client gives up")) //nolint:errcheck // never fails
+	}
+	assert.Equal(t, f.put("warm", []byte("x")).Status, http.StatusOK, "others are served")
+	m.check(t, "four writers that stall beside them")
 }
 
-// begin starts a request for a large file whose answer is read by the caller.
+// begin starts a request for the large file whose answer is read by the caller.
 func (f filesOf) begin(t *testing.T, method string, body io.Reader) *http.Response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, method, f.URL+"/api/v1/instances/"+f.id+"/files/content?path=large", body)
-	assert.NilError(t, err)
-	req.Header.Set("Authorization", "Bearer "+harness.Token)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := f.request(t, method, "large", body)
 	assert.NilError(t, err)
 	return resp
+}
+
+func (f filesOf) request(t *testing.T, method, path string, body io.Reader) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, f.URL+"/api/v1/instances/"+f.id+"/files/content?path="+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+harness.Token)
+	return http.DefaultClient.Do(req)
 }
 
 // meter watches how much memory processes hold.
