@@ -124,7 +124,11 @@ func testFiles(t *testing.T, b *harness.Broker) {
 		assert.Equal(t, list.Files[1].Path, "/tmp/tree/sub/digits")
 		harness.Refused(t, f.do(http.MethodDelete, "/files", url.Values{"path": {"/tmp/tree"}}, nil), http.StatusConflict, "SB014")
 		assert.Equal(t, f.do(http.MethodDelete, "/files", url.Values{"path": {"/tmp/tree"}, "recursive": {""}}, nil).Status, http.StatusNoContent)
-		harness.Refused(t, f.do(http.MethodGet, "/files/stat", url.Values{"path": {"/tmp/tree"}}, nil), http.StatusNotFound, "SB013")
+		p := harness.Refused(t, f.do(http.MethodGet, "/files/stat", url.Values{"path": {"/tmp/tree"}}, nil), http.StatusNotFound, "SB013")
+		assert.Check(t, !strings.Contains(p.Detail, "provider"), p.Detail)
+		p = harness.Refused(t, f.do(http.MethodGet, "/files/stat", url.Values{"path": {"/etc/passwd"}}, nil), http.StatusUnprocessableEntity, "SB010")
+		assert.Check(t, is.Equal(p.Provider, "self_managed"))
+		assert.Check(t, strings.HasPrefix(p.Detail, "path: ") && !strings.Contains(p.Detail, "provider"), p.Detail)
 
 		assert.Equal(t, f.put("notes.txt", []byte("buy milk\nbuy bread\n")).Status, http.StatusOK)
 		found := f.do(http.MethodPost, "/files/search", nil, map[string]any{"pattern": "^buy b", "glob": "*.txt"})

@@ -116,7 +116,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	}, out)
 	out.close(&execution)
 	if err != nil {
-		return ended(err, out)
+		return ended(explained(ctx, t.ready, err), out)
 	}
 	result.Truncated = result.Truncated || out.truncated
 	execution.Result = result

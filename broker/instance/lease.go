@@ -104,6 +104,13 @@ type explainer interface {
 	Explain(ctx context.Context, err error) error
 }
 
+func explained(ctx context.Context, provider sdk.Provider, err error) error {
+	if p, ok := provider.(explainer); ok {
+		return p.Explain(ctx, err)
+	}
+	return err
+}
+
 // Fault puts the failure of a call of the provider into words for the tenant. ctx
 // is the one from Within. nil gives nil.
 func (l *Lease) Fault(ctx context.Context, err error) error {
@@ -116,9 +123,7 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errTimeOver) {
 		return l.entry.fault(sdk.Errorf(sdk.CodeNotFound, "%w; create a new one if you need one", errTimeOver))
 	}
-	if p, ok := l.provider.(explainer); ok {
-		err = p.Explain(ctx, err)
-	}
+	err = explained(ctx, l.provider, err)
 	switch code := sdk.CodeOf(err); {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err

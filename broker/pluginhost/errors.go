@@ -37,9 +37,10 @@ func notStarted(message string, detail ...string) *LaunchError {
 	}
 }
 
-// named returns err with a message that begins with the provider's label. An
-// error without a code gets CodeInternal, as everywhere; a context's end keeps
-// its identity for errors.Is.
+// named returns err with a message that begins with the provider's label, unless
+// it speaks of the request: then it reads as the broker's own refusals do. An
+// error without a code gets CodeInternal, as everywhere; a context's end keeps its
+// identity for errors.Is.
 func named(label string, err error) error {
 	if err == nil {
 		return nil
@@ -53,7 +54,7 @@ func named(label string, err error) error {
 		return &copied
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		if strings.HasPrefix(e.Message, prefix) {
+		if strings.HasPrefix(e.Message, prefix) || speaksOfRequest(e.Code) {
 			return err
 		}
 		copied := *e
@@ -64,6 +65,18 @@ func named(label string, err error) error {
 		return fmt.Errorf("%s%w", prefix, err)
 	}
 	return sdk.Errorf(sdk.CodeInternal, "%s%w", prefix, err)
+}
+
+// speaksOfRequest reports whether an error with this code tells what is wrong with
+// a request, or with what it names. Where it does not, as from Create, it is
+// translated on its way to the caller.
+func speaksOfRequest(code sdk.Code) bool {
+	switch code {
+	case sdk.CodeInvalidRequest, sdk.CodeNotAllowed, sdk.CodeNotFound, sdk.CodeConflict, sdk.CodeNotSupported:
+		return true
+	default:
+		return false
+	}
 }
 
 func labelPrefix(label string) string { return fmt.Sprintf("provider %q: ", label) }

@@ -233,6 +233,7 @@ type Problem struct {
 	Code      string `json:"code"`
 	Detail    string `json:"detail"`
 	Field     string `json:"field"`
+	Provider  string `json:"provider"`
 	Retryable bool   `json:"retryable"`
 	RequestID string `json:"request_id"`
 }
