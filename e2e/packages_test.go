@@ -65,6 +65,12 @@ func TestPackagesAreInstalledWhereTheCodeNeedsThem(t *testing.T) {
 		b.Do(http.MethodPost, path+"/packages", harness.Token, map[string]any{"language": "python", "requirements": []string{"greeting==1.2"}}).Into(t, &e)
 		assert.Check(t, is.Equal(e.Status, "succeeded"), "%+v", e)
 		assert.Check(t, is.Contains(e.Stdout, "Successfully installed greeting-1.2"))
+		var c struct{ ID string }
+		b.Do(http.MethodPost, path+"/contexts", harness.Token, map[string]any{"language": "python"}).Into(t, &c)
+		b.Do(http.MethodPost, path+"/execute", harness.Token, map[string]any{"context_id": c.ID, "code": "import greeting; greeting.greet('context')", "requirements": []string{"greeting"}}).Into(t, &e)
+		assert.Check(t, is.Equal(e.Status, "succeeded"), "a context has its language: %+v", e)
+		unknown := b.Do(http.MethodPost, path+"/execute", harness.Token, map[string]any{"context_id": "none", "code": "1", "requirements": []string{"greeting"}})
+		assert.Check(t, is.Equal(harness.Refused(t, unknown, http.StatusNotFound, "SB013").Field, "context_id"))
 		p := harness.Refused(t, b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"language": "python", "requirements": []string{"nonexistent-package"}}), http.StatusUnprocessableEntity, "SB010")
 		assert.Check(t, is.Equal(p.Field, "requirements"))
 		p = harness.Refused(t, b.Do(http.MethodPost, path+"/packages", harness.Token, map[string]any{"language": "python", "requirements": []string{"git+https://example.com/x"}}), http.StatusUnprocessableEntity, "SB010")
@@ -99,10 +105,11 @@ func TestPackagesAreOffUnlessTheOperatorTurnsThemOn(t *testing.T) {
 	} {
 		p := harness.Refused(t, b.Do(http.MethodPost, path, harness.Token, request), http.StatusNotImplemented, "SB015")
 		assert.Check(t, is.Contains(p.Detail, `packages = "on"`))
+		assert.Check(t, is.Equal(p.InstanceID, ""), "nothing is made for it")
 	}
 	var list struct{ Instances []live }
 	b.Do(http.MethodGet, "/api/v1/instances", harness.Token, nil).Into(t, &list)
-	assert.Check(t, is.Len(list.Instances, 0), "nothing stays that was made for it")
+	assert.Check(t, is.Len(list.Instances, 0))
 }
 
 func TestAProviderWithoutPackagesSaysSo(t *testing.T) {

@@ -58,6 +58,14 @@ func (s *server) InstanceMetrics(ctx context.Context, req *providerv1.InstanceMe
 	}, nil
 }
 
+func (s *server) CheckPackages(ctx context.Context, req *providerv1.CheckPackagesRequest) (*providerv1.CheckPackagesResponse, error) {
+	p, err := capable[PackageInstaller](s, CapabilityPackages)
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.CheckPackagesResponse{}, p.CheckPackages(ctx, Language(req.GetLanguage()), req.GetRequirements())
+}
+
 func (s *server) InstallPackages(req *providerv1.InstallPackagesRequest, stream grpc.ServerStreamingServer[providerv1.InstallPackagesResponse]) error {
 	p, err := capable[PackageInstaller](s, CapabilityPackages)
 	if err != nil {

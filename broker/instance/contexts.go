@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -24,6 +25,28 @@ func (l *Lease) BoundContext(req *sdk.CreateContextRequest, language string) (er
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "must have at most %d bytes, none of them NUL", maxCwd)
 	}
 	return checkEnv(req.Env)
+}
+
+// languageOfContext asks what the caller has left out: a context has one language.
+func (s *Service) languageOfContext(ctx context.Context, e *entry, t target, id string) (sdk.Language, error) {
+	contexts, ok := t.ready.(sdk.Contexts)
+	if !ok {
+		return "", lacksInterface()
+	}
+	var all []sdk.CodeContext
+	err := s.asked(ctx, t, func(ctx context.Context) (err error) {
+		all, err = contexts.ListContexts(ctx, e.instance.ID)
+		return err
+	})
+	if err != nil {
+		return "", s.executionError(ctx, ctx, e, ExecuteRequest{}, err)
+	}
+	for _, one := range all {
+		if one.ID == id {
+			return one.Language, nil
+		}
+	}
+	return "", sdk.FieldErrorf(sdk.CodeNotFound, fieldContext, "no such context; it was never made or has been deleted")
 }
 
 // lacksContext tells an unknown context from an unknown instance.

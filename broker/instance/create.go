@@ -81,7 +81,7 @@ func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateReque
 	if t.language == "" {
 		t.language = t.templateLanguage()
 	}
-	if err := t.installs(req.Requirements); err != nil {
+	if err := s.installable(ctx, t, req.Requirements); err != nil {
 		return target{}, nil, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
 	e, created, err = s.acquire(ctx, who, t, req)

@@ -93,6 +93,11 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err != nil {
 		return Execution{}, e.fault(err)
 	}
+	if t.language == "" && len(req.Requirements) > 0 {
+		if t.language, err = s.languageOfContext(ctx, e, t, req.ContextID); err != nil {
+			return Execution{}, e.fault(err)
+		}
+	}
 	if err := t.installs(req.Requirements); err != nil {
 		return Execution{}, e.fault(err)
 	}
@@ -138,7 +143,7 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 	if err := req.capable(t.provider); err != nil {
 		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
-	if err := t.installs(req.Requirements); err != nil {
+	if err := s.installable(ctx, t, req.Requirements); err != nil {
 		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
 	e, created, err := s.acquire(ctx, who, t, create)

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -105,7 +106,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	}
 	installer, ok := t.ready.(sdk.PackageInstaller)
 	if !ok {
-		return Execution{}, e.fault(sdk.Errorf(sdk.CodeInternal, "the provider's client lacks the interface of a capability"))
+		return Execution{}, e.fault(lacksInterface())
 	}
 	clock := newClock(in.timeout+answerGrace, func() { stop(errNoAnswer) })
 	defer clock.end()
@@ -202,6 +203,47 @@ func (t target) installs(requirements []string) error {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "are of a language: name one, or a template that has one")
 	default:
 		return nil
+	}
+}
+
+// checkTimeout bounds what is asked before the work begins.
+const checkTimeout = 10 * time.Second
+
+// installable is installs, and asks the provider too: nothing is made for what
+// cannot be installed.
+func (s *Service) installable(ctx context.Context, t target, requirements []string) error {
+	if err := t.installs(requirements); err != nil || len(requirements) == 0 {
+		return err
+	}
+	installer, ok := t.ready.(sdk.PackageInstaller)
+	if !ok {
+		return lacksInterface()
+	}
+	err := s.asked(ctx, t, func(ctx context.Context) error {
+		return installer.CheckPackages(ctx, t.language, requirements)
+	})
+	if err != nil {
+		return providerError(t.provider.Label(), err)
+	}
+	return nil
+}
+
+// asked puts a short question to a provider.
+func (s *Service) asked(caller context.Context, t target, question func(context.Context) error) error {
+	ctx, cancel := s.bounded(caller, checkTimeout)
+	defer cancel()
+	err := question(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case caller.Err() != nil:
+		return caller.Err()
+	case errors.Is(context.Cause(ctx), errShuttingDown):
+		return shuttingDown()
+	case ctx.Err() != nil:
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", t.provider.Label(), checkTimeout)
+	default:
+		return explained(ctx, t.ready, err)
 	}
 }
 

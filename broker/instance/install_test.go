@@ -98,6 +98,75 @@ func TestNothingIsCreatedWherePackagesCannotBeInstalled(t *testing.T) {
 	})
 }
 
+func TestTheProviderIsAskedBeforeAnythingIsMade(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		var shelf shelf
+		first.OnInstall = shelf.install
+		first.OnCheckPackages = func(_ context.Context, language sdk.Language, requirements []string) error {
+			if language == sdk.JavaScript {
+				return sdk.Errorf(sdk.CodeNotSupported, "there is no registry")
+			}
+			if slices.Contains(requirements, "./here") {
+				return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "must be names")
+			}
+			return nil
+		}
+		for code, req := range map[sdk.Code]instance.CreateRequest{
+			sdk.CodeNotSupported:   {Template: "nodejs", Requirements: []string{"a"}},
+			sdk.CodeInvalidRequest: {Language: "python", Requirements: []string{"./here"}},
+		} {
+			_, _, err := s.Create(t.Context(), acme, req)
+			assert.ErrorIs(t, err, &sdk.Error{Code: code})
+			language := "python"
+			if req.Template != "" {
+				language = "javascript"
+			}
+			_, err = s.Run(t.Context(), acme, instance.RunRequest{ExecuteRequest: instance.ExecuteRequest{Language: language, Code: "1", Requirements: req.Requirements}})
+			assert.ErrorIs(t, err, &sdk.Error{Code: code})
+		}
+		assert.Equal(t, len(first.Created()), 0)
+
+		first.OnCheckPackages = func(ctx context.Context, _ sdk.Language, _ []string) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Requirements: []string{"a"}})
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeUnavailable})
+		assert.ErrorContains(t, err, "no answer within 10s")
+	})
+}
+
+func TestRequirementsAreOfTheLanguageOfTheContext(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		var shelf shelf
+		first.OnInstall = shelf.install
+		known := true
+		first.OnListContexts = func(context.Context, string) ([]sdk.CodeContext, error) {
+			if !known {
+				return nil, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+			}
+			return []sdk.CodeContext{{ID: "python-1", Language: sdk.Python}, {ID: "javascript-1", Language: sdk.JavaScript}}, nil
+		}
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		run := func(contextID string) error {
+			_, err := s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{ContextID: contextID, Code: "1", Requirements: []string{"a"}})
+			return err
+		}
+		assert.NilError(t, run("javascript-1"))
+		assert.DeepEqual(t, shelf.installed, []string{"javascript a"})
+		err = run("none")
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+		assert.ErrorContains(t, err, "no such context")
+		_, err = s.Get(acme, info.ID.String())
+		assert.NilError(t, err)
+		known = false
+		assert.ErrorContains(t, run("python-1"), "no such instance")
+		_, err = s.Get(acme, info.ID.String())
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+	})
+}
+
 func TestAnInterruptEndsAnInstallation(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
 		began := make(chan struct{})

@@ -93,9 +93,13 @@ func (l *Lease) until(ctx, end context.Context) (context.Context, context.Cancel
 func Capable[T any](l *Lease) (T, error) {
 	p, ok := l.provider.(T)
 	if !ok {
-		return p, sdk.Errorf(sdk.CodeInternal, "the provider's client lacks the interface of a capability")
+		return p, lacksInterface()
 	}
 	return p, nil
+}
+
+func lacksInterface() error {
+	return sdk.Errorf(sdk.CodeInternal, "the provider's client lacks the interface of a capability")
 }
 
 // explainer is a provider that knows more about the errors of its capabilities:

@@ -229,13 +229,14 @@ type Execution struct {
 
 // Problem is a refusal.
 type Problem struct {
-	Status    int    `json:"status"`
-	Code      string `json:"code"`
-	Detail    string `json:"detail"`
-	Field     string `json:"field"`
-	Provider  string `json:"provider"`
-	Retryable bool   `json:"retryable"`
-	RequestID string `json:"request_id"`
+	Status     int    `json:"status"`
+	Code       string `json:"code"`
+	Detail     string `json:"detail"`
+	Field      string `json:"field"`
+	Provider   string `json:"provider"`
+	InstanceID string `json:"instance_id"`
+	Retryable  bool   `json:"retryable"`
+	RequestID  string `json:"request_id"`
 }
 
 // Execute runs code in a fresh instance as acme and expects to be answered.

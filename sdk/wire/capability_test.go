@@ -200,10 +200,6 @@ func (*capable) InstanceMetrics(context.Context, string) (sdk.InstanceMetrics, e
 	return sdk.InstanceMetrics{MeasuredAt: epoch, CPUTime: time.Second, CPULimit: 0.5, Memory: 1, MemoryLimit: 2, Disk: 3, DiskLimit: 4, Processes: 5, ProcessLimit: 6}, nil
 }
 
-func (*capable) InstallPackages(_ context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-	return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, errors.Join(out.Stdout([]byte(strings.Join(req.Requirements, " "))), out.Stderr([]byte("warned")))
-}
-
 func TestEveryInterfaceIsACapability(t *testing.T) {
 	assert.DeepEqual(t, connect(t, newCapable()).Describe().Capabilities, []sdk.Capability{
 		"artifacts", "interrupt", "contexts", "commands", "files", "file_search", "file_watch", "archives", "ports", "pause", "set_ttl", "metrics", "packages",
@@ -234,6 +230,7 @@ func TestACapabilityThatIsLackingIsNamed(t *testing.T) {
 	lacks(err, sdk.CapabilityPorts)
 	_, err = c.InstallPackages(t.Context(), sdk.InstallPackagesRequest{Timeout: 1, OutputLimit: 1}, &recorder{})
 	lacks(err, sdk.CapabilityPackages)
+	lacks(c.CheckPackages(t.Context(), sdk.Python, nil), sdk.CapabilityPackages)
 	lacks(c.WatchFiles(t.Context(), sdk.WatchFilesRequest{}, nil, nil), sdk.CapabilityFileWatch)
 }
 
@@ -399,12 +396,6 @@ func TestLifecycleCrossesTheWire(t *testing.T) {
 	metrics, err := c.InstanceMetrics(ctx, "i")
 	assert.NilError(t, err)
 	assert.DeepEqual(t, metrics, sdk.InstanceMetrics{MeasuredAt: epoch, CPUTime: time.Second, CPULimit: 0.5, Memory: 1, MemoryLimit: 2, Disk: 3, DiskLimit: 4, Processes: 5, ProcessLimit: 6})
-	var out recorder
-	result, err := c.InstallPackages(ctx, sdk.InstallPackagesRequest{Requirements: []string{"a", "b==1"}, Timeout: time.Second, OutputLimit: 5}, &out)
-	assert.NilError(t, err)
-	assert.Equal(t, out.stdout.String(), "a b==")
-	assert.Equal(t, out.stderr.String(), "warne")
-	assert.Assert(t, result.Truncated)
 }
 
 func TestArtifactsAreBounded(t *testing.T) {

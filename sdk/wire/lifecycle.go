@@ -52,6 +52,12 @@ func (c *Client) InstanceMetrics(ctx context.Context, instanceID string) (sdk.In
 	}, nil
 }
 
+// CheckPackages implements sdk.PackageInstaller.
+func (c *Client) CheckPackages(ctx context.Context, language sdk.Language, requirements []string) error {
+	_, err := c.packages.CheckPackages(ctx, &providerv1.CheckPackagesRequest{Language: string(language), Requirements: requirements})
+	return sdk.ErrorFromStatus(err)
+}
+
 // InstallPackages implements sdk.PackageInstaller.
 func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -34,6 +34,10 @@ type Provider struct {
 	OnMeasure func(ctx context.Context, id string) (sdk.InstanceMetrics, error)
 	// OnDialPort, if set, makes this a provider whose instances have ports.
 	OnDialPort func(ctx context.Context, id string, port uint16) (net.Conn, error)
+	// OnCheckPackages may refuse what is to be installed.
+	OnCheckPackages func(ctx context.Context, language sdk.Language, requirements []string) error
+	// OnListContexts, if set, makes this a provider with contexts, which it lists.
+	OnListContexts func(ctx context.Context, instanceID string) ([]sdk.CodeContext, error)
 	// OnInstall, if set, makes this a provider that can install packages.
 	OnInstall func(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error)
 	// OnWait is what Provider(ctx), the wait for readiness, does.
@@ -61,6 +65,8 @@ var (
 	_ sdk.Meter         = (*Served)(nil)
 	_ sdk.Interrupter   = (*Served)(nil)
 	_ sdk.Ports         = (*Served)(nil)
+
+	_ sdk.Contexts = (*Served)(nil)
 
 	_ sdk.PackageInstaller = (*Served)(nil)
 )
@@ -116,6 +122,9 @@ func (p *Provider) Description() sdk.Description {
 	}
 	if p.OnDialPort != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPorts)
+	}
+	if p.OnListContexts != nil {
+		d.Capabilities = append(d.Capabilities, sdk.CapabilityContexts)
 	}
 	if p.OnInstall != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPackages)
@@ -236,10 +245,34 @@ func (s *Served) DialPort(ctx context.Context, id string, port uint16) (net.Conn
 	return s.p.OnDialPort(ctx, id, port)
 }
 
+// CheckPackages implements sdk.PackageInstaller.
+func (s *Served) CheckPackages(ctx context.Context, language sdk.Language, requirements []string) error {
+	if s.p.OnCheckPackages == nil {
+		return nil
+	}
+	return s.p.OnCheckPackages(ctx, language, requirements)
+}
+
 // InstallPackages implements sdk.PackageInstaller.
 func (s *Served) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	return s.p.OnInstall(ctx, req, out)
 }
+
+// ListContexts implements sdk.Contexts.
+func (s *Served) ListContexts(ctx context.Context, instanceID string) ([]sdk.CodeContext, error) {
+	return s.p.OnListContexts(ctx, instanceID)
+}
+
+// CreateContext implements sdk.Contexts; it makes none.
+func (s *Served) CreateContext(context.Context, sdk.CreateContextRequest) (sdk.CodeContext, error) {
+	return sdk.CodeContext{}, sdk.Errorf(sdk.CodeQuotaExceeded, "there are too many contexts")
+}
+
+// RestartContext implements sdk.Contexts.
+func (s *Served) RestartContext(context.Context, string, string) error { return nil }
+
+// DeleteContext implements sdk.Contexts.
+func (s *Served) DeleteContext(context.Context, string, string) error { return nil }
 
 // Interrupt implements sdk.Interrupter.
 func (s *Served) Interrupt(ctx context.Context, instanceID, executionID string) error {

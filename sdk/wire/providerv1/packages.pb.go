@@ -24,6 +24,94 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type CheckPackagesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Language      string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"`
+	Requirements  []string               `protobuf:"bytes,2,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckPackagesRequest) Reset() {
+	*x = CheckPackagesRequest{}
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckPackagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckPackagesRequest) ProtoMessage() {}
+
+func (x *CheckPackagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckPackagesRequest.ProtoReflect.Descriptor instead.
+func (*CheckPackagesRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_packages_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CheckPackagesRequest) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *CheckPackagesRequest) GetRequirements() []string {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+type CheckPackagesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckPackagesResponse) Reset() {
+	*x = CheckPackagesResponse{}
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckPackagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckPackagesResponse) ProtoMessage() {}
+
+func (x *CheckPackagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckPackagesResponse.ProtoReflect.Descriptor instead.
+func (*CheckPackagesResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_packages_proto_rawDescGZIP(), []int{1}
+}
+
 type InstallPackagesRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	InstanceId string                 `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
@@ -38,7 +126,7 @@ type InstallPackagesRequest struct {
 
 func (x *InstallPackagesRequest) Reset() {
 	*x = InstallPackagesRequest{}
-	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[0]
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -50,7 +138,7 @@ func (x *InstallPackagesRequest) String() string {
 func (*InstallPackagesRequest) ProtoMessage() {}
 
 func (x *InstallPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[0]
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -63,7 +151,7 @@ func (x *InstallPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallPackagesRequest.ProtoReflect.Descriptor instead.
 func (*InstallPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_packages_proto_rawDescGZIP(), []int{0}
+	return file_sandboxbroker_provider_v1_packages_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *InstallPackagesRequest) GetInstanceId() string {
@@ -115,7 +203,7 @@ type InstallPackagesResponse struct {
 
 func (x *InstallPackagesResponse) Reset() {
 	*x = InstallPackagesResponse{}
-	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[1]
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -127,7 +215,7 @@ func (x *InstallPackagesResponse) String() string {
 func (*InstallPackagesResponse) ProtoMessage() {}
 
 func (x *InstallPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[1]
+	mi := &file_sandboxbroker_provider_v1_packages_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -140,7 +228,7 @@ func (x *InstallPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallPackagesResponse.ProtoReflect.Descriptor instead.
 func (*InstallPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_packages_proto_rawDescGZIP(), []int{1}
+	return file_sandboxbroker_provider_v1_packages_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *InstallPackagesResponse) GetEvent() isInstallPackagesResponse_Event {
@@ -203,7 +291,11 @@ var File_sandboxbroker_provider_v1_packages_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_provider_v1_packages_proto_rawDesc = "" +
 	"\n" +
-	"(sandboxbroker/provider/v1/packages.proto\x12\x19sandboxbroker.provider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a(sandboxbroker/provider/v1/provider.proto\"\xd1\x01\n" +
+	"(sandboxbroker/provider/v1/packages.proto\x12\x19sandboxbroker.provider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a(sandboxbroker/provider/v1/provider.proto\"V\n" +
+	"\x14CheckPackagesRequest\x12\x1a\n" +
+	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\"\n" +
+	"\frequirements\x18\x02 \x03(\tR\frequirements\"\x17\n" +
+	"\x15CheckPackagesResponse\"\xd1\x01\n" +
 	"\x16InstallPackagesRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12\x1a\n" +
@@ -215,8 +307,9 @@ const file_sandboxbroker_provider_v1_packages_proto_rawDesc = "" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12B\n" +
 	"\x06result\x18\x03 \x01(\v2(.sandboxbroker.provider.v1.ExecuteResultH\x00R\x06resultB\a\n" +
-	"\x05event2\x8c\x01\n" +
-	"\x0ePackageService\x12z\n" +
+	"\x05event2\x80\x02\n" +
+	"\x0ePackageService\x12r\n" +
+	"\rCheckPackages\x12/.sandboxbroker.provider.v1.CheckPackagesRequest\x1a0.sandboxbroker.provider.v1.CheckPackagesResponse\x12z\n" +
 	"\x0fInstallPackages\x121.sandboxbroker.provider.v1.InstallPackagesRequest\x1a2.sandboxbroker.provider.v1.InstallPackagesResponse0\x01BIZGgithub.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1;providerv1b\x06proto3"
 
 var (
@@ -231,20 +324,24 @@ func file_sandboxbroker_provider_v1_packages_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_provider_v1_packages_proto_rawDescData
 }
 
-var file_sandboxbroker_provider_v1_packages_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_sandboxbroker_provider_v1_packages_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_sandboxbroker_provider_v1_packages_proto_goTypes = []any{
-	(*InstallPackagesRequest)(nil),  // 0: sandboxbroker.provider.v1.InstallPackagesRequest
-	(*InstallPackagesResponse)(nil), // 1: sandboxbroker.provider.v1.InstallPackagesResponse
-	(*durationpb.Duration)(nil),     // 2: google.protobuf.Duration
-	(*ExecuteResult)(nil),           // 3: sandboxbroker.provider.v1.ExecuteResult
+	(*CheckPackagesRequest)(nil),    // 0: sandboxbroker.provider.v1.CheckPackagesRequest
+	(*CheckPackagesResponse)(nil),   // 1: sandboxbroker.provider.v1.CheckPackagesResponse
+	(*InstallPackagesRequest)(nil),  // 2: sandboxbroker.provider.v1.InstallPackagesRequest
+	(*InstallPackagesResponse)(nil), // 3: sandboxbroker.provider.v1.InstallPackagesResponse
+	(*durationpb.Duration)(nil),     // 4: google.protobuf.Duration
+	(*ExecuteResult)(nil),           // 5: sandboxbroker.provider.v1.ExecuteResult
 }
 var file_sandboxbroker_provider_v1_packages_proto_depIdxs = []int32{
-	2, // 0: sandboxbroker.provider.v1.InstallPackagesRequest.timeout:type_name -> google.protobuf.Duration
-	3, // 1: sandboxbroker.provider.v1.InstallPackagesResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
-	0, // 2: sandboxbroker.provider.v1.PackageService.InstallPackages:input_type -> sandboxbroker.provider.v1.InstallPackagesRequest
-	1, // 3: sandboxbroker.provider.v1.PackageService.InstallPackages:output_type -> sandboxbroker.provider.v1.InstallPackagesResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
+	4, // 0: sandboxbroker.provider.v1.InstallPackagesRequest.timeout:type_name -> google.protobuf.Duration
+	5, // 1: sandboxbroker.provider.v1.InstallPackagesResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
+	0, // 2: sandboxbroker.provider.v1.PackageService.CheckPackages:input_type -> sandboxbroker.provider.v1.CheckPackagesRequest
+	2, // 3: sandboxbroker.provider.v1.PackageService.InstallPackages:input_type -> sandboxbroker.provider.v1.InstallPackagesRequest
+	1, // 4: sandboxbroker.provider.v1.PackageService.CheckPackages:output_type -> sandboxbroker.provider.v1.CheckPackagesResponse
+	3, // 5: sandboxbroker.provider.v1.PackageService.InstallPackages:output_type -> sandboxbroker.provider.v1.InstallPackagesResponse
+	4, // [4:6] is the sub-list for method output_type
+	2, // [2:4] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name
@@ -256,7 +353,7 @@ func file_sandboxbroker_provider_v1_packages_proto_init() {
 		return
 	}
 	file_sandboxbroker_provider_v1_provider_proto_init()
-	file_sandboxbroker_provider_v1_packages_proto_msgTypes[1].OneofWrappers = []any{
+	file_sandboxbroker_provider_v1_packages_proto_msgTypes[3].OneofWrappers = []any{
 		(*InstallPackagesResponse_Stdout)(nil),
 		(*InstallPackagesResponse_Stderr)(nil),
 		(*InstallPackagesResponse_Result)(nil),
@@ -267,7 +364,7 @@ func file_sandboxbroker_provider_v1_packages_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_provider_v1_packages_proto_rawDesc), len(file_sandboxbroker_provider_v1_packages_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

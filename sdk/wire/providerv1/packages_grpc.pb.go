@@ -21,6 +21,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
+	PackageService_CheckPackages_FullMethodName   = "/sandboxbroker.provider.v1.PackageService/CheckPackages"
 	PackageService_InstallPackages_FullMethodName = "/sandboxbroker.provider.v1.PackageService/InstallPackages"
 )
 
@@ -28,6 +29,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 type PackageServiceClient interface {
+	// CheckPackages refuses requirements that no instance could get, and installs
+	// nothing.
+	CheckPackages(ctx context.Context, in *CheckPackagesRequest, opts ...grpc.CallOption) (*CheckPackagesResponse, error)
 	// InstallPackages streams what the installer prints and ends with exactly one
 	// result. What it installs stays for the life of the instance.
 	InstallPackages(ctx context.Context, in *InstallPackagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InstallPackagesResponse], error)
@@ -39,6 +43,16 @@ type packageServiceClient struct {
 
 func NewPackageServiceClient(cc grpc.ClientConnInterface) PackageServiceClient {
 	return &packageServiceClient{cc}
+}
+
+func (c *packageServiceClient) CheckPackages(ctx context.Context, in *CheckPackagesRequest, opts ...grpc.CallOption) (*CheckPackagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckPackagesResponse)
+	err := c.cc.Invoke(ctx, PackageService_CheckPackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *packageServiceClient) InstallPackages(ctx context.Context, in *InstallPackagesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InstallPackagesResponse], error) {
@@ -64,6 +78,9 @@ type PackageService_InstallPackagesClient = grpc.ServerStreamingClient[InstallPa
 // All implementations must embed UnimplementedPackageServiceServer
 // for forward compatibility.
 type PackageServiceServer interface {
+	// CheckPackages refuses requirements that no instance could get, and installs
+	// nothing.
+	CheckPackages(context.Context, *CheckPackagesRequest) (*CheckPackagesResponse, error)
 	// InstallPackages streams what the installer prints and ends with exactly one
 	// result. What it installs stays for the life of the instance.
 	InstallPackages(*InstallPackagesRequest, grpc.ServerStreamingServer[InstallPackagesResponse]) error
@@ -77,6 +94,9 @@ type PackageServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedPackageServiceServer struct{}
 
+func (UnimplementedPackageServiceServer) CheckPackages(context.Context, *CheckPackagesRequest) (*CheckPackagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckPackages not implemented")
+}
 func (UnimplementedPackageServiceServer) InstallPackages(*InstallPackagesRequest, grpc.ServerStreamingServer[InstallPackagesResponse]) error {
 	return status.Error(codes.Unimplemented, "method InstallPackages not implemented")
 }
@@ -101,6 +121,24 @@ func RegisterPackageServiceServer(s grpc.ServiceRegistrar, srv PackageServiceSer
 	s.RegisterService(&PackageService_ServiceDesc, srv)
 }
 
+func _PackageService_CheckPackages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckPackagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PackageServiceServer).CheckPackages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PackageService_CheckPackages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PackageServiceServer).CheckPackages(ctx, req.(*CheckPackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PackageService_InstallPackages_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(InstallPackagesRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -118,7 +156,12 @@ type PackageService_InstallPackagesServer = grpc.ServerStreamingServer[InstallPa
 var PackageService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "sandboxbroker.provider.v1.PackageService",
 	HandlerType: (*PackageServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "CheckPackages",
+			Handler:    _PackageService_CheckPackages_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "InstallPackages",

@@ -14,16 +14,21 @@ import (
 
 var _ sdk.PackageInstaller = (*Provider)(nil)
 
+// CheckPackages implements sdk.PackageInstaller.
+func (p *Provider) CheckPackages(_ context.Context, language sdk.Language, requirements []string) error {
+	if err := p.installable(language); err != nil {
+		return err
+	}
+	return packages.Check(language, requirements)
+}
+
 // InstallPackages implements sdk.PackageInstaller.
 func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	i, err := p.find(req.InstanceID)
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	if err := p.installable(req.Language); err != nil {
-		return sdk.ExecuteResult{}, err
-	}
-	if err := packages.Check(req.Language, req.Requirements); err != nil {
+	if err := p.CheckPackages(ctx, req.Language, req.Requirements); err != nil {
 		return sdk.ExecuteResult{}, err
 	}
 	done, err := i.use()
