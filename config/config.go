@@ -118,12 +118,7 @@ const maxFileSize = 256 << 10
 func Load(path string, options ...Option) (*Config, Diagnostics) {
 	src, err := readRegularFile(path, maxFileSize)
 	if err != nil {
-		return nil, Diagnostics{{
-			Severity: SeverityError,
-			Summary:  "The configuration cannot be read",
-			Detail:   capitalize(err.Error()) + ".",
-			File:     path,
-		}}
+		return nil, unreadable(path, err)
 	}
 	return Parse(path, src, options...)
 }
@@ -137,12 +132,7 @@ func Parse(filename string, src []byte, options ...Option) (*Config, Diagnostics
 	}
 	p, err := newParser(filename, src, around)
 	if err != nil {
-		return nil, Diagnostics{{
-			Severity: SeverityError,
-			Summary:  "The configuration cannot be read",
-			Detail:   capitalize(err.Error()) + ".",
-			File:     filename,
-		}}
+		return nil, unreadable(filename, err)
 	}
 	cfg := p.parse()
 	p.diags.sort()

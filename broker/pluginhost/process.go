@@ -29,6 +29,7 @@ type Process struct {
 	label    string
 	runner   *processRunner
 	client   *plugin.Client
+	conn     *grpc.ClientConn
 	provider *wire.Client
 	// What the plugin prints once it serves travels over gRPC.
 	stdout, stderr *lines
@@ -71,6 +72,17 @@ func (p *Process) Provider() sdk.Provider { return &boundProvider{Client: p.prov
 
 // fingerprint is that of the file that it was started from.
 func (p *Process) fingerprint() string { return p.runner.exe.version }
+
+// Conn is the connection to the plugin, for whoever looks at it as it is: nothing
+// is bound to the life of the process there, and no secret taken out.
+func (p *Process) Conn() grpc.ClientConnInterface { return p.conn }
+
+// Kill ends the process with SIGKILL, as somebody else might, and returns when
+// nothing of it is left.
+func (p *Process) Kill() {
+	p.runner.kill()
+	<-p.done
+}
 
 // PID returns the number of the process.
 func (p *Process) PID() int { return p.runner.processID() }
@@ -160,6 +172,7 @@ func (p *Process) start(ctx context.Context, config *plugin.ClientConfig) error 
 	if !ok {
 		return errors.New("go-plugin dispensed something else than a connection")
 	}
+	p.conn = conn
 	p.provider, err = wire.NewClient(ctx, conn)
 	return err
 }

@@ -14,6 +14,7 @@ type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Run the broker."`
 	Exec    execCommand    `cmd:"" help:"Run code in a sandbox and print what it prints."`
 	Check   checkCommand   `cmd:"" help:"Check a configuration file and show every mistake in it."`
+	Plugin  pluginCommand  `cmd:"" help:"Work with plugins."`
 	Token   tokenCommand   `cmd:"" help:"Make a token for a tenant."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

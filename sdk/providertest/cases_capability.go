@@ -1,0 +1,173 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// everyCapability lists those of the SDK.
+func everyCapability() []sdk.Capability {
+	all := []sdk.Capability{sdk.CapabilityArtifacts}
+	for _, a := range capabilityCalls() {
+		all = append(all, a.capability)
+	}
+	return all
+}
+
+// capabilityCall makes the calls of a capability on an instance.
+type capabilityCall struct {
+	capability sdk.Capability
+	calls      map[string]func(ctx context.Context, s *session, instance string) error
+}
+
+func capabilityCases() []Case {
+	var cases []Case
+	for _, a := range capabilityCalls() {
+		cases = append(cases, Case{
+			Group: "capabilities", Name: string(a.capability) + " is there if it is claimed, and else refused",
+			run: func(c *scene) { honest(c, a) },
+		})
+	}
+	return cases
+}
+
+// "the broker refuses the others with CodeNotSupported" (package sdk): a provider
+// that lacks a capability says so itself when it is asked all the same. One that
+// claims it has the calls: they look for the instance first.
+func honest(c *scene, a capabilityCall) {
+	claimed := slices.Contains(c.Describe().Capabilities, a.capability)
+	id := "unknown" + randomWord()
+	if !claimed {
+		id = c.instance()
+	}
+	for name, call := range a.calls {
+		err := c.call(name, func(ctx context.Context) error { return call(ctx, c.session, id) })
+		switch code := sdk.CodeOf(err); {
+		case !claimed:
+			c.refused(err, name+", which is not claimed,", sdk.CodeNotSupported)
+		case code == sdk.CodeNotSupported && a.capability != sdk.CapabilityPackages:
+			c.fail("%s is claimed, and refused as not supported: %v", name, err)
+		case err == nil && name != "DeleteContext":
+			c.fail("%s of an instance that does not exist succeeded", name)
+		}
+	}
+}
+
+func capabilityCalls() []capabilityCall {
+	type call = func(ctx context.Context, s *session, instance string) error
+	return []capabilityCall{
+		{sdk.CapabilityInterrupt, map[string]call{
+			"Interrupt": func(ctx context.Context, s *session, id string) error { return s.Interrupt(ctx, id, "e") },
+		}},
+		{sdk.CapabilityContexts, map[string]call{
+			"CreateContext": func(ctx context.Context, s *session, id string) error {
+				_, err := s.CreateContext(ctx, sdk.CreateContextRequest{InstanceID: id, Language: s.Describe().Languages[0]})
+				return err
+			},
+			"ListContexts":   func(ctx context.Context, s *session, id string) error { _, err := s.ListContexts(ctx, id); return err },
+			"RestartContext": func(ctx context.Context, s *session, id string) error { return s.RestartContext(ctx, id, "c") },
+			"DeleteContext":  func(ctx context.Context, s *session, id string) error { return s.DeleteContext(ctx, id, "c") },
+		}},
+		{sdk.CapabilityCommands, map[string]call{
+			"StartCommand": func(ctx context.Context, s *session, id string) error {
+				_, err := s.StartCommand(ctx, sdk.CommandRequest{InstanceID: id, Argv: []string{"true"}, KeepOutput: 1})
+				return err
+			},
+			"ListCommands": func(ctx context.Context, s *session, id string) error { _, err := s.ListCommands(ctx, id); return err },
+			"ReadCommand": func(ctx context.Context, s *session, id string) error {
+				_, err := s.ReadCommand(ctx, sdk.ReadCommandRequest{InstanceID: id, CommandID: "c"}, func(sdk.CommandOutput) error { return nil })
+				return err
+			},
+			"WriteCommand":  func(ctx context.Context, s *session, id string) error { return s.WriteCommand(ctx, id, "c", nil, true) },
+			"ResizeCommand": func(ctx context.Context, s *session, id string) error { return s.ResizeCommand(ctx, id, "c", sdk.TerminalSize{Rows: 24, Columns: 80}) },
+			"SignalCommand": func(ctx context.Context, s *session, id string) error { return s.SignalCommand(ctx, id, "c", "SIGTERM") },
+		}},
+		{sdk.CapabilityFiles, map[string]call{
+			"StatFile": func(ctx context.Context, s *session, id string) error { _, err := s.StatFile(ctx, id, "."); return err },
+			"ListFiles": func(ctx context.Context, s *session, id string) error {
+				_, err := s.ListFiles(ctx, sdk.ListFilesRequest{InstanceID: id, Path: ".", Depth: 1, Limit: 1}, func([]sdk.FileInfo) error { return nil })
+				return err
+			},
+			"ReadFile": func(ctx context.Context, s *session, id string) error {
+				_, content, err := s.ReadFile(ctx, sdk.ReadFileRequest{InstanceID: id, Path: "f"})
+				return closed(content, err)
+			},
+			"WriteFile": func(ctx context.Context, s *session, id string) error {
+				_, err := s.WriteFile(ctx, sdk.WriteFileRequest{InstanceID: id, Path: "f"}, strings.NewReader("x"))
+				return err
+			},
+			"MakeDirectory": func(ctx context.Context, s *session, id string) error { _, err := s.MakeDirectory(ctx, id, "d", 0o755); return err },
+			"MoveFile": func(ctx context.Context, s *session, id string) error {
+				_, err := s.MoveFile(ctx, sdk.MoveFileRequest{InstanceID: id, From: "a", To: "b"})
+				return err
+			},
+			"CopyFile": func(ctx context.Context, s *session, id string) error {
+				_, err := s.CopyFile(ctx, sdk.MoveFileRequest{InstanceID: id, From: "a", To: "b"})
+				return err
+			},
+			"RemoveFile": func(ctx context.Context, s *session, id string) error { return s.RemoveFile(ctx, id, "f", false) },
+		}},
+		{sdk.CapabilityFileSearch, map[string]call{
+			"SearchFiles": func(ctx context.Context, s *session, id string) error {
+				_, err := s.SearchFiles(ctx, sdk.SearchFilesRequest{InstanceID: id, Path: ".", Pattern: "x", Limit: 1}, func([]sdk.FileMatch) error { return nil })
+				return err
+			},
+			"ReplaceInFiles": func(ctx context.Context, s *session, id string) error {
+				_, err := s.ReplaceInFiles(ctx, sdk.ReplaceInFilesRequest{InstanceID: id, Paths: []string{"f"}, Old: "x", New: "y"})
+				return err
+			},
+		}},
+		{sdk.CapabilityFileWatch, map[string]call{
+			"WatchFiles": func(ctx context.Context, s *session, id string) error {
+				return s.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: id, Path: "."}, func() error { return errors.New("it watches") }, func([]sdk.FileChange) error { return nil })
+			},
+		}},
+		{sdk.CapabilityArchives, map[string]call{
+			"ReadArchive": func(ctx context.Context, s *session, id string) error {
+				return closed(s.ReadArchive(ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "."}))
+			},
+			"WriteArchive": func(ctx context.Context, s *session, id string) error {
+				_, err := s.WriteArchive(ctx, id, ".", strings.NewReader(""))
+				return err
+			},
+		}},
+		{sdk.CapabilityPorts, map[string]call{
+			"DialPort": func(ctx context.Context, s *session, id string) error {
+				conn, err := s.DialPort(ctx, id, servePort)
+				return closed(conn, err)
+			},
+		}},
+		{sdk.CapabilityPause, map[string]call{
+			"Pause":  func(ctx context.Context, s *session, id string) error { return s.Pause(ctx, id) },
+			"Resume": func(ctx context.Context, s *session, id string) error { return s.Resume(ctx, id) },
+		}},
+		{sdk.CapabilitySetTTL, map[string]call{
+			"SetTTL": func(ctx context.Context, s *session, id string) error { _, err := s.SetTTL(ctx, id, time.Minute); return err },
+		}},
+		{sdk.CapabilityMetrics, map[string]call{
+			"InstanceMetrics": func(ctx context.Context, s *session, id string) error { _, err := s.InstanceMetrics(ctx, id); return err },
+		}},
+		{sdk.CapabilityPackages, map[string]call{
+			"InstallPackages": func(ctx context.Context, s *session, id string) error {
+				_, err := s.InstallPackages(ctx, sdk.InstallPackagesRequest{
+					InstanceID: id, Language: s.Describe().Languages[0], Requirements: []string{"x"}, Timeout: time.Minute, OutputLimit: 1,
+				}, newHeard())
+				return err
+			},
+		}},
+	}
+}
+
+// closed closes what a call opened, and passes its error on.
+func closed(opened io.Closer, err error) error {
+	if err != nil {
+		return err
+	}
+	return opened.Close()
+}

@@ -1,0 +1,148 @@
+package providertest
+
+import (
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func configureCases() []Case {
+	const group = "configure"
+	return []Case{
+		{Group: group, Name: "the settings of this run are accepted", fresh: true, run: acceptsItsSettings},
+		{Group: group, Name: "a missing setting is refused by name", fresh: true, run: refusesMissing},
+		{Group: group, Name: "a value that is not among the options is refused", fresh: true, run: refusing(outOfOptions)},
+		{Group: group, Name: "a value out of bounds is refused", fresh: true, run: refusing(outOfBounds)},
+		{Group: group, Name: "a text that does not match its pattern is refused", fresh: true, run: refusing(offPattern)},
+		{Group: group, Name: "a value of a wrong type is refused", fresh: true, run: refusing(wrongType)},
+		{Group: group, Name: "an unknown setting is refused", fresh: true, run: refusesUnknown},
+		{Group: group, Name: "a refusal does not repeat a secret", fresh: true, run: refusesWithoutSecrets},
+		{Group: group, Name: "what it shows and logs has no secrets", fresh: true, run: showsNoSecrets},
+	}
+}
+
+// "Configure validates the settings beyond the schema and connects."
+// (Provider.Configure)
+func acceptsItsSettings(c *scene) {
+	s := c.launched()
+	settings, err := c.suite.resolve(s.Describe().Schema)
+	c.must(err, "resolve")
+	c.must(s.configure(c.ctx, settings), "with the settings of this run")
+}
+
+// "Required settings have no default." (Field) The broker checks that they are
+// there; a plugin that serves with the SDK does too, and so must every other,
+// for it may be run by a broker that read another version's schema.
+func refusesMissing(c *scene) {
+	c.eachRefused(func(f sdk.Field) []badValue {
+		if !f.Required {
+			return nil
+		}
+		return []badValue{{nil, "is missing"}}
+	})
+}
+
+// refusing makes a case of a kind of bad values: "Return CodeInvalidConfig with
+// Field set when a setting is at fault." (Provider.Configure)
+func refusing(bad func(sdk.Field) []badValue) func(*scene) {
+	return func(c *scene) { c.eachRefused(bad) }
+}
+
+// eachRefused configures a process with one bad value after the other: a refusal
+// leaves it as it was.
+func (c *scene) eachRefused(bad func(sdk.Field) []badValue) {
+	s := c.launched()
+	schema := s.Describe().Schema
+	settings, err := c.suite.resolve(schema)
+	c.must(err, "resolve")
+	tried := 0
+	for _, f := range schema {
+		for _, b := range bad(f) {
+			tried++
+			err := s.configure(c.ctx, with(settings, f.Name, b.value))
+			c.refusedField(err, "Configure with a value of "+f.Name+" that "+b.why, sdk.CodeInvalidConfig, f.Name)
+		}
+	}
+	if tried == 0 {
+		c.skip("no setting is declared so")
+	}
+}
+
+// A setting that the schema does not have is a mistake of the operator.
+func refusesUnknown(c *scene) {
+	s := c.launched()
+	settings, err := c.suite.resolve(s.Describe().Schema)
+	c.must(err, "resolve")
+	const name = "no_such_setting"
+	c.refusedField(s.configure(c.ctx, with(settings, name, "x")), "Configure with an unknown setting", sdk.CodeInvalidConfig, name)
+}
+
+// "Secret settings are never shown, logged or echoed." (Field) "Message is for
+// the caller: no secrets, no paths of the host." (Error)
+func refusesWithoutSecrets(c *scene) {
+	schema := c.described().Schema
+	tried := 0
+	for _, f := range schema {
+		if !f.Secret {
+			continue
+		}
+		tried++
+		s := c.launched()
+		settings, err := c.suite.resolve(schema)
+		c.must(err, "resolve")
+		canary := "canary-" + randomWord()
+		var value any = canary
+		switch f.Type {
+		case sdk.TypeList:
+			value = []string{canary}
+		case sdk.TypeMap:
+			value = map[string]string{"canary": canary}
+		}
+		if err := s.configure(c.ctx, with(settings, f.Name, value)); err != nil {
+			c.check(!strings.Contains(err.Error(), canary), "the error of Configure repeats the secret %s", f.Name)
+		}
+		if s.plugin.Log != nil {
+			c.check(!strings.Contains(s.plugin.Log(), canary), "the log repeats the secret %s", f.Name)
+		}
+	}
+	if tried == 0 {
+		c.skip("no setting is secret")
+	}
+}
+
+// The same for what it says while all is well.
+func showsNoSecrets(c *scene) {
+	secrets := secretsOf(c.described().Schema, c.suite.given)
+	if len(secrets) == 0 {
+		c.skip("the settings of this run have no secret")
+	}
+	s := c.newSession(newBrokerID(), newBrokerID())
+	health, err := s.Health(c.ctx)
+	c.must(err, "health")
+	shown := []string{health.Reason}
+	for name, value := range health.Details {
+		shown = append(shown, name, value)
+	}
+	for _, m := range health.Metrics {
+		shown = append(shown, m.Help)
+		for _, value := range m.Labels {
+			shown = append(shown, value)
+		}
+	}
+	made := c.createOn(s, s.createRequest(s.Describe().Languages[0]))
+	shown = append(shown, made.ID)
+	for name, value := range made.Metadata {
+		shown = append(shown, name, value)
+	}
+	for name, value := range made.Labels {
+		shown = append(shown, name, value)
+	}
+	if s.plugin.Log != nil {
+		shown = append(shown, s.plugin.Log())
+	}
+	for _, text := range shown {
+		for _, secret := range secrets {
+			c.check(!strings.Contains(text, secret), "a secret of the settings stands in what the provider shows or logs: %s", strings.ReplaceAll(text, secret, "(hidden)"))
+		}
+	}
+}

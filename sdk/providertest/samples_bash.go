@@ -1,0 +1,53 @@
+package providertest
+
+func bashSamples() Samples {
+	const ticks = `while :; do
+  echo "$((${EPOCHREALTIME/[.,]/} / 1000))" > ticks.new
+  mv ticks.new ticks
+  sleep 0.05
+done`
+	tick := func(start string) string {
+		return start + " </dev/null >/dev/null 2>&1 &\nwhile [ ! -e ticks ]; do sleep 0.02; done\n"
+	}
+	const wait = "echo ready\nsleep 600\n"
+	read := func(path string) string {
+		return "if [ -e " + path + " ]; then cat " + path + "; else printf absent; fi\n"
+	}
+	return Samples{
+		Hello:      "echo hello",
+		Streams:    "echo out\necho err >&2\n",
+		NoLineFeed: "printf end",
+		Silent:     ":\n",
+		ExitThree:  "echo before\nexit 3\n",
+		Crash:      "no_such_command_of_any_system\n",
+		Broken:     "if then (\n",
+		Killed:     "kill -9 $$\n",
+		Unicode:    "cat <<'END'\n" + UnicodeText + "\nEND\n",
+		Binary:     "for i in {0..255}; do printf \"\\\\$(printf %03o \"$i\")\"; done\n",
+		Lines:      "for ((i = 1; i <= 5000; i++)); do echo \"line $i\"; done\n",
+		Flood: `text=$(printf 'x%.0s' {1..2000})
+for _ in {1..100}; do printf %s "$text"; done
+for _ in {1..100}; do printf %s "${text//x/y}" >&2; done
+: > flooded
+`,
+		Input:       "wc -c\n",
+		Value:       "printf %s \"${PROVIDERTEST-absent}\"\n",
+		Environment: "env\n",
+		Write:       "printf kept > providertest.txt\n", Read: read("providertest.txt"),
+		WriteTmp: "printf kept > /tmp/providertest.txt\n", ReadTmp: read("/tmp/providertest.txt"),
+		Workspace: `: > /workspace/absolute.txt
+if [ absolute.txt -ef /workspace/absolute.txt ]; then printf same; else printf other; fi
+`,
+		SetVariable: "export carried=1\n", GetVariable: "printf %s \"${carried-absent}\"\n",
+		Wait:          wait,
+		Stubborn:      "trap '' TERM INT\n" + wait,
+		Spin:          "echo ready\nwhile :; do :; done\n",
+		Tick:          tick("( " + ticks + " )"),
+		TickAndWait:   tick("( "+ticks+" )") + wait,
+		EscapeAndWait: tick("setsid bash -c '"+ticks+"'") + wait,
+		Now:           "echo \"$((${EPOCHREALTIME/[.,]/} / 1000))\"\n",
+		LastTick:      "echo \"$((${EPOCHREALTIME/[.,]/} / 1000)) $(cat ticks)\"\n",
+		Memory:        "held=xxxxxxxx\nwhile :; do held=$held$held; done\n",
+		Figure:        "mkdir -p artifacts\nprintf drawn > artifacts/figure.txt\n",
+	}
+}

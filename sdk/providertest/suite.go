@@ -1,0 +1,199 @@
+package providertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// caseTimeout bounds a case. It is there against hanging alone: what a case
+// measures has limits of its own.
+const caseTimeout = 3 * time.Minute
+
+// suite runs cases one after the other. Those that do not start processes of
+// their own share one.
+type suite struct {
+	settings
+	open     Opener
+	brokerID string
+	dir      string // of state directories; made when first needed
+	shared   *session
+	// described is what the first process said, nil if none started so far.
+	described *sdk.Description
+	// failed says why no process can be had; then none is started any more.
+	failed error
+}
+
+func newSuite(open Opener, options []Option) *suite {
+	s := &suite{open: open, brokerID: newBrokerID(), settings: settings{
+		patience: 1, samples: builtinSamples(), requirement: map[sdk.Language]Requirement{},
+	}}
+	for _, option := range options {
+		option(&s.settings)
+	}
+	return s
+}
+
+// newBrokerID makes one of the form that brokers give themselves.
+func newBrokerID() string { return strings.ToLower(rand.Text()) }
+
+// languages are those that there is code for, the well-known ones first.
+func (s *suite) languages() []sdk.Language {
+	first := []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash}
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(s.samples)), func(l sdk.Language) bool { return slices.Contains(first, l) })
+	return append(first, others...)
+}
+
+func (s *suite) selected(c Case) bool { return s.only == nil || s.only.MatchString(c.String()) }
+
+// description is empty if no process could be started.
+func (s *suite) description() sdk.Description {
+	if s.described == nil {
+		return sdk.Description{}
+	}
+	return *s.described
+}
+
+// within is a time limit of the suite, stretched by patience.
+func (s *suite) within(limit time.Duration) time.Duration {
+	return time.Duration(float64(limit) * s.patience)
+}
+
+// runCase runs a case to its end.
+func (s *suite) runCase(ctx context.Context, c Case) Result {
+	started := time.Now()
+	result := Result{Case: c, Status: Passed}
+	if reason := s.reasonToSkip(ctx, c); reason != "" {
+		result.Status, result.Reason = Skipped, reason
+	} else {
+		result.Status, result.Reason = s.attempt(ctx, c)
+	}
+	result.Reason = s.withoutSecrets(result.Reason)
+	result.Duration = time.Since(started)
+	return result
+}
+
+// reasonToSkip starts the shared process if the answer depends on what the
+// provider is.
+func (s *suite) reasonToSkip(ctx context.Context, c Case) string {
+	if ctx.Err() != nil {
+		return "the run was ended before"
+	}
+	for _, skip := range s.skips {
+		if skip.cases.MatchString(c.String()) {
+			return skip.reason
+		}
+	}
+	if c.fresh && len(c.needs) == 0 && c.Language == "" {
+		return ""
+	}
+	if err := s.share(ctx); err != nil {
+		return "there is no provider to run it on: " + err.Error()
+	}
+	d := s.description()
+	for _, capability := range c.needs {
+		if !slices.Contains(d.Capabilities, capability) {
+			return fmt.Sprintf("the provider does not claim %s", capability)
+		}
+	}
+	if c.Language != "" && !slices.Contains(d.Languages, c.Language) {
+		return fmt.Sprintf("the provider does not claim %s", c.Language)
+	}
+	return ""
+}
+
+// share starts the process that cases share, unless it runs.
+func (s *suite) share(ctx context.Context) error {
+	if s.shared != nil || s.failed != nil {
+		return s.failed
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.within(caseTimeout))
+	defer cancel()
+	s.shared, s.failed = s.start(ctx, s.brokerID, "shared")
+	return s.failed
+}
+
+// attempt runs the case's function.
+func (s *suite) attempt(ctx context.Context, c Case) (status Status, reason string) {
+	ctx, cancel := context.WithTimeout(ctx, s.within(caseTimeout))
+	defer cancel()
+	sc := &scene{ctx: ctx, suite: s, language: c.Language}
+	if c.Language != "" {
+		sc.samples = s.samples[c.Language]
+	}
+	if !c.fresh && s.shared != nil {
+		sc.session = s.shared
+	}
+	defer func() {
+		if s.shared != nil && s.shared.isGone() {
+			s.shared.stop(context.WithoutCancel(ctx))
+			s.shared = nil
+			sc.note("the provider's process ended")
+		}
+		if len(sc.failures) > 0 {
+			status, reason = Failed, strings.Join(sc.failures, "\n")
+		}
+	}()
+	defer sc.cleanUp()
+	return sc.perform(c.run)
+}
+
+// perform calls a case's function and turns the way it ended into words.
+func (c *scene) perform(run func(*scene)) (status Status, reason string) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil, failedNow:
+		case skippedNow:
+			status, reason = Skipped, string(r)
+		default:
+			c.note("the suite panicked, which is a bug in it: %v\n%s", r, debug.Stack())
+		}
+	}()
+	run(c)
+	return Passed, ""
+}
+
+// withoutSecrets takes the given secrets out of a text.
+func (s *suite) withoutSecrets(text string) string {
+	for _, secret := range secretsOf(s.description().Schema, s.given) {
+		text = strings.ReplaceAll(text, secret, "(hidden)")
+	}
+	return text
+}
+
+// stateDir makes a directory for a process. The same name gives the same one.
+func (s *suite) stateDir(name string) (string, error) {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "providertest")
+		if err != nil {
+			return "", err
+		}
+		s.dir = dir
+	}
+	dir := s.dir + "/" + name
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	return dir, nil
+}
+
+// end stops what runs and removes what the suite made.
+func (s *suite) end() {
+	if s.shared != nil {
+		s.shared.stop(context.Background())
+		s.shared = nil
+	}
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+		s.dir = ""
+	}
+}
