@@ -10,6 +10,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/javascript"
 )
 
 // exitBlocked is the exit code of code that was not run: what shells say of a
@@ -54,8 +55,8 @@ func inspectJavaScript(policy codepolicy.Policy, req *guestv1.ExecuteRequest) (c
 	if !mayCall && policy.Mode == codepolicy.Off {
 		return false, v
 	}
-	program, err := codepolicy.ParseJavaScript(req.GetCode())
-	callMain = mayCall && definesUnusedMain(program)
+	program, err := javascript.Parse(req.GetCode())
+	callMain = mayCall && program.ExpectsCall()
 	if policy.Mode != codepolicy.Off {
 		v.Findings = policy.JavaScriptFindings(program, err)
 		v.Blocked = policy.Mode == codepolicy.Enforce && len(v.Findings) > 0

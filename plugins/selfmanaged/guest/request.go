@@ -2,12 +2,9 @@ package guest
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/bash"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -33,7 +30,7 @@ type runnerArtifacts struct {
 // requestPayload is what an interpreter reads from its request descriptor.
 func requestPayload(req *guestv1.ExecuteRequest, callMain bool) ([]byte, error) {
 	if req.GetLanguage() == Bash {
-		return shellPayload(req), nil
+		return []byte(bash.Script(req.GetEnv(), req.GetCode())), nil
 	}
 	r := newRunnerRequest(req)
 	r.CallMain = callMain
@@ -61,20 +58,4 @@ func forRunner(limits *providerv1.ArtifactLimits) *runnerArtifacts {
 func line(request any) ([]byte, error) {
 	text, err := json.Marshal(request)
 	return append(text, '\n'), err
-}
-
-// shellPayload is the code behind the variables of the request, all on the first
-// line, so that line numbers in messages are those of the code.
-func shellPayload(req *guestv1.ExecuteRequest) []byte {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(req.GetEnv())) {
-		fmt.Fprintf(&b, "export %s=%s 2>/dev/null;", name, shellQuote(req.GetEnv()[name]))
-	}
-	b.WriteString(req.GetCode())
-	return []byte(b.String())
-}
-
-// shellQuote writes a string as one word of bash without a line end in it.
-func shellQuote(s string) string {
-	return "$'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(s) + "'"
 }

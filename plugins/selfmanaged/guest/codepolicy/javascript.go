@@ -4,48 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"unicode/utf8"
 	"unsafe"
 
 	"github.com/tdewolff/parse/v2"
 	"github.com/tdewolff/parse/v2/js"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/javascript"
 )
 
-// maxParsed bounds the code that is looked into. The parser's stack grows with
-// the nesting of some constructs, and the end of the stack would be the end of
-// process 1.
-const maxParsed = 256 << 10
-
-// Program is JavaScript that was parsed.
-type Program struct {
-	*js.AST
-	// Returns is set if it can only be a script that returns at its top level.
-	Returns bool
-	source  []byte
-}
-
-// ParseJavaScript parses a module or a script; a script may return, as Node lets
-// it. What Node can run may still be an error here.
-func ParseJavaScript(code string) (*Program, error) {
-	if len(code) > maxParsed {
-		return nil, fmt.Errorf("the code is larger than %d KiB", maxParsed>>10)
-	}
-	source := append(make([]byte, 0, len(code)+1), code...) // the parser wants room for one byte
-	ast, err := js.Parse(parse.NewInputBytes(source), js.Options{})
-	if err == nil {
-		return &Program{AST: ast, source: source}, nil
-	}
-	if ast, errInline := js.Parse(parse.NewInputBytes(source), js.Options{Inline: true}); errInline == nil {
-		return &Program{AST: ast, Returns: true, source: source}, nil
-	}
-	return nil, err
-}
-
-// JavaScriptFindings analyses code that ParseJavaScript returned as program or
+// JavaScriptFindings analyses code that javascript.Parse returned as program or
 // refused with err, which is a finding too: nobody knows what such code does.
-func (p Policy) JavaScriptFindings(program *Program, err error) []Finding {
+func (p Policy) JavaScriptFindings(program *javascript.Program, err error) []Finding {
 	a := &analysis{rules: p.JavaScript, allowed: p.Allowed, aliases: map[*js.Var]string{}}
 	if err != nil {
 		f := Finding{Line: 1, Column: 1, Rule: ruleUnparsable, Message: "the code cannot be parsed: " + err.Error()}
@@ -55,7 +26,7 @@ func (p Policy) JavaScriptFindings(program *Program, err error) []Finding {
 		a.add(f)
 		return Bounded(a.findings)
 	}
-	a.source = program.source
+	a.source = program.Source
 	js.Walk(learner{a}, program.AST)
 	js.Walk(a, program.AST)
 	a.checkComments()

@@ -10,6 +10,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/javascript"
 )
 
 func defaultPolicy(t testing.TB, change func(*codepolicy.Settings)) codepolicy.Policy {
@@ -28,7 +29,7 @@ func defaultPolicy(t testing.TB, change func(*codepolicy.Settings)) codepolicy.P
 }
 
 func analyse(policy codepolicy.Policy, code string) []codepolicy.Finding {
-	return policy.JavaScriptFindings(codepolicy.ParseJavaScript(code))
+	return policy.JavaScriptFindings(javascript.Parse(code))
 }
 
 // rulesAt tells findings apart as "line:rule".

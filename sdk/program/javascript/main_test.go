@@ -1,4 +1,4 @@
-package guest
+package javascript_test
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/javascript"
 )
 
-func TestDefinesUnusedMain(t *testing.T) {
+func TestACallIsExpectedWhereMainIsDefinedAndLeftAlone(t *testing.T) {
 	cases := map[string]struct {
 		code string
 		want bool
@@ -42,22 +42,22 @@ func TestDefinesUnusedMain(t *testing.T) {
 		"nothing":                           {"", false},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { assert.Equal(t, unusedMain(c.code), c.want) })
+		t.Run(name, func(t *testing.T) { assert.Equal(t, expectsCall(c.code), c.want) })
 	}
 }
 
-func unusedMain(code string) bool {
-	program, _ := codepolicy.ParseJavaScript(code)
-	return definesUnusedMain(program)
+func expectsCall(code string) bool {
+	program, _ := javascript.Parse(code)
+	return program.ExpectsCall()
 }
 
-func TestCodeThatNestsWithoutEndDoesNotEndTheGuest(t *testing.T) {
-	assert.Assert(t, !unusedMain(strings.Repeat("async(", 2<<20)+"main"))
+func TestCodeThatNestsWithoutEndDoesNotEndTheProcess(t *testing.T) {
+	assert.Assert(t, !expectsCall(strings.Repeat("async(", 2<<20)+"main"))
 }
 
-func FuzzDefinesUnusedMain(f *testing.F) {
+func FuzzExpectsCall(f *testing.F) {
 	for _, seed := range []string{"function main() {}", "const main = () => `${main}`", "export default class { static #x }", "((((((", "\x00\xff"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(_ *testing.T, code string) { unusedMain(code) }) // it must not panic
+	f.Fuzz(func(_ *testing.T, code string) { expectsCall(code) }) // it must not panic
 }

@@ -1,23 +1,20 @@
-package guest
+package javascript
 
 import (
 	"slices"
 
 	"github.com/tdewolff/parse/v2/js"
-
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 )
 
-// definesUnusedMain reports whether JavaScript code declares a top-level main
-// that nothing outside of main itself uses; exporting it is no use. Such code
-// expects to be called. Code that does not parse, which is nil here, is left to
-// run as it is.
-func definesUnusedMain(program *codepolicy.Program) bool {
-	if program == nil || program.Returns {
+// ExpectsCall reports whether the code declares a top-level main that nothing
+// outside of main itself uses; exporting it is no use. Code that does not parse,
+// which is nil here, expects nothing.
+func (p *Program) ExpectsCall() bool {
+	if p == nil || p.Returns {
 		return false
 	}
 	w := &mainUse{}
-	for _, statement := range program.List {
+	for _, statement := range p.List {
 		w.topLevel(statement)
 	}
 	return w.defined && w.used == 0

@@ -1,0 +1,316 @@
+// Runs one piece of code as a fresh interpreter would: as the program of a process
+// that was started for it, or within the kernel of a notebook. It is evaluated under a
+// name of its own, and gives a function that is called with the request; it must run
+// on Node 18.
+(function (require, own, encoded) {
+  'use strict';
+  const fs = require('node:fs');
+  const path = require('node:path');
+  const util = require('node:util');
+  const vm = require('node:vm');
+  const { Module } = require('node:module');
+  const { pathToFileURL } = require('node:url');
+
+  const RUNNER = 'sandbox-runner.js';
+  const CAPTURE = '__sandbox_main';
+  const CHUNK = 2048; // with the marker, a frame is less than a pipe takes at once
+  // The messages with which V8 refuses a module that is compiled as a script.
+  const MODULE_SYNTAX = [
+    'Cannot use import statement outside a module',
+    "Unexpected token 'export'",
+    "Cannot use 'import.meta' outside a module",
+    'await is only valid in async functions and the top level bodies of modules',
+  ];
+
+  const request = JSON.parse(Buffer.from(encoded, 'base64').toString());
+  const { stdout, stderr } = process; // the code may replace them
+  if (own && !request.kernel) fs.rmSync(own, { force: true }); // it has the marker in it
+
+  // send tells the provider what main returned, in frames among the output.
+  function send(data) {
+    const text = data.toString('base64');
+    for (let at = 0; at < text.length; at += CHUNK) {
+      const last = at + CHUNK >= text.length;
+      write(`${request.marker}${last ? '=' : '+'}${text.slice(at, at + CHUNK)};`);
+    }
+  }
+
+  function write(frame) {
+    if (request.kernel) {
+      stdout.write(frame);
+      return;
+    }
+    const data = Buffer.from(frame);
+    for (let at = 0; at < data.length; ) {
+      try {
+        at += fs.writeSync(1, data, at);
+      } catch (e) {
+        if (e.code !== 'EAGAIN') throw e;
+      }
+    }
+  }
+
+  // isModule tells a module from a script. A script that does not compile throws
+  // here, before anything was added to it that would show in the error.
+  function isModule(code, file) {
+    try {
+      vm.compileFunction(code, ['exports', 'require', 'module', '__filename', '__dirname'], { filename: file });
+      return false;
+    } catch (e) {
+      if (e instanceof SyntaxError && MODULE_SYNTAX.includes(e.message)) return true;
+      throw e;
+    }
+  }
+
+  // load runs the code and gives { main }, or a promise of it where the code is a
+  // module.
+  function load(code, place) {
+    const module = isModule(code, place.script);
+    let main;
+    Object.defineProperty(globalThis, CAPTURE, {
+      configurable: true,
+      enumerable: false,
+      value: (f) => {
+        delete globalThis[CAPTURE];
+        main = f;
+      },
+    });
+    const trailer = `\n;globalThis.${CAPTURE}?.(typeof main === 'undefined' ? undefined : main);`;
+    if (module) {
+      // Imports resolve from where the file stands, so it must stand there.
+      fs.writeFileSync(place.module, code + trailer, { flag: 'wx', mode: 0o600 });
+      process.argv[1] = place.module;
+      return importModule(pathToFileURL(place.module).href)
+        .finally(() => {
+          delete globalThis[CAPTURE];
+          place.remove();
+        })
+        .then((namespace) => ({ main: main ?? namespace.main ?? namespace.default }));
+    }
+    const m = new Module(place.script, null);
+    m.filename = place.script;
+    m.paths = Module._nodeModulePaths(place.dir);
+    if (!request.kernel) process.mainModule = m;
+    require.cache[place.script] = m;
+    try {
+      m._compile(code + trailer, place.script);
+    } finally {
+      delete globalThis[CAPTURE];
+      if (request.kernel) delete require.cache[place.script];
+    }
+    m.loaded = true;
+    const exported = m.exports;
+    return { main: main ?? (typeof exported === 'function' ? exported : exported?.main) };
+  }
+
+  // What was evaluated by itself, as this was, cannot import.
+  function importModule(url) {
+    const m = new Module(RUNNER, null);
+    m._compile('module.exports = (url) => import(url)', path.join(process.cwd(), RUNNER));
+    return m.exports(url);
+  }
+
+  function result(value) {
+    let text;
+    try {
+      text = JSON.stringify(value === undefined ? null : value, (key, v) => {
+        if (typeof v === 'number' && !Number.isFinite(v)) throw new TypeError(`${v} is not JSON`);
+        return v;
+      });
+    } catch (e) {
+      throw new TypeError(`main must return something that JSON can express: ${e.message}`);
+    }
+    if (text === undefined) throw new TypeError(`main must return something that JSON can express, not a ${typeof value}`);
+    const data = Buffer.from(text);
+    if (data.length > request.limit) throw new RangeError(`main returned ${data.length} bytes of JSON, more than the limit of ${request.limit}`);
+    return data;
+  }
+
+  // show prints an error as Node shows an uncaught one, without the frames of this file.
+  function show(error, place) {
+    const text = util
+      .inspect(error)
+      .replaceAll(pathToFileURL(place.module).href, place.script)
+      .replaceAll(place.module, place.script)
+      .replaceAll(/\n +(?:at .*(?:sandbox-runner\.js|node:internal\/|node:vm:).*?|\.{3} \d+ lines matching .*? \.{3})( {)?$/gm, '$1');
+    if (!util.types.isNativeError(error)) {
+      stderr.write(`Uncaught ${text}\n`);
+      return;
+    }
+    const found = text.indexOf(`${place.script}:`);
+    const at = found >= 0 && /^:(\d+):(\d+)/.exec(text.slice(found + place.script.length));
+    const source = at && request.code.split('\n')[at[1] - 1];
+    if (source && !text.startsWith(place.script)) {
+      stderr.write(`${place.script}:${at[1]}\n${source}\n${' '.repeat(at[2] - 1)}^\n\n`);
+    }
+    stderr.write(`${text}\n`);
+  }
+
+  function places() {
+    if (request.dir) {
+      fs.mkdirSync(request.dir, { recursive: true });
+      process.chdir(request.dir);
+    }
+    const dir = process.cwd();
+    // Nobody else knows the marker yet, but part of it is no secret worth keeping.
+    const file = path.join(dir, `.main-${Math.random().toString(36).slice(2)}.mjs`);
+    return { dir, script: path.join(dir, 'main.js'), module: file, remove: () => fs.rmSync(file, { force: true }) };
+  }
+
+  // evaluate runs the code and main, and says whether it called main. What it returns
+  // is a promise where something is to be awaited.
+  function evaluate(place) {
+    Object.assign(process.env, request.env);
+    process.argv = [process.argv[0], place.script];
+    const finish = (value) => {
+      send(result(value));
+      return true;
+    };
+    const call = ({ main }) => {
+      if (request.arguments === null && !request.call) return false;
+      if (typeof main !== 'function') throw new ReferenceError('arguments were given, so the code must define a function main');
+      write(`${request.marker}c;`);
+      const value = main(request.arguments === null ? {} : JSON.parse(request.arguments));
+      return typeof value?.then === 'function' ? Promise.resolve(value).then(finish) : finish(value);
+    };
+    const loaded = load(request.code, place);
+    return 'main' in loaded ? call(loaded) : loaded.then(call);
+  }
+
+  // start evaluates with an empty stack, so that errors show nothing of what is around
+  // the code.
+  function start(place) {
+    return Promise.resolve().then(() => evaluate(place));
+  }
+
+  // asProcess is the program of this process.
+  function asProcess() {
+    const exit = process.exit; // the code may replace it
+    // A pipe takes 64 KiB at once; what is more would be lost in process.exit.
+    for (const stream of [stdout, stderr]) stream._handle?.setBlocking?.(true);
+    const place = places();
+    process.once('exit', (code) => {
+      place.remove();
+      write(`${request.marker}x${code};`);
+    });
+    // Node would end with success when nothing is left that could go on.
+    const unsettled = () => {
+      stderr.write('Error: the code awaits something that never comes\n');
+      exit(13); // as Node itself does for a module
+    };
+    process.once('beforeExit', unsettled);
+    start(place)
+      .finally(() => process.off('beforeExit', unsettled))
+      // main has returned: timers that it left behind do not keep the result waiting.
+      .then((called) => called && exit())
+      .catch((error) => {
+        // Thrown outside of any promise, the code's own handler gets it; and only
+        // Node knows where a module does not compile.
+        if (process.listenerCount('uncaughtException') > 0 || (error instanceof SyntaxError && process.argv[1] === place.module)) {
+          setImmediate(() => {
+            throw error;
+          });
+          return;
+        }
+        show(error, place);
+        exit(1);
+      });
+  }
+
+  // asCell is a cell of a kernel, which must not end. It makes the kernel look like a
+  // fresh process, and itself again before its promise resolves.
+  function asCell() {
+    const variables = Object.keys(request.env).map((name) => [name, process.env[name]]);
+    const { argv, exit, exitCode } = process;
+    const cwd = process.cwd();
+    const exitListeners = process.rawListeners('exit');
+    const handlers = process.rawListeners('uncaughtException');
+    const busy = tally();
+    const place = places();
+    let ended = false;
+
+    // What the code leaves behind must not go on in the next execution.
+    const timers = new Set();
+    const originals = { setTimeout, setInterval };
+    for (const [name, original] of Object.entries(originals)) {
+      const wrapped = function (f, ...rest) {
+        if (typeof f !== 'function') return original(f, ...rest);
+        const timer = original(function (...args) {
+          if (name === 'setTimeout') timers.delete(timer);
+          return f.apply(this, args);
+        }, ...rest);
+        timers.add(timer);
+        return timer;
+      };
+      globalThis[name] = Object.defineProperties(wrapped, Object.getOwnPropertyDescriptors(original));
+    }
+
+    // idle says whether all that the code began has come to its end, as far as Node
+    // tells; a process of its own would end then.
+    const idle = () => [...tally()].every(([kind, count]) => count <= (busy.get(kind) ?? 0));
+
+    return new Promise((resolve) => {
+      const restore = () => {
+        place.remove();
+        timers.forEach(clearTimeout); // which ends intervals, too
+        Object.assign(globalThis, originals);
+        for (const [name, value] of variables) {
+          if (value === undefined) delete process.env[name];
+          else process.env[name] = value;
+        }
+        process.removeAllListeners('uncaughtException');
+        for (const handler of handlers) process.on('uncaughtException', handler);
+        process.chdir(cwd);
+        Object.assign(process, { argv, exit, exitCode });
+      };
+      const end = (code) => {
+        if (ended) return;
+        ended = true;
+        process.exitCode = code;
+        for (const listener of process.rawListeners('exit')) {
+          if (exitListeners.includes(listener)) continue;
+          process.removeListener('exit', listener);
+          try {
+            listener.call(process, process.exitCode);
+          } catch (error) {
+            show(error, place);
+            process.exitCode = 7; // as Node itself does
+          }
+        }
+        const last = (Number(process.exitCode ?? 0) || 0) & 0xff;
+        // An exception that is on its way shall not reach the kernel's own handlers.
+        stdout.write(`${request.marker}x${last};`, () => setImmediate(() => resolve(restore())));
+      };
+      const fail = (error) => {
+        if (ended) return; // most likely what process.exit threw
+        show(error, place);
+        end(1);
+      };
+      const wait = (quiet) => {
+        if (ended) return;
+        if (quiet > 2) end(process.exitCode ?? 0);
+        else originals.setTimeout(() => wait(idle() ? quiet + 1 : 0), 2).unref();
+      };
+
+      process.exitCode = undefined;
+      process.exit = (code) => {
+        end(code ?? process.exitCode ?? 0);
+        throw new Error('process.exit was called'); // it must not return
+      };
+      process.removeAllListeners('uncaughtException');
+      process.on('uncaughtException', (error) => {
+        if (process.listenerCount('uncaughtException') === 1) fail(error);
+      });
+      start(place).then((called) => (called ? end(process.exitCode ?? 0) : wait(0)), fail);
+    });
+  }
+
+  // tally counts what keeps the process alive, by kind.
+  function tally() {
+    const counts = new Map();
+    for (const kind of process.getActiveResourcesInfo?.() ?? []) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+    return counts;
+  }
+
+  return request.kernel ? asCell() : asProcess();
+})
