@@ -1,0 +1,13 @@
+// Command bubblewrap is a sandbox provider: it runs code as local processes under
+// bubblewrap (bwrap), in Linux namespaces, with a directory of its own for each
+// instance.
+//
+// It is an example, to be read from here in this order: provider.go has the seven
+// methods, store.go where instances are kept, execute.go how code runs, sandbox.go
+// what bwrap is told, files.go and tree.go the capability Files. README.md says
+// what the sandbox holds and what it does not.
+package main
+
+import "github.com/sandbox-broker/sandbox-broker/sdk"
+
+func main() { sdk.Serve(New) }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is a program that runs in a sandbox, with all that it started.
+type process struct {
+	bwrap  *exec.Cmd
+	report *os.File // what bwrap says about the sandbox
+	events *json.Decoder
+	// init is process 1 of the sandbox. When it ends the kernel ends all others, and
+	// only when they are gone has it ended. It is no child of ours, but the handle
+	// stays right even when its number, pid, belongs to somebody else.
+	init *os.Process
+	pid  int
+}
+
+// outcome is how a program ended.
+type outcome struct {
+	begun    bool // the sandbox was made and the program called
+	exitCode int  // 128 plus the signal if one ended it
+}
+
+// start starts a program. Whoever has the process must wait for it.
+func (s sandbox) start(p program) (*process, error) {
+	call := &bwrapCall{}
+	defer call.close()
+	report, reportEnd, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	call.option("--json-status-fd", call.give(reportEnd))
+	gateEnd, gate, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, report.Close())
+	}
+	defer gate.Close()
+	call.option("--block-fd", call.give(gateEnd))
+	s.describe(p, call)
+
+	cmd, err := call.command(s.bwrap, p.argv)
+	if err != nil {
+		return nil, errors.Join(err, report.Close())
+	}
+	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, report.Close())
+	}
+	call.close() // so that the report ends when bwrap does
+	started := &process{bwrap: cmd, report: report, events: json.NewDecoder(report)}
+	if err := started.admit(gate, s.memory); err != nil {
+		_ = cmd.Process.Kill()
+		started.wait()
+		return nil, err
+	}
+	return started, nil
+}
+
+// admit opens the gate that holds process 1 until there is a handle to it and it has
+// its limits.
+func (r *process) admit(gate io.Writer, memory uint64) error {
+	var event struct {
+		PID int `json:"child-pid"`
+	}
+	if err := r.events.Decode(&event); err != nil {
+		return errors.New("bwrap ended before it made a sandbox")
+	}
+	init, err := os.FindProcess(event.PID)
+	if err != nil {
+		return err
+	}
+	r.init, r.pid = init, event.PID
+	// Not the address space: JavaScript reserves much more of that than it uses.
+	if err := unix.Prlimit(event.PID, unix.RLIMIT_DATA, &unix.Rlimit{Cur: memory, Max: memory}, nil); err != nil {
+		return err
+	}
+	_, err = gate.Write([]byte{1})
+	return err
+}
+
+// interrupt does what Ctrl-C does: process 1 leads the group of the program and of
+// what that has in the foreground, and is deaf to the signal itself. The answer says
+// whether there is such a group.
+func (r *process) interrupt() bool {
+	return r.init.Signal(syscall.Signal(0)) == nil && unix.Kill(-r.pid, unix.SIGINT) == nil
+}
+
+// kill ends all processes of the sandbox.
+func (r *process) kill() { _ = r.init.Kill() }
+
+// wait returns when all processes of the sandbox have ended and their output has
+// been read.
+func (r *process) wait() outcome {
+	_ = r.bwrap.Wait()
+	defer r.report.Close()
+	if r.init != nil {
+		_ = r.init.WithHandle(awaitEnd) // bwrap ends a moment before process 1
+		_ = r.init.Release()
+	}
+	var event struct {
+		ExitCode *int `json:"exit-code"`
+	}
+	err := r.events.Decode(&event)
+	return outcome{begun: err == nil && event.ExitCode != nil, exitCode: r.bwrap.ProcessState.ExitCode()}
+}
+
+// awaitEnd waits for a process by its pidfd.
+func awaitEnd(handle uintptr) {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(handle), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// store keeps instances, each in a directory that is named by its ID:
+//
+//	ID/workspace/     what code sees as /workspace
+//	ID/instance.json  what is known of it; without this file it is no instance
+//
+// There is no list of them in memory, so a new process of this plugin knows the
+// instances of the one before, however that ended.
+type store struct {
+	dir, brokerID string
+	creating      sync.Mutex
+}
+
+// record is what instance.json holds.
+type record struct {
+	BrokerID string
+	Instance sdk.Instance
+	Env      map[string]string
+}
+
+var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "there is no such instance")
+
+// open takes over what an earlier process left behind, and removes what that had
+// made or destroyed half.
+func (s *store) open(stateDir, brokerID string) error {
+	s.dir, s.brokerID = filepath.Join(stateDir, "instances"), brokerID
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(s.dir)
+	for _, entry := range entries {
+		if _, notThere := s.load(entry.Name()); notThere != nil {
+			err = errors.Join(err, s.remove(entry.Name()))
+		}
+	}
+	return err
+}
+
+// create makes an instance. Its ID follows from the idempotency key, so the same key
+// leads to the same instance. All IDs have one length: none is a prefix of another.
+func (s *store) create(req sdk.CreateRequest) (sdk.Instance, error) {
+	s.creating.Lock()
+	defer s.creating.Unlock()
+	key := sha256.Sum256([]byte(s.brokerID + "\n" + cmp.Or(req.IdempotencyKey, rand.Text())))
+	id := hex.EncodeToString(key[:16])
+	if there, err := s.load(id); err == nil {
+		return there.Instance, nil
+	}
+	made := record{BrokerID: s.brokerID, Env: req.Env, Instance: sdk.Instance{
+		ID: id, Template: req.Template, Labels: req.Labels, CreatedAt: time.Now().UTC(),
+	}}
+	text, err := json.Marshal(made)
+	if err == nil {
+		err = os.MkdirAll(s.workspace(id), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(s.recordFile(id), text, 0o600)
+	}
+	if err != nil {
+		_ = s.remove(id)
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "the directory of the instance cannot be made: %w", withoutPath(err))
+	}
+	return made.Instance, nil
+}
+
+// workspace is the directory that code in an instance sees as /workspace.
+func (s *store) workspace(id string) string { return filepath.Join(s.dir, id, "workspace") }
+
+func (s *store) recordFile(id string) string { return filepath.Join(s.dir, id, "instance.json") }
+
+var idForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// load returns what is known of an instance, or errNoInstance.
+func (s *store) load(id string) (record, error) {
+	if !idForm.MatchString(id) {
+		return record{}, errNoInstance
+	}
+	text, err := os.ReadFile(s.recordFile(id))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return record{}, withoutPath(err)
+	}
+	var r record
+	if json.Unmarshal(text, &r) != nil || r.BrokerID != s.brokerID {
+		return record{}, errNoInstance
+	}
+	return r, nil
+}
+
+func (s *store) list() ([]sdk.Instance, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	var all []sdk.Instance
+	for _, entry := range entries {
+		r, err := s.load(entry.Name())
+		switch {
+		case err == nil:
+			all = append(all, r.Instance)
+		case !errors.Is(err, errNoInstance):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// forget makes an instance unknown; its files stay until remove.
+func (s *store) forget(id string) error {
+	if _, err := s.load(id); err != nil {
+		return err
+	}
+	return withoutPath(os.Remove(s.recordFile(id)))
+}
+
+// remove removes the directory of an instance, also where the code took itself the
+// right to do so.
+func (s *store) remove(id string) error {
+	dir := filepath.Join(s.dir, id)
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return withoutPath(os.RemoveAll(dir))
+}
+
+// withoutPath takes the path out of an error: it is one of the host.
+func withoutPath(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return at.Err
+	}
+	return err
+}
