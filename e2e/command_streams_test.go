@@ -213,7 +213,7 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 	// shows reads until a text was shown.
 	shows := func(t *testing.T, conn *websocket.Conn, text string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var seen bytes.Buffer
 		for !bytes.Contains(seen.Bytes(), []byte(text)) {

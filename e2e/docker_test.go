@@ -52,5 +52,5 @@ func TestTheDockerRuntime(t *testing.T) {
 			}
 		}
 		return poll.Success()
-	}, poll.WithTimeout(5*time.Second))
+	}, poll.WithTimeout(30*time.Second))
 }

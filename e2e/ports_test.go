@@ -269,7 +269,7 @@ func testPorts(t *testing.T, b *harness.Broker) {
 			poll.WaitOn(t, func(poll.LogT) poll.Result { // the server hears of it
 				answer := b.Do(http.MethodPost, instance+"/execute", harness.Token, map[string]any{"language": "bash", "code": "rm left"})
 				return poll.Compare(is.Contains(string(answer.Body), `"exit_code":0`))
-			}, poll.WithTimeout(20*time.Second))
+			}, poll.WithTimeout(30*time.Second))
 		}
 	})
 	t.Run("a client leaves a server that hangs", func(t *testing.T) {

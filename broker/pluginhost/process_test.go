@@ -114,7 +114,7 @@ func TestADeathEndsRunningCalls(t *testing.T) {
 			assertPublic(t, err, sdk.CodeUnavailable, `provider "box": the plugin ended during the call`)
 			assertPublic(t, <-hanging, sdk.CodeUnavailable, `provider "box": the plugin ended during the call`)
 			<-process.Done()
-			assert.Check(t, time.Since(started) < 5*time.Second, "death was seen after %v", time.Since(started))
+			assert.Check(t, time.Since(started) < 30*time.Second, "death was seen after %v", time.Since(started))
 
 			exit, ok := errors.AsType[*pluginhost.ExitError](process.Err())
 			assert.Assert(t, ok)

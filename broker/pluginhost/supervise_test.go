@@ -294,7 +294,7 @@ func TestNoPluginOutlivesTheBroker(t *testing.T) {
 	h := newHost(t)
 	pid, kill := h.otherBroker(t)
 	kill()
-	poll.WaitOn(t, processGoneOrZombie(pid), poll.WithTimeout(5*time.Second))
+	poll.WaitOn(t, processGoneOrZombie(pid), poll.WithTimeout(30*time.Second))
 	// What it left of sockets goes with the next start.
 	next, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{PluginDir: plugins, RuntimeDir: h.runtimeDir, Logger: h.logger})
 	assert.NilError(t, err)

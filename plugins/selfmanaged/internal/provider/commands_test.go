@@ -41,7 +41,7 @@ type printed struct {
 // await reads a command to its end.
 func await(t *testing.T, p testProvider, id, command string) printed {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out [2]bytes.Buffer
 	c, err := p.ReadCommand(ctx, sdk.ReadCommandRequest{InstanceID: id, CommandID: command, Follow: true}, func(o sdk.CommandOutput) error {
@@ -77,7 +77,7 @@ func seen(t *testing.T, p testProvider, id, command string) string {
 // waitFor waits until a command has printed a text.
 func waitFor(t *testing.T, p testProvider, id, command, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	found := errors.New("found")
@@ -187,7 +187,7 @@ func testSignals(t *testing.T, newProvider makeProvider) {
 		{"is handled well", "trap 'echo bye; exit 0' USR1; echo ready; while :; do sleep 0.05; done", "SIGUSR1", "succeeded", 0, "ready\nbye\n"},
 		{"cannot be ignored if it is SIGKILL", "trap '' TERM INT HUP; echo ready; while :; do sleep 0.05; done", "SIGKILL", "cancelled", 137, "ready\n"},
 		{
-			"reaches those that fled", "(setsid bash -c 'trap \"echo fled; exit\" TERM; echo ready; while :; do sleep 0.05; done' &) ; trap 'sleep 0.5; exit 0' TERM; while :; do sleep 0.05; done",
+			"reaches those that fled", "(setsid bash -c 'trap \"echo fled; touch fled; exit\" TERM; echo ready; while :; do sleep 0.05; done' &) ; trap 'until [ -e fled ]; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done",
 			"SIGTERM", "succeeded", 0, "ready\nfled\n",
 		},
 	} {
@@ -233,15 +233,20 @@ func testEverythingEndsWithItsCommand(t *testing.T, newProvider makeProvider) {
 				if end == "by itself" {
 					req = shell(id, line+"\nwhile ! test -s beat; do sleep 0.02; done")
 				}
-				if end == "at its time limit" {
-					req.Timeout = 700 * time.Millisecond
-				}
-				command := startCommand(t, p, req).ID
-				if end == "by a signal" {
+				switch end {
+				case "by itself":
+					await(t, p, id, startCommand(t, p, req).ID)
+				case "by a signal":
+					command := startCommand(t, p, req).ID
 					waitFor(t, p, id, command, "ready\n")
 					assert.NilError(t, p.SignalCommand(t.Context(), id, command, "SIGKILL"))
+					await(t, p, id, command)
+				case "at its time limit":
+					untilItShows(t, 500*time.Millisecond, func(limit time.Duration) string {
+						req.Timeout = limit
+						return runCommand(t, p, req).stdout
+					})
 				}
-				await(t, p, id, command)
 				// It has ended when it says so: there is nothing to wait for.
 				got := runCommand(t, p, shell(id, "stat -c %s beat; sleep 0.2; stat -c %s beat"))
 				sizes := strings.Fields(got.stdout)

@@ -11,6 +11,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -113,12 +114,17 @@ func testContextEnds(t *testing.T, newProvider makeProvider) {
 	assert.Equal(t, o.stderr, "bye\n")
 	assert.Equal(t, c.run("x").value(), "1", "SystemExit does not end a context")
 
-	o = c.run("print('so far', flush=True)\nwhile True: pass", func(r *sdk.ExecuteRequest) { r.Timeout = 300 * time.Millisecond })
+	var limit time.Duration
+	untilItShows(t, 300*time.Millisecond, func(given time.Duration) string {
+		limit = given
+		o = c.run("print('so far', flush=True)\nwhile True: pass", func(r *sdk.ExecuteRequest) { r.Timeout = limit })
+		return o.stdout
+	})
 	assert.Equal(t, o.Status, sdk.StatusTimeout)
 	assert.Equal(t, o.ExitCode, 130)
 	assert.Equal(t, o.stdout, "so far\n")
 	assert.Check(t, is.Contains(o.stderr, "line 2, in <module>\n    while True: pass\nKeyboardInterrupt\n"))
-	assert.Equal(t, o.Detail, "the code was stopped at its time limit of 300ms; the state of the context was kept")
+	assert.Equal(t, o.Detail, guestclient.TimeoutDetail(limit)+"; the state of the context was kept")
 	assert.Equal(t, c.run("x").value(), "1", "an interrupt keeps the state")
 	o = c.run("import asyncio\nawait asyncio.sleep(100)", func(r *sdk.ExecuteRequest) { r.Timeout = 300 * time.Millisecond })
 	assert.Equal(t, o.ExitCode, 130)

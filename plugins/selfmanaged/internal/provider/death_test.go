@@ -129,7 +129,7 @@ func TestNoSandboxOutlivesItsPlugin(t *testing.T) {
 					return poll.Continue("processes are left: %v", left)
 				}
 				return poll.Success()
-			}, poll.WithTimeout(5*time.Second))
+			}, poll.WithTimeout(30*time.Second))
 
 			// The next plugin finds what the dead one left, and clears it away.
 			p := configured(t, dir, brokerID, nil)
@@ -171,20 +171,32 @@ func TestASandboxThatIsKilledIsReplaced(t *testing.T) {
 
 func TestASandboxThatHangsIsDestroyed(t *testing.T) {
 	p := newProvider(t, nil)
-	id := create(t, p, templatePython)
-	out, result, failure := newAnnouncer(), make(chan sdk.ExecuteResult, 1), make(chan error, 1)
-	go func() {
-		r, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)\nwhile True: pass", Timeout: time.Second, OutputLimit: 1 << 20}, out)
-		result <- r
-		failure <- err
-	}()
-	<-out.written
-	for pid := range processesNaming(id) {
-		assert.NilError(t, unix.Kill(pid, unix.SIGSTOP))
+	var id string
+	hang := func(limit time.Duration) sdk.ExecuteResult {
+		id = create(t, p, templatePython)
+		out, result := newAnnouncer(), make(chan sdk.ExecuteResult, 1)
+		go func() {
+			r, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)\nwhile True: pass", Timeout: limit, OutputLimit: 1 << 20}, out)
+			assert.Check(t, err)
+			result <- r
+		}()
+		select {
+		case <-out.written:
+		case r := <-result:
+			return r // before it printed anything
+		}
+		for pid := range processesNaming(id) {
+			assert.NilError(t, unix.Kill(pid, unix.SIGSTOP))
+		}
+		return <-result
 	}
-	assert.Equal(t, (<-result).Status, sdk.StatusTimeout)
-	assert.NilError(t, <-failure)
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) })
+	var got sdk.ExecuteResult
+	for limit := time.Second; !strings.Contains(got.Detail, "did not answer"); limit *= 2 {
+		assert.Assert(t, limit < time.Minute, "the guest always ended it before it was stopped")
+		got = hang(limit)
+		assert.Equal(t, got.Status, sdk.StatusTimeout)
+	}
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) }, poll.WithTimeout(30*time.Second))
 	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: ""})
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 }

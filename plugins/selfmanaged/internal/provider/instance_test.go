@@ -63,7 +63,7 @@ func TestCloseEndsWhatRunsAndWhatIsBeingMade(t *testing.T) {
 					return poll.Success()
 				}
 				return poll.Continue("waiting for some to be made")
-			}, poll.WithDelay(time.Millisecond))
+			}, poll.WithDelay(time.Millisecond), poll.WithTimeout(time.Minute))
 			assert.Check(t, p.Close(t.Context()))
 		})
 		wg.Wait()

@@ -131,7 +131,7 @@ type outcome struct {
 func execute(t *testing.T, p testProvider, req sdk.ExecuteRequest) (outcome, error) {
 	t.Helper()
 	if req.Timeout == 0 {
-		req.Timeout = 20 * time.Second
+		req.Timeout = time.Minute
 	}
 	if req.OutputLimit == 0 {
 		req.OutputLimit = 1 << 20
@@ -141,6 +141,16 @@ func execute(t *testing.T, p testProvider, req sdk.ExecuteRequest) (outcome, err
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return outcome{result, r.out.String(), r.err.String(), r.artifacts}, err
+}
+
+// untilItShows runs something that ends at a time limit, and gives it twice as long
+// if that was too short to print anything: how far programs come in a while is the
+// machine's matter.
+func untilItShows(t *testing.T, limit time.Duration, run func(limit time.Duration) (stdout string)) {
+	t.Helper()
+	for ; run(limit) == ""; limit *= 2 {
+		assert.Assert(t, limit < time.Minute, "nothing was printed in %s", limit)
+	}
 }
 
 // The contract of an execution, as the SDK's package documentation states it.
