@@ -81,5 +81,18 @@ func (s *suite) cases() []Case {
 		isolationCases(),
 		processCases(),
 		backendCases(),
+		interruptCases(),
+		contextCases(withMain),
+		artifactCases(languages),
+		commandCases(),
+		fileCases(),
+		searchCases(),
+		watchCases(),
+		archiveCases(),
+		portCases(),
+		pauseCases(),
+		lifetimeCases(),
+		meterCases(),
+		packageCases(withMain),
 	)
 }

@@ -84,9 +84,13 @@ func capabilityCalls() []capabilityCall {
 				_, err := s.ReadCommand(ctx, sdk.ReadCommandRequest{InstanceID: id, CommandID: "c"}, func(sdk.CommandOutput) error { return nil })
 				return err
 			},
-			"WriteCommand":  func(ctx context.Context, s *session, id string) error { return s.WriteCommand(ctx, id, "c", nil, true) },
-			"ResizeCommand": func(ctx context.Context, s *session, id string) error { return s.ResizeCommand(ctx, id, "c", sdk.TerminalSize{Rows: 24, Columns: 80}) },
-			"SignalCommand": func(ctx context.Context, s *session, id string) error { return s.SignalCommand(ctx, id, "c", "SIGTERM") },
+			"WriteCommand": func(ctx context.Context, s *session, id string) error { return s.WriteCommand(ctx, id, "c", nil, true) },
+			"ResizeCommand": func(ctx context.Context, s *session, id string) error {
+				return s.ResizeCommand(ctx, id, "c", sdk.TerminalSize{Rows: 24, Columns: 80})
+			},
+			"SignalCommand": func(ctx context.Context, s *session, id string) error {
+				return s.SignalCommand(ctx, id, "c", "SIGTERM")
+			},
 		}},
 		{sdk.CapabilityFiles, map[string]call{
 			"StatFile": func(ctx context.Context, s *session, id string) error { _, err := s.StatFile(ctx, id, "."); return err },
@@ -102,7 +106,10 @@ func capabilityCalls() []capabilityCall {
 				_, err := s.WriteFile(ctx, sdk.WriteFileRequest{InstanceID: id, Path: "f"}, strings.NewReader("x"))
 				return err
 			},
-			"MakeDirectory": func(ctx context.Context, s *session, id string) error { _, err := s.MakeDirectory(ctx, id, "d", 0o755); return err },
+			"MakeDirectory": func(ctx context.Context, s *session, id string) error {
+				_, err := s.MakeDirectory(ctx, id, "d", 0o755)
+				return err
+			},
 			"MoveFile": func(ctx context.Context, s *session, id string) error {
 				_, err := s.MoveFile(ctx, sdk.MoveFileRequest{InstanceID: id, From: "a", To: "b"})
 				return err
@@ -148,10 +155,16 @@ func capabilityCalls() []capabilityCall {
 			"Resume": func(ctx context.Context, s *session, id string) error { return s.Resume(ctx, id) },
 		}},
 		{sdk.CapabilitySetTTL, map[string]call{
-			"SetTTL": func(ctx context.Context, s *session, id string) error { _, err := s.SetTTL(ctx, id, time.Minute); return err },
+			"SetTTL": func(ctx context.Context, s *session, id string) error {
+				_, err := s.SetTTL(ctx, id, time.Minute)
+				return err
+			},
 		}},
 		{sdk.CapabilityMetrics, map[string]call{
-			"InstanceMetrics": func(ctx context.Context, s *session, id string) error { _, err := s.InstanceMetrics(ctx, id); return err },
+			"InstanceMetrics": func(ctx context.Context, s *session, id string) error {
+				_, err := s.InstanceMetrics(ctx, id)
+				return err
+			},
 		}},
 		{sdk.CapabilityPackages, map[string]call{
 			"InstallPackages": func(ctx context.Context, s *session, id string) error {

@@ -106,7 +106,7 @@ func listsMeanwhile(c *scene) {
 				found = found || i.ID == stays.ID
 			}
 			if !found {
-				return fmt.Errorf("List lacks the instance %s, which is there all the time", stays.ID)
+				return fmt.Errorf("the instance %s is not listed, which is there all the time", stays.ID)
 			}
 		}
 		return nil

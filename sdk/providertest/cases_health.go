@@ -78,4 +78,3 @@ func countersGrow(c *scene) {
 		}
 	}
 }
-

@@ -55,8 +55,8 @@ func InProcess(factory sdk.Factory) Opener {
 				err := errors.Join(sdk.ErrorFromStatus(closeErr), conn.Close())
 				return errors.Join(err, stopServer(ctx, server, served), os.RemoveAll(dir))
 			},
-			Log:     log.String,
-			Late:    watch.list,
+			Log:  log.String,
+			Late: watch.list,
 		}, nil
 	}
 }

@@ -50,6 +50,9 @@ type Samples struct {
 	SetVariable, GetVariable string
 	// Wait prints "ready" and a line feed, and waits for ten minutes.
 	Wait string
+	// WaitInContext is Wait for a context, where what was only scheduled may not
+	// count as running.
+	WaitInContext string
 	// Stubborn does the same and ignores SIGTERM and SIGINT.
 	Stubborn string
 	// Spin prints "ready" and uses a CPU for ever.

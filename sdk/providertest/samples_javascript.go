@@ -49,6 +49,7 @@ process.stdout.write(inode('absolute.txt') === inode('/workspace/absolute.txt') 
 `,
 		SetVariable: "globalThis.carried = 1;\n", GetVariable: "process.stdout.write(String(globalThis.carried ?? 'absent'));\n",
 		Wait:          wait,
+		WaitInContext: "console.log('ready');\nawait new Promise((resolve) => setTimeout(resolve, 600000));\n",
 		Stubborn:      "process.on('SIGTERM', () => {});\nprocess.on('SIGINT', () => {});\n" + wait,
 		Spin:          "process.stdout.write('ready\\n');\nfor (;;);\n",
 		Tick:          tick("false", "  process.exit(0);\n"),

@@ -56,6 +56,7 @@ print("same" if os.path.exists("absolute.txt") and os.path.samefile("absolute.tx
 `,
 		SetVariable: "carried = 1\n", GetVariable: "print(globals().get('carried', 'absent'), end='')\n",
 		Wait:          wait,
+		WaitInContext: wait,
 		Stubborn:      "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + wait,
 		Spin:          "print('ready', flush=True)\nwhile True:\n    pass\n",
 		Tick:          tick(""),

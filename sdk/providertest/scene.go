@@ -73,7 +73,9 @@ func (c *scene) check(ok bool, format string, args ...any) {
 }
 
 // refused ends the case unless err has one of the codes.
-func (c *scene) refused(err error, doing string, codes ...sdk.Code) *sdk.Error {
+func (c *scene) refused(err error, doing string, codes ...sdk.Code) { _ = c.refusal(err, doing, codes) }
+
+func (c *scene) refusal(err error, doing string, codes []sdk.Code) *sdk.Error {
 	if err == nil {
 		c.fail("%s succeeded; it must be refused with %s", doing, oneOf(codes))
 	}
@@ -86,7 +88,7 @@ func (c *scene) refused(err error, doing string, codes ...sdk.Code) *sdk.Error {
 
 // refusedField is refused, for a code with a field.
 func (c *scene) refusedField(err error, doing string, code sdk.Code, field string) {
-	if e := c.refused(err, doing, code); e.Field != field {
+	if e := c.refusal(err, doing, []sdk.Code{code}); e.Field != field {
 		c.fail("%s was refused, but the field is %q and not %q: %v", doing, e.Field, field, err)
 	}
 }

@@ -1,0 +1,369 @@
+package providertest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func searchCases() []Case {
+	const group = "file_search"
+	return needing([]Case{
+		{Group: group, Name: "lines that match are found, in the order of paths", run: searchFinds},
+		{Group: group, Name: "a pattern is a regular expression, or plain text", run: searchPatterns},
+		{Group: group, Name: "a search obeys its glob", run: searchGlob},
+		{Group: group, Name: "a search obeys its limit and says so", run: searchLimit},
+		{Group: group, Name: "files that are not text are passed over", run: searchBinary},
+		{Group: group, Name: "a text is replaced and counted", run: replaces},
+		{Group: group, Name: "a search in what is not there is not found", run: searchUnknown},
+	}, sdk.CapabilityFileSearch, sdk.CapabilityFiles)
+}
+
+func (c *scene) search(req sdk.SearchFilesRequest) (matches []sdk.FileMatch, truncated bool) {
+	if req.Limit == 0 {
+		req.Limit = 1000
+	}
+	truncated, err := c.SearchFiles(c.ctx, req, func(found []sdk.FileMatch) error {
+		matches = append(matches, found...)
+		return nil
+	})
+	c.must(err, "search for %q", req.Pattern)
+	return matches, truncated
+}
+
+// found shows where a search found something.
+func found(matches []sdk.FileMatch) string {
+	var paths []string
+	for _, m := range matches {
+		paths = append(paths, m.Path)
+	}
+	return below(paths)
+}
+
+// "SearchFiles passes on the lines that match, in the order of paths."
+// (FileSearcher)
+func searchFinds(c *scene) {
+	id := c.tree()
+	matches, truncated := c.search(sdk.SearchFilesRequest{InstanceID: id, Path: ".", Pattern: "content"})
+	equal(c, found(matches), "a.py b.txt d/c.txt d/e/f.py z.txt", "where the text is")
+	c.check(!truncated, "a search that found all counts as cut")
+	matches, _ = c.search(sdk.SearchFilesRequest{InstanceID: id, Path: "b.txt", Pattern: "line"})
+	equal(c, matches, []sdk.FileMatch{{Path: "/workspace/b.txt", Line: 2, Column: 8, Text: "second line"}}, "what matches in a file")
+}
+
+// "Pattern in RE2 syntax, or plain text if Literal is set." (SearchFilesRequest)
+func searchPatterns(c *scene) {
+	id := c.instance()
+	c.write(id, "f", "a.c\nabc\nABC\n")
+	lines := func(req sdk.SearchFilesRequest) string {
+		req.InstanceID, req.Path = id, "f"
+		matches, _ := c.search(req)
+		var texts []string
+		for _, m := range matches {
+			texts = append(texts, m.Text)
+		}
+		return strings.Join(texts, " ")
+	}
+	equal(c, lines(sdk.SearchFilesRequest{Pattern: "^a.c$"}), "a.c abc", "lines that match ^a.c$")
+	equal(c, lines(sdk.SearchFilesRequest{Pattern: "a.c", Literal: true}), "a.c", "lines with the plain text a.c")
+	equal(c, lines(sdk.SearchFilesRequest{Pattern: "abc", IgnoreCase: true}), "abc ABC", "lines with abc in any case")
+	_, err := c.SearchFiles(c.ctx, sdk.SearchFilesRequest{InstanceID: id, Path: "f", Pattern: "(", Limit: 1}, func([]sdk.FileMatch) error { return nil })
+	c.refused(err, "SearchFiles for a pattern that is none", sdk.CodeInvalidRequest)
+}
+
+// "Glob selects files as in ListFilesRequest." (SearchFilesRequest)
+func searchGlob(c *scene) {
+	matches, _ := c.search(sdk.SearchFilesRequest{InstanceID: c.tree(), Path: ".", Pattern: "content", Glob: "**/*.py"})
+	equal(c, found(matches), "a.py d/e/f.py", "where the text is in **/*.py")
+}
+
+// "and says whether there were more than the limit." (FileSearcher)
+func searchLimit(c *scene) {
+	id := c.tree()
+	matches, truncated := c.search(sdk.SearchFilesRequest{InstanceID: id, Path: ".", Pattern: "content", Limit: 2})
+	equal(c, found(matches), "a.py b.txt", "the first two of five matches")
+	c.check(truncated, "a search that was cut does not say so")
+}
+
+// "Files that are not text are passed over." (FileSearcher)
+func searchBinary(c *scene) {
+	id := c.instance()
+	c.write(id, "binary", "\x00\x01needle\xff\n")
+	c.write(id, "text", "needle\n")
+	matches, _ := c.search(sdk.SearchFilesRequest{InstanceID: id, Path: ".", Pattern: "needle"})
+	equal(c, found(matches), "text", "where the text is")
+}
+
+// "ReplaceInFiles replaces a text in files, each of them whole or not at all, and
+// tells how often." (FileSearcher)
+func replaces(c *scene) {
+	id := c.instance()
+	c.write(id, "one", "a.a.a")
+	c.write(id, "other", "nothing")
+	got, err := c.ReplaceInFiles(c.ctx, sdk.ReplaceInFilesRequest{InstanceID: id, Paths: []string{"one", "other"}, Old: "a.", New: "$1"})
+	c.must(err, "replace")
+	equal(c, got, []sdk.FileReplacement{{Path: "/workspace/one", Count: 2}, {Path: "/workspace/other", Count: 0}}, "how often")
+	c.holds(id, "one", "$1$1a")
+	c.holds(id, "other", "nothing")
+}
+
+// "Errors are those of Files." (FileSearcher)
+func searchUnknown(c *scene) {
+	id := c.instance()
+	_, err := c.SearchFiles(c.ctx, sdk.SearchFilesRequest{InstanceID: id, Path: "absent", Pattern: "x", Limit: 1}, func([]sdk.FileMatch) error { return nil })
+	c.refused(err, "SearchFiles in what is not there", sdk.CodeNotFound)
+	_, err = c.ReplaceInFiles(c.ctx, sdk.ReplaceInFilesRequest{InstanceID: id, Paths: []string{"absent"}, Old: "x", New: "y"})
+	c.refused(err, "ReplaceInFiles in what is not there", sdk.CodeNotFound)
+}
+
+func watchCases() []Case {
+	const group = "file_watch"
+	return needing([]Case{
+		{Group: group, Name: "changes are told", run: watchTells},
+		{Group: group, Name: "what code changes is told", run: watchTellsOfCode},
+		{Group: group, Name: "directories below are watched when asked for, new ones too", run: watchRecursive},
+		{Group: group, Name: "it ends with its context", run: watchEnds},
+		{Group: group, Name: "a directory that is not there is not found", run: watchUnknown},
+	}, sdk.CapabilityFileWatch, sdk.CapabilityFiles)
+}
+
+// watch watches the workspace; changes come on the channel until the case ends.
+func (c *scene) watch(id string, recursive bool) <-chan sdk.FileChange {
+	ctx, cancel := context.WithCancel(c.ctx)
+	changes, ready, ended := make(chan sdk.FileChange, 1000), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- c.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: id, Path: ".", Recursive: recursive},
+			func() error { close(ready); return nil },
+			func(list []sdk.FileChange) error {
+				for _, change := range list {
+					select {
+					case changes <- change:
+					default:
+					}
+				}
+				return nil
+			})
+	}()
+	c.later(func() { cancel(); <-ended })
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		c.fail("WatchFiles ended before it watched: %v", err)
+	case <-c.ctx.Done():
+		c.fail("WatchFiles did not say that it watches")
+	}
+	return changes
+}
+
+// told waits for a change.
+func (c *scene) told(changes <-chan sdk.FileChange, path string, kinds ...sdk.FileChangeKind) {
+	ctx, cancel := c.within(settleTimeout)
+	defer cancel()
+	var others []string
+	for {
+		select {
+		case change := <-changes:
+			if change.Path == path && slices.Contains(kinds, change.Kind) {
+				return
+			}
+			others = append(others, string(change.Kind)+" "+change.Path)
+		case <-ctx.Done():
+			c.fail("nobody told that %s was %v; told was: %s", path, kinds, strings.Join(others, ", "))
+		}
+	}
+}
+
+// "WatchFiles calls ready once it watches, then changed for what changes below a
+// directory." (FileWatcher)
+func watchTells(c *scene) {
+	id := c.instance()
+	changes := c.watch(id, false)
+	c.write(id, "f", "x")
+	c.told(changes, "/workspace/f", sdk.FileCreated, sdk.FileModified, sdk.FileRenamed)
+	c.must(c.RemoveFile(c.ctx, id, "f", false), "remove")
+	c.told(changes, "/workspace/f", sdk.FileRemoved)
+}
+
+// The same, whoever changes it.
+func watchTellsOfCode(c *scene) {
+	id := c.instance()
+	changes := c.watch(id, false)
+	c.succeeded(c.run(id, c.samples.Write))
+	c.told(changes, "/workspace/providertest.txt", sdk.FileCreated, sdk.FileModified)
+}
+
+// "Recursive watches all directories below, those made later too."
+// (WatchFilesRequest)
+func watchRecursive(c *scene) {
+	id := c.instance()
+	changes := c.watch(id, true)
+	_, err := c.MakeDirectory(c.ctx, id, "new", 0o755)
+	c.must(err, "make a directory")
+	c.told(changes, "/workspace/new", sdk.FileCreated)
+	c.write(id, "new/f", "x")
+	c.told(changes, "/workspace/new/f", sdk.FileCreated, sdk.FileModified)
+}
+
+// "until ctx ends" (FileWatcher)
+func watchEnds(c *scene) {
+	id := c.instance()
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	err := c.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: id, Path: "."},
+		func() error { cancel(); return nil }, func([]sdk.FileChange) error { return nil })
+	c.check(isContextEnd(err), "WatchFiles whose context ended gave %v", err)
+	c.prints(id, c.samples.Hello, "hello\n")
+}
+
+// "Errors are those of Files." (FileWatcher)
+func watchUnknown(c *scene) {
+	err := c.WatchFiles(c.ctx, sdk.WatchFilesRequest{InstanceID: c.instance(), Path: "absent"},
+		func() error { return errors.New("it watches") }, func([]sdk.FileChange) error { return nil })
+	c.refused(err, "WatchFiles of what is not there", sdk.CodeNotFound)
+}
+
+func archiveCases() []Case {
+	const group = "archives"
+	return needing([]Case{
+		{Group: group, Name: "a directory comes as an archive", run: archiveReads},
+		{Group: group, Name: "parts of a directory come as an archive", run: archiveParts},
+		{Group: group, Name: "an archive is unpacked over what is there", run: archiveWrites},
+		{Group: group, Name: "an archive comes back as it was", run: archiveRoundTrip},
+		{Group: group, Name: "entries that lead out are refused", run: archiveEscapes},
+		{Group: group, Name: "entries through a symbolic link are refused", run: archiveThroughLinks},
+		{Group: group, Name: "a directory that is not there is not found", run: archiveUnknown},
+	}, sdk.CapabilityArchives, sdk.CapabilityFiles)
+}
+
+// packed makes an archive.
+func packed(entries ...tar.Header) io.Reader {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range entries {
+		content := "content of " + h.Name
+		if h.Typeflag == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o644
+		}
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(content))
+		}
+		// Writes to memory, of headers that are all right.
+		_ = w.WriteHeader(&h)
+		if h.Typeflag == tar.TypeReg {
+			_, _ = io.WriteString(w, content)
+		}
+	}
+	_ = w.Close()
+	return &b
+}
+
+// unpacked reads an archive of the provider: names, with what regular files hold.
+func (c *scene) unpacked(req sdk.ReadArchiveRequest) map[string]string {
+	archive, err := c.ReadArchive(c.ctx, req)
+	c.must(err, "read the archive")
+	defer archive.Close()
+	files := map[string]string{}
+	for r := tar.NewReader(archive); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		c.must(err, "read the next entry")
+		content, err := io.ReadAll(r)
+		c.must(err, "read %s", h.Name)
+		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
+		if h.Typeflag == tar.TypeReg {
+			files[name] = string(content)
+		}
+	}
+}
+
+// "ReadArchive streams files and directories below a directory, by names relative
+// to it." (Archiver)
+func archiveReads(c *scene) {
+	files := c.unpacked(sdk.ReadArchiveRequest{InstanceID: c.tree(), Directory: "d"})
+	equal(c, files, map[string]string{"c.txt": "content of d/c.txt\nsecond line\n", "e/f.py": "content of d/e/f.py\nsecond line\n"}, "the files of the archive")
+}
+
+// "Paths below Directory; none for all of it." (ReadArchiveRequest)
+func archiveParts(c *scene) {
+	files := c.unpacked(sdk.ReadArchiveRequest{InstanceID: c.tree(), Directory: ".", Paths: []string{"a.py", "d/e"}})
+	equal(c, files, map[string]string{"a.py": "content of a.py\nsecond line\n", "d/e/f.py": "content of d/e/f.py\nsecond line\n"}, "the files of the archive")
+}
+
+// "WriteArchive unpacks regular files, directories and symbolic links below a
+// directory, over what is there." (Archiver)
+func archiveWrites(c *scene) {
+	id := c.instance()
+	c.write(id, "a.txt", "before")
+	c.write(id, "kept.txt", "kept")
+	summary, err := c.WriteArchive(c.ctx, id, ".", packed(
+		tar.Header{Name: "a.txt"}, tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o755}, tar.Header{Name: "d/run.sh", Mode: 0o755},
+		tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "a.txt"},
+	))
+	c.must(err, "unpack")
+	c.holds(id, "a.txt", "content of a.txt")
+	c.holds(id, "d/run.sh", "content of d/run.sh")
+	c.holds(id, "link", "content of a.txt")
+	c.holds(id, "kept.txt", "kept")
+	c.check(c.stat(id, "d/run.sh").Mode&0o100 != 0, "a program is not executable when it is unpacked")
+	equal(c, summary.Bytes, int64(len("content of a.txt")+len("content of d/run.sh")), "the bytes that were unpacked")
+}
+
+// Both.
+func archiveRoundTrip(c *scene) {
+	id := c.tree()
+	archive, err := c.ReadArchive(c.ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "."})
+	c.must(err, "read the archive")
+	defer archive.Close()
+	other := c.instance()
+	_, err = c.WriteArchive(c.ctx, other, ".", archive)
+	c.must(err, "unpack what was packed")
+	paths, _ := c.list(sdk.ListFilesRequest{InstanceID: other, Path: ".", Depth: 9})
+	equal(c, below(paths), "a.py b.txt d d/c.txt d/e d/e/f.py z.txt", "what was unpacked")
+	c.holds(other, "d/e/f.py", "content of d/e/f.py\nsecond line\n")
+}
+
+// "An entry with an absolute name, with "..", of another type … is refused with
+// CodeInvalidRequest, and ends the call there: what came before it stays."
+// (Archiver)
+func archiveEscapes(c *scene) {
+	for _, bad := range []tar.Header{
+		{Name: "/tmp/absolute"}, {Name: "../outside"}, {Name: "d/../../outside"}, {Name: "device", Typeflag: tar.TypeChar}, {Name: "pipe", Typeflag: tar.TypeFifo},
+	} {
+		id := c.instance()
+		_, err := c.WriteArchive(c.ctx, id, ".", packed(tar.Header{Name: "first"}, bad))
+		c.refused(err, "WriteArchive with the entry "+bad.Name, sdk.CodeInvalidRequest)
+		c.holds(id, "first", "content of first")
+		c.isAbsent(id, "/tmp/absolute")
+		c.isOutOfReach(id, "/outside")
+		c.destroy(id)
+	}
+}
+
+// "or that leads through a symbolic link" (Archiver)
+func archiveThroughLinks(c *scene) {
+	id := c.instance()
+	_, err := c.WriteArchive(c.ctx, id, ".", packed(
+		tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, tar.Header{Name: "link/through"},
+	))
+	c.refused(err, "WriteArchive through a symbolic link", sdk.CodeInvalidRequest)
+	c.isAbsent(id, "/tmp/through")
+}
+
+// "Errors are those of Files." (Archiver)
+func archiveUnknown(c *scene) {
+	id := c.instance()
+	_, err := c.ReadArchive(c.ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "absent"})
+	c.refused(err, "ReadArchive of what is not there", sdk.CodeNotFound)
+}
