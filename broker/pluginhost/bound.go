@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
@@ -32,7 +33,7 @@ var _ sdk.Provider = (*boundProvider)(nil)
 func (b *boundProvider) Explain(ctx context.Context, err error) error { return b.failed(ctx, err) }
 
 func (b *boundProvider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
-	b.process.runner.log.hide(secretsOf(b.Describe().Schema, req.Settings))
+	b.process.runner.log.hide(redact.New(redact.Secrets(b.Describe().Schema, req.Settings)...))
 	err := b.Client.Configure(ctx, req)
 	if err == nil {
 		b.process.configured.Store(true)
@@ -111,9 +112,7 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: gave up on the call: %w", label, err)
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		copied := *e
-		copied.Message = b.clean(e.Message)
-		return named(label, &copied)
+		return named(label, b.process.runner.log.redactor().Error(e))
 	}
 	return named(label, err)
 }
@@ -147,25 +146,4 @@ func (h *heardOutput) Stderr(p []byte) error {
 func (h *heardOutput) Artifact(a sdk.Artifact) error {
 	h.err = h.out.Artifact(a)
 	return h.err
-}
-
-// secretsOf returns the secret words among the settings.
-func secretsOf(schema sdk.Schema, settings sdk.Settings) []string {
-	var secrets []string
-	for _, field := range schema {
-		if !field.Secret {
-			continue
-		}
-		switch v := settings[field.Name].(type) {
-		case string:
-			secrets = append(secrets, v)
-		case []string:
-			secrets = append(secrets, v...)
-		case map[string]string:
-			for _, s := range v {
-				secrets = append(secrets, s)
-			}
-		}
-	}
-	return secrets
 }

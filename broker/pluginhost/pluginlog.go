@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 )
 
 const (
@@ -22,8 +24,6 @@ const (
 	maxLinesPerSecond = 500
 	maxLogKeys        = 32
 	maxLogValue       = 8 << 10
-	// minSecret: shorter words would blank half the log.
-	minSecret = 6
 )
 
 // logKey is what a plugin may call a value; hclog writes keys as they are.
@@ -41,35 +41,30 @@ type pluginLog struct {
 	written int
 	dropped int
 	panics  bool
-	redact  *strings.Replacer
+	redact  *redact.Redactor
 }
 
 func newPluginLog(logger hclog.Logger) *pluginLog {
-	return &pluginLog{logger: logger, redact: strings.NewReplacer()}
+	return &pluginLog{logger: logger}
 }
 
-// hide blanks these words from now on: a plugin that logs its own settings
-// shall not publish them.
-func (l *pluginLog) hide(secrets []string) {
-	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < minSecret })
-	// The replacer takes the first pair that fits: longest first.
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, s := range secrets {
-		pairs = append(pairs, s, "(secret)")
-	}
+// hide blanks what r knows from now on: a plugin that logs its own settings shall
+// not publish them.
+func (l *pluginLog) hide(r *redact.Redactor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.redact = strings.NewReplacer(pairs...)
+	l.redact = r
+}
+
+// redactor knows what must not be shown.
+func (l *pluginLog) redactor() *redact.Redactor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.redact
 }
 
 // clean makes text of a plugin fit to be shown.
-func (l *pluginLog) clean(text string) string {
-	l.mu.Lock()
-	redact := l.redact
-	l.mu.Unlock()
-	return redact.Replace(text)
-}
+func (l *pluginLog) clean(text string) string { return l.redactor().Text(text) }
 
 // stream returns a writer for one of the plugin's streams.
 func (l *pluginLog) stream(name string) *lines {
