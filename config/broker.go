@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"net"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,16 +18,21 @@ var (
 	tenantLabel   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 )
 
-// parse reads the whole file. What it returns is of use only if nothing was
-// reported as an error.
+// parse reads all files. What it returns is of use only if nothing was reported
+// as an error.
 func (p *parser) parse() *Config {
-	body := p.parseSyntax()
-	if body == nil {
-		return nil
+	if !p.open(p.main, FileMain, hcl.Range{}) {
+		return &Config{}
 	}
+	documents, right := p.includeAll()
+	if !right {
+		return &Config{} // what is missing would be a mistake elsewhere
+	}
+	body := p.merge(documents)
+	p.blocks = body.Blocks
 	if len(body.Attributes) == 0 && len(body.Blocks) == 0 {
 		p.fail(hcl.Range{}, "The configuration is empty", "It takes at least one provider block and one tenant block.")
-		return nil
+		return &Config{}
 	}
 
 	cfg := &Config{}
@@ -56,6 +60,7 @@ func (p *parser) parse() *Config {
 		p.fail(a.expr.Range(), "Invalid value", "The REST API listens there. Give the metrics another port.")
 	}
 	cfg.ActiveProvider = p.chooseActive(active, body)
+	cfg.FallbackProviders = p.chooseFallback(active, cfg.ActiveProvider, body)
 	if len(labelsOf(body, "tenant")) == 0 {
 		p.fail(hcl.Range{}, "No tenant", "Nobody could use the broker: add a tenant block. `sandbox-broker token` makes a token for it.")
 	}
@@ -127,21 +132,22 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	cfg.Listen, _ = s.Settings["listen"].(string)
 	p.checkAddress(s, cfg.Listen)
 	state, _ := s.Settings["state"].(string)
-	cfg.StateDir = p.absolute(state)
+	cfg.StateDir = absolute(p.dirOf(body, "state"), state)
 	dir, valid := s.Settings["plugin_dir"].(string)
 	switch a, given := find(s.attributes, "plugin_dir"); {
 	case valid:
-		cfg.PluginDir = p.absolute(dir)
+		cfg.PluginDir = absolute(p.dirOf(body, "plugin_dir"), dir)
 	case !given || a.value == nil && !a.broken:
 		cfg.PluginDir = p.around.pluginDir
 	}
 }
 
-func (p *parser) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
+// dirOf is where a setting's relative path starts.
+func (p *parser) dirOf(body *hclsyntax.Body, setting string) string {
+	if attr, given := body.Attributes[setting]; given {
+		return p.documents[attr.NameRange.Filename].dir()
 	}
-	return filepath.Join(p.dir, path)
+	return p.main.dir()
 }
 
 // checkAddress looks at the setting listen of a section.
@@ -189,6 +195,29 @@ func (p *parser) chooseActive(s section, body *hclsyntax.Body) string {
 		p.fail(a.expr.Range(), "Unknown provider", "active is not the label of a provider block. "+suggest(active, labels))
 	}
 	return active
+}
+
+// chooseFallback reads the list of those that take over from the active one.
+func (p *parser) chooseFallback(s section, active string, body *hclsyntax.Body) []string {
+	a, given := s.setting("fallback")
+	if !given {
+		return nil
+	}
+	labels := labelsOf(body, "provider")
+	var chosen []string
+	for i, label := range s.Settings["fallback"].([]string) {
+		switch {
+		case label == active:
+			p.fail(a.itemRange(i), "Provider named twice", "This is the active provider. Its fallback is another.")
+		case slices.Contains(chosen, label):
+			p.fail(a.itemRange(i), "Provider named twice", "Remove one of the two.")
+		case !slices.Contains(labels, label):
+			p.fail(a.itemRange(i), "Unknown provider", "This is not the label of a provider block. "+suggest(label, labels))
+		default:
+			chosen = append(chosen, label)
+		}
+	}
+	return chosen
 }
 
 // labelsOf returns the first labels of all blocks of a kind, good and bad: a

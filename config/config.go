@@ -1,12 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -24,10 +22,19 @@ type Config struct {
 	// ActiveProvider is the label of the provider that serves a request
 	// naming none.
 	ActiveProvider string
-	// Providers in the order of the file, at least one.
+	// FallbackProviders are the labels of those to turn to, in this order, when
+	// the active one cannot serve. None stands twice, and none is the active.
+	FallbackProviders []string
+	// Providers in the order of the files, at least one.
 	Providers []*Provider
-	// Tenants in the order of the file, at least one.
+	// Tenants in the order of the files, at least one.
 	Tenants []Tenant
+	// Revision is a hexadecimal SHA-256 sum over the names and contents of all
+	// Files: it is another one when any of them is. It is for the operators;
+	// who knows the rest could try out what is in a file with a weak secret.
+	Revision string
+
+	files []File
 }
 
 // Log says what the broker logs and how.
@@ -93,6 +100,7 @@ type Option func(*surroundings)
 type surroundings struct {
 	lookupEnv func(string) (string, bool)
 	pluginDir string
+	contents  map[string][]byte
 }
 
 // WithEnv sets where env() looks; os.LookupEnv unless given.
@@ -106,71 +114,51 @@ func WithPluginDir(dir string) Option {
 	return func(s *surroundings) { s.pluginDir = dir }
 }
 
-// maxFileSize bounds the configuration file. The parser recurses over it, so
+// WithContent reads content in place of the file at path, to find out what a
+// change would do before it is written.
+func WithContent(path string, content []byte) Option {
+	return func(s *surroundings) {
+		if absolute, err := filepath.Abs(path); err == nil {
+			s.contents[absolute] = content
+		}
+	}
+}
+
+// maxFileSize bounds each configuration file. The parser recurses over it, so
 // the limit also bounds its stack.
 const maxFileSize = 256 << 10
 
-// Load reads a configuration file. With errors among the diagnostics, the Config
-// is not to be used but for one thing: its Providers are those whose settings
-// can still be checked, so that a person sees all mistakes at once, unless
-// PluginDir is empty. It is nil when not even the syntax is right. Without
-// errors there may be warnings.
+// Load reads a configuration file and those that it includes. With errors among
+// the diagnostics, the Config is not to be used but for three things: its Files
+// and its Revision, and its Providers, which are those whose settings can still
+// be checked, so that a person sees all mistakes at once, unless PluginDir is
+// empty. The Config is never nil. Without errors there may be warnings.
 func Load(path string, options ...Option) (*Config, Diagnostics) {
-	src, err := readRegularFile(path, maxFileSize)
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	return Parse(path, src, options...)
-}
-
-// Parse reads a configuration from memory. The directory of filename is where
-// relative paths start; the file itself need not exist.
-func Parse(filename string, src []byte, options ...Option) (*Config, Diagnostics) {
-	around := surroundings{lookupEnv: os.LookupEnv}
+	around := surroundings{lookupEnv: os.LookupEnv, contents: map[string][]byte{}}
 	for _, option := range options {
 		option(&around)
 	}
-	p, err := newParser(filename, src, around)
+	p, err := newParser(path, around)
 	if err != nil {
-		return nil, unreadable(filename, err)
+		return &Config{}, cannotRead(path, err)
 	}
 	cfg := p.parse()
+	cfg.files = p.reading.files
+	cfg.Revision = p.reading.revision()
 	p.diags.sort()
 	return cfg, p.diags
 }
 
-// readRegularFile reads a file of at most limit bytes. Its errors do not repeat
-// the path, which may hold a secret.
-func readRegularFile(path string, limit int64) ([]byte, error) {
-	// Stat first: to open a named pipe would wait for its writer.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	if int64(len(content)) > limit {
-		return nil, fmt.Errorf("larger than %d KiB", limit>>10)
-	}
-	return content, nil
+const unreadable = "The configuration cannot be read"
+
+// Parse is Load with the content of the file, which need not exist.
+func Parse(filename string, src []byte, options ...Option) (*Config, Diagnostics) {
+	return Load(filename, append(options[:len(options):len(options)], WithContent(filename, src))...)
 }
 
-func withoutPath(err error) error {
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		return pathErr.Err
-	}
-	return err
-}
+// Files returns every file and directory that was read or looked for, the main
+// file first: when one of them changes, the configuration may be another.
+func (c *Config) Files() []File { return slices.Clone(c.files) }
 
 // defaultPluginDir is the directory `plugins` beside the executable.
 func defaultPluginDir() (string, error) {

@@ -34,7 +34,9 @@ type Diagnostic struct {
 	// Excerpt is for the terminal and the log, not for the API: secrets are
 	// cut out of it as far as they are known, but a person's typing mistakes
 	// know no bounds.
-	Excerpt Excerpt `json:"-"`
+	Excerpt Excerpt
+	// order of the file among those that were read.
+	order int
 }
 
 // Excerpt is the first line of a mistake.
@@ -59,7 +61,7 @@ func (d Diagnostic) place() string {
 	return fmt.Sprintf("%s:%d:%d", d.File, d.Start.Line, d.Start.Column)
 }
 
-// Diagnostics are all mistakes of a configuration, in the order of the file.
+// Diagnostics are all mistakes of a configuration, in the order of the files.
 type Diagnostics []Diagnostic
 
 var _ error = Diagnostics(nil)
@@ -83,16 +85,20 @@ func (ds Diagnostics) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// With returns these and more of the same file, in its order.
+// With returns these and more of the same configuration, in its order.
 func (ds Diagnostics) With(more Diagnostics) Diagnostics {
 	all := append(ds[:len(ds):len(ds)], more...)
 	all.sort()
 	return all
 }
 
-// sort puts them in the order of the file, those about the whole file last.
+// sort puts them in the order of the files, those about a whole file behind the
+// others of it.
 func (ds Diagnostics) sort() {
 	sort.SliceStable(ds, func(i, j int) bool {
+		if ds[i].order != ds[j].order {
+			return ds[i].order < ds[j].order
+		}
 		a, b := ds[i].Start, ds[j].Start
 		if (a.Line == 0) != (b.Line == 0) {
 			return b.Line == 0

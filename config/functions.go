@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -18,12 +17,19 @@ type sensitive struct{}
 // maxSecretFile bounds what file() reads, in bytes.
 const maxSecretFile = 64 << 10
 
-// functions are what an expression may call. Every result is passed to record,
-// which keeps it out of messages.
-func functions(around surroundings, dir string, record func(string)) map[string]function.Function {
-	result := func(s string) cty.Value {
-		record(s)
-		return cty.StringVal(s).Mark(sensitive{})
+// maxReturned bounds what all calls of functions return together, in bytes: one
+// name of a large file can stand in the text ten thousand times.
+const maxReturned = 8 << 20
+
+// functions are what an expression of a document may call. What they return is
+// kept out of messages.
+func (p *parser) functions(d *document) map[string]function.Function {
+	result := func(s string) (cty.Value, error) {
+		if p.returned += len(s); p.returned > maxReturned {
+			return cty.NilVal, fmt.Errorf("env and file return more than %d MiB in all", maxReturned>>20)
+		}
+		p.secrets = append(p.secrets, s)
+		return cty.StringVal(s).Mark(sensitive{}), nil
 	}
 	return map[string]function.Function{
 		"env": function.New(&function.Spec{
@@ -35,15 +41,15 @@ func functions(around surroundings, dir string, record func(string)) map[string]
 				if len(args) > 2 {
 					return cty.NilVal, errors.New("it takes a name and at most one default")
 				}
-				value, set := around.lookupEnv(name)
+				value, set := p.around.lookupEnv(name)
 				switch {
 				case set && !utf8.ValidString(value):
 					return cty.NilVal, fmt.Errorf("the environment variable %s is not UTF-8", shown)
 				case set:
-					return result(value), nil
+					return result(value)
 				case len(args) == 2:
 					value, _ = argument(args[1])
-					return result(value), nil
+					return result(value)
 				default:
 					return cty.NilVal, fmt.Errorf("the environment variable %s is not set. Set it, or give a default: env(%s, \"...\")", shown, shown)
 				}
@@ -57,17 +63,15 @@ func functions(around surroundings, dir string, record func(string)) map[string]
 				if path == "" {
 					return cty.NilVal, errors.New("the path is empty")
 				}
-				if !filepath.IsAbs(path) {
-					path = filepath.Join(dir, path)
-				}
-				content, err := readRegularFile(path, maxSecretFile)
+				path = absolute(d.dir(), path)
+				content, err := p.reading.read(path, path, FileValue, maxSecretFile)
 				if err != nil {
 					return cty.NilVal, fmt.Errorf("%s: %w", shown, err)
 				}
 				if !utf8.Valid(content) {
 					return cty.NilVal, fmt.Errorf("%s: not UTF-8 text", shown)
 				}
-				return result(trimNewline(string(content))), nil
+				return result(trimNewline(string(content)))
 			},
 		}),
 	}

@@ -1,29 +1,53 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// parser reads one file and collects what is wrong with it.
+// parser reads the files of a configuration and collects what is wrong with
+// them.
 type parser struct {
-	around surroundings
-	dir    string // absolute; where relative paths start
-	text   []byte
-	eval   *hcl.EvalContext
+	around  surroundings
+	reading *reading
+	main    *document
+	// documents by the name that diagnostics use.
+	documents map[string]*document
+	// returned is how much the functions have returned, in bytes.
+	returned int
 	reporter
 }
 
-func newParser(filename string, text []byte, around surroundings) (*parser, error) {
-	if len(text) > maxFileSize {
-		return nil, fmt.Errorf("larger than %d KiB", maxFileSize>>10)
+// document is one of the files.
+type document struct {
+	path, name string
+	info       os.FileInfo // nil when there is no such file
+	text       []byte
+	body       *hclsyntax.Body // nil when the syntax is wrong
+	eval       *hcl.EvalContext
+}
+
+func newDocument(path, name string) *document {
+	info, err := os.Stat(path)
+	if err != nil {
+		info = nil // the reason is told by who reads it
 	}
+	return &document{path: path, name: name, info: info}
+}
+
+// dir is where the document's relative paths start.
+func (d *document) dir() string { return filepath.Dir(d.path) }
+
+func newParser(filename string, around surroundings) (*parser, error) {
 	path, err := filepath.Abs(filename)
 	if err != nil {
 		return nil, err
@@ -33,26 +57,52 @@ func newParser(filename string, text []byte, around surroundings) (*parser, erro
 			return nil, err
 		}
 	}
-	p := &parser{around: around, dir: filepath.Dir(path), text: text}
-	p.src = newSource(filename, text)
-	p.eval = &hcl.EvalContext{Functions: functions(around, p.dir, func(secret string) {
-		p.secrets = append(p.secrets, secret)
-	})}
-	return p, nil
+	return &parser{
+		around:    around,
+		reading:   newReading(around.contents),
+		main:      newDocument(path, filename),
+		documents: map[string]*document{},
+		reporter:  reporter{mainName: filename, sources: map[string]*source{}},
+	}, nil
+}
+
+// open reads a file and its syntax. It reports whether both went well; that
+// there is no such file is told where it was asked for.
+func (p *parser) open(d *document, kind FileKind, from hcl.Range) bool {
+	p.documents[d.name] = d
+	text, err := p.reading.read(d.path, d.name, kind, maxFileSize)
+	p.sources[d.name] = newSource(d.name, len(p.sources), text)
+	switch {
+	case err != nil && kind == FileIncluded:
+		p.add(SeverityError, from, true, unreadable, fmt.Sprintf("%s: %s.", d.name, err))
+		return false
+	case err != nil:
+		p.failFile(d, unreadable, capitalize(err.Error())+".")
+		return false
+	}
+	d.text = text
+	d.eval = &hcl.EvalContext{Functions: p.functions(d)}
+	d.body = p.parseSyntax(d)
+	return d.body != nil
+}
+
+// failFile reports something about a file as a whole.
+func (p *parser) failFile(d *document, summary, detail string) {
+	p.fail(hcl.Range{Filename: d.name}, summary, detail)
 }
 
 // maxNesting of brackets and signs. The parser recurses for each, and a stack
 // that overflows ends the process.
 const maxNesting = 100
 
-// parseSyntax returns the body of the file, or nil when reading on makes no
+// parseSyntax returns the body of a file, or nil when reading on makes no
 // sense.
-func (p *parser) parseSyntax() *hclsyntax.Body {
-	if err := p.checkNesting(); err != nil {
-		p.fail(hcl.Range{}, "The configuration cannot be read", capitalize(err.Error())+".")
+func (p *parser) parseSyntax(d *document) *hclsyntax.Body {
+	if err := checkTokens(d.text, d.name); err != nil {
+		p.failFile(d, unreadable, capitalize(err.Error())+".")
 		return nil
 	}
-	file, diags := hclsyntax.ParseConfig(p.text, p.src.name, hcl.InitialPos)
+	file, diags := hclsyntax.ParseConfig(d.text, d.name, hcl.InitialPos)
 	p.addHCL(firstOfEach(diags))
 	for _, d := range diags {
 		// The parser recovers from a name that is given twice without loss.
@@ -66,7 +116,6 @@ func (p *parser) parseSyntax() *hclsyntax.Body {
 	if !ok {
 		return nil
 	}
-	p.blocks = body.Blocks
 	return body
 }
 
@@ -92,17 +141,27 @@ func firstOfEach(diags hcl.Diagnostics) hcl.Diagnostics {
 	return kept
 }
 
-func (p *parser) checkNesting() error {
-	tokens, _ := hclsyntax.LexConfig(p.text, p.src.name, hcl.InitialPos)
-	depth, signs := 0, 0
+// maxExponents bounds the sum of the exponents in a file, and so the digits of
+// any product: 1e400 is short to write and long to print.
+const maxExponents = 10_000
+
+// checkTokens refuses what the parser or the evaluation could not bear.
+func checkTokens(text []byte, name string) error {
+	tokens, _ := hclsyntax.LexConfig(text, name, hcl.InitialPos)
+	depth, signs, exponents := 0, 0, 0
 	for _, token := range tokens {
+		line := token.Range.Start.Line
 		switch token.Type {
 		case hclsyntax.TokenBang, hclsyntax.TokenMinus:
 			signs++
 			if signs > maxNesting {
-				return fmt.Errorf("line %d has more than %d signs in a row", token.Range.Start.Line, maxNesting)
+				return fmt.Errorf("line %d has more than %d signs in a row", line, maxNesting)
 			}
 			continue
+		case hclsyntax.TokenNumberLit:
+			if exponents += exponent(token.Bytes); exponents > maxExponents {
+				return fmt.Errorf("the number in line %d is too large", line)
+			}
 		case hclsyntax.TokenOParen, hclsyntax.TokenOBrack, hclsyntax.TokenOBrace,
 			hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
 			depth++
@@ -111,10 +170,23 @@ func (p *parser) checkNesting() error {
 		}
 		signs = 0
 		if depth > maxNesting {
-			return fmt.Errorf("brackets are nested more than %d deep at line %d", maxNesting, token.Range.Start.Line)
+			return fmt.Errorf("brackets are nested more than %d deep at line %d", maxNesting, line)
 		}
 	}
 	return nil
+}
+
+// exponent returns how far that of a number is from zero.
+func exponent(number []byte) int {
+	i := bytes.IndexAny(number, "eE")
+	if i < 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(string(number[i+1:]))
+	if err != nil || n > maxExponents || n < -maxExponents {
+		return maxExponents + 1
+	}
+	return max(n, -n)
 }
 
 // blockKind says how a block is read.
@@ -123,6 +195,15 @@ type blockKind struct {
 	label *regexp.Regexp
 	// read gets a block whose labels are right.
 	read func(*hclsyntax.Block)
+}
+
+// placeFrom names a place for a message about another: its line, and its file
+// if that is another too.
+func placeFrom(place, message hcl.Range) string {
+	if place.Filename == message.Filename {
+		return fmt.Sprintf("line %d", place.Start.Line)
+	}
+	return fmt.Sprintf("%s:%d", place.Filename, place.Start.Line)
 }
 
 // readBlocks reads the blocks of a body. Two of the same kind and label are a
@@ -140,7 +221,7 @@ func (p *parser) readBlocks(blocks hclsyntax.Blocks, kinds map[string]blockKind)
 		}
 		name := blockName(block)
 		if earlier, again := first[name]; again {
-			p.fail(block.DefRange(), "Block given twice", fmt.Sprintf("The block %s stands at line %d already. Merge the two.", name, earlier.Start.Line))
+			p.fail(block.DefRange(), "Block given twice", fmt.Sprintf("The block %s stands at %s already. Merge the two.", name, placeFrom(earlier, block.DefRange())))
 			continue
 		}
 		first[name] = block.DefRange()

@@ -28,7 +28,7 @@ type Provider struct {
 
 	header     hcl.Range
 	attributes []attribute
-	file       reporter // for its place in the file; its diags stay empty
+	file       reporter // for its place in the files; its diags stay empty
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -47,7 +47,7 @@ func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 			provider.attributes = append(provider.attributes, a)
 		}
 	}
-	before := len(p.diags)
+	before := p.failures
 	s := section{Settings: p.resolve(schema, own, provider.header), attributes: own}
 	if plugin, ok := s.Settings["plugin"].(string); ok {
 		provider.Plugin = plugin
@@ -62,10 +62,10 @@ func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 			}
 		}
 	}
-	if len(p.diags) > before || slices.ContainsFunc(own, func(a attribute) bool { return a.broken }) {
+	if p.failures > before || slices.ContainsFunc(own, func(a attribute) bool { return a.broken }) {
 		return nil
 	}
-	provider.file = reporter{src: p.src, blocks: p.blocks, secrets: p.secrets}
+	provider.file = reporter{mainName: p.mainName, sources: p.sources, blocks: p.blocks, secrets: p.secrets}
 	return provider
 }
 

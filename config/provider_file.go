@@ -11,17 +11,13 @@ import (
 // stand there. Whatever else a configuration holds may be there or be missing, and
 // is not checked: the file may be a whole configuration or one block.
 func LoadProviders(path string, options ...Option) ([]*Provider, Diagnostics) {
-	src, err := readRegularFile(path, maxFileSize)
-	if err != nil {
-		return nil, unreadable(path, err)
-	}
-	around := surroundings{lookupEnv: os.LookupEnv}
+	around := surroundings{lookupEnv: os.LookupEnv, contents: map[string][]byte{}}
 	for _, option := range options {
 		option(&around)
 	}
-	p, err := newParser(path, src, around)
+	p, err := newParser(path, around)
 	if err != nil {
-		return nil, unreadable(path, err)
+		return nil, cannotRead(path, err)
 	}
 	providers := p.parseProviders()
 	p.diags.sort()
@@ -29,10 +25,15 @@ func LoadProviders(path string, options ...Option) ([]*Provider, Diagnostics) {
 }
 
 func (p *parser) parseProviders() []*Provider {
-	body := p.parseSyntax()
-	if body == nil {
+	if !p.open(p.main, FileMain, hcl.Range{}) {
 		return nil
 	}
+	documents, right := p.includeAll()
+	if !right {
+		return nil
+	}
+	body := p.merge(documents)
+	p.blocks = body.Blocks
 	var providers []*Provider
 	ignored := func(*hclsyntax.Block) {}
 	p.readBlocks(body.Blocks, map[string]blockKind{
@@ -50,12 +51,7 @@ func (p *parser) parseProviders() []*Provider {
 	return providers
 }
 
-// unreadable is what there is to say of a file that cannot be read at all.
-func unreadable(path string, err error) Diagnostics {
-	return Diagnostics{{
-		Severity: SeverityError,
-		Summary:  "The configuration cannot be read",
-		Detail:   capitalize(err.Error()) + ".",
-		File:     path,
-	}}
+// cannotRead is what there is to say of a file whose name makes no sense.
+func cannotRead(path string, err error) Diagnostics {
+	return Diagnostics{{Severity: SeverityError, Summary: unreadable, Detail: capitalize(err.Error()) + ".", File: path}}
 }

@@ -41,11 +41,9 @@ func TestOneSlipShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	check := func(src string) {
 		cfg, diags := config.Parse("x.hcl", []byte(src))
-		if cfg != nil {
-			for _, p := range cfg.Providers {
-				_, more := p.Settings(fullSchema())
-				diags = diags.With(more)
-			}
+		for _, p := range cfg.Providers {
+			_, more := p.Settings(fullSchema())
+			diags = diags.With(more)
 		}
 		var out strings.Builder
 		assert.NilError(t, diags.Write(&out, config.Style{}))

@@ -9,14 +9,23 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// reporter collects diagnostics about one file.
+// maxDiagnostics are kept. A file can be wrong in more places than anybody
+// reads.
+const maxDiagnostics = 200
+
+// reporter collects diagnostics about the files of a configuration.
 type reporter struct {
-	src *source
+	// mainName is the file that a mistake without a place is about.
+	mainName string
+	// sources by the name that diagnostics use.
+	sources map[string]*source
 	// blocks of the top level, to say where a mistake stands.
 	blocks []*hclsyntax.Block
 	// secrets are values that no text of somebody else may repeat.
 	secrets []string
-	diags   Diagnostics
+	// failures counts the errors, those too that diags does not keep.
+	failures int
+	diags    Diagnostics
 }
 
 func (r *reporter) fail(rng hcl.Range, summary, detail string) {
@@ -26,19 +35,42 @@ func (r *reporter) fail(rng hcl.Range, summary, detail string) {
 // add reports something. A trusted range stands in a setting whose value may be
 // shown.
 func (r *reporter) add(severity Severity, rng hcl.Range, trusted bool, summary, detail string) {
-	d := Diagnostic{Severity: severity, Summary: summary, Detail: detail, File: r.src.name}
-	if rng.Start.Line > 0 {
+	if severity == SeverityError {
+		r.failures++
+	}
+	if len(r.diags) >= maxDiagnostics {
+		return
+	}
+	d := Diagnostic{Severity: severity, Summary: summary, Detail: detail, File: r.mainName}
+	if rng.Filename != "" {
+		d.File = rng.Filename
+	}
+	src, known := r.sources[d.File]
+	if known {
+		d.order = src.order
+	}
+	if rng.Start.Line > 0 && known {
 		d.Start, d.End = position(rng.Start), position(rng.End)
-		d.Within = r.within(rng.Start.Byte)
-		d.Excerpt = r.src.excerpt(rng, trusted)
+		d.Within = r.within(rng)
+		d.Excerpt = src.excerpt(rng, trusted)
 	}
 	r.diags = append(r.diags, d)
+	if len(r.diags) == maxDiagnostics {
+		r.diags = append(r.diags, Diagnostic{
+			Severity: SeverityError, Summary: "Too many mistakes", File: r.mainName,
+			Detail: "There may be more than are shown. Correct these first.",
+		})
+	}
 }
 
 // addHCL takes over what the library found.
 func (r *reporter) addHCL(diags hcl.Diagnostics) {
 	for _, d := range diags {
 		severity := SeverityError
+		if len(r.diags) >= maxDiagnostics {
+			r.failures++
+			continue
+		}
 		if d.Severity == hcl.DiagWarning {
 			severity = SeverityWarning
 		}
@@ -46,6 +78,8 @@ func (r *reporter) addHCL(diags hcl.Diagnostics) {
 		switch summary {
 		case "Variables not allowed":
 			detail = `Text stands in double quotes, such as "info". There are no variables in this file.`
+		case "Function calls not allowed":
+			detail = "This is read before everything else and takes plain texts only."
 		case redefined:
 			summary = "Setting given twice"
 		}
@@ -60,9 +94,13 @@ func (r *reporter) addHCL(diags hcl.Diagnostics) {
 // redefined is what the library calls a setting that is given twice.
 const redefined = "Attribute redefined"
 
-// within names the block that holds a position.
-func (r *reporter) within(offset int) string {
+// within names the block that holds the start of a range.
+func (r *reporter) within(rng hcl.Range) string {
+	offset := rng.Start.Byte
 	for _, block := range r.blocks {
+		if block.TypeRange.Filename != rng.Filename {
+			continue
+		}
 		if whole := hcl.RangeBetween(block.TypeRange, block.CloseBraceRange); whole.Start.Byte <= offset && offset < whole.End.Byte {
 			return blockName(block)
 		}

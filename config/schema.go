@@ -23,6 +23,10 @@ func rootSchema() sdk.Schema {
 			Name: "plugin_dir", Type: sdk.TypeString, Min: sdk.Bound(1),
 			Description: "The directory of the provider plugins, relative to this file's.",
 		},
+		{
+			Name: "include", Type: sdk.TypeList,
+			Description: `Further files, such as "conf.d/*.hcl", relative to this file's directory.`,
+		},
 	}
 }
 
@@ -79,10 +83,16 @@ func span(name string, value, least, most time.Duration, description string) sdk
 }
 
 func activeSchema() sdk.Schema {
-	return sdk.Schema{{
-		Name: "active", Type: sdk.TypeString, Required: true,
-		Description: "The label of the provider that serves a request naming none.",
-	}}
+	return sdk.Schema{
+		{
+			Name: "active", Type: sdk.TypeString, Required: true,
+			Description: "The label of the provider that serves a request naming none.",
+		},
+		{
+			Name: "fallback", Type: sdk.TypeList,
+			Description: "The labels of those that take over from it, in this order.",
+		},
+	}
 }
 
 // pluginSchema holds what the broker itself takes from a provider block; the

@@ -1,9 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -11,30 +11,54 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// evaluate returns the attributes of a body in the order of the file.
+// evaluate returns the attributes of a body in the order of the files.
 func (p *parser) evaluate(body *hclsyntax.Body) []attribute {
 	var attributes []attribute
 	for _, attr := range body.Attributes {
-		a := attribute{name: attr.Name, expr: attr.Expr, nameRange: attr.NameRange}
-		value, diags := attr.Expr.Value(p.eval)
-		p.addHCL(diags)
-		plain, marks := value.UnmarkDeep()
-		a.sensitive = len(marks) > 0
-		switch {
-		case diags.HasErrors():
-			a.broken = true
-		case !plain.IsWhollyKnown():
-			a.broken = true
-			p.fail(attr.Expr.Range(), "Value not known", "This expression has no value that is known when the file is read.")
-		default:
-			a.value = goValue(plain)
-		}
-		attributes = append(attributes, a)
+		attributes = append(attributes, p.evaluateAttribute(attr, p.documents[attr.NameRange.Filename].eval))
 	}
-	sort.Slice(attributes, func(i, j int) bool {
-		return attributes[i].nameRange.Start.Byte < attributes[j].nameRange.Start.Byte
+	slices.SortFunc(attributes, func(a, b attribute) int {
+		return cmp.Or(
+			cmp.Compare(p.sources[a.nameRange.Filename].order, p.sources[b.nameRange.Filename].order),
+			cmp.Compare(a.nameRange.Start.Byte, b.nameRange.Start.Byte),
+		)
 	})
 	return attributes
+}
+
+func (p *parser) evaluateAttribute(attr *hclsyntax.Attribute, eval *hcl.EvalContext) attribute {
+	a := attribute{name: attr.Name, expr: attr.Expr, nameRange: attr.NameRange}
+	if p.refuseLoops(attr.Expr) {
+		a.broken = true
+		return a
+	}
+	value, diags := attr.Expr.Value(eval)
+	p.addHCL(diags)
+	plain, marks := value.UnmarkDeep()
+	a.sensitive = len(marks) > 0
+	switch {
+	case diags.HasErrors():
+		a.broken = true
+	case !plain.IsWhollyKnown():
+		a.broken = true
+		p.fail(attr.Expr.Range(), "Value not known", "This expression has no value that is known when the file is read.")
+	default:
+		a.value = goValue(plain)
+	}
+	return a
+}
+
+// refuseLoops keeps the time of an evaluation in proportion to the length of the
+// text: loops in each other multiply.
+func (p *parser) refuseLoops(expr hclsyntax.Expression) (refused bool) {
+	_ = hclsyntax.VisitAll(expr, func(node hclsyntax.Node) hcl.Diagnostics {
+		if loop, ok := node.(*hclsyntax.ForExpr); ok && !refused {
+			refused = true
+			p.fail(loop.OpenRange, "Loop not allowed", "There are no loops in this file. Write the values one by one.")
+		}
+		return nil
+	})
+	return refused
 }
 
 // section is a group of settings that belong to the broker itself.

@@ -13,7 +13,9 @@ const hidden = "(hidden)"
 
 // source is the text of a file, of which excerpts are shown.
 type source struct {
-	name  string
+	name string
+	// order of the file among the others.
+	order int
 	lines []sourceLine
 }
 
@@ -29,8 +31,8 @@ type sourceLine struct {
 // text alone: it must also be right about a file that does not parse, whose
 // mistake may well stand in the line with the password. So everything is hidden
 // but the values of the broker's own settings.
-func newSource(name string, text []byte) *source {
-	src := &source{name: name}
+func newSource(name string, order int, text []byte) *source {
+	src := &source{name: name, order: order}
 	guard := excerptGuard{open: true}
 	start := 0
 	for raw := range bytes.Lines(text) {
@@ -76,7 +78,7 @@ type excerptGuard struct {
 
 var (
 	assignment   = regexp.MustCompile(`([\pL_][\pL\pN_-]*)\s*=[^=]`)
-	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|log|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
+	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|log|metrics|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
 	otherBlock   = regexp.MustCompile(`^[\pL_][\pL\pN_-]*\s*\{`)
 	firstWord    = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
 	heredocStart = regexp.MustCompile(`<<-?\s*([\pL_][\pL\pN_-]*)\s*$`)

@@ -23,7 +23,7 @@ type tenantReader struct {
 
 type tokenOwner struct {
 	tenant string
-	line   int
+	place  hcl.Range
 }
 
 func newTenantReader(p *parser, providers []string) *tenantReader {
@@ -69,10 +69,10 @@ func (r *tenantReader) token(tenant, text string, rng hcl.Range) (token [32]byte
 		return token, false
 	}
 	if owner, taken := r.owners[token]; taken {
-		r.parser.fail(rng, "Token given twice", fmt.Sprintf("The same sum stands in tenant %q at line %d already. A token belongs to one tenant.", owner.tenant, owner.line))
+		r.parser.fail(rng, "Token given twice", fmt.Sprintf("The same sum stands in tenant %q at %s already. A token belongs to one tenant.", owner.tenant, placeFrom(owner.place, rng)))
 		return token, false
 	}
-	r.owners[token] = tokenOwner{tenant: tenant, line: rng.Start.Line}
+	r.owners[token] = tokenOwner{tenant: tenant, place: rng}
 	return token, true
 }
 

@@ -43,7 +43,7 @@ func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) er
 // checkProviders checks the settings that only the plugins know, as far as the
 // file can be read.
 func checkProviders(ctx context.Context, ask describe, cfg *config.Config) config.Diagnostics {
-	if cfg == nil || cfg.PluginDir == "" || ask == nil {
+	if cfg.PluginDir == "" || ask == nil {
 		return nil
 	}
 	var diags config.Diagnostics

@@ -1,0 +1,2 @@
+tenant "acme" {
+  token_sha256 = [

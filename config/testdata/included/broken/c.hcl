@@ -1,0 +1,3 @@
+provider "x" {
+  api_key "hunter2"
+}

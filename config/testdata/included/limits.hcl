@@ -1,0 +1,3 @@
+limits {
+  default_timeout = "7s"
+}

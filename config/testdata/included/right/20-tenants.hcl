@@ -1,0 +1,4 @@
+tenant "acme" {
+  token_sha256 = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+  providers    = ["full"]
+}

@@ -1,0 +1,3 @@
+provider "full" {
+  pool_size = 1e5000 * 1e5001
+}
