@@ -27,9 +27,9 @@ func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.Request
 		return fasthttp.RequestConfig{}
 	}
 	if _, err := s.authenticate(header); err != nil {
-		return fasthttp.RequestConfig{MaxRequestBodySize: min(strangerBody, s.maxBody)}
+		return fasthttp.RequestConfig{MaxRequestBodySize: min(strangerBody, s.maxBody())}
 	}
-	return fasthttp.RequestConfig{}
+	return fasthttp.RequestConfig{MaxRequestBodySize: s.maxBody()}
 }
 
 // authenticate finds the tenant by the request's token. It says the same for no

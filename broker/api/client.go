@@ -20,7 +20,7 @@ const clientPoll = 150 * time.Millisecond
 // never for a client. The cancel function waits for the poll to end, so that
 // nothing touches the connection after the handler.
 func (s *Server) contextOf(c *fiber.Ctx) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(s.base, s.requestTimeout)
+	ctx, cancel := context.WithTimeout(s.base, s.requestTimeout())
 	conn := c.Context().Conn()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	s.tasks.Go("watch a client", func() {

@@ -94,7 +94,7 @@ func (c leasedCommands) look(ctx context.Context, id string, ended bool) (sdk.Co
 func (s *Server) waitForCommand(ctx context.Context, c call[none]) (int, Command, error) {
 	var command sdk.Command
 	err := s.watchCommands(ctx, c.tenant, c.id, func(ctx context.Context, commands leasedCommands) (err error) {
-		patience, cancel := context.WithTimeout(ctx, min(duration(c.query.number("timeout", waitDefault.Seconds())), s.requestTimeout/2))
+		patience, cancel := context.WithTimeout(ctx, min(duration(c.query.number("timeout", waitDefault.Seconds())), s.requestTimeout()/2))
 		defer cancel()
 		command, err = commands.look(patience, c.path["command"], true)
 		if ranOut(ctx, patience, err) {

@@ -113,7 +113,7 @@ func (e errTold) Unwrap() error { return e.error }
 
 // streamExecution answers with the events of an execution.
 func (s *Server) streamExecution(w http.ResponseWriter, r *http.Request, requestID string, run func(context.Context, instance.Listener) (instance.Execution, error)) error {
-	ctx, cancel := context.WithTimeout(r.Context(), s.requestTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), s.requestTimeout())
 	defer cancel()
 	listener := &eventListener{stream: newEventStream(w)}
 	defer listener.stream.close()

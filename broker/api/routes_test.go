@@ -20,7 +20,7 @@ import (
 
 func newTestServer(t *testing.T) *Server {
 	t.Helper()
-	s, err := NewServer(Options{Logger: hclog.NewNullLogger(), MaxBody: 1 << 10})
+	s, err := NewServer(Options{Logger: hclog.NewNullLogger(), Bounds: Bounds{MaxBody: 1 << 10}})
 	assert.NilError(t, err)
 	t.Cleanup(s.end)
 	return s

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -54,14 +55,19 @@ type Options struct {
 	Logger    hclog.Logger
 	// Meter may be nil.
 	Meter Meter
+	Bounds Bounds
+	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
+	// random one: no link outlives the server then.
+	PreviewKey []byte
+}
+
+// Bounds of a request.
+type Bounds struct {
 	// MaxBody is the largest body of a request, in bytes.
 	MaxBody int64
 	// RequestTimeout is the deadline of a handler: a net below the deadlines
 	// of the service, which are shorter.
 	RequestTimeout time.Duration
-	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
-	// random one: no link outlives the server then.
-	PreviewKey []byte
 }
 
 // Server serves the API.
@@ -70,8 +76,7 @@ type Server struct {
 	tenants        Tenants
 	logger         hclog.Logger
 	meter          Meter // or nil
-	requestTimeout time.Duration
-	maxBody        int
+	bounds         atomic.Pointer[Bounds]
 	app            *fiber.App
 	document       *document
 	tasks          *background.Group
@@ -111,11 +116,10 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		tenants:        opts.Tenants,
 		logger:         opts.Logger,
 		meter:          opts.Meter,
-		requestTimeout: opts.RequestTimeout,
-		maxBody:        int(opts.MaxBody),
 		document:       newDocument(),
 		tasks:          background.NewGroup(opts.Logger),
 	}
+	s.SetBounds(opts.Bounds)
 	s.base, s.end = context.WithCancel(context.Background())
 	s.streams = handover.NewServer(handover.Options{
 		Base:     s.base,
@@ -130,7 +134,7 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		// Off: a handler that answers early would leave the rest of the body
 		// to be read as the next request. What streams is handed over.
 		StreamRequestBody: false,
-		BodyLimit:         s.maxBody,
+		BodyLimit:         int(opts.Bounds.MaxBody), // of nobody: headerReceived says how much each may send
 		ReadBufferSize:    maxHeaders,
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       idleTimeout,
@@ -153,6 +157,13 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 	server.HeaderReceived = s.headerReceived
 	return s, nil
 }
+
+// SetBounds changes the bounds of requests that come from now on.
+func (s *Server) SetBounds(bounds Bounds) { s.bounds.Store(&bounds) }
+
+func (s *Server) maxBody() int { return int(s.bounds.Load().MaxBody) }
+
+func (s *Server) requestTimeout() time.Duration { return s.bounds.Load().RequestTimeout }
 
 // Serve answers requests from the listener until Shutdown, which closes it.
 func (s *Server) Serve(listener net.Listener) error {

@@ -72,9 +72,8 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 			{Tenant: tenant.Tenant{Name: "umbrella"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("umbrella-token"))}},
 			{Tenant: tenant.Tenant{Name: "limited", Providers: []string{"second"}}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("limited-token"))}},
 		}),
-		Logger:         logger,
-		MaxBody:        maxBody,
-		RequestTimeout: time.Minute,
+		Logger: logger,
+		Bounds: api.Bounds{MaxBody: maxBody, RequestTimeout: time.Minute},
 	}
 	for _, option := range options {
 		option(&opts, f)

@@ -18,14 +18,14 @@ const (
 // its limits. One that somebody waits for has the time limit of an execution;
 // others have none unless they ask.
 func (l *Lease) BoundCommand(req *sdk.CommandRequest, waitedFor bool) error {
-	req.InstanceID, req.KeepOutput = l.InstanceID, l.service.limits.Output
+	req.InstanceID, req.KeepOutput = l.InstanceID, l.service.limits().Output
 	size := 0
 	for _, argument := range req.Argv {
 		if size += len(argument) + 1; strings.ContainsRune(argument, 0) {
 			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "holds a NUL character, which no argument can")
 		}
 	}
-	limits := l.service.limits
+	limits := l.service.limits()
 	switch {
 	case len(req.Argv) == 0 || req.Argv[0] == "":
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "must name a program")
@@ -46,4 +46,4 @@ func (l *Lease) BoundCommand(req *sdk.CommandRequest, waitedFor bool) error {
 func (l *Lease) AnswerGrace() time.Duration { return answerGrace }
 
 // OutputLimit is how many bytes of each output stream an answer may hold.
-func (l *Lease) OutputLimit() int64 { return l.service.limits.Output }
+func (l *Lease) OutputLimit() int64 { return l.service.limits().Output }

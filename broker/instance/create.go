@@ -43,7 +43,7 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 		return Info{}, false, err
 	}
 	defer s.calls.Done()
-	if err := checkCreate(req, s.limits); err != nil {
+	if err := checkCreate(req, s.limits()); err != nil {
 		return Info{}, false, err
 	}
 	t, e, created, err := s.obtain(ctx, who, req)
@@ -137,13 +137,13 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 // callers may wait for it, and it goes on as long as one of them does. The
 // caller holds mu.
 func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *entry {
-	ctx, cancel := s.bounded(context.Background(), s.limits.CreateTimeout)
+	ctx, cancel := s.bounded(context.Background(), s.limits().CreateTimeout)
 	e := &entry{
 		id:       ID{Tenant: key.tenant, Session: key.session, Instance: randomName()},
 		provider: t.provider,
 		template: t.template,
-		ttl:      cmp.Or(req.TTL, s.limits.DefaultTTL),
-		idle:     cmp.Or(req.Idle, s.limits.MaxIdle),
+		ttl:      cmp.Or(req.TTL, s.limits().DefaultTTL),
+		idle:     cmp.Or(req.Idle, s.limits().MaxIdle),
 		labels:   maps.Clone(req.Labels),
 		created:  time.Now(),
 		ready:    make(chan struct{}),
@@ -180,7 +180,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		Env: env,
 		// The end of an instance is ours to decide; the provider's limit is
 		// there for the day when nobody is left to destroy.
-		TTL:            s.limits.MaxLifetime + s.limits.slack(),
+		TTL:            s.limits().MaxLifetime + s.limits().slack(),
 		IdempotencyKey: e.id.String(),
 	})
 	if err == nil {
@@ -191,7 +191,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 	case errors.Is(context.Cause(ctx), errShuttingDown):
 		return made, true, shuttingDown()
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return made, true, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits.CreateTimeout)
+		return made, true, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits().CreateTimeout)
 	case ctx.Err() != nil: // nobody waits any more
 		return made, true, err
 	case brokenOff(err):
@@ -235,7 +235,7 @@ func (s *Service) finishCreation(e *entry, made sdk.Instance, cut bool, err erro
 		return
 	}
 	e.state = live
-	e.begin(time.Now(), s.limits)
+	e.begin(time.Now(), s.limits())
 }
 
 // inUse reports whether an entry has the provider's instance already: no two

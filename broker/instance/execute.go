@@ -116,7 +116,7 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (E
 		return Execution{}, err
 	}
 	create := CreateRequest{Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider}
-	if err := checkCreate(create, s.limits); err != nil {
+	if err := checkCreate(create, s.limits()); err != nil {
 		return Execution{}, err
 	}
 	r, err := s.enroll(who, req.ID)
@@ -187,7 +187,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 			return Execution{}, e.fault(err)
 		}
 	}
-	out := newOutput(s.lifetime, s.limits.Output, req.Listener, clock)
+	out := newOutput(s.lifetime, s.limits().Output, req.Listener, clock)
 	result, err := t.ready.Execute(ctx, sdk.ExecuteRequest{
 		InstanceID:  e.instance.ID,
 		ExecutionID: execution.ID,
@@ -196,7 +196,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		Arguments:   req.Arguments,
 		Env:         req.Env,
 		Timeout:     req.Timeout,
-		OutputLimit: s.limits.Output,
+		OutputLimit: s.limits().Output,
 		ContextID:   req.ContextID,
 		Artifacts:   req.artifacts(e.provider),
 	}, out)
@@ -273,9 +273,9 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 func (s *Service) checkExecute(req *ExecuteRequest) error {
 	switch {
 	case req.Timeout == 0:
-		req.Timeout = s.limits.DefaultTimeout
-	case req.Timeout < 0 || req.Timeout > s.limits.MaxTimeout:
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits.MaxTimeout))
+		req.Timeout = s.limits().DefaultTimeout
+	case req.Timeout < 0 || req.Timeout > s.limits().MaxTimeout:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits().MaxTimeout))
 	}
 	if err := checkFiles(req.Files); err != nil {
 		return err

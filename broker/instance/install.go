@@ -33,8 +33,8 @@ func (s *Service) Install(ctx context.Context, who tenant.Tenant, id string, req
 		return Execution{}, err
 	}
 	defer s.calls.Done()
-	if req.Timeout < 0 || req.Timeout > s.limits.MaxTimeout {
-		return Execution{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits.MaxTimeout))
+	if req.Timeout < 0 || req.Timeout > s.limits().MaxTimeout {
+		return Execution{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits().MaxTimeout))
 	}
 	switch {
 	case req.Language == "":
@@ -79,7 +79,7 @@ type installation struct {
 // is made in an instance.
 func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseFunc, e *entry, t target, in installation) (Execution, error) {
 	if in.timeout == 0 {
-		in.timeout = s.limits.MaxTimeout
+		in.timeout = s.limits().MaxTimeout
 	}
 	execution := Execution{ID: in.id, InstanceID: e.id.String(), Provider: e.provider.Label()}
 	req := ExecuteRequest{Timeout: in.timeout}
@@ -110,10 +110,10 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	}
 	clock := newClock(in.timeout+answerGrace, func() { stop(errNoAnswer) })
 	defer clock.end()
-	out := newOutput(s.lifetime, s.limits.Output, nil, clock)
+	out := newOutput(s.lifetime, s.limits().Output, nil, clock)
 	result, err := installer.InstallPackages(ctx, sdk.InstallPackagesRequest{
 		InstanceID: e.instance.ID, Language: t.language, Requirements: in.requirements,
-		Timeout: in.timeout, OutputLimit: s.limits.Output,
+		Timeout: in.timeout, OutputLimit: s.limits().Output,
 	}, out)
 	out.close(&execution)
 	if err != nil {

@@ -29,6 +29,6 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 		ttl = e.ttl
 	}
 	e.lastUsed = now
-	e.expires = earlier(now.Add(min(ttl, s.limits.MaxLifetime)), e.deadline)
+	e.expires = earlier(now.Add(min(ttl, s.limits().MaxLifetime)), e.deadline)
 	return e.info(now), nil
 }

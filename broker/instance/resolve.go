@@ -45,7 +45,7 @@ func (s *Service) resolve(ctx context.Context, w wish) (target, error) {
 }
 
 func (s *Service) offered(ctx context.Context, provider Provider, w wish) (target, error) {
-	ready, err := s.waitReady(ctx, provider, s.limits.CreateTimeout)
+	ready, err := s.waitReady(ctx, provider, s.limits().CreateTimeout)
 	if err != nil {
 		return target{}, err
 	}

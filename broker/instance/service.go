@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,7 +42,7 @@ type Options struct {
 // concurrently.
 type Service struct {
 	catalog Catalog
-	limits  Limits
+	bounds  atomic.Pointer[Limits]
 	logger  hclog.Logger
 
 	mu       sync.Mutex
@@ -119,7 +120,6 @@ func (e *entry) sessionKey() sessionKey {
 func NewService(opts Options) *Service {
 	s := &Service{
 		catalog:  opts.Catalog,
-		limits:   opts.Limits,
 		logger:   opts.Logger,
 		entries:  map[string]*entry{},
 		sessions: map[sessionKey]*entry{},
@@ -127,12 +127,19 @@ func NewService(opts Options) *Service {
 		retired:  map[Provider]chan struct{}{},
 		tasks:    background.NewGroup(opts.Logger),
 	}
+	s.SetLimits(opts.Limits)
 	s.lifetime, s.endLifetime = context.WithCancelCause(context.Background())
 	s.watching, s.endWatching = context.WithCancel(s.lifetime)
 	s.cleanup, s.endCleanup = context.WithCancel(context.Background())
 	s.tasks.Go("reaper", s.reap)
 	return s
 }
+
+// SetLimits changes what requests may ask for from now on. Instances and executions
+// that there are keep what they were given.
+func (s *Service) SetLimits(limits Limits) { s.bounds.Store(&limits) }
+
+func (s *Service) limits() Limits { return *s.bounds.Load() }
 
 // begin registers a call; the caller must call s.calls.Done when it ends.
 func (s *Service) begin() error {
