@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
@@ -16,7 +16,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
-	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
 
@@ -45,7 +44,6 @@ type Options struct {
 
 // broker is a daemon that runs.
 type broker struct {
-	cfg       *config.Config
 	options   Options
 	logger    hclog.Logger
 	state     *stateDir
@@ -53,35 +51,37 @@ type broker struct {
 	catalog   *catalog
 	instances *instance.Service
 	server    *api.Server
-	listener  net.Listener
-	metrics   *metrics.Metrics
-	serving   chan error // what Serve returned, once
+	api       *door
+	metrics   *door
 
 	// life ends when the broker stops, once the instances are gone. tasks are
 	// what goes on in the background as long.
 	life    context.Context
 	endLife context.CancelFunc
 	tasks   *background.Group
+	// reloading is held by whoever changes the generation.
+	reloading sync.Mutex
 }
 
 // Run is the daemon: it returns when ctx has ended and everything was stopped in
 // order, or when it cannot start or go on. The error is config.Diagnostics when
 // the configuration is at fault.
 func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
-	b := &broker{cfg: cfg, options: options, logger: options.Logger, serving: make(chan error, 1)}
+	b := &broker{options: options, logger: options.Logger, catalog: &catalog{}}
 	b.life, b.endLife = context.WithCancel(context.Background())
 	defer b.endLife()
 	b.tasks = background.NewGroup(b.logger)
 
 	// First of all, so that a taken address is told at once.
-	if b.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-		return cannotListen(cfg.Listen, err)
+	listener, err := listen(cfg.Listen)
+	if err != nil {
+		return err
 	}
-	defer b.listener.Close()
+	defer listener.Close()
 	var metricsListener net.Listener
 	if cfg.Metrics.Listen != "" {
-		if metricsListener, err = net.Listen("tcp", cfg.Metrics.Listen); err != nil {
-			return cannotListen(cfg.Metrics.Listen, err)
+		if metricsListener, err = listen(cfg.Metrics.Listen); err != nil {
+			return err
 		}
 		defer metricsListener.Close()
 	}
@@ -94,7 +94,6 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	if b.launcher, err = pluginhost.NewLauncher(pluginhost.LauncherOptions{
-		PluginDir:  cfg.PluginDir,
 		RuntimeDir: options.RuntimeDir,
 		Logger:     options.Logger,
 	}); err != nil {
@@ -102,71 +101,57 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	}
 	defer closing(&err, b.launcher.Close)
 
-	started, err := b.launchAll(ctx)
+	started, err := b.launchAll(ctx, cfg)
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	b.catalog = &catalog{active: cfg.ActiveProvider}
-	b.metrics = metrics.New(b.catalog.states)
 	b.instances = instance.NewService(instance.Options{
 		Catalog: b.catalog,
-		Limits: instance.Limits{
-			Output:         cfg.Limits.Output,
-			DefaultTimeout: cfg.Limits.DefaultTimeout,
-			MaxTimeout:     cfg.Limits.MaxTimeout,
-			CreateTimeout:  cfg.Limits.CreateTimeout,
-			DefaultTTL:     cfg.Limits.DefaultTTL,
-			MaxLifetime:    cfg.Limits.MaxLifetime,
-			MaxIdle:        cfg.Limits.MaxIdle,
-		},
-		Logger: options.Logger.Named("instances"),
+		Limits:  instanceLimits(cfg.Limits),
+		Logger:  options.Logger.Named("instances"),
 	})
-	b.supervise(started)
-	if metricsListener != nil {
-		// It serves to the end: a stop is worth looking at too.
-		defer b.serveMetrics(metricsListener)()
-	}
+	b.catalog.set(newGeneration(1, cfg, b.supervise(started)))
+	meter := metrics.New(b.catalog.states)
+	b.metrics = newDoor(meter.NewServer(), b.logger.Named("metrics"))
+	// It serves to the end: a stop is worth looking at too.
+	defer func() {
+		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		b.metrics.close(answers)
+	}()
+	b.showMetrics(metricsListener)
 	defer b.stop()
 
 	if b.server, err = api.NewServer(api.Options{
-		Instances:      b.instances,
-		Tenants:        tenants(cfg),
-		Logger:         options.Logger.Named("api"),
-		Meter:          b.metrics,
-		MaxBody:        cfg.Limits.RequestBody,
-		PreviewKey:     previewKey,
-		RequestTimeout: 2*cfg.Limits.MaxTimeout + 2*cfg.Limits.CreateTimeout + time.Minute,
+		Instances:  b.instances,
+		Tenants:    b.catalog,
+		Logger:     options.Logger.Named("api"),
+		Meter:      meter,
+		Bounds:     requestBounds(cfg.Limits),
+		PreviewKey: previewKey,
 	}); err != nil {
 		return err
 	}
-	go func() { b.serving <- b.server.Serve(b.listener) }()
+	b.api = newDoor(b.server, b.logger.Named("api"))
+	b.api.moveTo(listener)
 	if err := b.awaitProviders(ctx); err != nil {
 		return err
 	}
 	b.tasks.Go("watch the plugins' files", func() { b.watchExecutables(b.life) })
 	if options.Ready != nil && ctx.Err() == nil {
-		options.Ready(b.listener.Addr())
+		options.Ready(listener.Addr())
 	}
 	select {
 	case <-ctx.Done():
 		return nil
-	case err := <-b.serving:
-		b.serving <- err // stop waits for it
-		if err == nil {
-			err = errors.New("the listener was closed")
-		}
+	case err := <-b.api.failed:
 		return fmt.Errorf("serve: %w", err)
+	case err := <-b.metrics.failed:
+		return err
 	}
-}
-
-func cannotListen(address string, err error) error {
-	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("another program listens on %s already; stop it, or choose another address (listen = ...)", address)
-	}
-	return fmt.Errorf("cannot listen on %s: %w", address, err)
 }
 
 // closing adds the error of a close to *err, which stays as it is if there is
@@ -182,20 +167,14 @@ func closing(err *error, closer func() error) {
 // leave, plugins end.
 func (b *broker) stop() {
 	b.logger.Info("stopping")
-	drain, cancel := context.WithTimeout(context.Background(), b.cfg.Limits.ShutdownTimeout)
+	drain, cancel := context.WithTimeout(context.Background(), b.catalog.generation().cfg.Limits.ShutdownTimeout)
 	b.instances.Shutdown(drain)
 	cancel()
 
-	if b.server != nil {
+	if b.api != nil {
 		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
-		if err := b.server.Shutdown(answers); err != nil {
-			b.logger.Warn("stop the API", "error", err)
-		}
+		b.api.close(answers)
 		cancel()
-		_ = b.listener.Close() // for a server that had not begun to serve
-		if err := <-b.serving; err != nil {
-			b.logger.Warn("stop the API", "error", err)
-		}
 	}
 	b.endLife()
 	b.tasks.Wait() // an upgrade that is under way shall not add a plugin
@@ -205,29 +184,14 @@ func (b *broker) stop() {
 	b.logger.Info("stopped")
 }
 
-// serveMetrics serves the metrics until what it returns is called.
-func (b *broker) serveMetrics(listener net.Listener) (stop func()) {
-	server := b.metrics.Serve(listener)
+// showMetrics serves the metrics on a listener, or nowhere.
+func (b *broker) showMetrics(listener net.Listener) {
+	b.metrics.moveTo(listener)
+	if listener == nil {
+		return
+	}
 	b.logger.Info("metrics", "address", listener.Addr().String(), "path", metrics.Path)
 	if b.options.MetricsReady != nil {
 		b.options.MetricsReady(listener.Addr())
 	}
-	return func() {
-		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
-		defer cancel()
-		if err := server.Shutdown(answers); err != nil {
-			b.logger.Warn("stop the metrics", "error", err)
-		}
-	}
-}
-
-func tenants(cfg *config.Config) *tenant.Directory {
-	var all []tenant.Credentials
-	for _, t := range cfg.Tenants {
-		all = append(all, tenant.Credentials{
-			Tenant:      tenant.Tenant{Name: t.Name, Providers: t.Providers},
-			TokenSHA256: t.TokenSHA256,
-		})
-	}
-	return tenant.NewDirectory(all)
 }

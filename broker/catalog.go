@@ -8,80 +8,81 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 )
 
-// catalog lists the providers: of each the revision that gets new work, and those
-// before it that still have instances. It is empty until they are set.
+// catalog says what requests go by: the generation that is in force. It also knows
+// the revisions before it that still have instances. It is empty until the first
+// generation is set.
 type catalog struct {
-	active string
+	inForce atomic.Pointer[generation]
 
 	mu       sync.Mutex // of writers
-	current  []*revision
 	draining []*revision
-	// offered is current as package instance reads it, at each request.
-	offered atomic.Pointer[[]instance.Provider]
 }
 
 var _ instance.Catalog = (*catalog)(nil)
 
-func (c *catalog) Active() string { return c.active }
-
-func (c *catalog) Providers() []instance.Provider {
-	if offered := c.offered.Load(); offered != nil {
-		return *offered
+// generation returns the one in force, an empty one before the first.
+func (c *catalog) generation() *generation {
+	if g := c.inForce.Load(); g != nil {
+		return g
 	}
-	return nil
+	return &generation{}
 }
 
-// set replaces both lists, which nobody changes afterwards. The caller holds mu.
-func (c *catalog) set(current, draining []*revision) {
-	offered := make([]instance.Provider, 0, len(current))
-	for _, r := range current {
-		offered = append(offered, r)
+// Active implements instance.Catalog.
+func (c *catalog) Active() string {
+	if g := c.generation(); g.cfg != nil {
+		return g.cfg.ActiveProvider
 	}
-	c.current, c.draining = current, draining
-	c.offered.Store(&offered)
+	return ""
 }
 
-// revisions returns those that get new work, in the order of the configuration.
-func (c *catalog) revisions() []*revision {
+// Providers implements instance.Catalog.
+func (c *catalog) Providers() []instance.Provider { return c.generation().offered }
+
+// Authenticate implements api.Tenants.
+func (c *catalog) Authenticate(token string) (tenant.Tenant, bool) {
+	if g := c.generation(); g.tenants != nil {
+		return g.tenants.Authenticate(token)
+	}
+	return tenant.Tenant{}, false
+}
+
+// set puts a generation in force. What it no longer has drains from now on.
+func (c *catalog) set(g *generation) (replaced []*revision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.current
-}
-
-// replace puts a revision in the place of another, which drains from now on.
-func (c *catalog) replace(old, new *revision) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	current := slices.Clone(c.current)
-	current[slices.Index(current, old)] = new
-	c.set(current, append(slices.Clone(c.draining), old))
+	for _, old := range c.generation().current {
+		if !slices.Contains(g.current, old) {
+			replaced = append(replaced, old)
+		}
+	}
+	c.draining = slices.Concat(c.draining, replaced)
+	c.inForce.Store(g)
+	return replaced
 }
 
 // remove forgets a revision that has drained.
 func (c *catalog) remove(old *revision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.set(c.current, slices.DeleteFunc(slices.Clone(c.draining), func(r *revision) bool { return r == old }))
+	c.draining = slices.DeleteFunc(slices.Clone(c.draining), func(r *revision) bool { return r == old })
 }
 
 // stop ends all plugins, side by side.
 func (c *catalog) stop(ctx context.Context) {
 	c.mu.Lock()
-	all := slices.Concat(c.current, c.draining)
+	all := slices.Concat(c.generation().current, c.draining)
 	c.mu.Unlock()
-	var group sync.WaitGroup
-	for _, r := range all {
-		group.Go(func() { r.Stop(ctx) })
-	}
-	group.Wait()
+	stopAll(ctx, all)
 }
 
 // states are what the metrics say of the providers.
 func (c *catalog) states() []metrics.Provider {
 	c.mu.Lock()
-	current, draining := c.current, c.draining
+	current, draining := c.generation().current, c.draining
 	c.mu.Unlock()
 	var states []metrics.Provider
 	for _, r := range current {

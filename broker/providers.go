@@ -14,6 +14,7 @@ import (
 // get.
 type launched struct {
 	block    *config.Provider
+	spec     pluginhost.Spec
 	process  *pluginhost.Process
 	settings sdk.Settings
 	// stateDir is the process's own, abandoned are those of earlier ones.
@@ -24,12 +25,12 @@ type launched struct {
 // launchAll starts the plugins side by side, since only they know the schema of
 // their settings, and checks the settings. Every mistake in any of them is
 // reported, and then none is left running.
-func (b *broker) launchAll(ctx context.Context) ([]launched, error) {
-	all := make([]launched, len(b.cfg.Providers))
+func (b *broker) launchAll(ctx context.Context, cfg *config.Config) ([]launched, error) {
+	all := make([]launched, len(cfg.Providers))
 	problems := make([]config.Diagnostics, len(all))
 	var group sync.WaitGroup
-	for i, block := range b.cfg.Providers {
-		group.Go(func() { all[i], problems[i] = b.launch(ctx, block, b.state.firstProviderDir) })
+	for i, block := range cfg.Providers {
+		group.Go(func() { all[i], problems[i] = b.launch(ctx, cfg, block, b.state.firstProviderDir) })
 	}
 	group.Wait()
 	var diags config.Diagnostics
@@ -55,8 +56,8 @@ func (b *broker) launchAll(ctx context.Context) ([]launched, error) {
 
 // launch starts a plugin, checks its settings and makes its state directory. With
 // errors the caller stops the process, if there is one.
-func (b *broker) launch(ctx context.Context, block *config.Provider, makeDir func(label string) (dir string, abandoned []string, err error)) (launched, config.Diagnostics) {
-	process, err := b.launcher.Launch(ctx, specOf(block))
+func (b *broker) launch(ctx context.Context, cfg *config.Config, block *config.Provider, makeDir func(label string) (dir string, abandoned []string, err error)) (launched, config.Diagnostics) {
+	process, err := b.launcher.Launch(ctx, specOf(cfg, block))
 	if err != nil {
 		// The diagnostic has everything but the plugin's last words.
 		if failed, ok := errors.AsType[*pluginhost.LaunchError](err); ok && failed.Stderr != "" {
@@ -64,7 +65,7 @@ func (b *broker) launch(ctx context.Context, block *config.Provider, makeDir fun
 		}
 		return launched{}, block.Diagnose(err, nil)
 	}
-	l := launched{block: block, process: process}
+	l := launched{block: block, spec: specOf(cfg, block), process: process}
 	var diags config.Diagnostics
 	if l.settings, diags = block.Settings(process.Provider().Describe().Schema); diags.HasErrors() {
 		return l, diags
@@ -76,14 +77,11 @@ func (b *broker) launch(ctx context.Context, block *config.Provider, makeDir fun
 }
 
 // supervise hands the started plugins over to supervision.
-func (b *broker) supervise(started []launched) {
-	var revisions []*revision
+func (b *broker) supervise(started []launched) (revisions []*revision) {
 	for _, l := range started {
 		revisions = append(revisions, b.newRevision(l))
 	}
-	b.catalog.mu.Lock()
-	defer b.catalog.mu.Unlock()
-	b.catalog.set(revisions, nil)
+	return revisions
 }
 
 // awaitProviders waits until each provider was tried. A setting that a plugin
@@ -91,7 +89,7 @@ func (b *broker) supervise(started []launched) {
 // back end that is down may come back, and supervision goes on.
 func (b *broker) awaitProviders(ctx context.Context) error {
 	var diags config.Diagnostics
-	for _, r := range b.catalog.revisions() {
+	for _, r := range b.catalog.generation().current {
 		err := r.Started(ctx)
 		if sdk.CodeOf(err) == sdk.CodeInvalidConfig {
 			diags = diags.With(r.block.Diagnose(err, r.Description().Schema))
@@ -105,14 +103,13 @@ func (b *broker) awaitProviders(ctx context.Context) error {
 	return nil
 }
 
-func specOf(block *config.Provider) pluginhost.Spec {
-	return pluginhost.Spec{Label: block.Label, Plugin: block.Plugin, SHA256: block.SHA256, Env: block.Env}
+func specOf(cfg *config.Config, block *config.Provider) pluginhost.Spec {
+	return pluginhost.Spec{Label: block.Label, Dir: cfg.PluginDir, Plugin: block.Plugin, SHA256: block.SHA256, Env: block.Env}
 }
 
 // Describe starts the plugin of a provider block, asks what it is and stops it.
 func Describe(ctx context.Context, cfg *config.Config, block *config.Provider, options Options) (sdk.Description, error) {
 	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{
-		PluginDir:  cfg.PluginDir,
 		RuntimeDir: options.RuntimeDir,
 		Logger:     options.Logger,
 	})
@@ -120,7 +117,7 @@ func Describe(ctx context.Context, cfg *config.Config, block *config.Provider, o
 		return sdk.Description{}, err
 	}
 	defer func() { _ = launcher.Close() }() // a directory left behind is swept at the next start
-	process, err := launcher.Launch(ctx, specOf(block))
+	process, err := launcher.Launch(ctx, specOf(cfg, block))
 	if err != nil {
 		return sdk.Description{}, err
 	}

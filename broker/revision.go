@@ -15,7 +15,9 @@ import (
 // instances to their end.
 type revision struct {
 	*pluginhost.Supervised
-	block *config.Provider
+	block    *config.Provider
+	spec     pluginhost.Spec
+	settings sdk.Settings
 	// dir is the state directory of its process.
 	dir string
 
@@ -58,11 +60,11 @@ func (r *revision) Status() instance.Status {
 // newRevision hands a started plugin over to supervision, which configures it and
 // keeps it running.
 func (b *broker) newRevision(l launched) *revision {
-	r := &revision{block: l.block, dir: l.stateDir}
+	r := &revision{block: l.block, spec: l.spec, settings: l.settings, dir: l.stateDir}
 	// OnReady may come before Supervise has returned.
 	known := make(chan struct{})
 	defer close(known)
-	r.Supervised = pluginhost.Supervise(b.launcher, specOf(l.block), sdk.ConfigureRequest{
+	r.Supervised = pluginhost.Supervise(b.launcher, l.spec, sdk.ConfigureRequest{
 		Label:         l.block.Label,
 		BrokerID:      b.state.id,
 		StateDir:      l.stateDir,
@@ -81,4 +83,13 @@ func (b *broker) newRevision(l launched) *revision {
 		Logger: b.logger.Named("plugins"),
 	})
 	return r
+}
+
+// stopAll ends plugins side by side.
+func stopAll(ctx context.Context, revisions []*revision) {
+	var group sync.WaitGroup
+	for _, r := range revisions {
+		group.Go(func() { r.Stop(ctx) })
+	}
+	group.Wait()
 }

@@ -3,9 +3,6 @@ package broker
 import (
 	"context"
 	"time"
-
-	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
-	"github.com/sandbox-broker/sandbox-broker/config"
 )
 
 const (
@@ -31,7 +28,7 @@ func (b *broker) watchExecutables(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, r := range b.catalog.revisions() {
+		for _, r := range b.catalog.generation().current {
 			label := r.Label()
 			file, outdated := r.Outdated()
 			again := seen[label] == file
@@ -41,39 +38,15 @@ func (b *broker) watchExecutables(ctx context.Context) {
 			}
 			tried[label] = file
 			b.logger.Info("the plugin's file has changed", "provider", label)
-			if err := b.replace(ctx, r, r.block); err != nil && ctx.Err() == nil {
+			if err := b.replace(ctx, label); err != nil && ctx.Err() == nil {
 				b.logger.Error("the provider goes on with the plugin that it has", "provider", label, "error", err)
 			}
 		}
 	}
 }
 
-// replace starts a new revision of a provider beside the old, and when it is well
-// moves new work over. Otherwise everything stays as it was.
-func (b *broker) replace(ctx context.Context, old *revision, block *config.Provider) error {
-	l, diags := b.launch(ctx, block, b.state.nextProviderDir)
-	if diags.HasErrors() {
-		if l.process != nil {
-			b.stopProcess(l.process)
-		}
-		return discard(l, diags)
-	}
-	r := b.newRevision(l)
-	healthy, cancel := context.WithTimeout(ctx, healthyTimeout)
-	defer cancel()
-	if err := r.AwaitHealthy(healthy); err != nil {
-		stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		r.Stop(stop)
-		return discard(l, err)
-	}
-	b.catalog.replace(old, r)
-	b.logger.Info("a new process of the provider has taken over", "provider", r.Label(), "version", r.Description().Version, "pid", r.State().PID)
-	b.tasks.Go("drain "+old.Label(), func() { b.drain(old, r) })
-	return nil
-}
-
-// drain lets a revision serve its instances to their end and stops it then.
+// drain lets a revision serve its instances to their end and stops it then. There
+// is no heir when the provider was removed.
 func (b *broker) drain(old, heir *revision) {
 	empty := b.instances.Retire(old)
 	defer b.catalog.remove(old)
@@ -97,9 +70,14 @@ func (b *broker) drain(old, heir *revision) {
 	b.logger.Info("the earlier process of the provider has ended", "provider", old.Label())
 }
 
-// inherit gives what is left on a dead revision to the one after it, which knows
-// the instances if they live in a cloud. Those that it does not know are lost.
+// inherit gives what is left on a dead revision to the one after it, if there is
+// one, which knows the instances if they live in a cloud. Those that nobody knows
+// are lost.
 func (b *broker) inherit(old, heir *revision) {
+	if heir == nil {
+		b.instances.Lose(old)
+		return
+	}
 	old.follow(heir)
 	ctx, cancel := context.WithTimeout(b.life, inheritTimeout)
 	defer cancel()
@@ -110,17 +88,4 @@ func (b *broker) inherit(old, heir *revision) {
 	if err != nil {
 		b.logger.Warn("instances of a plugin that died could not be compared with the next one's", "provider", old.Label(), "error", err)
 	}
-}
-
-func discard(l launched, err error) error {
-	if l.stateDir != "" {
-		_ = removeAll([]string{l.stateDir}) // what is left is swept at the next start
-	}
-	return err
-}
-
-func (b *broker) stopProcess(p *pluginhost.Process) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	p.Stop(ctx)
 }

@@ -32,10 +32,18 @@ const (
 // readers, but not for ever.
 type patientListener struct {
 	net.Listener
-	stall time.Duration
+	stall  time.Duration
+	closed sync.Once
 }
 
-func (l patientListener) Accept() (net.Conn, error) {
+// Close closes the listener once. fasthttp keeps all that it ever had, and closes
+// them at its end.
+func (l *patientListener) Close() (err error) {
+	l.closed.Do(func() { err = l.Listener.Close() })
+	return err
+}
+
+func (l *patientListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err // unwrapped: fasthttp looks into it

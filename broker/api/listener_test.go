@@ -19,7 +19,7 @@ func connect(t *testing.T, stall time.Duration) (ours net.Conn, theirs net.Conn)
 	theirs, err = net.Dial("tcp", tcp.Addr().String())
 	assert.NilError(t, err)
 	t.Cleanup(func() { _ = theirs.Close() })
-	ours, err = patientListener{tcp, stall}.Accept()
+	ours, err = (&patientListener{Listener: tcp, stall: stall}).Accept()
 	assert.NilError(t, err)
 	t.Cleanup(func() { _ = ours.Close() })
 	return ours, theirs

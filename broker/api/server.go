@@ -54,7 +54,7 @@ type Options struct {
 	Tenants   Tenants
 	Logger    hclog.Logger
 	// Meter may be nil.
-	Meter Meter
+	Meter  Meter
 	Bounds Bounds
 	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
 	// random one: no link outlives the server then.
@@ -72,18 +72,18 @@ type Bounds struct {
 
 // Server serves the API.
 type Server struct {
-	instances      Instances
-	tenants        Tenants
-	logger         hclog.Logger
-	meter          Meter // or nil
-	bounds         atomic.Pointer[Bounds]
-	app            *fiber.App
-	document       *document
-	tasks          *background.Group
-	streams        *handover.Server
-	holding        []pathPattern // of the routes whose bodies stream
-	reading        []pathPattern // of those that come before them
-	previews       *preview.Signer
+	instances Instances
+	tenants   Tenants
+	logger    hclog.Logger
+	meter     Meter // or nil
+	bounds    atomic.Pointer[Bounds]
+	app       *fiber.App
+	document  *document
+	tasks     *background.Group
+	streams   *handover.Server
+	holding   []pathPattern // of the routes whose bodies stream
+	reading   []pathPattern // of those that come before them
+	previews  *preview.Signer
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -111,13 +111,13 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		previews:       previews,
-		instances:      opts.Instances,
-		tenants:        opts.Tenants,
-		logger:         opts.Logger,
-		meter:          opts.Meter,
-		document:       newDocument(),
-		tasks:          background.NewGroup(opts.Logger),
+		previews:  previews,
+		instances: opts.Instances,
+		tenants:   opts.Tenants,
+		logger:    opts.Logger,
+		meter:     opts.Meter,
+		document:  newDocument(),
+		tasks:     background.NewGroup(opts.Logger),
 	}
 	s.SetBounds(opts.Bounds)
 	s.base, s.end = context.WithCancel(context.Background())
@@ -152,6 +152,7 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 	if err := s.document.finish(); err != nil {
 		return nil, err
 	}
+	s.app.Handler() // builds the tree of routes, as Fiber's own Listener would
 	server := s.app.Server()
 	server.Handler = s.screen(server.Handler)
 	server.HeaderReceived = s.headerReceived
@@ -165,9 +166,10 @@ func (s *Server) maxBody() int { return int(s.bounds.Load().MaxBody) }
 
 func (s *Server) requestTimeout() time.Duration { return s.bounds.Load().RequestTimeout }
 
-// Serve answers requests from the listener until Shutdown, which closes it.
+// Serve answers requests from the listener until Shutdown, which closes it, or
+// until somebody else does. There may be several at a time.
 func (s *Server) Serve(listener net.Listener) error {
-	if err := s.app.Listener(patientListener{listener, writeStall}); err != nil {
+	if err := s.app.Server().Serve(&patientListener{Listener: listener, stall: writeStall}); err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil

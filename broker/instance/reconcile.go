@@ -86,3 +86,8 @@ func (s *Service) compare(label string, believed []*entry, listed []sdk.Instance
 	}
 	return orphans
 }
+
+// Lose forgets what is left on a provider that is no more: nobody can reach it.
+func (s *Service) Lose(owner Provider) {
+	s.compare(owner.Label(), s.liveOn(owner), nil)
+}

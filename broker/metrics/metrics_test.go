@@ -25,11 +25,13 @@ func serve(t *testing.T, m *metrics.Metrics) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
-	server := m.Serve(listener)
+	server, served := m.NewServer(), make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 		defer cancel()
 		assert.Check(t, server.Shutdown(ctx))
+		assert.Check(t, <-served)
 	})
 	return "http://" + listener.Addr().String() + metrics.Path
 }

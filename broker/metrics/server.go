@@ -22,24 +22,28 @@ const (
 
 // Server serves the metrics on a listener of their own.
 type Server struct {
-	http   *http.Server
-	served chan error
+	http *http.Server
 }
 
-// Serve begins to serve on the listener, which it takes over. The caller owes a
-// Shutdown.
-func (m *Metrics) Serve(listener net.Listener) *Server {
+// NewServer returns a server that Serve starts and Shutdown ends.
+func (m *Metrics) NewServer() *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, m.Handler())
-	s := &Server{
+	return &Server{
 		http: &http.Server{
 			Handler: mux, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 			IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaders,
 		},
-		served: make(chan error, 1),
 	}
-	go func() { s.served <- s.http.Serve(listener) }()
-	return s
+}
+
+// Serve answers on the listener until Shutdown, which closes it, or until somebody
+// else does. There may be several at a time.
+func (s *Server) Serve(listener net.Listener) error {
+	if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
 }
 
 // Shutdown stops serving, lets answers in progress finish while ctx lasts, and
@@ -49,11 +53,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		err = errors.Join(err, s.http.Close())
 	}
-	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
 	if err != nil {
-		return fmt.Errorf("serve metrics: %w", err)
+		return fmt.Errorf("stop the metrics: %w", err)
 	}
 	return nil
 }

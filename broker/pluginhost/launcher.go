@@ -1,6 +1,7 @@
 package pluginhost
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ const defaultStartTimeout = 10 * time.Second
 
 // LauncherOptions say where plugins are and how they start.
 type LauncherOptions struct {
-	// PluginDir holds the executables.
+	// PluginDir holds the executables of specs that name no other directory.
 	PluginDir string
 	// RuntimeDir is where a private directory for sockets is made; empty for
 	// the user's or the system's runtime directory.
@@ -41,7 +42,9 @@ type LauncherOptions struct {
 type Spec struct {
 	// Label is the provider's name in the configuration.
 	Label string
-	// Plugin is the executable's name in the plugin directory.
+	// Dir holds the executable; empty for the launcher's.
+	Dir string
+	// Plugin is the executable's name in it.
 	Plugin string
 	// SHA256 pins the executable, in hexadecimal; empty for no pin.
 	SHA256 string
@@ -77,10 +80,12 @@ func NewLauncher(options LauncherOptions) (*Launcher, error) {
 // Close removes the socket directory. Stop all processes first.
 func (l *Launcher) Close() error { return l.dir.close() }
 
+func (l *Launcher) dirOf(spec Spec) string { return cmp.Or(spec.Dir, l.options.PluginDir) }
+
 // fingerprint is that of the executable that Launch would start now, "" if there
 // is none.
 func (l *Launcher) fingerprint(spec Spec) string {
-	info, err := os.Stat(filepath.Join(l.options.PluginDir, spec.Plugin))
+	info, err := os.Stat(filepath.Join(l.dirOf(spec), spec.Plugin))
 	if err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
@@ -91,7 +96,7 @@ func (l *Launcher) fingerprint(spec Spec) string {
 // outlives ctx; its owner calls Stop. An error is a *LaunchError or the end of
 // ctx.
 func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
-	exe, err := openExecutable(l.options.PluginDir, spec.Plugin, spec.SHA256)
+	exe, err := openExecutable(l.dirOf(spec), spec.Plugin, spec.SHA256)
 	if err != nil {
 		return nil, named(spec.Label, err)
 	}

@@ -1,0 +1,95 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// server answers on listeners until Shutdown, which closes them.
+type server interface {
+	Serve(listener net.Listener) error
+	Shutdown(ctx context.Context) error
+}
+
+// door is an address where a server listens: the API's or the metrics'. It can
+// move to another address while it serves. Connections through the old one live on.
+type door struct {
+	server server
+	logger hclog.Logger
+
+	mu       sync.Mutex
+	listener net.Listener // nil while there is none
+	serving  sync.WaitGroup
+	failed   chan error // one that nobody asked for
+	closing  atomic.Bool
+}
+
+func newDoor(server server, logger hclog.Logger) *door {
+	return &door{server: server, logger: logger, failed: make(chan error, 1)}
+}
+
+// listen opens an address. What it is told is fit for people.
+func listen(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("another program listens on %s already; stop it, or choose another address (listen = ...)", address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	return listener, nil
+}
+
+// moveTo serves on a listener, which it takes over, and no longer on the one
+// before. nil stands for nowhere.
+func (d *door) moveTo(listener net.Listener) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.listener
+	d.listener = listener
+	if listener != nil {
+		d.serving.Go(func() {
+			err := d.server.Serve(listener)
+			if d.at(listener) && !d.closing.Load() {
+				if err == nil {
+					err = errors.New("the listener was closed")
+				}
+				select {
+				case d.failed <- err:
+				default:
+				}
+			}
+		})
+	}
+	if old != nil {
+		_ = old.Close()
+	}
+}
+
+func (d *door) at(listener net.Listener) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.listener == listener
+}
+
+// close stops serving: the last answers may leave while ctx lasts.
+func (d *door) close(ctx context.Context) {
+	d.closing.Store(true)
+	err := d.server.Shutdown(ctx)
+	d.mu.Lock()
+	if d.listener != nil {
+		_ = d.listener.Close() // for a server that had not begun to serve
+	}
+	d.mu.Unlock()
+	d.serving.Wait()
+	if err != nil {
+		d.logger.Warn("stop serving", "error", err)
+	}
+}

@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/config"
+)
+
+// generation is one accepted version of the configuration: what every request
+// goes by. Nobody changes it; the next one takes its place as a whole.
+type generation struct {
+	// number counts from 1.
+	number   int
+	accepted time.Time
+	cfg      *config.Config
+	tenants  *tenant.Directory
+	// current revision of each provider, in the order of the configuration, and
+	// the same as package instance wants them.
+	current []*revision
+	offered []instance.Provider
+}
+
+func newGeneration(number int, cfg *config.Config, current []*revision) *generation {
+	g := &generation{number: number, accepted: time.Now(), cfg: cfg, current: current}
+	for _, r := range current {
+		g.offered = append(g.offered, r)
+	}
+	var all []tenant.Credentials
+	for _, t := range cfg.Tenants {
+		all = append(all, tenant.Credentials{
+			Tenant:      tenant.Tenant{Name: t.Name, Providers: t.Providers},
+			TokenSHA256: t.TokenSHA256,
+		})
+	}
+	g.tenants = tenant.NewDirectory(all)
+	return g
+}
+
+// revision returns that of a provider, nil if the generation has none.
+func (g *generation) revision(label string) *revision {
+	i := slices.IndexFunc(g.current, func(r *revision) bool { return r.Label() == label })
+	if i < 0 {
+		return nil
+	}
+	return g.current[i]
+}
+
+func instanceLimits(l config.Limits) instance.Limits {
+	return instance.Limits{
+		Output:         l.Output,
+		DefaultTimeout: l.DefaultTimeout,
+		MaxTimeout:     l.MaxTimeout,
+		CreateTimeout:  l.CreateTimeout,
+		DefaultTTL:     l.DefaultTTL,
+		MaxLifetime:    l.MaxLifetime,
+		MaxIdle:        l.MaxIdle,
+	}
+}
+
+func requestBounds(l config.Limits) api.Bounds {
+	return api.Bounds{MaxBody: l.RequestBody, RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + time.Minute}
+}
+
+// needsRestart names the settings that differ and that a running broker cannot
+// change.
+func needsRestart(from, to *config.Config) config.Diagnostics {
+	var diags config.Diagnostics
+	for _, s := range []struct {
+		name    string
+		differs bool
+	}{
+		{"state", from.StateDir != to.StateDir},
+		{"log.format", from.Log.Format != to.Log.Format},
+	} {
+		if s.differs {
+			diags = append(diags, config.Diagnostic{
+				Severity: config.SeverityError, Summary: "Needs a restart",
+				Detail: fmt.Sprintf("%s cannot change while the broker runs. Change it back, or stop the broker and start it again.", s.name),
+			})
+		}
+	}
+	return diags
+}
