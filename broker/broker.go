@@ -34,6 +34,11 @@ type Options struct {
 	// RuntimeDir is where the private directory for sockets is made; empty
 	// for the user's or the system's runtime directory.
 	RuntimeDir string
+	// Load reads the configuration again, whenever its files have changed or
+	// Reload receives; nil for a configuration that stays as it is.
+	Load func() (*config.Config, config.Diagnostics)
+	// Reload asks for the configuration to be read again, changed or not.
+	Reload <-chan struct{}
 	// Ready is called once, when each provider has been tried and the API
 	// listens at that address. A provider may be down all the same.
 	Ready func(address net.Addr)
@@ -61,6 +66,7 @@ type broker struct {
 	tasks   *background.Group
 	// reloading is held by whoever changes the generation.
 	reloading sync.Mutex
+	reloads   reloads
 }
 
 // Run is the daemon: it returns when ctx has ended and everything was stopped in
@@ -114,7 +120,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Logger:  options.Logger.Named("instances"),
 	})
 	b.catalog.set(newGeneration(1, cfg, b.supervise(started)))
-	meter := metrics.New(b.catalog.states)
+	meter := metrics.New(b.catalog.states, b.configuration)
 	b.metrics = newDoor(meter.NewServer(), b.logger.Named("metrics"))
 	// It serves to the end: a stop is worth looking at too.
 	defer func() {
@@ -141,6 +147,9 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	b.tasks.Go("watch the plugins' files", func() { b.watchExecutables(b.life) })
+	if options.Load != nil {
+		b.tasks.Go("follow the configuration", func() { b.follow(b.life) })
+	}
 	if options.Ready != nil && ctx.Err() == nil {
 		options.Ready(listener.Addr())
 	}

@@ -19,9 +19,9 @@ type Metrics struct {
 	durations *prometheus.HistogramVec
 }
 
-// New returns metrics that count nothing yet. The states of the providers are
-// asked for whenever somebody looks.
-func New(providers func() []Provider) *Metrics {
+// New returns metrics that count nothing yet. The states of the providers and of
+// the configuration are asked for whenever somebody looks.
+func New(providers func() []Provider, configuration func() Configuration) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -36,7 +36,7 @@ func New(providers func() []Provider) *Metrics {
 		}, []string{"route"}),
 	}
 	m.registry.MustRegister(
-		m.requests, m.durations, providerCollector{providers},
+		m.requests, m.durations, providerCollector{providers}, configurationCollector{configuration},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m

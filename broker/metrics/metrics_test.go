@@ -36,6 +36,9 @@ func serve(t *testing.T, m *metrics.Metrics) (url string) {
 	return "http://" + listener.Addr().String() + metrics.Path
 }
 
+// unchanged is the configuration of a broker that has just started.
+func unchanged() metrics.Configuration { return metrics.Configuration{Generation: 1} }
+
 func get(t *testing.T, method, url string) (int, string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
@@ -77,6 +80,8 @@ func TestWhatIsShown(t *testing.T) {
 			{Label: "three", Plugin: "pools", Metrics: []sdk.Metric{changed}},
 			{Label: "four"},
 		}
+	}, func() metrics.Configuration {
+		return metrics.Configuration{Generation: 3, Applied: 2, Refused: 1, LastAt: time.Unix(1_700_000_000, 500e6), LastOK: false}
 	})
 	m.Request("POST", "/api/v1/execute", 200, "", 3*time.Millisecond)
 	m.Request("POST", "/api/v1/execute", 200, "", 2*time.Second)
@@ -92,14 +97,14 @@ func TestWhatIsShown(t *testing.T) {
 func TestAProviderThatRepeatsItselfHidesNobodyElse(t *testing.T) {
 	m := metrics.New(func() []metrics.Provider {
 		return []metrics.Provider{{Label: "one", Plugin: "pools", Ready: true, Metrics: []sdk.Metric{pooled("python", 2), pooled("python", 3)}}}
-	})
+	}, unchanged)
 	status, text := get(t, http.MethodGet, serve(t, m))
 	assert.Equal(t, status, http.StatusOK)
 	assert.Check(t, is.Contains(text, `sandbox_broker_provider_ready{provider="one"} 1`))
 }
 
 func TestThereIsNothingElseOnTheListener(t *testing.T) {
-	url := serve(t, metrics.New(func() []metrics.Provider { return nil }))
+	url := serve(t, metrics.New(func() []metrics.Provider { return nil }, unchanged))
 	status, _ := get(t, http.MethodGet, strings.TrimSuffix(url, metrics.Path)+"/debug/pprof/")
 	assert.Equal(t, status, http.StatusNotFound)
 	status, _ = get(t, http.MethodPost, url)

@@ -38,12 +38,16 @@ func (c *serveCommand) Run(ctx context.Context, term *terminal, ask describe) er
 	}
 	ctx, stop := untilSignal(ctx, term.err)
 	defer stop()
+	reload := make(chan struct{}, 1)
+	defer onHangup(reload)()
 	err := broker.Run(ctx, cfg, broker.Options{
 		Logger: hclog.New(&hclog.LoggerOptions{
 			Level:      hclog.LevelFromString(cfg.Log.Level),
 			Output:     term.err,
 			JSONFormat: cfg.Log.Format == "json",
 		}),
+		Load:   func() (*config.Config, config.Diagnostics) { return config.Load(c.Config) },
+		Reload: reload,
 		Ready: func(address net.Addr) { banner(term.out, cfg, address) },
 	})
 	if diags, ok := errors.AsType[config.Diagnostics](err); ok {
@@ -84,6 +88,32 @@ func untilSignal(ctx context.Context, log io.Writer) (context.Context, context.C
 		signal.Stop(signals)
 		close(done)
 		cancel()
+	}
+}
+
+// onHangup asks for a reload at each SIGHUP, until what it returns is called.
+func onHangup(reload chan<- struct{}) (stop func()) {
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-signals:
+				select {
+				case reload <- struct{}{}:
+				default: // one is on its way
+				}
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		<-ended
 	}
 }
 
