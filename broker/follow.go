@@ -59,15 +59,6 @@ func (r *reloads) add(reload Reload) {
 	}
 }
 
-// list returns the attempts, the newest first.
-func (r *reloads) list() []Reload {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := slices.Clone(r.kept)
-	slices.Reverse(list)
-	return list
-}
-
 // configuration is what the metrics say of the reloads.
 func (b *broker) configuration() metrics.Configuration {
 	generation := b.catalog.generation().number

@@ -25,20 +25,6 @@ func (b *broker) reload(ctx context.Context, cfg *config.Config) (Change, error)
 	return t.change, nil
 }
 
-// dryRun says what a reload would change. Plugins that would be started are, to
-// check their settings, but they are not configured.
-func (b *broker) dryRun(ctx context.Context, cfg *config.Config) (Change, error) {
-	b.reloading.Lock()
-	defer b.reloading.Unlock()
-	t := &transition{broker: b, from: b.catalog.generation(), to: cfg}
-	defer t.abandon()
-	if diags := needsRestart(t.from.cfg, cfg); diags.HasErrors() {
-		return t.change, diags
-	}
-	err := t.launch(ctx)
-	return t.change, err
-}
-
 // replace starts another process of a provider beside the one it has, as a reload
 // with the same configuration would. It is for a plugin whose file has changed.
 func (b *broker) replace(ctx context.Context, label string) error {

@@ -113,6 +113,11 @@ func (s *Supervised) Description() sdk.Description {
 // over and returns its error. Supervision goes on in any case.
 func (s *Supervised) Started(ctx context.Context) error {
 	select {
+	case <-s.tried: // whatever has become of ctx
+		return s.firstErr
+	default:
+	}
+	select {
 	case <-s.tried:
 		return s.firstErr
 	case <-ctx.Done():
