@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -164,7 +165,7 @@ func testBackgroundCommands(t *testing.T, b *harness.Broker) {
 		answer := i.Do(http.MethodGet, i.path+one+"/logs", harness.Token, nil)
 		answer.Into(t, &l)
 		return poll.Compare(is.Equal(l.Stdout, "got first\ngot second\ngot third\n"))
-	})
+	}, poll.WithTimeout(30*time.Second))
 	assert.Equal(t, l.NextStdout, int64(len(l.Stdout)))
 
 	answer := i.post(one+"/wait?timeout=0.1", nil)
@@ -260,7 +261,7 @@ func testAForegroundCommandEndsWithItsCaller(t *testing.T, b *harness.Broker) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		i.get("", &list)
 		return poll.Compare(is.Len(list.Commands, 1))
-	})
+	}, poll.WithTimeout(30*time.Second))
 	cancel()
 	assert.ErrorIs(t, (<-gone).Err, context.Canceled)
 	c := i.wait(list.Commands[0].ID)

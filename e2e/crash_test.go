@@ -34,7 +34,7 @@ func running(t *testing.T, b *harness.Broker, session string) {
 			}
 		}
 		return poll.Continue("%+v", list)
-	}, poll.WithDelay(20*time.Millisecond))
+	}, poll.WithDelay(20*time.Millisecond), poll.WithTimeout(30*time.Second))
 }
 
 func TestKillingThePluginAnswersItsCallersAndTheNextRequestWorks(t *testing.T) {

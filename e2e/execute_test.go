@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -159,10 +160,10 @@ func TestACallerThatGoesAwayCancelsItsExecution(t *testing.T) {
 		gone := make(chan harness.Answer, 1)
 		go func() { gone <- b.DoContext(ctx, http.MethodPost, "/api/v1/execute", harness.Token, start) }()
 		session["code"] = "test -s beat && echo started"
-		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "started\n")) })
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "started\n")) }, poll.WithTimeout(30*time.Second))
 		cancel()
 		assert.ErrorIs(t, (<-gone).Err, context.Canceled)
 		session["code"] = "before=$(stat -c %s beat); sleep 0.3; test $before = $(stat -c %s beat) && echo still"
-		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "still\n")) })
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "still\n")) }, poll.WithTimeout(30*time.Second))
 	})
 }

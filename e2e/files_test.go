@@ -158,7 +158,7 @@ func testFiles(t *testing.T, b *harness.Broker) {
 			broken(t, f, declared)
 			poll.WaitOn(t, func(poll.LogT) poll.Result {
 				return poll.Compare(is.Equal(f.shell(t, "ls -A | grep -c -e part -e sandbox- || true"), "0\n"))
-			})
+			}, poll.WithTimeout(30*time.Second))
 		}
 	})
 	t.Run("a file above the disk is refused while it is sent", func(t *testing.T) {
@@ -210,7 +210,7 @@ func broken(t *testing.T, f filesOf, declared string) {
 	// The draft shows that the broker has begun.
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(is.Equal(f.shell(t, "ls -A | grep -c sandbox-draft || true"), "1\n"))
-	})
+	}, poll.WithTimeout(30*time.Second))
 	assert.NilError(t, conn.Close())
 }
 

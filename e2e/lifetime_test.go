@@ -60,11 +60,11 @@ func gone(t *testing.T, b *harness.Broker, all ...live) {
 	for _, i := range all {
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(b.Do(http.MethodGet, "/api/v1/instances/"+i.ID, harness.Token, nil).Status, http.StatusNotFound))
-		})
+		}, poll.WithTimeout(30*time.Second))
 		p := harness.Refused(t, b.Do(http.MethodPost, "/api/v1/instances/"+i.ID+"/renew", harness.Token, nil), http.StatusNotFound, "SB013")
 		assert.Check(t, is.Contains(p.Detail, "create a new one"))
 	}
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(madeByMock(t, b), 0)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(madeByMock(t, b), 0)) }, poll.WithTimeout(30*time.Second))
 }
 
 // madeByMock is when each instance that the provider has would end by itself.

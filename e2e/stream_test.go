@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -153,7 +154,7 @@ func TestCodeIsInterrupted(t *testing.T) {
 			go func() { answer <- b.Do(http.MethodPost, "/api/v1/execute", harness.Token, request) }()
 			poll.WaitOn(t, func(poll.LogT) poll.Result {
 				return poll.Compare(is.Equal(b.Execute(t, session("test -e on && echo yes")).Stdout, "yes\n"))
-			})
+			}, poll.WithTimeout(30*time.Second))
 			request["code"] = "true"
 			harness.Refused(t, b.Do(http.MethodPost, "/api/v1/execute", harness.Token, request), http.StatusConflict, "SB014")
 			assert.Equal(t, b.Do(http.MethodDelete, "/api/v1/instances/"+instance+"/executions/mine", harness.Token, nil).Status, http.StatusAccepted)
@@ -215,7 +216,7 @@ func TestACallerThatLeavesAStreamEndsTheWholeTree(t *testing.T) {
 		leave()
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(b.Execute(t, session("before=$(stat -c %s beat); sleep 0.3; test $before = $(stat -c %s beat) && echo still")).Stdout, "still\n"))
-		})
+		}, poll.WithTimeout(30*time.Second))
 	})
 }
 
@@ -270,7 +271,7 @@ with open("progress", "w") as f:
 			return poll.Success()
 		}
 		return poll.Continue("it goes on: %s", now)
-	})
+	}, poll.WithTimeout(30*time.Second))
 	written, err := strconv.Atoi(strings.Fields(last)[0])
 	assert.NilError(t, err)
 	assert.Check(t, written < lines/10, "the code was not held up: %d of %d", written, lines/10)

@@ -104,7 +104,7 @@ func newHost(t *testing.T, change ...func(*pluginhost.LauncherOptions)) *host {
 				}
 			}
 			return poll.Success()
-		})
+		}, poll.WithTimeout(30*time.Second))
 		if t.Failed() {
 			t.Log(h.log.String())
 		}
@@ -138,7 +138,7 @@ func (h *host) launch(spec pluginhost.Spec) *pluginhost.Process {
 	h.t.Helper()
 	process, err := h.Launch(h.t.Context(), spec)
 	assert.NilError(h.t, err)
-	h.t.Cleanup(func() { process.Stop(within(h.t, 10*time.Second)) })
+	h.t.Cleanup(func() { process.Stop(within(h.t, time.Minute)) })
 	return process
 }
 

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
@@ -43,7 +44,7 @@ func (h *host) otherBroker(t *testing.T) (plugin int, kill func()) {
 	broker.Env = append(os.Environ(),
 		"PLUGINHOST_TEST_BROKER="+said, "PLUGINHOST_TEST_PLUGINS="+plugins, "PLUGINHOST_TEST_RUNTIME="+h.runtimeDir)
 	assert.NilError(t, broker.Start())
-	poll.WaitOn(t, poll.FileExists(said))
+	poll.WaitOn(t, poll.FileExists(said), poll.WithTimeout(30*time.Second))
 	return pidIn(t, said), func() {
 		assert.NilError(t, broker.Process.Kill())
 		_ = broker.Wait()

@@ -52,7 +52,7 @@ func TestAProcessWorksAndStopsInOrder(t *testing.T) {
 	assert.Equal(t, result.ExitCode, 3)
 	assert.NilError(t, process.Err())
 
-	process.Stop(within(t, 10*time.Second))
+	process.Stop(within(t, time.Minute))
 	<-process.Done()
 	assert.NilError(t, process.Err())
 	assert.NilError(t, syscall.Access(filepath.Join(h.stateDir, "closed"), 0), "Close was not called")
@@ -63,7 +63,7 @@ func TestAProcessWorksAndStopsInOrder(t *testing.T) {
 func TestAnUnconfiguredProcessIsNotClosed(t *testing.T) {
 	h := newHost(t)
 	process := h.launch(h.spec("mock"))
-	process.Stop(within(t, 10*time.Second))
+	process.Stop(within(t, time.Minute))
 	assert.ErrorIs(t, syscall.Access(filepath.Join(h.stateDir, "closed"), 0), syscall.ENOENT)
 }
 
@@ -73,14 +73,14 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 		process := h.configured(h.spec("mock_deaf"), nil)
 		process.Stop(within(t, time.Second))
 		assert.NilError(t, process.Err())
-		poll.WaitOn(t, processEnds(process.PID()))
+		poll.WaitOn(t, processEnds(process.PID()), poll.WithTimeout(30*time.Second))
 	})
 	t.Run("a plugin that is stopped by a signal", func(t *testing.T) {
 		h := newHost(t)
 		process := h.configured(h.spec("mock"), nil)
 		assert.NilError(t, syscall.Kill(process.PID(), syscall.SIGSTOP))
 		process.Stop(within(t, time.Second))
-		poll.WaitOn(t, processEnds(process.PID()))
+		poll.WaitOn(t, processEnds(process.PID()), poll.WithTimeout(30*time.Second))
 	})
 }
 
@@ -106,7 +106,7 @@ func TestADeathEndsRunningCalls(t *testing.T) {
 				_, _, err := execute(t.Context(), p, id, `{"grandchild": "60s", "hang": true}`)
 				hanging <- err
 			}()
-			poll.WaitOn(t, poll.FileExists(entered))
+			poll.WaitOn(t, poll.FileExists(entered), poll.WithTimeout(30*time.Second))
 			assert.NilError(t, os.Remove(entered))
 
 			started := time.Now()
@@ -128,7 +128,7 @@ func TestADeathEndsRunningCalls(t *testing.T) {
 				if strings.Contains(death.action, "escape") {
 					assert.NilError(t, syscall.Kill(grandchild, syscall.SIGKILL))
 				}
-				poll.WaitOn(t, processGoneOrZombie(grandchild))
+				poll.WaitOn(t, processGoneOrZombie(grandchild), poll.WithTimeout(30*time.Second))
 			}
 		})
 	}

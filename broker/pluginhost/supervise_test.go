@@ -25,7 +25,7 @@ func (h *host) supervise(spec pluginhost.Spec, settings sdk.Settings, change ...
 		c(&options)
 	}
 	s := pluginhost.Supervise(h.Launcher, spec, h.configure(settings), options)
-	h.t.Cleanup(func() { s.Stop(within(h.t, 10*time.Second)) })
+	h.t.Cleanup(func() { s.Stop(within(h.t, time.Minute)) })
 	return s
 }
 
@@ -39,7 +39,7 @@ func quick(o *pluginhost.SuperviseOptions) {
 
 func ready(t *testing.T, s *pluginhost.Supervised) sdk.Provider {
 	t.Helper()
-	p, err := s.Provider(within(t, 10*time.Second))
+	p, err := s.Provider(within(t, time.Minute))
 	assert.NilError(t, err)
 	return p
 }
@@ -56,7 +56,7 @@ func phase(s *pluginhost.Supervised, want pluginhost.Phase) func(poll.LogT) poll
 func TestASupervisedProviderBecomesReadyAndTellsItsHealth(t *testing.T) {
 	h := newHost(t)
 	s := h.supervise(h.spec("mock"), nil, quick)
-	assert.NilError(t, s.Started(within(t, 10*time.Second)))
+	assert.NilError(t, s.Started(within(t, time.Minute)))
 	p := ready(t, s)
 	instance(t, p)
 	assert.Equal(t, s.Label(), "box")
@@ -66,7 +66,7 @@ func TestASupervisedProviderBecomesReadyAndTellsItsHealth(t *testing.T) {
 			return poll.Continue("%+v", state)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(30*time.Second))
 	state := s.State()
 	assert.Equal(t, state.Phase, pluginhost.PhaseReady)
 	assert.Assert(t, state.Healthy)
@@ -75,15 +75,15 @@ func TestASupervisedProviderBecomesReadyAndTellsItsHealth(t *testing.T) {
 	assert.Assert(t, state.PID > 0)
 
 	h.act(map[string]any{"health": map[string]any{"fail": "SB003", "message": "the back end is gone"}})
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy), poll.WithTimeout(30*time.Second))
 	assert.Equal(t, s.State().Reason, "the back end is gone")
 	assert.Assert(t, !s.State().Healthy)
 	ready(t, s) // the instances that it has may still work
 
 	h.act(map[string]any{})
-	poll.WaitOn(t, phase(s, pluginhost.PhaseReady))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseReady), poll.WithTimeout(30*time.Second))
 
-	s.Stop(within(t, 10*time.Second))
+	s.Stop(within(t, time.Minute))
 	assert.Equal(t, s.State().Phase, pluginhost.PhaseStopped)
 	_, err := s.Provider(t.Context())
 	assertPublic(t, err, sdk.CodeUnavailable, `provider "box": is stopped`)
@@ -92,7 +92,7 @@ func TestASupervisedProviderBecomesReadyAndTellsItsHealth(t *testing.T) {
 func TestAnUnhealthyProviderSaysWhy(t *testing.T) {
 	h := newHost(t)
 	s := h.supervise(h.spec("mock"), sdk.Settings{"unhealthy": "no more sandboxes"}, quick)
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy), poll.WithTimeout(30*time.Second))
 	assert.Equal(t, s.State().Reason, "no more sandboxes")
 }
 
@@ -118,7 +118,7 @@ func TestADeadPluginIsBackBeforeTheNextCall(t *testing.T) {
 		_, _, err := execute(t.Context(), p, id, `{"grandchild": "60s", "hang": true}`)
 		failed <- err
 	}()
-	poll.WaitOn(t, poll.FileExists(filepath.Join(h.stateDir, "grandchild.pid")))
+	poll.WaitOn(t, poll.FileExists(filepath.Join(h.stateDir, "grandchild.pid")), poll.WithTimeout(30*time.Second))
 	killed := time.Now()
 	assert.NilError(t, syscall.Kill(before, syscall.SIGKILL))
 	assertPublic(t, <-failed, sdk.CodeUnavailable, `provider "box": the plugin ended during the call`)
@@ -164,7 +164,7 @@ func TestOnReadyComesBeforeAnybodyGetsTheProvider(t *testing.T) {
 			return poll.Continue("not restarted")
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(30*time.Second))
 	ready(t, s)
 	mu.Lock()
 	defer mu.Unlock()
@@ -183,7 +183,7 @@ func TestAnErrorOfOnReadyIsAFailedStart(t *testing.T) {
 			return nil
 		}
 	})
-	assertPublic(t, s.Started(within(t, 10*time.Second)), sdk.CodeInternal, `provider "box": cannot compare`)
+	assertPublic(t, s.Started(within(t, time.Minute)), sdk.CodeInternal, `provider "box": cannot compare`)
 	ready(t, s)
 }
 
@@ -192,13 +192,13 @@ func TestAPluginThatKeepsDyingBecomesUnavailableAndComesBack(t *testing.T) {
 	s := h.supervise(h.spec("mock"), sdk.Settings{"bad_starts": int64(3)}, quick, func(o *pluginhost.SuperviseOptions) {
 		o.Backoff.Retry = time.Hour
 	})
-	err := s.Started(within(t, 10*time.Second))
+	err := s.Started(within(t, time.Minute))
 	assertPublic(t, err, sdk.CodeUnavailable, `provider "box": the plugin ended during the call`)
 	exit, ok := errors.AsType[*pluginhost.ExitError](err)
 	assert.Assert(t, ok)
 	assert.Equal(t, exit.Status, "exited with status 7")
 
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(30*time.Second))
 	// Answered at once, though the context has long to go.
 	_, err = s.Provider(t.Context())
 	assertPublic(t, err, sdk.CodeNotInitialized, `provider "box": is unavailable: the plugin ended during the call`)
@@ -207,28 +207,28 @@ func TestAPluginThatKeepsDyingBecomesUnavailableAndComesBack(t *testing.T) {
 
 	s.Stop(t.Context())
 	again := h.supervise(h.spec("mock"), sdk.Settings{"bad_starts": int64(7)}, quick)
-	poll.WaitOn(t, phase(again, pluginhost.PhaseReady))
+	poll.WaitOn(t, phase(again, pluginhost.PhaseReady), poll.WithTimeout(30*time.Second))
 	ready(t, again)
 }
 
 func TestARefusedConfigurationIsNotTriedInARow(t *testing.T) {
 	h := newHost(t)
 	s := h.supervise(h.spec("mock"), sdk.Settings{"on_configure": `{"fail": "SB002", "field": "secret", "message": "is wrong"}`})
-	err := s.Started(within(t, 10*time.Second))
+	err := s.Started(within(t, time.Minute))
 	e, ok := errors.AsType[*sdk.Error](err)
 	assert.Assert(t, ok)
 	assert.Equal(t, e.Code, sdk.CodeInvalidConfig)
 	assert.Equal(t, e.Field, "secret")
 	assert.Equal(t, e.Message, `provider "box": is wrong`)
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(30*time.Second))
 	assert.Equal(t, s.State().Reason, "its configuration is refused; the log of the broker says why")
 }
 
 func TestAMissingPluginIsReportedWithoutItsPath(t *testing.T) {
 	h := newHost(t)
 	s := h.supervise(h.spec("none"), nil, quick)
-	assertPublic(t, s.Started(within(t, 10*time.Second)), sdk.CodeNotInitialized, `provider "box": there is no plugin "none" in the plugin directory`)
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable))
+	assertPublic(t, s.Started(within(t, time.Minute)), sdk.CodeNotInitialized, `provider "box": there is no plugin "none" in the plugin directory`)
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(30*time.Second))
 	_, err := s.Provider(t.Context())
 	assertPublic(t, err, sdk.CodeNotInitialized, `provider "box": is unavailable: there is no plugin "none" in the plugin directory`)
 	assert.Assert(t, is.Contains(h.log.String(), filepath.Join(plugins, "none")))
@@ -255,7 +255,7 @@ func TestAHungPluginIsKilledAndReplaced(t *testing.T) {
 					return poll.Continue("%+v", s.State())
 				}
 				return poll.Success()
-			})
+			}, poll.WithTimeout(30*time.Second))
 			assert.ErrorContains(t, s.State().LastError, "did not answer 3 health probes and was killed")
 		})
 	}
@@ -266,13 +266,13 @@ func TestAConfigureThatHangsIsAFailedStart(t *testing.T) {
 	s := h.supervise(h.spec("mock"), sdk.Settings{"on_configure": `{"hang": true}`}, quick, func(o *pluginhost.SuperviseOptions) {
 		o.ConfigureTimeout = 100 * time.Millisecond
 	})
-	assertPublic(t, s.Started(within(t, 10*time.Second)), sdk.CodeUnavailable, `provider "box": did not accept its configuration within 100ms`)
+	assertPublic(t, s.Started(within(t, time.Minute)), sdk.CodeUnavailable, `provider "box": did not accept its configuration within 100ms`)
 }
 
 func TestStopCutsAStartShort(t *testing.T) {
 	h := newHost(t)
 	s := h.supervise(h.spec("mock_silent"), nil)
-	s.Stop(within(t, 10*time.Second))
+	s.Stop(within(t, time.Minute))
 	assert.ErrorIs(t, s.Started(t.Context()), context.Canceled)
 }
 
@@ -282,7 +282,7 @@ func TestTheLogTellsWhyAProviderIsDown(t *testing.T) {
 	p := ready(t, s)
 	_, _, err := execute(t.Context(), p, instance(t, p), `{"crash": "before", "crash_with": "panic"}`)
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "provider down", "provider": "box"}))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "provider down", "provider": "box"}), poll.WithTimeout(30*time.Second))
 	entry := h.log.entries(map[string]any{"@message": "provider down"})[0]
 	assert.Equal(t, entry["error"], `provider "box": the plugin exited with status 2`)
 	assert.Assert(t, is.Contains(entry["stderr"], "the mock provider was told to crash"))

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
@@ -87,7 +88,7 @@ func serving(t *testing.T, tenant string) (banner string, stop func() (code int,
 			return poll.Success()
 		}
 		return poll.Continue("no banner yet:\n%s%s", out.String(), log.String())
-	})
+	}, poll.WithTimeout(30*time.Second))
 	return out.String(), stop
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -142,7 +143,7 @@ func (c *canaries) unharmed(t *testing.T) {
 				return poll.Continue("the canary at %v does not see us", at)
 			}
 			return poll.Success()
-		})
+		}, poll.WithTimeout(30*time.Second))
 		assert.Check(t, conn.Close())
 	}
 }

@@ -504,7 +504,7 @@ func testCommandsAreListedAndBounded(t *testing.T, newProvider makeProvider) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result { // a place is free a moment after the end
 		_, err := p.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: id, Argv: []string{"true"}, KeepOutput: 1})
 		return poll.Compare(is.Nil(err))
-	})
+	}, poll.WithTimeout(30*time.Second))
 	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo still"})
 	assert.NilError(t, err)
 	assert.Equal(t, got.stdout, "still\n", "beside so many commands")

@@ -242,7 +242,7 @@ func testContextInterrupt(t *testing.T, newProvider makeProvider) {
 				return poll.Continue("%v", err)
 			}
 			return poll.Success()
-		})
+		}, poll.WithTimeout(30*time.Second))
 	}
 	began := listener{wrote: make(chan struct{})}
 	first := make(chan sdk.ExecuteResult, 1)

@@ -161,7 +161,7 @@ func TestASandboxThatIsKilledIsReplaced(t *testing.T) {
 			assert.ErrorIs(t, <-result, &sdk.Error{Code: sdk.CodeUnavailable})
 			_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: ""})
 			assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) }, poll.WithTimeout(30*time.Second))
 			got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Python, Code: "print('next')"})
 			assert.NilError(t, err)
 			assert.Equal(t, got.stdout, "next\n")

@@ -127,7 +127,7 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 		assert.ErrorIs(t, err, broken)
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(shell(t, "ls -A; cat small"), "a\nfrom\nsmall\nx"))
-		})
+		}, poll.WithTimeout(30*time.Second))
 	})
 	t.Run("a move goes from one file system to the other", func(t *testing.T) {
 		shell(t, "mkdir -p tree/sub; echo 1 > tree/sub/f; ln -s sub/f tree/link; chmod 711 tree/sub")

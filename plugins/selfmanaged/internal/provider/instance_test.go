@@ -45,7 +45,7 @@ func TestDestroyEndsWhatRunsAndMayBeRepeated(t *testing.T) {
 
 func TestCloseEndsWhatRunsAndWhatIsBeingMade(t *testing.T) {
 	for range 3 {
-		p := newProvider(t, map[string]any{"max_sandboxes": 8})
+		p := newProvider(t, map[string]any{"pool_size": 2, "max_sandboxes": 8})
 		result, failure := start(t, p, create(t, p, templateBash))
 		var wg sync.WaitGroup
 		for i, template := range []string{templatePython, templateBash, templateNode, templateBash, templatePython} {
@@ -116,7 +116,7 @@ func TestGivingUpACreationSpoilsItForNobodyElse(t *testing.T) {
 		done <- err
 	}
 	go ask(ctx, first)
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.pool.Stats().Waiting, 1)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.pool.Stats().Waiting, 1)) }, poll.WithTimeout(30*time.Second))
 	waits := &watchedContext{Context: t.Context(), waited: make(chan struct{})}
 	go ask(waits, second)
 	<-waits.waited

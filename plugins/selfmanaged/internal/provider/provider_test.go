@@ -77,7 +77,7 @@ func newProvider(t *testing.T, given map[string]any) testProvider {
 func configured(t *testing.T, dir, brokerID string, given map[string]any) *Provider {
 	t.Helper()
 	all := map[string]any{
-		"pool_size": 2, "runsc": binaries.Runsc(t), "guest": filepath.Join(binaries.Dir(t), "sandbox-guest"),
+		"pool_size": 0, "runsc": binaries.Runsc(t), "guest": filepath.Join(binaries.Dir(t), "sandbox-guest"),
 		"memory_mb": 256, "workspace_mb": 64,
 	}
 	maps.Copy(all, given)
@@ -364,7 +364,7 @@ func testCancellingStopsTheCode(t *testing.T, newProvider makeProvider) {
 			return poll.Success()
 		}
 		return poll.Continue("not started")
-	})
+	}, poll.WithTimeout(30*time.Second))
 	cancel()
 	assert.ErrorIs(t, <-done, context.Canceled)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
@@ -373,7 +373,7 @@ func testCancellingStopsTheCode(t *testing.T, newProvider makeProvider) {
 			return poll.Error(err)
 		}
 		return poll.Compare(is.Equal(got.stdout, "still\n"))
-	})
+	}, poll.WithTimeout(30*time.Second))
 }
 
 func TestOneKeyMakesOneInstance(t *testing.T) { onEachRuntime(t, testOneKeyMakesOneInstance) }
@@ -411,7 +411,7 @@ func testAnInstanceEndsWithItsTTL(t *testing.T, newProvider makeProvider) {
 			return poll.Error(err)
 		}
 		return poll.Compare(is.Len(list, 0))
-	})
+	}, poll.WithTimeout(30*time.Second))
 }
 
 func TestMoreThanThePoolWait(t *testing.T) { onEachRuntime(t, testMoreThanThePoolWait) }
@@ -442,7 +442,7 @@ func TestPatienceEnds(t *testing.T) {
 		i, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython})
 		kept = i.ID
 		return poll.Compare(is.Nil(err))
-	})
+	}, poll.WithTimeout(30*time.Second))
 	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython})
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeCreateFailed})
 	assert.ErrorContains(t, err, "0 requests were waiting")
