@@ -68,8 +68,8 @@ func Serve(factory Factory) {
 	srv.close(context.Background())
 }
 
-// RegisterServer serves a provider on a gRPC server that somebody else owns:
-// tests do so without a process.
+// RegisterServer serves a provider on a gRPC server that somebody else owns, with
+// ServerOptions: tests do so without a process.
 func RegisterServer(registrar grpc.ServiceRegistrar, provider Provider, logger hclog.Logger) {
 	(&server{provider: provider, logger: logger}).register(registrar)
 }

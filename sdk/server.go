@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -71,6 +72,7 @@ func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 		// on one machine. A stream that nobody reads holds no more than its window.
 		grpc.InitialWindowSize(1 << 20), grpc.InitialConnWindowSize(8 << 20),
 		grpc.ReadBufferSize(128 << 10), grpc.WriteBufferSize(128 << 10),
+		grpc.ForceServerCodecV2(filechunk.Codec()),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 			defer recoverTo(&err, logger, info.FullMethod)
 			resp, err = handler(ctx, req)

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -76,7 +77,7 @@ func (s *server) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Ser
 		return err
 	}
 	defer content.Close()
-	return sendChunks(content, func(chunk []byte) error { return stream.Send(&providerv1.ReadArchiveResponse{Data: chunk}) })
+	return sendChunks(content, stream, filechunk.FieldOfReadArchive)
 }
 
 func (s *server) WriteArchive(stream grpc.ClientStreamingServer[providerv1.WriteArchiveRequest, providerv1.WriteArchiveResponse]) error {
@@ -92,10 +93,7 @@ func (s *server) WriteArchive(stream grpc.ClientStreamingServer[providerv1.Write
 	if header == nil {
 		return Errorf(CodeInvalidRequest, "the first message must be the header")
 	}
-	summary, err := p.WriteArchive(stream.Context(), header.GetInstanceId(), header.GetDirectory(), &chunkReader{next: func() ([]byte, error) {
-		m, err := stream.Recv()
-		return m.GetData(), err
-	}})
+	summary, err := p.WriteArchive(stream.Context(), header.GetInstanceId(), header.GetDirectory(), filechunk.NewReader(filechunk.Receive(stream, filechunk.FieldOfWriteArchive)))
 	if err != nil {
 		return err
 	}

@@ -2,20 +2,16 @@ package sdk
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
-
-// fileChunk is how many bytes of a file one message carries: just below 1 MiB,
-// which is the size of gRPC's buffers above 32 KiB. They are cleared whole each
-// time, so smaller messages cost more and larger ones have no buffers.
-const fileChunk = 1<<20 - 128
 
 func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
 	p, err := capable[Files](s, CapabilityFiles)
@@ -64,9 +60,7 @@ func (s *server) ReadFile(req *providerv1.ReadFileRequest, stream grpc.ServerStr
 	if err := stream.Send(&providerv1.ReadFileResponse{Part: &providerv1.ReadFileResponse_File{File: fileToWire(info)}}); err != nil {
 		return err
 	}
-	return sendChunks(content, func(chunk []byte) error {
-		return stream.Send(&providerv1.ReadFileResponse{Part: &providerv1.ReadFileResponse_Data{Data: chunk}})
-	})
+	return sendChunks(content, stream, filechunk.FieldOfFile)
 }
 
 func (s *server) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFileRequest, providerv1.WriteFileResponse]) error {
@@ -84,10 +78,7 @@ func (s *server) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFil
 	}
 	info, err := p.WriteFile(stream.Context(), WriteFileRequest{
 		InstanceID: header.GetInstanceId(), Path: header.GetPath(), Mode: fs.FileMode(header.GetMode()).Perm(), MakeParents: header.GetMakeParents(),
-	}, &chunkReader{next: func() ([]byte, error) {
-		m, err := stream.Recv()
-		return m.GetData(), err
-	}})
+	}, filechunk.NewReader(filechunk.Receive(stream, filechunk.FieldOfFile)))
 	if err != nil {
 		return err
 	}
@@ -145,42 +136,11 @@ func fileToWire(f FileInfo) *providerv1.FileInfo {
 	}
 }
 
-// sendChunks sends what a reader gives. gRPC has encoded a message when send
-// returns, so one buffer does.
-func sendChunks(content io.Reader, send func([]byte) error) error {
-	buf := make([]byte, fileChunk)
-	for {
-		n, err := content.Read(buf)
-		if n > 0 {
-			if err := send(buf[:n]); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
+// sendChunks sends what a reader gives, as it comes.
+func sendChunks(content io.Reader, stream grpc.ServerStream, field protowire.Number) error {
+	readErr, sendErr := filechunk.SendAll(stream, field, content, false)
+	if readErr != nil {
+		return readErr
 	}
-}
-
-// chunkReader reads messages as a stream of bytes. It ends with io.EOF only where
-// the sender ended it in order.
-type chunkReader struct {
-	next func() ([]byte, error)
-	rest []byte
-	err  error
-}
-
-func (r *chunkReader) Read(p []byte) (int, error) {
-	for len(r.rest) == 0 {
-		if r.err != nil {
-			return 0, r.err
-		}
-		r.rest, r.err = r.next()
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
+	return sendErr
 }

@@ -2,12 +2,18 @@ package sdk
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
+
+// portChunk is how many bytes of a connection one message carries: connections are
+// many, and this fits gRPC's buffers of 32 KiB.
+const portChunk = 32<<10 - 128
 
 func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) error {
 	p, err := capable[Ports](s, CapabilityPorts)
@@ -45,7 +51,22 @@ func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortReq
 			}
 		}
 	}()
-	return sendChunks(conn, func(chunk []byte) error { return stream.Send(&providerv1.DialPortResponse{Data: chunk}) })
+	// gRPC has encoded a message when Send returns, so one buffer does.
+	buf := make([]byte, portChunk)
+	for {
+		n, err := conn.Read(buf)
+		if n > 0 {
+			if err := stream.Send(&providerv1.DialPortResponse{Data: buf[:n]}); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // closeWrite ends our half of a connection, or all of it where it has no halves.

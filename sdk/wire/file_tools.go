@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -86,22 +87,19 @@ func (c *Client) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, read
 // ReadArchive implements sdk.Archiver.
 func (c *Client) ReadArchive(ctx context.Context, req sdk.ReadArchiveRequest) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.archives.ReadArchive(ctx, &providerv1.ReadArchiveRequest{InstanceId: req.InstanceID, Directory: req.Directory, Paths: req.Paths})
+	stream, err := c.archives.ReadArchive(ctx, &providerv1.ReadArchiveRequest{InstanceId: req.InstanceID, Directory: req.Directory, Paths: req.Paths}, uncopied())
 	if err != nil {
 		cancel()
 		return nil, sdk.ErrorFromStatus(err)
 	}
 	// The first message tells whether there is an archive at all.
-	r := &received{cancel: cancel, next: func() ([]byte, error) {
-		m, err := stream.Recv()
-		return m.GetData(), err
-	}}
-	if r.rest, err = r.next(); err != nil {
+	r := newReceived(cancel, stream, filechunk.FieldOfReadArchive)
+	if err := r.Wait(); err != nil {
 		cancel()
 		if errors.Is(err, io.EOF) {
 			return nil, misbehaved("sent an empty archive")
 		}
-		return nil, sdk.ErrorFromStatus(err)
+		return nil, err
 	}
 	return r, nil
 }
@@ -110,14 +108,12 @@ func (c *Client) ReadArchive(ctx context.Context, req sdk.ReadArchiveRequest) (i
 func (c *Client) WriteArchive(ctx context.Context, instanceID, directory string, content io.Reader) (sdk.ArchiveSummary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.archives.WriteArchive(ctx)
+	stream, err := c.archives.WriteArchive(ctx, uncopied())
 	if err != nil {
 		return sdk.ArchiveSummary{}, sdk.ErrorFromStatus(err)
 	}
 	header := &providerv1.WriteArchiveHeader{InstanceId: instanceID, Directory: directory}
-	err = upload(content, stream.Send(&providerv1.WriteArchiveRequest{Part: &providerv1.WriteArchiveRequest_Header{Header: header}}), func(chunk []byte) error {
-		return stream.Send(&providerv1.WriteArchiveRequest{Part: &providerv1.WriteArchiveRequest_Data{Data: chunk}})
-	})
+	err = upload(content, stream.Send(&providerv1.WriteArchiveRequest{Part: &providerv1.WriteArchiveRequest_Header{Header: header}}), stream, filechunk.FieldOfWriteArchive)
 	if err != nil {
 		return sdk.ArchiveSummary{}, err
 	}

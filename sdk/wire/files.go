@@ -7,15 +7,16 @@ import (
 	"io/fs"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-// fileChunk is how many bytes of a file one message carries: just below 1 MiB,
-// which is the size of gRPC's buffers above 32 KiB. They are cleared whole each
-// time, so smaller messages cost more and larger ones have no buffers.
-const fileChunk = 1<<20 - 128
+// uncopied is for calls whose messages carry files.
+func uncopied() grpc.CallOption { return grpc.ForceCodecV2(filechunk.Codec()) }
 
 // StatFile implements sdk.Files.
 func (c *Client) StatFile(ctx context.Context, instanceID, path string) (sdk.FileInfo, error) {
@@ -74,7 +75,7 @@ func receiveList[M any](stream grpc.ServerStreamingClient[M], err error, limit i
 // ReadFile implements sdk.Files.
 func (c *Client) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.files.ReadFile(ctx, &providerv1.ReadFileRequest{InstanceId: req.InstanceID, Path: req.Path, Offset: req.Offset, Length: req.Length})
+	stream, err := c.files.ReadFile(ctx, &providerv1.ReadFileRequest{InstanceId: req.InstanceID, Path: req.Path, Offset: req.Offset, Length: req.Length}, uncopied())
 	if err == nil {
 		var first *providerv1.ReadFileResponse
 		if first, err = stream.Recv(); err == nil {
@@ -83,10 +84,7 @@ func (c *Client) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.Fil
 				cancel()
 				return info, nil, err
 			}
-			return info, &received{cancel: cancel, next: func() ([]byte, error) {
-				m, err := stream.Recv()
-				return m.GetData(), err
-			}}, nil
+			return info, newReceived(cancel, stream, filechunk.FieldOfFile), nil
 		}
 	}
 	cancel()
@@ -97,14 +95,12 @@ func (c *Client) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.Fil
 func (c *Client) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.files.WriteFile(ctx)
+	stream, err := c.files.WriteFile(ctx, uncopied())
 	if err != nil {
 		return sdk.FileInfo{}, sdk.ErrorFromStatus(err)
 	}
 	header := &providerv1.WriteFileHeader{InstanceId: req.InstanceID, Path: req.Path, Mode: uint32(req.Mode.Perm()), MakeParents: req.MakeParents}
-	err = upload(content, stream.Send(&providerv1.WriteFileRequest{Part: &providerv1.WriteFileRequest_Header{Header: header}}), func(chunk []byte) error {
-		return stream.Send(&providerv1.WriteFileRequest{Part: &providerv1.WriteFileRequest_Data{Data: chunk}})
-	})
+	err = upload(content, stream.Send(&providerv1.WriteFileRequest{Part: &providerv1.WriteFileRequest_Header{Header: header}}), stream, filechunk.FieldOfFile)
 	if err != nil {
 		return sdk.FileInfo{}, err
 	}
@@ -114,32 +110,12 @@ func (c *Client) WriteFile(ctx context.Context, req sdk.WriteFileRequest, conten
 
 // upload sends content until its end, or until the other side has answered:
 // that is told by what CloseAndRecv returns. Its error is content's own.
-func upload(content io.Reader, sendErr error, send func([]byte) error) error {
-	buf := make([]byte, fileChunk)
-	for sendErr == nil {
-		n, err := fill(content, buf)
-		if n > 0 && (err == nil || errors.Is(err, io.EOF)) {
-			sendErr = send(buf[:n])
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
+func upload(content io.Reader, sendErr error, stream grpc.ClientStream, field protowire.Number) error {
+	var contentErr error
+	if sendErr == nil {
+		contentErr, _ = filechunk.SendAll(stream, field, content, true)
 	}
-	return nil
-}
-
-// fill is io.ReadFull with the reader's own error: io.ErrUnexpectedEOF from content
-// that broke off must not pass for its end.
-func fill(from io.Reader, buf []byte) (n int, err error) {
-	for n < len(buf) && err == nil {
-		var more int
-		more, err = from.Read(buf[n:])
-		n += more
-	}
-	return n, err
+	return contentErr
 }
 
 // MakeDirectory implements sdk.Files.
@@ -185,29 +161,21 @@ func fileFromWire(wf *providerv1.FileInfo, err error) (sdk.FileInfo, error) {
 
 // received is a stream of bytes from the plugin.
 type received struct {
+	*filechunk.Reader
 	cancel context.CancelFunc
-	next   func() ([]byte, error)
-	rest   []byte
-	err    error
 }
 
-func (r *received) Read(p []byte) (int, error) {
-	for len(r.rest) == 0 {
-		if r.err != nil {
-			return 0, r.err
+var _ filechunk.Source = (*received)(nil)
+
+func newReceived(cancel context.CancelFunc, stream filechunk.Stream, field protowire.Number) *received {
+	receive := filechunk.Receive(stream, field)
+	return &received{cancel: cancel, Reader: filechunk.NewReader(func() (mem.BufferSlice, error) {
+		data, err := receive()
+		if err != nil && !errors.Is(err, io.EOF) {
+			err = sdk.ErrorFromStatus(err)
 		}
-		var err error
-		r.rest, err = r.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			r.err = io.EOF
-		case err != nil:
-			r.err = sdk.ErrorFromStatus(err)
-		}
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
+		return data, err
+	})}
 }
 
 func (r *received) Close() error {

@@ -13,8 +13,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-// portChunk is how many bytes of a connection one message carries: just below the
-// size of gRPC's buffers that is next to 1 MiB; see fileChunk.
+// portChunk is how many bytes of a connection one message carries: connections are
+// many, and this fits gRPC's buffers of 32 KiB. The next size is 1 MiB.
 const portChunk = 32<<10 - 128
 
 // maxPortMessage bounds what the other end may send at once: connections are many,

@@ -25,6 +25,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/ports"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -61,6 +62,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		// system call of gVisor on the host.
 		grpc.InitialWindowSize(512<<10), grpc.InitialConnWindowSize(2<<20),
 		grpc.ReadBufferSize(64<<10), grpc.WriteBufferSize(128<<10),
+		grpc.ForceServerCodecV2(filechunk.Codec()),
 	)
 	g := &guest{running: newInterruptible()}
 	g.contexts = newContexts(g)

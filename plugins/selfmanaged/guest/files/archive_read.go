@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -43,7 +44,7 @@ func (s *service) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Se
 	}
 	buffered := bufio.NewWriterSize(chunkWriter(func(chunk []byte) error {
 		return stream.Send(&providerv1.ReadArchiveResponse{Data: chunk})
-	}), chunkBytes)
+	}), filechunk.Size)
 	a := &archiver{ctx: stream.Context(), at: at, tar: tar.NewWriter(buffered), buf: make([]byte, copyBytes)}
 	if len(wanted) == 0 {
 		err = a.tree(dir, "")
@@ -95,12 +96,12 @@ func (s *service) below(at place, dir *directory, name string) (found, error) {
 	return f, nil
 }
 
-// chunkWriter sends what is written to it, in pieces of at most chunkBytes.
+// chunkWriter sends what is written to it, in pieces of at most filechunk.Size.
 type chunkWriter func([]byte) error
 
 func (send chunkWriter) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
-		n := min(len(rest), chunkBytes)
+		n := min(len(rest), filechunk.Size)
 		if err := send(rest[:n]); err != nil {
 			return len(p) - len(rest), err
 		}

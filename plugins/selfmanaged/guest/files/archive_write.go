@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -48,10 +49,7 @@ func (s *service) WriteArchive(stream grpc.ClientStreamingServer[providerv1.Writ
 		return err
 	}
 	defer dir.Close()
-	content := &received{next: func() ([]byte, error) {
-		m, err := stream.Recv()
-		return m.GetData(), err
-	}}
+	content := filechunk.NewReader(filechunk.Receive(stream, filechunk.FieldOfWriteArchive))
 	u := &unpacker{service: s, at: place{root: at.root, name: at.name, field: fieldContent}, dir: dir}
 	defer u.close()
 	if err := u.unpack(content); err != nil {
@@ -251,7 +249,7 @@ func (u *unpacker) regular(name string, header *tar.Header, content io.Reader) e
 	if err != nil {
 		return err
 	}
-	if err := d.fill(content); err != nil {
+	if err := d.fill(content, make([]byte, copyBytes)); err != nil {
 		if _, ok := status.FromError(err); ok {
 			return err
 		}

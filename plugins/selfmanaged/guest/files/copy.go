@@ -132,7 +132,7 @@ func (c *copier) regular(f found, into *directory, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.fill(&untilDone{c.ctx, io.LimitReader(source, info.size)}); err != nil {
+	if err := d.fill(&untilDone{c.ctx, io.LimitReader(source, info.size)}, make([]byte, copyBytes)); err != nil {
 		return c.from.explainBelow(f.name, err)
 	}
 	return d.commit(name, info.mode.Perm())

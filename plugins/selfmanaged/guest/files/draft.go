@@ -71,9 +71,9 @@ func (d *draft) Write(p []byte) (int, error) {
 	return n, d.at.explain(err)
 }
 
-// fill copies content to its end.
-func (d *draft) fill(content io.Reader) error {
-	_, err := io.CopyBuffer(struct{ io.Writer }{d}, struct{ io.Reader }{content}, make([]byte, copyBytes))
+// fill copies content to its end, by way of buf.
+func (d *draft) fill(content io.Reader, buf []byte) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{d}, struct{ io.Reader }{content}, buf)
 	return err
 }
 

@@ -1,12 +1,12 @@
 package files
 
 import (
-	"errors"
 	"io"
 	"math"
 
 	"google.golang.org/grpc"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -29,10 +29,11 @@ func (s *service) ReadFile(req *providerv1.ReadFileRequest, stream grpc.ServerSt
 		return err
 	}
 	offset, length := section(info.size, req.GetOffset(), req.GetLength())
-	err = sendChunks(io.NewSectionReader(file, offset, length), func(chunk []byte) error {
-		return stream.Send(&providerv1.ReadFileResponse{Part: &providerv1.ReadFileResponse_Data{Data: chunk}})
-	})
-	return at.explain(err)
+	readErr, sendErr := filechunk.SendAll(stream, filechunk.FieldOfFile, io.NewSectionReader(file, offset, length), true)
+	if readErr != nil {
+		return at.explain(readErr)
+	}
+	return sendErr
 }
 
 // section returns which bytes of a file of a size are meant. What it grows by
@@ -46,24 +47,4 @@ func section(size, offset, length int64) (from, count int64) {
 		length = math.MaxInt64
 	}
 	return offset, min(length, size-offset)
-}
-
-// sendChunks sends what a reader gives. gRPC has encoded a message when send
-// returns, so one buffer does.
-func sendChunks(content io.Reader, send func([]byte) error) error {
-	buf := make([]byte, chunkBytes)
-	for {
-		n, err := io.ReadFull(content, buf)
-		if n > 0 {
-			if err := send(buf[:n]); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
 }

@@ -16,10 +16,6 @@ const (
 	maxWatchers  = 16      // calls of WatchFiles at once
 )
 
-// chunkBytes is how much of a file one message carries: just below the size of
-// gRPC's buffers above 32 KiB, which are cleared whole each time.
-const chunkBytes = 1<<20 - 128
-
 // copyBytes is the buffer for copies inside the sandbox.
 const copyBytes = 128 << 10
 
@@ -44,7 +40,7 @@ type service struct {
 	watchers chan struct{} // holds one for each WatchFiles
 }
 
-// Register adds the services to a server.
+// Register adds the services to a server, whose codec is filechunk's.
 func Register(registrar grpc.ServiceRegistrar, o Options) {
 	if o.Room == nil {
 		o.Room = func() error { return nil }

@@ -1,13 +1,12 @@
 package files
 
 import (
-	"errors"
-	"io"
 	"io/fs"
 
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -38,11 +37,9 @@ func (s *service) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFi
 	if err != nil {
 		return err
 	}
-	err = receive(func() ([]byte, error) {
-		m, err := stream.Recv()
-		return m.GetData(), err
-	}, d)
-	if err != nil {
+	content := filechunk.NewReader(filechunk.Receive(stream, filechunk.FieldOfFile))
+	// As large as a message, which a single system call writes then.
+	if err := d.fill(content, make([]byte, filechunk.Size)); err != nil {
 		return err
 	}
 	if err := d.commit(base, fs.FileMode(header.GetMode()).Perm()); err != nil {
@@ -53,40 +50,4 @@ func (s *service) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFi
 		return err
 	}
 	return stream.SendAndClose(&providerv1.WriteFileResponse{File: info})
-}
-
-// receive writes what comes in messages, until the sender has ended it in order.
-func receive(next func() ([]byte, error), to io.Writer) error {
-	for {
-		chunk, err := next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		if _, err := to.Write(chunk); err != nil {
-			return err
-		}
-	}
-}
-
-// received is a stream of messages as a reader. It ends with io.EOF only where
-// the sender ended it in order.
-type received struct {
-	next func() ([]byte, error)
-	rest []byte
-	err  error
-}
-
-func (r *received) Read(p []byte) (int, error) {
-	for len(r.rest) == 0 {
-		if r.err != nil {
-			return 0, r.err
-		}
-		r.rest, r.err = r.next()
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
 }

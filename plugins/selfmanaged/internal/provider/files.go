@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"sync"
 
+	"google.golang.org/grpc/mem"
+
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 )
 
 // The guest serves files; here the calls only find it.
@@ -150,12 +153,24 @@ type reading struct {
 	explain func(error) error
 }
 
+var _ filechunk.Source = (*reading)(nil)
+
 func (r *reading) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
+	return n, r.ended(err)
+}
+
+// NextChunk implements filechunk.Source: what comes from the guest is passed on.
+func (r *reading) NextChunk() (mem.BufferSlice, error) {
+	chunk, err := filechunk.Next(r.ReadCloser, false)
+	return chunk, r.ended(err)
+}
+
+func (r *reading) ended(err error) error {
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader has it bare
 		err = r.explain(err)
 	}
-	return n, err
+	return err
 }
 
 func (r *reading) Close() error {
