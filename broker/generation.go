@@ -9,6 +9,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // generation is one accepted version of the configuration: what every request
@@ -52,7 +53,10 @@ func (g *generation) revision(label string) *revision {
 
 func instanceLimits(l config.Limits) instance.Limits {
 	return instance.Limits{
-		Output:         l.Output,
+		Output: l.Output,
+		Artifacts: sdk.ArtifactLimits{
+			MaxCount: int(l.ArtifactCount), MaxBytes: l.ArtifactBytes, MaxTotalBytes: l.ArtifactTotal,
+		},
 		DefaultTimeout: l.DefaultTimeout,
 		MaxTimeout:     l.MaxTimeout,
 		CreateTimeout:  l.CreateTimeout,

@@ -55,6 +55,11 @@ type Limits struct {
 	RequestBody int64 `config:"request_body"`
 	// Output is how much of stdout and of stderr, each, is kept, in bytes.
 	Output int64 `config:"output"`
+	// ArtifactCount is how many artifacts an execution may return, ArtifactBytes
+	// the size of one and ArtifactTotal that of all of them.
+	ArtifactCount int64 `config:"artifact_count"`
+	ArtifactBytes int64 `config:"artifact_bytes"`
+	ArtifactTotal int64 `config:"artifact_total"`
 	// DefaultTimeout of an execution that names none; never above MaxTimeout.
 	DefaultTimeout time.Duration `config:"default_timeout"`
 	// MaxTimeout that an execution may name.

@@ -58,6 +58,12 @@ func limitsSchema() sdk.Schema {
 	return sdk.Schema{
 		size("request_body", 4<<20, 16<<20, "Bytes in the body of a request."),
 		size("output", 1<<20, 8<<20, "Bytes kept of stdout and of stderr, each."),
+		{
+			Name: "artifact_count", Type: sdk.TypeInteger, Default: int64(20), Min: sdk.Bound(1), Max: sdk.Bound(sdk.MaxArtifactCount),
+			Description: "How many artifacts an execution returns, and how many files it may ask for.",
+		},
+		size("artifact_bytes", 4<<20, sdk.MaxArtifactBytes, "Bytes of one artifact."),
+		size("artifact_total", 16<<20, 64<<20, "Bytes of all artifacts of an execution together."),
 		span("default_timeout", 30*time.Second, 100*time.Millisecond, 24*time.Hour, "The time limit of an execution that names none."),
 		span("max_timeout", 10*time.Minute, 100*time.Millisecond, 24*time.Hour, "The longest time limit that an execution may name."),
 		span("create_timeout", time.Minute, time.Second, time.Hour, "How long a new instance may take, waiting for its turn included."),

@@ -10,6 +10,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
@@ -148,6 +149,23 @@ func testContextsOverREST(t *testing.T, b *harness.Broker) {
 	p = harness.Refused(t, w.do(http.MethodPost, "/execute", map[string]any{"code": "1"}), http.StatusUnprocessableEntity, "SB010")
 	assert.Check(t, is.Equal(p.Field, "language"))
 	assert.DeepEqual(t, inPython("'still'").shown(), []string{"1 result  text/plain: 'still'"})
+}
+
+func TestTheLimitsOfArtifactsAreTheOperators(t *testing.T) {
+	b := harness.Start(t, harness.Options{Config: harness.Tenants + fmt.Sprintf(
+		"limits {\n  artifact_count = 3\n  artifact_bytes = 5242880\n  artifact_total = 9437184\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n}\n", binaries.Runsc(t),
+	)})
+	w := newWorkbench(t, b, map[string]any{"language": "bash"})
+	e := w.execute(map[string]any{"language": "bash", "code": "mkdir artifacts; for i in 1 2 3 4; do head -c 5000000 /dev/zero > artifacts/$i.bin; done; truncate -s 5242881 artifacts/1.bin"})
+	var refused []string
+	for _, a := range e.Artifacts {
+		refused = append(refused, a.Refused)
+	}
+	assert.DeepEqual(t, refused, []string{"is larger than 5242880 bytes", "", "more than 9437184 bytes with the artifacts before it", "more than 3 artifacts: the rest is left out"})
+	p := harness.Refused(t, w.do(http.MethodPost, "/execute", map[string]any{
+		"language": "bash", "code": "1", "artifacts": map[string]any{"files": []string{"1", "2", "3", "4"}},
+	}), http.StatusUnprocessableEntity, "SB010")
+	assert.Equal(t, p.Field, "artifacts.files")
 }
 
 func TestArtifactsOverREST(t *testing.T) { onBothRuntimes(t, testArtifactsOverREST) }

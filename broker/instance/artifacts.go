@@ -7,18 +7,12 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// What an execution may return as artifacts. All of it travels in one answer.
-const (
-	maxArtifacts      = 20
-	maxArtifactBytes  = 4 << 20
-	maxArtifactsBytes = 16 << 20
-	// maxArtifactName bounds the name of a file that is asked for, in bytes.
-	maxArtifactName = 1024
-)
+// maxArtifactName bounds the name of a file that is asked for, in bytes.
+const maxArtifactName = 1024
 
-func checkFiles(files []string) error {
-	if len(files) > maxArtifacts {
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "artifacts.files", "has %d names; at most %d are allowed", len(files), maxArtifacts)
+func checkFiles(files []string, most int) error {
+	if len(files) > most {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "artifacts.files", "has %d names; at most %d are allowed", len(files), most)
 	}
 	for _, name := range files {
 		if name == "" || len(name) > maxArtifactName || strings.ContainsRune(name, 0) {
@@ -41,10 +35,12 @@ func (req ExecuteRequest) capable(p Provider) error {
 	return nil
 }
 
-// artifacts is what a provider is asked for; nil for one that has none.
-func (req ExecuteRequest) artifacts(p Provider) *sdk.ArtifactLimits {
+// artifacts is what a provider is asked for within limits; nil for one that has
+// none.
+func (req ExecuteRequest) artifacts(p Provider, limits sdk.ArtifactLimits) *sdk.ArtifactLimits {
 	if !slices.Contains(p.Description().Capabilities, sdk.CapabilityArtifacts) {
 		return nil
 	}
-	return &sdk.ArtifactLimits{Files: req.Files, MaxCount: maxArtifacts, MaxBytes: maxArtifactBytes, MaxTotalBytes: maxArtifactsBytes}
+	limits.Files = req.Files
+	return &limits
 }

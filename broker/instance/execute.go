@@ -198,7 +198,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		Timeout:     req.Timeout,
 		OutputLimit: s.limits().Output,
 		ContextID:   req.ContextID,
-		Artifacts:   req.artifacts(e.provider),
+		Artifacts:   req.artifacts(e.provider, s.limits().Artifacts),
 	}, out)
 	out.close(&execution)
 	result.Truncated = result.Truncated || out.truncated
@@ -277,7 +277,7 @@ func (s *Service) checkExecute(req *ExecuteRequest) error {
 	case req.Timeout < 0 || req.Timeout > s.limits().MaxTimeout:
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits().MaxTimeout))
 	}
-	if err := checkFiles(req.Files); err != nil {
+	if err := checkFiles(req.Files, s.limits().Artifacts.MaxCount); err != nil {
 		return err
 	}
 	if req.Language == "" && req.ContextID == "" {

@@ -16,6 +16,8 @@ import (
 type Limits struct {
 	// Output in bytes, for stdout and for stderr each.
 	Output int64
+	// Artifacts of an execution; each names its own Files.
+	Artifacts sdk.ArtifactLimits
 	// DefaultTimeout of an execution that names none, and MaxTimeout.
 	DefaultTimeout, MaxTimeout time.Duration
 	// CreateTimeout bounds the creation of an instance, waiting for the

@@ -8,6 +8,9 @@ limits {
   default_ttl      = "999ms"
   max_lifetime     = "721h"
   max_idle         = 0
+  artifact_count   = 101
+  artifact_bytes   = 16777217
+  artifact_total   = 1023
 }
 
 provider "full" {}

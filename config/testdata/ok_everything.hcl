@@ -15,6 +15,9 @@ metrics {
 limits {
   request_body     = 1048576
   output           = 8388608
+  artifact_count   = 100
+  artifact_bytes   = 1024
+  artifact_total   = 67108864
   default_timeout  = "1m30s"
   max_timeout      = 3600
   create_timeout   = 2.5

@@ -322,6 +322,7 @@ func (c Catalog) Active() string {
 func Limits() instance.Limits {
 	return instance.Limits{
 		Output:         1 << 10,
+		Artifacts:      sdk.ArtifactLimits{MaxCount: 20, MaxBytes: 4 << 20, MaxTotalBytes: 16 << 20},
 		DefaultTimeout: 30 * time.Second,
 		MaxTimeout:     10 * time.Minute,
 		CreateTimeout:  time.Minute,
