@@ -127,67 +127,61 @@ func (b *body) Close() error {
 func TestRequestsAreRepeatedAsTheCallerAllows(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	lost := &net.OpError{Op: "read", Err: errors.New("connection reset")}
-	answer := func(status int, retryAfter string) func() (*http.Response, error) {
-		return func() (*http.Response, error) {
-			resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: &body{Reader: strings.NewReader("why")}}
-			if retryAfter != "" {
-				resp.Header.Set("Retry-After", retryAfter)
-			}
-			return resp, nil
-		}
-	}
-	failure := func(err error) func() (*http.Response, error) {
-		return func() (*http.Response, error) { return nil, err }
-	}
 	for name, c := range map[string]struct {
-		first func() (*http.Response, error)
-		again map[retry.Repeat]bool
+		status int
+		after  string
+		err    error
+		again  map[retry.Repeat]bool
 	}{
-		"200":                       {answer(200, ""), nil},
-		"400":                       {answer(400, ""), nil},
-		"404":                       {answer(404, ""), nil},
-		"408":                       {answer(408, ""), map[retry.Repeat]bool{retry.Always: true}},
-		"429":                       {answer(429, "1"), map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
-		"429 without a time":        {answer(429, ""), map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
-		"429 for much later":        {answer(429, "3600"), nil},
-		"500":                       {answer(500, ""), map[retry.Repeat]bool{retry.Always: true}},
-		"501":                       {answer(501, ""), nil},
-		"502":                       {answer(502, ""), map[retry.Repeat]bool{retry.Always: true}},
-		"503":                       {answer(503, ""), map[retry.Repeat]bool{retry.Always: true}},
-		"503 with a time":           {answer(503, "1"), map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
-		"504":                       {answer(504, ""), map[retry.Repeat]bool{retry.Always: true}},
-		"no connection":             {failure(refused), map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
-		"a connection that is lost": {failure(lost), map[retry.Repeat]bool{retry.Always: true}},
+		"200":                       {200, "", nil, nil},
+		"400":                       {400, "", nil, nil},
+		"404":                       {404, "", nil, nil},
+		"408":                       {408, "", nil, map[retry.Repeat]bool{retry.Always: true}},
+		"429":                       {429, "1", nil, map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
+		"429 without a time":        {429, "", nil, map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
+		"429 for much later":        {429, "3600", nil, nil},
+		"500":                       {500, "", nil, map[retry.Repeat]bool{retry.Always: true}},
+		"501":                       {501, "", nil, nil},
+		"502":                       {502, "", nil, map[retry.Repeat]bool{retry.Always: true}},
+		"503":                       {503, "", nil, map[retry.Repeat]bool{retry.Always: true}},
+		"503 with a time":           {503, "1", nil, map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
+		"504":                       {504, "", nil, map[retry.Repeat]bool{retry.Always: true}},
+		"no connection":             {0, "", refused, map[retry.Repeat]bool{retry.Always: true, retry.IfRefused: true}},
+		"a connection that is lost": {0, "", lost, map[retry.Repeat]bool{retry.Always: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, repeat := range []retry.Repeat{retry.Never, retry.IfRefused, retry.Always} {
 				synctest.Test(t, func(t *testing.T) {
-					var first *http.Response
+					first := &body{Reader: strings.NewReader("why")}
 					attempts := 0
 					resp, err := retry.HTTP(t.Context(), retry.Policy{}, repeat, func(context.Context) (*http.Response, error) {
 						attempts++
-						if attempts == 1 {
-							var err error
-							first, err = c.first()
-							return first, err
+						switch {
+						case attempts > 1:
+							return &http.Response{StatusCode: 201, Body: http.NoBody}, nil
+						case c.err != nil:
+							return nil, c.err
 						}
-						return answer(201, "")()
+						resp := &http.Response{StatusCode: c.status, Header: http.Header{}, Body: first}
+						if c.after != "" {
+							resp.Header.Set("Retry-After", c.after)
+						}
+						return resp, nil
 					})
 					if c.again[repeat] {
 						assert.NilError(t, err)
 						assert.Equal(t, attempts, 2)
 						assert.Equal(t, resp.StatusCode, 201)
-						assert.Assert(t, first == nil || first.Body.(*body).closed)
+						assert.Equal(t, first.closed, c.err == nil)
 						return
 					}
 					assert.Equal(t, attempts, 1)
-					_, want := c.first()
-					assert.Equal(t, err, want)
-					if first != nil {
+					assert.Equal(t, err, c.err)
+					if c.err == nil {
 						text, err := io.ReadAll(resp.Body)
 						assert.NilError(t, err)
 						assert.Equal(t, string(text), "why", "the last answer can be read")
-						assert.Assert(t, !first.Body.(*body).closed)
+						assert.Assert(t, !first.closed)
 					}
 				})
 			}
