@@ -46,6 +46,12 @@
 // An Error has a Code from CodeTable and reaches the agent with it. What became
 // of code that was taken on is never an error but an ExecuteResult.
 //
+// # Remote services
+//
+// Packages below this one have what providers of services in a cloud need:
+// program keeps the contract above with a remote interpreter, retry repeats calls,
+// redact blanks secrets.
+//
 // The package depends on go-plugin, gRPC, hclog, mapstructure and x/sys, and on nothing
 // of the broker.
 package sdk

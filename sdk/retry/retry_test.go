@@ -172,6 +172,7 @@ func TestRequestsAreRepeatedAsTheCallerAllows(t *testing.T) {
 						assert.NilError(t, err)
 						assert.Equal(t, attempts, 2)
 						assert.Equal(t, resp.StatusCode, 201)
+						assert.NilError(t, resp.Body.Close())
 						assert.Equal(t, first.closed, c.err == nil)
 						return
 					}
@@ -182,6 +183,7 @@ func TestRequestsAreRepeatedAsTheCallerAllows(t *testing.T) {
 						assert.NilError(t, err)
 						assert.Equal(t, string(text), "why", "the last answer can be read")
 						assert.Assert(t, !first.closed)
+						assert.NilError(t, resp.Body.Close())
 					}
 				})
 			}
