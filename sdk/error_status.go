@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -134,9 +135,16 @@ func grpcCode(c Code) codes.Code {
 	}
 }
 
+// truncate makes a text fit for the wire and for people: a terminal shall show
+// it, not obey it.
 func truncate(s string) string {
 	if len(s) > maxWireMessage {
 		s = s[:maxWireMessage]
 	}
-	return strings.ToValidUTF8(s, "�")
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, strings.ToValidUTF8(s, "�"))
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -79,6 +80,9 @@ func (f Field) validate() error {
 		if len(text) > maxTextLength || !utf8.ValidString(text) {
 			return fmt.Errorf("has a text that is longer than %d bytes or not UTF-8", maxTextLength)
 		}
+		if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+			return errors.New("has a text with control characters")
+		}
 	}
 	if len(f.Options) > 0 && f.Type != TypeString {
 		return fmt.Errorf("options are for strings, not for %s", f.Type)
@@ -92,6 +96,9 @@ func (f Field) validate() error {
 		}
 		// Both forms: an unfinished \Q compiles alone and swallows what is put
 		// behind it.
+		if err := checkPattern(f.Pattern); err != nil {
+			return err
+		}
 		if _, err := regexp.Compile(f.Pattern); err != nil {
 			return fmt.Errorf("pattern does not compile: %w", err)
 		}

@@ -39,6 +39,7 @@ func TestSchemasThatTheBrokerRefuses(t *testing.T) {
 		"a pattern that is no pattern":  {sdk.Schema{{Name: "a", Type: sdk.TypeString, Pattern: "("}}, "does not compile"},
 		"a pattern that closes a group": {sdk.Schema{{Name: "a", Type: sdk.TypeString, Pattern: "a)|(?:b"}}, "does not compile"},
 		"a pattern that quotes the end": {sdk.Schema{{Name: "a", Type: sdk.TypeString, Pattern: `\Qa`}}, "does not compile"},
+		"a pattern of many repetitions": {sdk.Schema{{Name: "a", Type: sdk.TypeString, Pattern: "(" + strings.Repeat("a", 980) + "){1000}"}}, "too large once its repetitions are written out"},
 		"a pattern that is too long":    {sdk.Schema{{Name: "a", Type: sdk.TypeString, Pattern: strings.Repeat("a", 1001)}}, "longer than 1000 bytes"},
 		"a bound of a boolean":          {sdk.Schema{{Name: "a", Type: sdk.TypeBoolean, Min: sdk.Bound(0)}}, "no min or max"},
 		"a minimum above the maximum":   {sdk.Schema{{Name: "a", Type: sdk.TypeInteger, Min: sdk.Bound(2), Max: sdk.Bound(1)}}, "above max"},

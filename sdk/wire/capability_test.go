@@ -467,7 +467,7 @@ func TestACapabilityIsNotTrusted(t *testing.T) {
 			Stream: "stdout", Data: make([]byte, sdk.MaxOutputChunk+1),
 		}}}}, want: "SB000: the plugin sent too much of a command's output at once"},
 		"endless arguments": {output: []*providerv1.ReadCommandResponse{{Event: &providerv1.ReadCommandResponse_Command{Command: &providerv1.Command{
-			Id: "c", State: "running", Argv: make([]string, 1<<20+1),
+			Id: "c", State: "running", Argv: []string{strings.Repeat("x", 1<<20)},
 		}}}}, want: "SB000: the plugin described a command unacceptably"},
 		"output without its end": {output: []*providerv1.ReadCommandResponse{output("stdout", 0)}, want: "SB000: the plugin ended a command's output without the command"},
 		"an unknown state": {output: []*providerv1.ReadCommandResponse{{Event: &providerv1.ReadCommandResponse_Command{Command: &providerv1.Command{

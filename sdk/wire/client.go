@@ -8,7 +8,9 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -59,7 +61,7 @@ var (
 // client. The description does not change during the plugin's life.
 func NewClient(ctx context.Context, conn grpc.ClientConnInterface) (*Client, error) {
 	c := InstanceClient(conn)
-	resp, err := c.rpc.Describe(ctx, &providerv1.DescribeRequest{})
+	resp, err := c.rpc.Describe(ctx, &providerv1.DescribeRequest{}, grpc.MaxCallRecvMsgSize(maxDescription))
 	if err != nil {
 		return nil, fmt.Errorf("describe: %w", sdk.ErrorFromStatus(err))
 	}
@@ -150,11 +152,12 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 	if a := req.Artifacts; a != nil {
 		wr.Artifacts = &providerv1.ArtifactLimits{Files: a.Files, MaxCount: int32(a.MaxCount), MaxBytes: a.MaxBytes, MaxTotalBytes: a.MaxTotalBytes}
 	}
-	stream, err := c.rpc.Execute(ctx, wr)
+	stream, err := c.rpc.Execute(ctx, wr, executionLimit(req.OutputLimit, req.Artifacts))
 	if err != nil {
 		return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
 	}
 	checked := newCheckedOutput(out, req.OutputLimit, req.Artifacts)
+	var quiet silence
 	for {
 		event, err := stream.Recv()
 		switch {
@@ -163,17 +166,20 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 		case err != nil:
 			return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
 		}
+		said := 0
 		switch e := event.GetEvent().(type) {
 		case *providerv1.ExecuteResponse_Stdout:
-			err = checked.Stdout(e.Stdout)
+			said, err = len(e.Stdout), checked.Stdout(e.Stdout)
 		case *providerv1.ExecuteResponse_Stderr:
-			err = checked.Stderr(e.Stderr)
+			said, err = len(e.Stderr), checked.Stderr(e.Stderr)
 		case *providerv1.ExecuteResponse_Artifact:
-			err = checked.artifact(e.Artifact)
+			said, err = 1, checked.artifact(e.Artifact)
 		case *providerv1.ExecuteResponse_Result:
 			return resultFromWire(e.Result, req.OutputLimit)
-		default:
-			continue // an event of a later minor version
+		default: // an event of a later minor version
+		}
+		if err == nil {
+			err = quiet.broken(said)
 		}
 		if err != nil {
 			return sdk.ExecuteResult{}, err
@@ -189,17 +195,20 @@ func (c *Client) Destroy(ctx context.Context, instanceID string) error {
 
 // List implements sdk.Provider.
 func (c *Client) List(ctx context.Context) ([]sdk.Instance, error) {
-	resp, err := c.rpc.List(ctx, &providerv1.ListRequest{})
+	resp, err := c.rpc.List(ctx, &providerv1.ListRequest{}, grpc.MaxCallRecvMsgSize(maxList))
 	if err != nil {
 		return nil, sdk.ErrorFromStatus(err)
 	}
-	instances := make([]sdk.Instance, 0, len(resp.GetInstances()))
-	for _, wi := range resp.GetInstances() {
-		i, err := instanceFromWire(wi)
-		if err != nil {
-			return nil, err
+	instances, err := listFromWire(resp.GetInstances(), instanceFromWire)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool, len(instances))
+	for _, i := range instances {
+		if seen[i.ID] {
+			return nil, misbehaved(fmt.Sprintf("listed the instance %q twice", i.ID))
 		}
-		instances = append(instances, i)
+		seen[i.ID] = true
 	}
 	return instances, nil
 }
@@ -275,6 +284,9 @@ func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, er
 	if len(d.Version) > maxText || len(d.Summary) > maxText {
 		return d, fmt.Errorf("version or summary is longer than %d bytes", maxText)
 	}
+	if !onePrintableLine(d.Version) || !onePrintableLine(d.Summary) {
+		return d, errors.New("version or summary is more than one line of printable text")
+	}
 	if len(resp.GetLanguages()) > maxNames || len(resp.GetTemplates()) > maxNames || len(resp.GetCapabilities()) > maxNames {
 		return d, fmt.Errorf("more than %d languages, templates or capabilities", maxNames)
 	}
@@ -289,6 +301,9 @@ func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, er
 		t := sdk.Template{Name: wt.GetName(), Description: wt.GetDescription()}
 		if !wordName.MatchString(t.Name) {
 			return d, fmt.Errorf("template %.70q is not of the form %s", t.Name, wordName)
+		}
+		if len(t.Description) > maxText || !onePrintableLine(t.Description) {
+			return d, fmt.Errorf("template %q: the description is more than one line of printable text, or above %d bytes", t.Name, maxText)
 		}
 		if t.Languages, err = names[sdk.Language](wt.GetLanguages()); err != nil {
 			return d, fmt.Errorf("template %q: %w", t.Name, err)
@@ -305,7 +320,15 @@ func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, er
 	return d, d.Schema.Validate()
 }
 
+// onePrintableLine is for what is shown to people in one line, on terminals too.
+func onePrintableLine(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
 func names[T ~string](words []string) ([]T, error) {
+	if len(words) > maxNames {
+		return nil, fmt.Errorf("more than %d", maxNames)
+	}
 	list := make([]T, 0, len(words))
 	for _, w := range words {
 		if !wordName.MatchString(w) {
@@ -322,6 +345,9 @@ func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
 	}
 	if err := boundedFacts(wi.GetLabels(), wi.GetMetadata()); err != nil {
 		return sdk.Instance{}, err
+	}
+	if len(wi.GetTemplate()) > maxText {
+		return sdk.Instance{}, misbehaved("gave an instance a template that is too long")
 	}
 	i := sdk.Instance{ID: wi.GetId(), Template: wi.GetTemplate(), Labels: wi.GetLabels(), Metadata: wi.GetMetadata()}
 	i.CreatedAt, i.ExpiresAt = timeFromWire(wi.GetCreatedAt()), timeFromWire(wi.GetExpiresAt())

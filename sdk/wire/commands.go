@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -33,7 +35,7 @@ func (c *Client) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.
 
 // ListCommands implements sdk.Commands.
 func (c *Client) ListCommands(ctx context.Context, instanceID string) ([]sdk.Command, error) {
-	resp, err := c.commands.ListCommands(ctx, &providerv1.ListCommandsRequest{InstanceId: instanceID})
+	resp, err := c.commands.ListCommands(ctx, &providerv1.ListCommandsRequest{InstanceId: instanceID}, grpc.MaxCallRecvMsgSize(maxList))
 	if err != nil {
 		return nil, sdk.ErrorFromStatus(err)
 	}
@@ -52,6 +54,7 @@ func (c *Client) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, ou
 		return sdk.Command{}, sdk.ErrorFromStatus(err)
 	}
 	next := map[sdk.Stream]int64{sdk.Stdout: req.StdoutOffset, sdk.Stderr: req.StderrOffset}
+	var quiet silence
 	for {
 		event, err := stream.Recv()
 		switch {
@@ -67,13 +70,20 @@ func (c *Client) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, ou
 			o := sdk.CommandOutput{Stream: sdk.Stream(e.Output.GetStream()), Offset: e.Output.GetOffset(), Data: e.Output.GetData()}
 			expected, known := next[o.Stream]
 			switch {
-			case !known || o.Offset < expected:
+			case !known || o.Offset < expected || o.Offset > math.MaxInt64-int64(len(o.Data)):
 				return sdk.Command{}, misbehaved("sent a command's output out of order")
 			case len(o.Data) > sdk.MaxOutputChunk:
 				return sdk.Command{}, misbehaved("sent too much of a command's output at once")
 			}
 			next[o.Stream] = o.Offset + int64(len(o.Data))
 			if err := out(o); err != nil {
+				return sdk.Command{}, err
+			}
+			if err := quiet.broken(len(o.Data)); err != nil {
+				return sdk.Command{}, err
+			}
+		default: // an event of a later minor version
+			if err := quiet.broken(0); err != nil {
 				return sdk.Command{}, err
 			}
 		}

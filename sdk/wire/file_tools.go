@@ -24,7 +24,7 @@ func (c *Client) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, fo
 			if len(wm.GetText()) > sdk.MaxMatchText || len(wm.GetPath()) > maxText {
 				return 0, false, misbehaved("answered a match that is too long")
 			}
-			matches = append(matches, sdk.FileMatch{Path: wm.GetPath(), Line: int(wm.GetLine()), Column: int(wm.GetColumn()), Text: wm.GetText()})
+			matches = append(matches, sdk.FileMatch{Path: wm.GetPath(), Line: int(max(wm.GetLine(), 0)), Column: int(max(wm.GetColumn(), 0)), Text: wm.GetText()})
 		}
 		if len(matches) == 0 {
 			return 0, m.GetTruncated(), nil
@@ -75,6 +75,9 @@ func (c *Client) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, read
 		for _, wc := range m.GetChanges() {
 			if len(wc.GetPath()) > maxText {
 				return misbehaved("answered a path that is not acceptable")
+			}
+			if !wordName.MatchString(wc.GetKind()) { // one of a later version may be new
+				return misbehaved("told a change of an unacceptable kind")
 			}
 			changes = append(changes, sdk.FileChange{Kind: sdk.FileChangeKind(wc.GetKind()), Path: wc.GetPath()})
 		}

@@ -53,6 +53,7 @@ func receiveList[M any](stream grpc.ServerStreamingClient[M], err error, limit i
 	if err != nil {
 		return false, sdk.ErrorFromStatus(err)
 	}
+	var quiet silence
 	for {
 		m, err := stream.Recv()
 		switch {
@@ -62,6 +63,9 @@ func receiveList[M any](stream grpc.ServerStreamingClient[M], err error, limit i
 			return false, sdk.ErrorFromStatus(err)
 		}
 		n, more, err := take(m)
+		if err == nil {
+			err = quiet.broken(n)
+		}
 		if err != nil {
 			return false, err
 		}

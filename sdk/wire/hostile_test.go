@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -26,7 +27,9 @@ type hostile struct {
 	describe *providerv1.DescribeResponse
 	health   *providerv1.HealthResponse
 	instance *providerv1.Instance
+	list     []*providerv1.Instance
 	events   []*providerv1.ExecuteResponse
+	endless  *providerv1.ExecuteResponse
 	err      error
 }
 
@@ -48,12 +51,20 @@ func (h *hostile) Create(context.Context, *providerv1.CreateRequest) (*providerv
 }
 
 func (h *hostile) List(context.Context, *providerv1.ListRequest) (*providerv1.ListResponse, error) {
+	if h.list != nil {
+		return &providerv1.ListResponse{Instances: h.list}, nil
+	}
 	return &providerv1.ListResponse{Instances: []*providerv1.Instance{{Id: "fine"}, h.instance}}, nil
 }
 
 func (h *hostile) Execute(_ *providerv1.ExecuteRequest, stream grpc.ServerStreamingServer[providerv1.ExecuteResponse]) error {
 	for _, event := range h.events {
 		if err := stream.Send(event); err != nil {
+			return err
+		}
+	}
+	for h.endless != nil {
+		if err := stream.Send(h.endless); err != nil {
 			return err
 		}
 	}
@@ -84,6 +95,11 @@ func TestAHostileDescriptionIsRefused(t *testing.T) {
 		"a language with a line end":     {&providerv1.DescribeResponse{Name: "ok", Languages: []string{"py\nthon"}}, `languages: "py\nthon" is not of the form`},
 		"a capability in capitals":       {&providerv1.DescribeResponse{Name: "ok", Capabilities: []string{"FILES"}}, `capabilities: "FILES" is not of the form`},
 		"a template without a name":      {&providerv1.DescribeResponse{Name: "ok", Templates: []*providerv1.Template{{}}}, `template "" is not of the form`},
+		"a template described at length": {&providerv1.DescribeResponse{Name: "ok", Templates: []*providerv1.Template{{Name: "t", Description: strings.Repeat("x", 1<<20)}}}, `template "t": the description is more than one line`},
+		"a template of many languages":   {&providerv1.DescribeResponse{Name: "ok", Templates: []*providerv1.Template{{Name: "t", Languages: many}}}, `template "t": more than 100`},
+		"a version for the terminal":     {&providerv1.DescribeResponse{Name: "ok", Version: "1\x1b[31m"}, "more than one line of printable text"},
+		"a description for the terminal": {field(func(f *providerv1.Field) { f.Description = "\x1b[31m" }), "control characters"},
+		"a pattern that grows":           {field(func(f *providerv1.Field) { f.Pattern = "(" + strings.Repeat("a", 900) + "){1000}" }), "too large once its repetitions are written out"},
 		"a template's language":          {&providerv1.DescribeResponse{Name: "ok", Templates: []*providerv1.Template{{Name: "t", Languages: []string{" "}}}}, `template "t": " " is not of the form`},
 		"a field without a name":         {field(func(f *providerv1.Field) { f.Name = "" }), `field 0: name ""`},
 		"a field that is the broker's":   {field(func(f *providerv1.Field) { f.Name = "sha256" }), "reserved"},
@@ -194,6 +210,67 @@ func TestHostileInstancesAreRefused(t *testing.T) {
 			assert.Assert(t, is.ErrorContains(err, test.message))
 			_, err = client.List(t.Context())
 			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+		})
+	}
+}
+
+func TestAHostileListIsRefused(t *testing.T) {
+	many := make([]*providerv1.Instance, 10_001)
+	for i := range many {
+		many[i] = &providerv1.Instance{Id: fmt.Sprint("i", i)}
+	}
+	for name, test := range map[string]struct {
+		list    []*providerv1.Instance
+		message string
+	}{
+		"an instance twice":            {[]*providerv1.Instance{{Id: "a"}, {Id: "b"}, {Id: "a"}}, `listed the instance "a" twice`},
+		"more instances than expected": {many, "listed more than is acceptable"},
+		"a template of a megabyte":     {[]*providerv1.Instance{{Id: "a", Template: strings.Repeat("x", 1<<20)}}, "a template that is too long"},
+		"instances that are empty":     {make([]*providerv1.Instance, 300_000), "the message has too many fields"},
+		"too large a list":             {[]*providerv1.Instance{{Id: strings.Repeat("x", 9<<20)}}, "too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := connectHostile(t, &hostile{list: test.list})
+			assert.NilError(t, err)
+			_, err = client.List(t.Context())
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+			assert.Assert(t, is.ErrorContains(err, test.message))
+			assert.Assert(t, len(err.Error()) < 1000)
+		})
+	}
+	client, err := connectHostile(t, &hostile{list: many[:10_000]})
+	assert.NilError(t, err)
+	list, err := client.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 10_000)
+}
+
+func TestAnExecutionThatSaysNothingEnds(t *testing.T) {
+	for name, event := range map[string]*providerv1.ExecuteResponse{
+		"empty output":       {Event: &providerv1.ExecuteResponse_Stdout{}},
+		"empty errors":       {Event: &providerv1.ExecuteResponse_Stderr{}},
+		"events of tomorrow": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := connectHostile(t, &hostile{endless: event})
+			assert.NilError(t, err)
+			_, err = execute(t.Context(), client, &recorder{})
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+			assert.Assert(t, is.ErrorContains(err, "sent nothing but empty messages"))
+		})
+	}
+}
+
+func TestErrorsAreShownAndNotObeyed(t *testing.T) {
+	evil := "a\x1b[31m\u202e\x00\x07\r\nb\tc"
+	for name, err := range map[string]error{
+		"with a code":    (&sdk.Error{Code: sdk.CodeUnavailable, Message: evil, Field: evil, Capability: sdk.Capability(evil)}).GRPCStatus().Err(),
+		"without a code": status.Error(codes.Internal, evil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := sdk.ErrorFromStatus(err)
+			assert.Assert(t, is.ErrorContains(got, "a\uFFFD[31m\uFFFD\uFFFD\uFFFD\uFFFD\nb\tc"))
+			assert.Assert(t, !strings.ContainsAny(got.Error(), "\x1b\u202e\x00\x07\r"))
 		})
 	}
 }

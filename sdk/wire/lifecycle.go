@@ -65,11 +65,12 @@ func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesReq
 	stream, err := c.packages.InstallPackages(ctx, &providerv1.InstallPackagesRequest{
 		InstanceId: req.InstanceID, Language: string(req.Language), Requirements: req.Requirements,
 		Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
-	})
+	}, executionLimit(req.OutputLimit, nil))
 	if err != nil {
 		return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
 	}
 	checked := newCheckedOutput(out, req.OutputLimit, nil)
+	var quiet silence
 	for {
 		event, err := stream.Recv()
 		switch {
@@ -78,13 +79,17 @@ func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesReq
 		case err != nil:
 			return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
 		}
+		said := 0
 		switch e := event.GetEvent().(type) {
 		case *providerv1.InstallPackagesResponse_Stdout:
-			err = checked.Stdout(e.Stdout)
+			said, err = len(e.Stdout), checked.Stdout(e.Stdout)
 		case *providerv1.InstallPackagesResponse_Stderr:
-			err = checked.Stderr(e.Stderr)
+			said, err = len(e.Stderr), checked.Stderr(e.Stderr)
 		case *providerv1.InstallPackagesResponse_Result:
 			return resultFromWire(e.Result, req.OutputLimit)
+		}
+		if err == nil {
+			err = quiet.broken(said)
 		}
 		if err != nil {
 			return sdk.ExecuteResult{}, err

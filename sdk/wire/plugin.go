@@ -19,13 +19,17 @@ func Plugins() map[int]plugin.PluginSet {
 	}
 }
 
-// DialOptions limit the size of messages from a plugin.
+// DialOptions limit what messages from a plugin can cost.
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(
-			grpc.MaxCallRecvMsgSize(sdk.MaxMessageBytes),
+			grpc.MaxCallRecvMsgSize(maxAnswer), // some calls have limits of their own
 			grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes),
+			grpc.ForceCodecV2(newBoundedCodec()),
 		),
+		// gRPC's own limit is 16 MiB, and decodes the details in them to as much
+		// as fits into 40 times that.
+		grpc.WithMaxHeaderListSize(maxHeaders),
 		// The same as the other side's; see sdk.ServerOptions.
 		grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(8 << 20),
 		grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10),
