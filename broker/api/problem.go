@@ -98,6 +98,9 @@ func problemOf(err error, requestID string) (Problem, map[string]string) {
 	if code == sdk.CodeInternal {
 		p.Status = http.StatusInternalServerError
 		p.Detail = "Something went wrong that should not have; the broker's log has more under this request_id."
+		if p.Provider != "" {
+			p.Detail = fmt.Sprintf("The provider %q failed in a way that no provider should; the broker's log has more under this request_id.", p.Provider)
+		}
 		p.Errors = nil
 	}
 	if code == sdk.CodeNotAuthenticated {

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,17 +29,22 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelDestroys)
+	var failed atomic.Int64
 	for _, id := range orphans {
 		group.Go(func() error {
-			if err := provider.Destroy(ctx, id); err != nil {
-				// It is tried again at the next start; this one shall not
-				// fail for it.
+			// It is tried again at the next start; this one shall not fail for
+			// it, nor fill the log.
+			if err := provider.Destroy(ctx, id); err != nil && failed.Add(1) == 1 {
 				s.logger.Warn("an orphaned instance could not be destroyed", "provider", label, "id", id, "error", err)
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	err = group.Wait()
+	if n := failed.Load(); n > 1 {
+		s.logger.Warn("orphaned instances could not be destroyed", "provider", label, "count", n)
+	}
+	return err
 }
 
 // liveOn returns the entries that the provider should have now. Those made

@@ -13,7 +13,8 @@ type Backoff struct {
 	Min, Max, Retry time.Duration
 	Opens           int
 	// Stable is how long a process must have run for earlier failures to be
-	// forgotten.
+	// forgotten. One that has made an instance or executed something before it
+	// died does not lead to Opens.
 	Stable time.Duration
 }
 
@@ -41,6 +42,19 @@ func (b Backoff) pause(failures int) time.Duration {
 		pause = min(2*pause, b.Max)
 	}
 	return spread(pause)
+}
+
+// forgive returns how many failures still count after a process that ran for so
+// long. One that has done work was no failed start, whatever it died of: the next
+// is worth a try soon, and the provider is not given up for it.
+func (b Backoff) forgive(failures int, ran time.Duration, worked bool) int {
+	switch {
+	case ran >= b.Stable:
+		return 0
+	case worked:
+		return min(failures, max(b.Opens-3, 0))
+	}
+	return failures
 }
 
 func spread(d time.Duration) time.Duration {

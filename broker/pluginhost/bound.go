@@ -3,6 +3,8 @@ package pluginhost
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -26,7 +28,10 @@ type boundProvider struct {
 	process *Process
 }
 
-var _ sdk.Provider = (*boundProvider)(nil)
+var (
+	_ sdk.Provider         = (*boundProvider)(nil)
+	_ sdk.PackageInstaller = (*boundProvider)(nil)
+)
 
 // Explain finds out whose end the error of a capability's call is about, names
 // the provider and takes its secrets out.
@@ -54,6 +59,7 @@ func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
 
 func (b *boundProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	instance, err := b.Client.Create(ctx, req)
+	b.worked(err)
 	b.cleanAll(instance.Metadata)
 	return instance, b.failed(ctx, err)
 }
@@ -64,11 +70,27 @@ func (b *boundProvider) Execute(ctx context.Context, req sdk.ExecuteRequest, out
 	if heard.err != nil {
 		return result, heard.err
 	}
+	b.worked(err)
+	b.cleanResult(&result)
+	return result, b.failed(ctx, err)
+}
+
+// InstallPackages is explained here, since it is a part of executions too.
+func (b *boundProvider) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	heard := &heardOutput{out: out}
+	result, err := b.Client.InstallPackages(ctx, req, heard)
+	if heard.err != nil {
+		return result, heard.err
+	}
+	b.cleanResult(&result)
+	return result, b.failed(ctx, err)
+}
+
+func (b *boundProvider) cleanResult(result *sdk.ExecuteResult) {
 	result.Detail = b.clean(result.Detail)
 	for i, f := range result.Findings {
 		result.Findings[i].Rule, result.Findings[i].Message = b.clean(f.Rule), b.clean(f.Message)
 	}
-	return result, b.failed(ctx, err)
 }
 
 func (b *boundProvider) Destroy(ctx context.Context, instanceID string) error {
@@ -80,12 +102,24 @@ func (b *boundProvider) List(ctx context.Context) ([]sdk.Instance, error) {
 	return instances, b.failed(ctx, err)
 }
 
-// clean keeps the plugin's secrets out of what it says to people.
-func (b *boundProvider) clean(text string) string { return b.process.runner.log.clean(text) }
+// worked remembers that the process has been of use.
+func (b *boundProvider) worked(err error) {
+	if err == nil && !b.process.worked.Load() { // the flag is shared by all calls
+		b.process.worked.Store(true)
+	}
+}
+
+// clean keeps the plugin's secrets, and what would steer a terminal, out of what
+// it says to people.
+func (b *boundProvider) clean(text string) string {
+	return printable(b.process.runner.log.clean(text))
+}
 
 func (b *boundProvider) cleanAll(facts map[string]string) {
-	for name, value := range facts {
-		facts[name] = b.clean(value)
+	for _, name := range slices.Collect(maps.Keys(facts)) {
+		value := facts[name]
+		delete(facts, name)
+		facts[b.clean(name)] = b.clean(value)
 	}
 }
 
@@ -106,13 +140,18 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	switch {
 	case endOfContext && hasEnded(ctx):
 		return named(label, err)
+	case errors.Is(err, sdk.ErrPluginGone) && b.process.alive():
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w, or its connection did, during the call", label, sdk.ErrPluginGone)
 	case endOfContext && !b.process.alive(), errors.Is(err, sdk.ErrPluginGone):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, sdk.ErrPluginGone)
 	case endOfContext:
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: gave up on the call: %w", label, err)
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		return named(label, b.process.runner.log.redactor().Error(e))
+		copied := *e
+		copied.Message, copied.Field = b.clean(e.Message), b.clean(e.Field)
+		copied.Capability = sdk.Capability(b.clean(string(e.Capability)))
+		return named(label, &copied)
 	}
 	return named(label, err)
 }

@@ -14,13 +14,23 @@ import (
 // one has some 100 bytes.
 const maxHandshakeLine = 4 << 10
 
-// checkHandshake reads the line that a plugin introduces itself with,
+// readHandshake reads the line that a plugin introduces itself with,
 //
-//	CORE-VERSION|PROTOCOL-VERSION|unix|SOCKET|grpc|...
+//	CORE-VERSION|PROTOCOL-VERSION|unix|SOCKET|grpc|CERTIFICATE|MULTIPLEXING
 //
-// before go-plugin does: its own errors mix the plugin's words into ours.
-func checkHandshake(line string) *LaunchError {
+// before go-plugin does: its own errors mix the plugin's words into ours. What it
+// returns is for go-plugin: the first five fields and nothing else. A certificate
+// makes go-plugin write to a TLS configuration that we do not have, which would
+// end the broker.
+func readHandshake(line string) (greeting string, refusal *LaunchError) {
 	parts := strings.Split(strings.TrimSpace(line), "|")
+	if refusal := checkHandshake(line, parts); refusal != nil {
+		return "", refusal
+	}
+	return strings.Join(parts[:5], "|") + "\n", nil
+}
+
+func checkHandshake(line string, parts []string) *LaunchError {
 	core, err := strconv.Atoi(parts[0])
 	if len(parts) < 4 || err != nil {
 		return notStarted("the plugin printed something else before its handshake; nothing may go to its standard output before it serves",
@@ -41,6 +51,9 @@ func checkHandshake(line string) *LaunchError {
 	}
 	if parts[2] != "unix" {
 		return notStarted(fmt.Sprintf("the plugin listens on %.20q; only a unix socket is accepted", parts[2]))
+	}
+	if len(parts) > 5 && parts[5] != "" {
+		return notStarted("the plugin wants TLS; a private unix socket is all that the broker offers")
 	}
 	return nil
 }

@@ -14,14 +14,18 @@ import (
 )
 
 func FuzzCheckHandshake(f *testing.F) {
-	for _, seed := range []string{"", "|", "1|1|unix|/run/x|grpc|", "1|7|unix|/x|grpc|", "1|1|tcp|x|grpc", "x|||||", "1|1|unix|/x"} {
+	for _, seed := range []string{"", "|", "1|1|unix|/run/x|grpc|", "1|7|unix|/x|grpc|", "1|1|tcp|x|grpc", "x|||||", "1|1|unix|/x", "1|1|unix|/x|grpc|MIIB|true", "1|1|unix|/x|grpc||maybe"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		if refusal := checkHandshake(line); refusal != nil {
+		greeting, refusal := readHandshake(line)
+		if refusal != nil {
 			assert.Assert(t, refusal.Public.Message != "")
 			assert.Assert(t, len(refusal.Public.Message) < 500)
+			return
 		}
+		// Nothing that go-plugin would do more with than connect.
+		assert.Equal(t, len(strings.Split(strings.TrimSpace(greeting), "|")), 5)
 	})
 }
 
@@ -33,7 +37,7 @@ func FuzzPluginLog(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, piece int) {
 		var out strings.Builder
-		log := newPluginLog(hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, TimeFormat: "TIME", DisableTime: true}))
+		log := newPluginLog(hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace, TimeFormat: "TIME", DisableTime: true}), nil)
 		stream := log.stream("stderr")
 		for size := max(piece, 1); len(text) > 0; {
 			n := min(size, len(text))
@@ -76,6 +80,12 @@ func TestTheTailKeepsTheEnd(t *testing.T) {
 func TestTheBackoffGrowsAndOpens(t *testing.T) {
 	b := Backoff{Min: 100 * time.Millisecond, Max: time.Second, Retry: time.Minute, Opens: 8}
 	assert.Equal(t, b.pause(1), time.Duration(0))
+	b.Stable = time.Minute
+	assert.Equal(t, b.forgive(7, time.Second, false), 7)
+	assert.Equal(t, b.forgive(7, time.Minute, false), 0)
+	assert.Equal(t, b.forgive(7, time.Second, true), 5)
+	assert.Equal(t, b.forgive(2, time.Second, true), 2)
+	assert.Assert(t, b.pause(b.forgive(100, 0, true)+1) < b.Retry/2, "a plugin that works between its deaths is not given up")
 	for failures, middle := range map[int]time.Duration{
 		2: 100 * time.Millisecond, 3: 200 * time.Millisecond, 5: 800 * time.Millisecond,
 		6: time.Second, 7: time.Second, 8: time.Minute, 100: time.Minute,

@@ -103,7 +103,7 @@ func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
 	defer exe.close()
 
 	logger := l.options.Logger.Named("plugin").With("provider", spec.Label)
-	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.options.LogLevel), newPluginLog(logger)))
+	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.options.LogLevel), logger))
 	bounded, cancel := context.WithTimeoutCause(ctx, l.options.StartTimeout,
 		notStarted(fmt.Sprintf("the plugin %q did not answer within %v", spec.Plugin, l.options.StartTimeout)))
 	defer cancel()
@@ -136,7 +136,7 @@ func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
 		SyncStderr: p.stderr,
 		GRPCDialOptions: slices.Concat(wire.DialOptions(), []grpc.DialOption{
 			grpc.WithContextDialer(p.runner.dial),
-			grpc.WithChainStreamInterceptor(p.captureConn),
+			grpc.WithChainStreamInterceptor(p.openStream),
 		}),
 	}
 }

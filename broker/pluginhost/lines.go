@@ -3,24 +3,35 @@ package pluginhost
 import (
 	"bytes"
 	"sync"
+	"time"
 )
 
 // maxLogLine bounds one line of a plugin's output; the rest of a longer line is
 // dropped.
 const maxLogLine = 64 << 10
 
+// maxOutputPerSecond is how fast a plugin's output is taken, in bytes. Nobody
+// writes that much by mistake, and even to drop it costs processor time, which is
+// the plugin's rather than ours when it has to wait.
+const maxOutputPerSecond = 16 << 20
+
 // lines cuts a stream into lines and gives each to emit.
 type lines struct {
 	mu   sync.Mutex
 	emit func(line []byte, cut bool)
-	kept []byte
-	cut  bool
+	// ended is closed when there will not be much more: then nobody waits.
+	ended <-chan struct{}
+	kept  []byte
+	cut   bool
+	since time.Time
+	taken int
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(p)
+	l.pace(n)
 	for {
 		line, rest, found := bytes.Cut(p, []byte("\n"))
 		if room := maxLogLine - len(l.kept); len(line) > room {
@@ -32,6 +43,23 @@ func (l *lines) Write(p []byte) (int, error) {
 		}
 		l.emitLine()
 		p = rest
+	}
+}
+
+// pace waits when too much has come within a second.
+func (l *lines) pace(n int) {
+	now := time.Now()
+	if now.Sub(l.since) >= time.Second {
+		l.since, l.taken = now, 0
+	}
+	if l.taken += n; l.taken <= maxOutputPerSecond {
+		return
+	}
+	next := time.NewTimer(time.Second - now.Sub(l.since))
+	defer next.Stop()
+	select {
+	case <-next.C:
+	case <-l.ended:
 	}
 }
 

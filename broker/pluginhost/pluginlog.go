@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// maxLinesPerSecond of one plugin reach the log; the number of those
-	// that were dropped does, too.
+	// maxLinesPerSecond and maxBytesPerSecond of one plugin reach the log; the
+	// number of lines that were dropped does, too.
 	maxLinesPerSecond = 500
+	maxBytesPerSecond = 256 << 10
 	maxLogKeys        = 32
 	maxLogValue       = 8 << 10
 )
@@ -35,17 +36,20 @@ var logKey = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 // never sees these lines.
 type pluginLog struct {
 	logger hclog.Logger
+	// ended is closed when the process is dead.
+	ended <-chan struct{}
 
 	mu      sync.Mutex
 	second  int64
 	written int
+	bytes   int
 	dropped int
 	panics  bool
 	redact  *redact.Redactor
 }
 
-func newPluginLog(logger hclog.Logger) *pluginLog {
-	return &pluginLog{logger: logger}
+func newPluginLog(logger hclog.Logger, ended <-chan struct{}) *pluginLog {
+	return &pluginLog{logger: logger, ended: ended}
 }
 
 // hide blanks what r knows from now on: a plugin that logs its own settings shall
@@ -68,26 +72,27 @@ func (l *pluginLog) clean(text string) string { return l.redactor().Text(text) }
 
 // stream returns a writer for one of the plugin's streams.
 func (l *pluginLog) stream(name string) *lines {
-	return &lines{emit: func(line []byte, cut bool) {
-		if l.admit(time.Now().Unix()) {
+	return &lines{ended: l.ended, emit: func(line []byte, cut bool) {
+		if l.admit(time.Now().Unix(), len(line)) {
 			l.forward(name, line, cut)
 		}
 	}}
 }
 
-// admit counts a line against its second.
-func (l *pluginLog) admit(second int64) bool {
+// admit counts a line of so many bytes against its second.
+func (l *pluginLog) admit(second int64, size int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if second != l.second {
-		l.second, l.written = second, 0
+		l.second, l.written, l.bytes = second, 0, 0
 		l.reportDropped()
 	}
-	if l.written >= maxLinesPerSecond {
+	if l.written >= maxLinesPerSecond || l.bytes >= maxBytesPerSecond {
 		l.dropped++
 		return false
 	}
 	l.written++
+	l.bytes += size
 	return true
 }
 
@@ -193,3 +198,13 @@ func oneLine(text string) string {
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }
+
+// printable replaces what steers a terminal. Line ends and tabs stay.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}

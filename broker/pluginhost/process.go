@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
@@ -35,6 +38,7 @@ type Process struct {
 	stdout, stderr *lines
 
 	configured atomic.Bool
+	worked     atomic.Bool // it has made an instance or executed something
 	stopping   atomic.Bool
 	started    chan struct{} // closed when start has returned
 	done       chan struct{}
@@ -193,12 +197,23 @@ func (p *Process) finish() {
 	<-p.runner.drained
 }
 
-// captureConn keeps go-plugin's connections: its Client leaks one when the
-// plugin dies during the first call.
-func (p *Process) captureConn(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// brokerMethod is go-plugin's stream about further connections. Nothing of ours
+// needs any, and each message on it costs the reader a goroutine for five seconds
+// or an entry in a map for ever.
+const brokerMethod = "/plugin.GRPCBroker/StartStream"
+
+// openStream opens every stream to the plugin. It keeps go-plugin's connections,
+// since its Client leaks one when the plugin dies during the first call, and keeps
+// go-plugin from opening more than we need.
+func (p *Process) openStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	p.mu.Lock()
-	p.conns = append(p.conns, cc)
+	if !slices.Contains(p.conns, cc) {
+		p.conns = append(p.conns, cc)
+	}
 	p.mu.Unlock()
+	if method == brokerMethod {
+		return nil, status.Error(codes.Unimplemented, "the broker opens no further connections")
+	}
 	return streamer(ctx, desc, cc, method, opts...)
 }
 

@@ -36,6 +36,8 @@ type processRunner struct {
 	exe *executable
 	env []string
 	log *pluginLog
+	// signal is unix.Kill, or a test's.
+	signal func(pid int, signal unix.Signal) error
 
 	// Set by prepare and Start, before anybody else looks.
 	cmd       *exec.Cmd
@@ -59,8 +61,9 @@ type processRunner struct {
 
 var _ runner.Runner = (*processRunner)(nil)
 
-func newRunner(exe *executable, env []string, log *pluginLog) *processRunner {
-	r := &processRunner{exe: exe, env: env, log: log, dead: make(chan struct{}), drained: make(chan struct{})}
+func newRunner(exe *executable, env []string, logger hclog.Logger) *processRunner {
+	r := &processRunner{exe: exe, env: env, signal: unix.Kill, dead: make(chan struct{}), drained: make(chan struct{})}
+	r.log = newPluginLog(logger, r.dead)
 	r.greeting, r.handshake = io.Pipe()
 	return r
 }
@@ -162,9 +165,10 @@ func (r *processRunner) readStdout(stdout io.Reader) {
 	reader := bufio.NewReaderSize(stdout, maxHandshakeLine)
 	line, err := reader.ReadSlice('\n')
 	var refusal *LaunchError
+	var greeting string
 	switch {
 	case err == nil:
-		refusal = checkHandshake(string(line))
+		greeting, refusal = readHandshake(string(line))
 	case len(line) == 0:
 		refusal = errSilentEnd
 	default:
@@ -176,7 +180,7 @@ func (r *processRunner) readStdout(stdout io.Reader) {
 		r.refusal = refusal
 		r.mu.Unlock()
 	} else {
-		_, _ = r.handshake.Write(line)
+		_, _ = io.WriteString(r.handshake, greeting)
 	}
 	r.handshake.Close()
 
@@ -194,7 +198,7 @@ func (r *processRunner) kill() {
 	defer r.mu.Unlock()
 	r.unwanted = true
 	if r.pid != 0 && !r.reaped {
-		_ = unix.Kill(-r.pid, unix.SIGKILL)
+		_ = r.signal(-r.pid, unix.SIGKILL)
 	}
 }
 
@@ -254,7 +258,7 @@ func (r *processRunner) neverStarted() {
 }
 
 // lastStderr returns what the plugin said last.
-func (r *processRunner) lastStderr() string { return r.log.clean(r.tail.String()) }
+func (r *processRunner) lastStderr() string { return printable(r.log.clean(r.tail.String())) }
 
 func (r *processRunner) processID() int {
 	r.mu.Lock()

@@ -173,9 +173,7 @@ func (s *Supervised) run() {
 			up := time.Now()
 			err = s.watch(process)
 			process.Stop(s.stopContext()) // a dead one is only waited for
-			if time.Since(up) >= s.options.Backoff.Stable {
-				failures = 0
-			}
+			failures = s.options.Backoff.forgive(failures, time.Since(up), process.worked.Load())
 		}
 		if s.life.Err() != nil || s.retired(err) {
 			return
