@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"gotest.tools/v3/assert"
-	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
@@ -36,12 +33,12 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 	assert.Equal(t, f.put("warm", make([]byte, 1<<20)).Status, http.StatusOK)
 	assert.Equal(t, f.get("warm").Status, http.StatusOK)
 
-	m := newMeter(t, map[string]int{"broker": b.PID, "plugin": b.Plugin("self_managed")})
+	m := harness.WatchMemory(t, transferMemory, map[string]int{"broker": b.PID, "plugin": b.Plugin("self_managed")})
 	sent := sha256.New()
 	resp := f.begin(t, http.MethodPut, io.TeeReader(io.LimitReader(endless{}, transferBytes), sent))
 	assert.Equal(t, resp.StatusCode, http.StatusOK)
 	assert.NilError(t, resp.Body.Close())
-	m.check(t, "an upload")
+	m.Check(t, "an upload")
 
 	got := sha256.New()
 	resp = f.begin(t, http.MethodGet, nil)
@@ -50,7 +47,7 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 	assert.NilError(t, resp.Body.Close())
 	assert.Equal(t, n, int64(transferBytes))
 	assert.DeepEqual(t, got.Sum(nil), sent.Sum(nil))
-	m.check(t, "a download")
+	m.Check(t, "a download")
 
 	// These take a little and then nothing more.
 	for range 4 {
@@ -60,7 +57,7 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 		assert.NilError(t, err)
 	}
 	assert.Equal(t, string(f.get("warm").Body), string(make([]byte, 1<<20)), "others are served")
-	m.check(t, "four readers that stall")
+	m.Check(t, "four readers that stall")
 
 	// These give a little and then nothing more, and are there until the end.
 	var stalled sync.WaitGroup
@@ -79,7 +76,7 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 		defer client.CloseWithError(errors.New("the client gives up")) //nolint:errcheck // never fails
 	}
 	assert.Equal(t, f.put("warm", []byte("x")).Status, http.StatusOK, "others are served")
-	m.check(t, "four writers that stall beside them")
+	m.Check(t, "four writers that stall beside them")
 }
 
 // begin starts a request for the large file whose answer is read by the caller.
@@ -99,76 +96,4 @@ func (f filesOf) request(t *testing.T, method, path string, body io.Reader) (*ht
 	}
 	req.Header.Set("Authorization", "Bearer "+harness.Token)
 	return http.DefaultClient.Do(req)
-}
-
-// meter watches how much memory processes hold.
-type meter struct {
-	pids   map[string]int
-	before map[string]int64
-	mu     sync.Mutex
-	most   map[string]int64
-}
-
-func newMeter(t *testing.T, pids map[string]int) *meter {
-	m := &meter{pids: pids, before: map[string]int64{}, most: map[string]int64{}}
-	for name, pid := range pids {
-		m.before[name] = anonymous(t, pid)
-	}
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-ticker.C:
-				m.look(t)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		close(stop)
-		<-stopped
-	})
-	return m
-}
-
-func (m *meter) look(t *testing.T) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, pid := range m.pids {
-		m.most[name] = max(m.most[name], anonymous(t, pid))
-	}
-}
-
-// check fails if a process has held too much since the meter was made.
-func (m *meter) check(t *testing.T, what string) {
-	t.Helper()
-	m.look(t)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range m.pids {
-		more := m.most[name] - m.before[name]
-		t.Logf("%s: the %s held %d MiB more than the %d MiB before", what, name, more>>20, m.before[name]>>20)
-		assert.Check(t, is.DeepEqual(more < transferMemory, true), "%s: %s", what, name)
-	}
-}
-
-// anonymous is the memory of a process that is its own, in bytes.
-func anonymous(t *testing.T, pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		var kb int64
-		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &kb); err == nil {
-			return kb << 10
-		}
-	}
-	t.Error("no RssAnon")
-	return 0
 }

@@ -50,6 +50,8 @@ type Options struct {
 	Plugins map[string]string
 	// User runs the broker as this user and group, if not 0.
 	User uint32
+	// Prepare, if not nil, gets the broker's directory before the broker starts.
+	Prepare func(dir string)
 }
 
 // Broker is a running broker.
@@ -71,12 +73,37 @@ type Broker struct {
 // broker is stopped, and the test fails if anything is left of it.
 func Start(t testing.TB, o Options) *Broker {
 	t.Helper()
+	b := launch(t, o)
+	b.waitReady()
+	return b
+}
+
+// Refusal starts a broker that shall not become ready, waits for its end and
+// returns what it said. The test fails if anything is left of it.
+func Refusal(t testing.TB, o Options) string {
+	t.Helper()
+	b := launch(t, o)
+	select {
+	case <-b.ended:
+	case <-time.After(time.Minute):
+		t.Fatalf("the broker does not end:\n%s", b.log)
+	}
+	assert.Check(t, b.cmd.ProcessState.ExitCode() == 1, "%v:\n%s", b.cmd.ProcessState, b.log)
+	return b.Log()
+}
+
+// launch starts a broker and has it stopped when the test ends.
+func launch(t testing.TB, o Options) *Broker {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "sb") //nolint:usetesting // that is too long: the path of a socket has at most 107 bytes
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, os.RemoveAll(dir)) })
 	assert.NilError(t, os.Chmod(dir, 0o755))
 	b := &Broker{Dir: dir, t: t, log: &log{}, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}}
 	b.layOut(o)
+	if o.Prepare != nil {
+		o.Prepare(dir)
+	}
 	b.cmd = exec.Command(filepath.Join(dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile())
 	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
 	b.cmd.Dir = dir
@@ -96,7 +123,6 @@ func Start(t testing.TB, o Options) *Broker {
 		close(b.ended)
 	}()
 	t.Cleanup(b.finish)
-	b.waitReady()
 	return b
 }
 
