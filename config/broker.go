@@ -21,15 +21,10 @@ var (
 // parse reads all files. What it returns is of use only if nothing was reported
 // as an error.
 func (p *parser) parse() *Config {
-	if !p.open(p.main, FileMain, hcl.Range{}) {
+	body := p.readAll()
+	if body == nil {
 		return &Config{}
 	}
-	documents, right := p.includeAll()
-	if !right {
-		return &Config{} // what is missing would be a mistake elsewhere
-	}
-	body := p.merge(documents)
-	p.blocks = body.Blocks
 	if len(body.Attributes) == 0 && len(body.Blocks) == 0 {
 		p.fail(hcl.Range{}, "The configuration is empty", "It takes at least one provider block and one tenant block.")
 		return &Config{}

@@ -139,13 +139,9 @@ const maxFileSize = 256 << 10
 // be checked, so that a person sees all mistakes at once, unless PluginDir is
 // empty. The Config is never nil. Without errors there may be warnings.
 func Load(path string, options ...Option) (*Config, Diagnostics) {
-	around := surroundings{lookupEnv: os.LookupEnv, contents: map[string][]byte{}}
-	for _, option := range options {
-		option(&around)
-	}
-	p, err := newParser(path, around)
+	p, err := newParser(path, options)
 	if err != nil {
-		return &Config{}, cannotRead(path, err)
+		return &Config{}, unreadable(path, err)
 	}
 	cfg := p.parse()
 	cfg.files = p.reading.files
@@ -153,8 +149,6 @@ func Load(path string, options ...Option) (*Config, Diagnostics) {
 	p.diags.sort()
 	return cfg, p.diags
 }
-
-const unreadable = "The configuration cannot be read"
 
 // Parse is Load with the content of the file, which need not exist.
 func Parse(filename string, src []byte, options ...Option) (*Config, Diagnostics) {

@@ -23,6 +23,21 @@ const (
 	includedSuffix = ".hcl"
 )
 
+// readAll reads the main file and those that it includes, and returns them as
+// one body, or nil when reading on makes no sense.
+func (p *parser) readAll() *hclsyntax.Body {
+	if !p.open(p.main, FileMain, hcl.Range{}) {
+		return nil
+	}
+	all, right := p.includeAll()
+	if !right {
+		return nil // what is missing would be a mistake elsewhere
+	}
+	body := p.merge(all)
+	p.blocks = body.Blocks
+	return body
+}
+
 // includeAll reads the files that the main file includes and returns all
 // documents in order, the main one first. It reports whether the syntax of all
 // is right.

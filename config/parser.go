@@ -47,7 +47,11 @@ func newDocument(path, name string) *document {
 // dir is where the document's relative paths start.
 func (d *document) dir() string { return filepath.Dir(d.path) }
 
-func newParser(filename string, around surroundings) (*parser, error) {
+func newParser(filename string, options []Option) (*parser, error) {
+	around := surroundings{lookupEnv: os.LookupEnv, contents: map[string][]byte{}}
+	for _, option := range options {
+		option(&around)
+	}
 	path, err := filepath.Abs(filename)
 	if err != nil {
 		return nil, err
@@ -74,10 +78,10 @@ func (p *parser) open(d *document, kind FileKind, from hcl.Range) bool {
 	p.sources[d.name] = newSource(d.name, len(p.sources), text)
 	switch {
 	case err != nil && kind == FileIncluded:
-		p.add(SeverityError, from, true, unreadable, fmt.Sprintf("%s: %s.", d.name, err))
+		p.add(SeverityError, from, true, cannotRead, fmt.Sprintf("%s: %s.", d.name, err))
 		return false
 	case err != nil:
-		p.failFile(d, unreadable, capitalize(err.Error())+".")
+		p.failFile(d, cannotRead, capitalize(err.Error())+".")
 		return false
 	}
 	d.text = text
@@ -99,7 +103,7 @@ const maxNesting = 100
 // sense.
 func (p *parser) parseSyntax(d *document) *hclsyntax.Body {
 	if err := checkTokens(d.text, d.name); err != nil {
-		p.failFile(d, unreadable, capitalize(err.Error())+".")
+		p.failFile(d, cannotRead, capitalize(err.Error())+".")
 		return nil
 	}
 	file, diags := hclsyntax.ParseConfig(d.text, d.name, hcl.InitialPos)

@@ -1,23 +1,18 @@
 package config
 
 import (
-	"os"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// LoadProviders reads the provider blocks of a file in the order in which they
-// stand there. Whatever else a configuration holds may be there or be missing, and
-// is not checked: the file may be a whole configuration or one block.
+// LoadProviders reads the provider blocks of a file, and of those that it
+// includes, in the order in which they stand there. Whatever else a configuration
+// holds may be there or be missing, and is not checked: the file may be a whole
+// configuration or one block.
 func LoadProviders(path string, options ...Option) ([]*Provider, Diagnostics) {
-	around := surroundings{lookupEnv: os.LookupEnv, contents: map[string][]byte{}}
-	for _, option := range options {
-		option(&around)
-	}
-	p, err := newParser(path, around)
+	p, err := newParser(path, options)
 	if err != nil {
-		return nil, cannotRead(path, err)
+		return nil, unreadable(path, err)
 	}
 	providers := p.parseProviders()
 	p.diags.sort()
@@ -25,15 +20,10 @@ func LoadProviders(path string, options ...Option) ([]*Provider, Diagnostics) {
 }
 
 func (p *parser) parseProviders() []*Provider {
-	if !p.open(p.main, FileMain, hcl.Range{}) {
+	body := p.readAll()
+	if body == nil {
 		return nil
 	}
-	documents, right := p.includeAll()
-	if !right {
-		return nil
-	}
-	body := p.merge(documents)
-	p.blocks = body.Blocks
 	var providers []*Provider
 	ignored := func(*hclsyntax.Block) {}
 	p.readBlocks(body.Blocks, map[string]blockKind{
@@ -51,7 +41,14 @@ func (p *parser) parseProviders() []*Provider {
 	return providers
 }
 
-// cannotRead is what there is to say of a file whose name makes no sense.
-func cannotRead(path string, err error) Diagnostics {
-	return Diagnostics{{Severity: SeverityError, Summary: unreadable, Detail: capitalize(err.Error()) + ".", File: path}}
+// unreadable is what there is to say of a file that cannot be read at all.
+func unreadable(path string, err error) Diagnostics {
+	return Diagnostics{{
+		Severity: SeverityError,
+		Summary:  cannotRead,
+		Detail:   capitalize(err.Error()) + ".",
+		File:     path,
+	}}
 }
+
+const cannotRead = "The configuration cannot be read"
