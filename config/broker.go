@@ -31,6 +31,9 @@ func (p *parser) parse() *Config {
 	}
 
 	cfg := &Config{}
+	p.keys.attr = body.Attributes[keyFileSetting]
+	// Although nothing may be sealed yet: a mistake shows before it matters.
+	cfg.keys, _ = p.keyring()
 	// The defaults hold when the blocks are not given.
 	cfg.Log = p.readLog(emptyBlock("log"))
 	cfg.Limits = p.readLimits(emptyBlock("limits"))
@@ -119,6 +122,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
 		case "provider", "tenant":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))
+		case keyFileSetting: // was read already
 		default:
 			own.Attributes[name] = attr
 		}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/config/seal"
 )
 
 // Config is one accepted configuration. Nobody changes it after Load: a new
@@ -35,6 +37,7 @@ type Config struct {
 	Revision string
 
 	files []File
+	keys  *seal.Keyring
 }
 
 // Log says what the broker logs and how.

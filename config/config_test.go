@@ -47,9 +47,12 @@ func schemaOf(plugin string) sdk.Schema {
 	return fullSchema()
 }
 
+// testKey seals what is sealed in testdata.
+const testKey = "sbkey_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+
 func testEnv(name string) (string, bool) {
 	value, set := map[string]string{
-		"API_KEY": secret + " from the environment", "REGION": "eu",
+		"API_KEY": secret + " from the environment", "REGION": "eu", config.KeysVariable: testKey,
 	}[name]
 	return value, set
 }

@@ -1,6 +1,7 @@
-// Package config reads sandbox.hcl into one immutable Config.
+// Package config reads sandbox.hcl and the files that it includes into one
+// immutable Config.
 //
-// Load reads a file, Parse reads bytes. Both report every mistake they find as
+// Load reads files, Parse reads bytes. Both report every mistake they find as
 // Diagnostics, each with its place, an excerpt of the source and what to do.
 // Start with config.go for what a file may hold, as Go types, and with
 // schema.go for the names, types and ranges of the broker's own settings.
@@ -12,9 +13,11 @@
 //
 // # Secrets
 //
-// What env() and file() return, and what a schema calls secret, appears in no
-// diagnostic. As long as the schema is unknown every setting of a provider
+// What env(), file() and sealed() return, and what a schema calls secret, appears
+// in no diagnostic. As long as the schema is unknown every setting of a provider
 // counts as secret; source.go says how an excerpt is cut.
 //
-// Not here: starting plugins (broker/pluginhost), watching and editing the file.
+// Not here: the encryption behind sealed() (config/seal), editing the files
+// (config/edit), pages and schemas for people and programs (config/reference),
+// starting plugins (broker/pluginhost), watching the files (broker).
 package config

@@ -54,19 +54,26 @@ func newReading(given map[string][]byte) *reading {
 // read returns the content of a file of at most limit bytes. Its errors do not
 // repeat the path, which may hold a secret.
 func (r *reading) read(path, name string, kind FileKind, limit int64) ([]byte, error) {
+	return r.readBy(func(path string) ([]byte, error) {
+		content, given := r.given[path]
+		switch {
+		case !given:
+			return readRegularFile(path, limit)
+		case int64(len(content)) > limit:
+			return nil, tooLarge(limit)
+		}
+		return content, nil
+	}, path, name, kind)
+}
+
+// readBy reads a file by a function, the first time.
+func (r *reading) readBy(read func(path string) ([]byte, error), path, name string, kind FileKind) ([]byte, error) {
 	for _, f := range r.files {
 		if f.Path == path && f.Kind == kind {
 			return r.contents[path], f.Err
 		}
 	}
-	content, given := r.given[path]
-	var err error
-	switch {
-	case !given:
-		content, err = readRegularFile(path, limit)
-	case int64(len(content)) > limit:
-		content, err = nil, tooLarge(limit)
-	}
+	content, err := read(path)
 	r.add(File{Path: path, Name: name, Kind: kind, Err: err}, content)
 	return content, err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// sensitive marks what env() and file() return, and everything computed from
-// it.
+// sensitive marks what env(), file() and sealed() return, and everything computed
+// from it.
 type sensitive struct{}
 
 // maxSecretFile bounds what file() reads, in bytes.
@@ -26,7 +26,7 @@ const maxReturned = 8 << 20
 func (p *parser) functions(d *document) map[string]function.Function {
 	result := func(s string) (cty.Value, error) {
 		if p.returned += len(s); p.returned > maxReturned {
-			return cty.NilVal, fmt.Errorf("env and file return more than %d MiB in all", maxReturned>>20)
+			return cty.NilVal, fmt.Errorf("env, file and sealed return more than %d MiB in all", maxReturned>>20)
 		}
 		p.secrets = append(p.secrets, s)
 		return cty.StringVal(s).Mark(sensitive{}), nil
@@ -74,10 +74,31 @@ func (p *parser) functions(d *document) map[string]function.Function {
 				return result(trimNewline(string(content)))
 			},
 		}),
+		"sealed": function.New(&function.Spec{
+			Params: []function.Parameter{text("value")},
+			Type:   function.StaticReturnType(cty.String),
+			Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+				sealed, _ := argument(args[0])
+				// It is none, if the value was put there without sealing it.
+				p.secrets = append(p.secrets, sealed)
+				ring, err := p.keyring()
+				if err != nil {
+					return cty.NilVal, err
+				}
+				value, err := ring.Open(sealed)
+				if err != nil {
+					return cty.NilVal, err
+				}
+				if !utf8.ValidString(value) {
+					return cty.NilVal, errors.New("the value is not UTF-8 text")
+				}
+				return result(value)
+			},
+		}),
 	}
 }
 
-// text is a parameter that may itself be the result of env or file.
+// text is a parameter that may itself be the result of a function.
 func text(name string) function.Parameter {
 	return function.Parameter{Name: name, Type: cty.String, AllowMarked: true}
 }

@@ -22,6 +22,7 @@ type parser struct {
 	main    *document
 	// documents by the name that diagnostics use.
 	documents map[string]*document
+	keys      keySource
 	// returned is how much the functions have returned, in bytes.
 	returned int
 	reporter

@@ -17,6 +17,7 @@ provider "full" {
   api_key = "hunter2"
   region  = "eu" # comment
   headers = { "hunter2" = "hunter2" }
+  labels  = { a = sealed("hunter2") }
   tokens  = [
     "hunter2",
     "x${upper}hunter2",

@@ -27,6 +27,10 @@ func rootSchema() sdk.Schema {
 			Name: "include", Type: sdk.TypeList,
 			Description: `Further files, such as "conf.d/*.hcl", relative to this file's directory.`,
 		},
+		{
+			Name: keyFileSetting, Type: sdk.TypeString, Min: sdk.Bound(1),
+			Description: "The file with the keys for sealed(), relative to this file's directory. `sandbox-broker keygen` makes it.",
+		},
 	}
 }
 

@@ -83,7 +83,7 @@ var (
 	firstWord    = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
 	heredocStart = regexp.MustCompile(`<<-?\s*([\pL_][\pL\pN_-]*)\s*$`)
 	// reference is a value that tells where a secret is and not the secret.
-	reference     = regexp.MustCompile(`^(env|file)\("[\w./-]*"\)$`)
+	reference     = regexp.MustCompile(`^((env|file)\("[\w./-]*"\)|sealed\("sb1:[0-9a-f]{8}:[\w-]{38,}"\))$`)
 	statementName = regexp.MustCompile(`^([\pL_][\pL\pN_-]*)\s*=\s*[^=\s]`)
 )
 
