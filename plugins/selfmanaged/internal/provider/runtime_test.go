@@ -13,10 +13,17 @@ import (
 // makeProvider is newProvider, or the like for another runtime.
 type makeProvider func(t *testing.T, given map[string]any) testProvider
 
-// onEachRuntime runs a test on every runtime that the provider has.
+// onEachRuntime runs a test on every runtime that the provider has, on both at once:
+// much of it is waiting.
 func onEachRuntime(t *testing.T, test func(t *testing.T, newProvider makeProvider)) {
-	t.Run(runtimeRunsc, func(t *testing.T) { test(t, newProvider) })
-	t.Run(runtimeDocker, func(t *testing.T) { test(t, onDocker(dockerengine.Find(t))) })
+	t.Run(runtimeRunsc, func(t *testing.T) {
+		t.Parallel()
+		test(t, newProvider)
+	})
+	t.Run(runtimeDocker, func(t *testing.T) {
+		t.Parallel()
+		test(t, onDocker(dockerengine.Find(t)))
+	})
 }
 
 // onDocker is newProvider on an engine, where nothing may be left either.
