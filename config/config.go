@@ -162,8 +162,9 @@ func Parse(filename string, src []byte, options ...Option) (*Config, Diagnostics
 // file first: when one of them changes, the configuration may be another.
 func (c *Config) Files() []File { return slices.Clone(c.files) }
 
-// defaultPluginDir is the directory `plugins` beside the executable.
-func defaultPluginDir() (string, error) {
+// DefaultPluginDir is what plugin_dir is unless a configuration says another: the
+// directory `plugins` beside the executable.
+func DefaultPluginDir() (string, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find the default of plugin_dir: %w", err)

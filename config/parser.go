@@ -58,7 +58,7 @@ func newParser(filename string, options []Option) (*parser, error) {
 		return nil, err
 	}
 	if around.pluginDir == "" {
-		if around.pluginDir, err = defaultPluginDir(); err != nil {
+		if around.pluginDir, err = DefaultPluginDir(); err != nil {
 			return nil, err
 		}
 	}

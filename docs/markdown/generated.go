@@ -44,16 +44,31 @@ func standard(f sdk.Field) string {
 	case f.Default == nil:
 		return ""
 	}
-	list, ok := f.Default.([]string)
+	items, ok := list(f.Default)
 	switch {
 	case !ok:
 		return fmt.Sprintf("`%v`", f.Default)
-	case len(list) > 3: // too much for a cell
-		return fmt.Sprintf("%d items", len(list))
-	case len(list) == 0:
+	case len(items) > 3: // too much for a cell
+		return fmt.Sprintf("%d items", len(items))
+	case len(items) == 0:
 		return "none"
 	}
-	return "`" + strings.Join(list, "`, `") + "`"
+	return "`" + strings.Join(items, "`, `") + "`"
+}
+
+// list is a default as the author has written it, or as it comes from a plugin.
+func list(standard any) (items []string, ok bool) {
+	switch v := standard.(type) {
+	case []string:
+		return v, true
+	case []any:
+		for _, item := range v {
+			items = append(items, fmt.Sprint(item))
+		}
+		return items, true
+	default:
+		return nil, false
+	}
 }
 
 // allowed words the constraints of a field.
