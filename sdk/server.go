@@ -152,6 +152,11 @@ func (s *server) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStrea
 	if limit <= 0 || req.GetTimeout().AsDuration() <= 0 {
 		return Errorf(CodeInvalidRequest, "timeout and output_limit must be positive")
 	}
+	if req.GetContextId() != "" {
+		if _, err := capable[Contexts](s, CapabilityContexts); err != nil {
+			return err
+		}
+	}
 	out := newLimitedOutput(stream.Context(), limit, func(e outputEvent) error { return stream.Send(e.forExecute()) })
 	execute := ExecuteRequest{
 		InstanceID:  req.GetInstanceId(),

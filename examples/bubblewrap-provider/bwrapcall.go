@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // bwrapCall is a call of bwrap in the making.
@@ -48,7 +46,7 @@ func (c *bwrapCall) content(text string) (descriptor string) {
 func (c *bwrapCall) command(bwrap string, argv []string) (*exec.Cmd, error) {
 	// A NUL ends an option: what is behind it would be one of its own.
 	if slices.ContainsFunc(c.options, func(o string) bool { return strings.Contains(o, "\x00") }) {
-		return nil, sdk.Errorf(sdk.CodeInvalidRequest, "there must be no NUL in a variable")
+		return nil, errors.New("an option has a NUL in it")
 	}
 	list := c.content(strings.Join(c.options, "\x00") + "\x00")
 	cmd := exec.Command(bwrap, append([]string{"--args", list, "--"}, argv...)...)

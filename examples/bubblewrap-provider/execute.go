@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/program"
 )
 
 // Why an execution was stopped, beside the end of its caller's context.
@@ -28,37 +29,38 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	todo, err := programFor(req)
+	// The SDK knows what main and its arguments are, and brings its result back among
+	// the output.
+	code, err := program.ForProcess(req, program.Options{Dir: workspace})
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	todo.workspace = p.store.workspace(req.InstanceID)
-	todo.env = map[string]string{"PATH": "/usr/local/bin:/usr/bin", "HOME": "/workspace", "LANG": "C.UTF-8"}
-	maps.Copy(todo.env, instance.Env)
-	maps.Copy(todo.env, req.Env)
-	todo.stdout, todo.stderr = writer(out.Stdout), writer(out.Stderr)
+	output := code.Output(out)
+	file := "/run/program" + code.Suffix
+	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin", "HOME": workspace, "LANG": "C.UTF-8"}
+	maps.Copy(env, instance.Env)
 
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout, errTimeout)
 	defer cancel()
-	ended, err := p.sandbox.run(ctx, todo, e.process.Store)
+	ended, err := p.sandbox.run(ctx, command{
+		argv: code.Command(file), file: file, content: code.Source, env: env,
+		kept: p.store.kept(req.InstanceID), stdout: writer(output.Stdout), stderr: writer(output.Stderr),
+	}, e.process.Store)
 	if err != nil {
-		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeUnavailable, "%w", err)
+		return sdk.ExecuteResult{}, err
 	}
-	result := sdk.ExecuteResult{ExitCode: ended.exitCode, Duration: time.Since(began)}
+	result, err := output.Finish(ended.exitCode)
+	result.Duration = time.Since(began)
 	switch cause := context.Cause(ctx); {
 	case e.interrupted.Load():
-		result.Status = sdk.StatusCancelled
+		result.Status, result.Result = sdk.StatusCancelled, nil
 	case errors.Is(cause, errTimeout):
-		result.Status = sdk.StatusTimeout
+		result.Status, result.Result = sdk.StatusTimeout, nil
 	case cause != nil:
 		return sdk.ExecuteResult{}, cause
-	case ended.exitCode == 0:
-		result.Status = sdk.StatusSucceeded
-	default:
-		result.Status = sdk.StatusFailed
 	}
-	return result, nil
+	return result, err
 }
 
 // writer passes output on.

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"slices"
 	"syscall"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -85,7 +86,7 @@ func (p *Provider) MakeDirectory(_ context.Context, instanceID, name string, mod
 // RemoveFile implements sdk.Files.
 func (p *Provider) RemoveFile(_ context.Context, instanceID, name string, recursive bool) error {
 	_, err := inPlace(p, instanceID, "path", name, func(at place) (sdk.FileInfo, error) {
-		if at.name == "." {
+		if slices.Contains(keptDirectories, at.name) {
 			return sdk.FileInfo{}, at.refuse(sdk.CodeNotAllowed, "stays as long as the instance")
 		}
 		info, err := at.stat()

@@ -5,21 +5,19 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// workspace is what code in an instance sees of its directory.
-const workspace = "/workspace"
-
 // place is a path in an instance.
 type place struct {
-	// root is the workspace. It lets nothing lead out of it: no name, and no symbolic
-	// link that code may put in the way at any moment.
+	// root has the directories that an instance keeps. It lets nothing lead out of it:
+	// no name, and no symbolic link that code may put in the way at any moment.
 	root  *os.Root
-	name  string // below root, "." for root itself
+	name  string // below root
 	field string // of the request
 }
 
@@ -29,7 +27,7 @@ func inPlace[T any](p *Provider, instanceID, field, name string, do func(at plac
 	if _, err := p.store.load(instanceID); err != nil {
 		return none, err
 	}
-	root, err := os.OpenRoot(p.store.workspace(instanceID))
+	root, err := os.OpenRoot(p.store.kept(instanceID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, errNoInstance
 	}
@@ -48,24 +46,24 @@ func inPlace[T any](p *Provider, instanceID, field, name string, do func(at plac
 	return result, nil
 }
 
-// locate finds a place in the workspace. There is nothing else that lasts from one
-// execution to the next.
+// locate finds a place. What else there is in a sandbox is that of the host, or gone
+// after each execution.
 func locate(root *os.Root, field, name string) (place, error) {
+	if name == "" || strings.Contains(name, "\x00") {
+		return place{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "must be a path")
+	}
 	full := path.Clean(name)
 	if !path.IsAbs(full) {
 		full = path.Join(workspace, full)
 	}
-	below, ok := strings.CutPrefix(full+"/", workspace+"/")
-	switch {
-	case name == "" || strings.Contains(name, "\x00"):
-		return place{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "must be a path")
-	case !ok:
-		return place{}, sdk.FieldErrorf(sdk.CodeNotAllowed, field, "%s: only what is in %s can be reached", name, workspace)
+	at := place{root: root, name: full[1:], field: field}
+	if top, _, _ := strings.Cut(at.name, "/"); !slices.Contains(keptDirectories, top) {
+		return place{}, at.refuse(sdk.CodeNotFound, "only what is in /workspace and /tmp can be reached")
 	}
-	return place{root: root, name: path.Clean(below), field: field}, nil
+	return at, nil
 }
 
-func (at place) String() string { return path.Join(workspace, at.name) }
+func (at place) String() string { return "/" + at.name }
 
 func (at place) refuse(code sdk.Code, why string) error {
 	return sdk.FieldErrorf(code, at.field, "%s: %s", at, why)
@@ -83,7 +81,7 @@ func (at place) explain(err error) error {
 	switch {
 	case !ok:
 		if _, ok := errors.AsType[*fs.PathError](err); ok { // of os.Root itself
-			return at.refuse(sdk.CodeInvalidRequest, "leads out of "+workspace)
+			return at.refuse(sdk.CodeInvalidRequest, "leads out of /workspace and /tmp")
 		}
 		return err
 	case errors.Is(errno, fs.ErrNotExist):

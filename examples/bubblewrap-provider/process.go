@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a program that runs in a sandbox, with all that it started.
+// process is a command that runs in a sandbox, with all that it started.
 type process struct {
 	bwrap  *exec.Cmd
 	report *os.File // what bwrap says about the sandbox
@@ -23,14 +23,14 @@ type process struct {
 	pid  int
 }
 
-// outcome is how a program ended.
+// outcome is how a command ended.
 type outcome struct {
-	begun    bool // the sandbox was made and the program called
+	begun    bool // the sandbox was made and the command called
 	exitCode int  // 128 plus the signal if one ended it
 }
 
-// start starts a program. Whoever has the process must wait for it.
-func (s sandbox) start(p program) (*process, error) {
+// start starts a command. Whoever has the process must wait for it.
+func (s sandbox) start(c command) (*process, error) {
 	call := &bwrapCall{}
 	defer call.close()
 	report, reportEnd, err := os.Pipe()
@@ -44,13 +44,13 @@ func (s sandbox) start(p program) (*process, error) {
 	}
 	defer gate.Close()
 	call.option("--block-fd", call.give(gateEnd))
-	s.describe(p, call)
+	s.describe(c, call)
 
-	cmd, err := call.command(s.bwrap, p.argv)
+	cmd, err := call.command(s.bwrap, c.argv)
 	if err != nil {
 		return nil, errors.Join(err, report.Close())
 	}
-	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
+	cmd.Stdout, cmd.Stderr = c.stdout, c.stderr
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, report.Close())
 	}
@@ -86,7 +86,7 @@ func (r *process) admit(gate io.Writer, memory uint64) error {
 	return err
 }
 
-// interrupt does what Ctrl-C does: process 1 leads the group of the program and of
+// interrupt does what Ctrl-C does: process 1 leads the group of the command and of
 // what that has in the foreground, and is deaf to the signal itself. The answer says
 // whether there is such a group.
 func (r *process) interrupt() bool {

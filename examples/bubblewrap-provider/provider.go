@@ -35,7 +35,7 @@ func New(logger hclog.Logger) sdk.Provider { return &Provider{logger: logger} }
 
 // Describe implements sdk.Provider.
 func (p *Provider) Describe() sdk.Description {
-	languages := installedLanguages()
+	languages := installed()
 	return sdk.Description{
 		Name:      "bubblewrap",
 		Version:   "1.0.0",
@@ -92,7 +92,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	}
 	p.sandbox = sandbox{bwrap: bwrap, readOnly: s.ReadOnly, memory: uint64(s.MemoryMB) << 20}
 	if err := p.sandbox.try(ctx); err != nil {
-		return sdk.Errorf(sdk.CodeConnectionFailed, "%w", err)
+		return err
 	}
 	return p.store.open(req.StateDir, req.BrokerID)
 }
@@ -108,9 +108,12 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 
 // Create implements sdk.Provider. An instance is a directory; processes come and go
 // with executions.
-func (p *Provider) Create(_ context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	if !slices.ContainsFunc(p.Describe().Templates, func(t sdk.Template) bool { return t.Name == req.Template }) {
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "there is no template %q", req.Template)
+	}
+	if err := p.sandbox.try(ctx); err != nil {
+		return sdk.Instance{}, err
 	}
 	return p.store.create(req)
 }

@@ -2,12 +2,12 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // sandbox says what every sandbox is like.
@@ -17,17 +17,17 @@ type sandbox struct {
 	memory   uint64   // bytes, of each process
 }
 
-// program is what to run in a sandbox.
-type program struct {
+// command is what to run in a sandbox.
+type command struct {
 	argv           []string
 	env            map[string]string
-	workspace      string            // of the host, to be /workspace; empty for none
-	files          map[string]string // to be made in the sandbox: content by path
+	kept           string // directory of the host whose parts are kept; empty for none
+	file, content  string // to be made in the sandbox
 	stdout, stderr io.Writer
 }
 
 // describe tells bwrap what the sandbox is like.
-func (s sandbox) describe(p program, to *bwrapCall) {
+func (s sandbox) describe(c command, to *bwrapCall) {
 	to.option("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 	to.option("--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--cap-drop", "ALL", "--disable-userns")
 	to.option("--new-session")     // no way to the terminal that the broker may have
@@ -39,31 +39,34 @@ func (s sandbox) describe(p program, to *bwrapCall) {
 	for _, path := range s.readOnly {
 		to.option("--ro-bind", path, path)
 	}
-	to.option("--proc", "/proc", "--dev", "/dev", "--size", "67108864", "--tmpfs", "/tmp")
-	for path, content := range p.files {
-		to.option("--file", to.content(content), path)
+	to.option("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run")
+	if c.file != "" {
+		to.option("--file", to.content(c.content), c.file)
 	}
-	if p.workspace != "" {
-		to.option("--bind", p.workspace, "/workspace", "--chdir", "/workspace")
+	if c.kept != "" {
+		for _, directory := range keptDirectories {
+			to.option("--bind", filepath.Join(c.kept, directory), "/"+directory)
+		}
+		to.option("--chdir", workspace)
 	}
 	to.option("--remount-ro", "/", "--clearenv")
-	for name, value := range p.env {
+	for name, value := range c.env {
 		to.option("--setenv", name, value)
 	}
 }
 
-// run runs a program to its end, or to that of ctx, and returns when all processes
-// of the sandbox have ended. started is called as soon as the program may run.
-func (s sandbox) run(ctx context.Context, p program, started func(*process)) (outcome, error) {
-	running, err := s.start(p)
+// run runs a command to its end, or to that of ctx, and returns when all processes
+// of the sandbox have ended. started is called as soon as it may run.
+func (s sandbox) run(ctx context.Context, c command, started func(*process)) (outcome, error) {
+	running, err := s.start(c)
 	if err != nil {
-		return outcome{}, err
+		return outcome{}, sdk.Errorf(sdk.CodeUnavailable, "bwrap cannot be started: %w", withoutPath(err))
 	}
 	started(running)
 	defer context.AfterFunc(ctx, running.kill)()
 	ended := running.wait()
 	if !ended.begun && ctx.Err() == nil {
-		return outcome{}, errors.New("bwrap could not make the sandbox")
+		return outcome{}, sdk.Errorf(sdk.CodeUnavailable, "bwrap could not make the sandbox")
 	}
 	return ended, nil
 }
@@ -71,14 +74,15 @@ func (s sandbox) run(ctx context.Context, p program, started func(*process)) (ou
 // try makes an empty sandbox and says why that does not work.
 func (s sandbox) try(ctx context.Context) error {
 	var said bytes.Buffer
-	ended, err := s.run(ctx, program{argv: []string{"/usr/bin/true"}, stdout: &said, stderr: &said}, func(*process) {})
+	ended, err := s.run(ctx, command{argv: []string{"/usr/bin/true"}, stdout: &said, stderr: &said}, func(*process) {})
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case err == nil && ended.exitCode == 0:
-		return nil
-	case err == nil:
-		err = fmt.Errorf("exit code %d", ended.exitCode)
+	case said.Len() > 0:
+		return sdk.Errorf(sdk.CodeUnavailable, "bwrap makes no sandbox on this machine: %s", strings.TrimSpace(said.String()))
+	case err == nil && ended.exitCode != 0:
+		return sdk.Errorf(sdk.CodeUnavailable, "an empty sandbox ended with exit code %d", ended.exitCode)
+	default:
+		return err
 	}
-	return fmt.Errorf("bwrap makes no sandbox on this machine: %s", cmp.Or(strings.TrimSpace(said.String()), err.Error()))
 }

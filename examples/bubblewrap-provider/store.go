@@ -19,7 +19,7 @@ import (
 
 // store keeps instances, each in a directory that is named by its ID:
 //
-//	ID/workspace/     what code sees as /workspace
+//	ID/kept/          has workspace and tmp, which code sees as /workspace and /tmp
 //	ID/instance.json  what is known of it; without this file it is no instance
 //
 // There is no list of them in memory, so a new process of this plugin knows the
@@ -68,8 +68,8 @@ func (s *store) create(req sdk.CreateRequest) (sdk.Instance, error) {
 		ID: id, Template: req.Template, Labels: req.Labels, CreatedAt: time.Now().UTC(),
 	}}
 	text, err := json.Marshal(made)
-	if err == nil {
-		err = os.MkdirAll(s.workspace(id), 0o700)
+	for _, directory := range keptDirectories {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(s.kept(id), directory), 0o700))
 	}
 	if err == nil {
 		err = os.WriteFile(s.recordFile(id), text, 0o600)
@@ -81,8 +81,13 @@ func (s *store) create(req sdk.CreateRequest) (sdk.Instance, error) {
 	return made.Instance, nil
 }
 
-// workspace is the directory that code in an instance sees as /workspace.
-func (s *store) workspace(id string) string { return filepath.Join(s.dir, id, "workspace") }
+// What code writes there is kept as long as the instance.
+var keptDirectories = []string{"workspace", "tmp"}
+
+const workspace = "/workspace"
+
+// kept is where the directories are that an instance keeps.
+func (s *store) kept(id string) string { return filepath.Join(s.dir, id, "kept") }
 
 func (s *store) recordFile(id string) string { return filepath.Join(s.dir, id, "instance.json") }
 

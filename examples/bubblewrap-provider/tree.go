@@ -62,11 +62,7 @@ func (at place) walk(ctx context.Context, visit func(below place, relative strin
 		case err != nil:
 			return nil // of a directory that may not be read, or is gone
 		}
-		relative := name
-		if at.name != "." {
-			relative = strings.TrimPrefix(name, at.name+"/")
-		}
-		return visit(place{root: at.root, name: name, field: at.field}, relative)
+		return visit(place{root: at.root, name: name, field: at.field}, strings.TrimPrefix(name, at.name+"/"))
 	})
 }
 
@@ -110,7 +106,7 @@ func (at place) destination(req sdk.MoveFileRequest) (place, error) {
 	}
 	old, err := at.root.Lstat(to.name)
 	switch {
-	case at.name == "." || strings.HasPrefix(to.name+"/", at.name+"/"):
+	case slices.Contains(keptDirectories, at.name) || strings.HasPrefix(to.name+"/", at.name+"/"):
 		return place{}, to.refuse(sdk.CodeInvalidRequest, "is what is moved or copied, or in it")
 	case err == nil && !req.Overwrite:
 		return place{}, to.refuse(sdk.CodeConflict, "exists already")

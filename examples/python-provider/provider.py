@@ -32,17 +32,19 @@ CHUNK = 64 << 10
 
 GRPC_CODES = {  # the nearest of gRPC's own, for tools that know nothing of ours
     "SB000": grpc.StatusCode.INTERNAL,
+    "SB002": grpc.StatusCode.INVALID_ARGUMENT,
     "SB004": grpc.StatusCode.FAILED_PRECONDITION,  # not UNAVAILABLE: that means a dead plugin
     "SB008": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "SB010": grpc.StatusCode.INVALID_ARGUMENT,
     "SB013": grpc.StatusCode.NOT_FOUND,
+    "SB015": grpc.StatusCode.UNIMPLEMENTED,
 }
 
 
 class Refusal(Exception):
-    def __init__(self, code, message, field=""):
+    def __init__(self, code, message, field="", capability=""):
         super().__init__(message)
-        self.detail = pb.ErrorDetail(code=code, message=message[:4096], field=field)
+        self.detail = pb.ErrorDetail(code=code, message=message[:4096], field=field, capability=capability)
 
     async def send(self, context):
         status = GRPC_CODES[self.detail.code]
@@ -180,16 +182,24 @@ async def read(reader, limit, take):
     return truncated
 
 
-async def reader_of(pipe):
+def kill(process):
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        process.kill()
+
+
+async def reader_of(descriptor):
+    """A stream of what comes from a descriptor; who has it closes the transport."""
     reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    return reader
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb"))
+    return reader, transport
 
 
 async def execute(request, workspace, env, send):
     """Run code and send its output; returns the result. Ends the code when cancelled."""
     result_end, channel = os.pipe()
-    with os.fdopen(result_end, "rb") as pipe:
+    value_reader, pipe = await reader_of(result_end)
+    try:
         try:
             began = time.monotonic()
             process = await start(*program(request, channel), workspace, env, channel)
@@ -206,17 +216,18 @@ async def execute(request, workspace, env, send):
             process.wait(),
             read(process.stdout, request.output_limit, lambda chunk: send(stdout=chunk)),
             read(process.stderr, request.output_limit, lambda chunk: send(stderr=chunk)),
-            read(await reader_of(pipe), request.output_limit, keep))
+            read(value_reader, request.output_limit, keep))
         try:
             _, late = await asyncio.wait([ended], timeout=request.timeout.ToTimedelta().total_seconds())
             if late:
-                process.kill()
+                kill(process)
             code, *cut, too_large = await ended
         finally:
             ended.cancel()
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            kill(process)
             await process.wait()
+    finally:
+        pipe.close()
 
     code = code if code >= 0 else 128 - code
     result = pb.ExecuteResult(status="succeeded" if code == 0 else "failed", exit_code=code, truncated=any(cut))
@@ -254,7 +265,7 @@ class Provider:
         # What an earlier process left: its processes are gone, and so are its instances.
         remove(self.directory)
         os.makedirs(self.directory, 0o700)
-        self.limit = int(request.settings["max_instances"])
+        self.limit = check(request.settings)
         if shutil.which("bwrap") is None:
             raise Refusal("SB002", "there is no bwrap on this machine (Debian: apt install bubblewrap)")
         return pb.ConfigureResponse()
@@ -282,6 +293,8 @@ class Provider:
         instance = self.instances.get(request.instance_id)
         if instance is None:
             raise Refusal("SB013", "there is no such instance")
+        if request.context_id:
+            raise Refusal("SB015", "this provider has no contexts", capability="contexts")
         return await instance.execute(request, send)
 
     async def Destroy(self, request):
@@ -297,6 +310,18 @@ class Provider:
     async def Close(self, request):
         await asyncio.gather(*(instance.end() for instance in self.instances.values()))
         return pb.CloseResponse()
+
+
+def check(settings):
+    """The value of max_instances. The broker has checked it against the schema, but anybody
+    can start a plugin."""
+    settings = dict(settings)
+    value = settings.pop("max_instances", 100.0)
+    if settings:
+        raise Refusal("SB002", "there is no such setting", sorted(settings)[0])
+    if not isinstance(value, float) or not value.is_integer() or value < 1:
+        raise Refusal("SB002", "must be a whole number of at least 1", "max_instances")
+    return int(value)
 
 
 class Instance:
@@ -400,7 +425,7 @@ async def main():
 
     # The broker holds the other end of standard input, and never writes. Its end is that of
     # the broker, by kill -9 too.
-    stdin = await reader_of(sys.stdin.buffer)
+    stdin, _ = await reader_of(0)
     while await stdin.read(CHUNK):
         pass
     await provider.Close(None)
