@@ -15,6 +15,9 @@ PROTOC_GEN_GO         := v1.36.12
 PROTOC_GEN_GO_GRPC    := v1.6.2
 TOOLS := $(CURDIR)/.cache/tools
 
+# A module of its own, as that of a third party would be.
+EXAMPLE := examples/bubblewrap-provider
+
 # The race detector needs a C compiler; without one the tests still run.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
@@ -53,6 +56,7 @@ BUT_CORPUS = $$(go list $(1) | grep -v /e2e/hostile)
 
 unit: build runsc
 	go test $(RACE) -timeout 20m $(call BUT_CORPUS,./...)
+	cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...
 	@$(MAKE) --no-print-directory corpus
 
 e2e: build runsc ## only the tests over the real binaries
@@ -65,11 +69,13 @@ corpus: build runsc ## only the hostile programs, on every runtime that is there
 lint: tools ## format, vet, static analysis, drift of generated files
 	go vet ./...
 	$(TOOLS)/golangci-lint run
+	cd $(EXAMPLE) && go vet ./... && $(TOOLS)/golangci-lint run
 	$(TOOLS)/buf lint
 	@$(MAKE) --no-print-directory drift
 
 fmt: tools ## format the code
 	$(TOOLS)/golangci-lint fmt
+	cd $(EXAMPLE) && $(TOOLS)/golangci-lint fmt
 
 generate: tools ## generate Go from the .proto files
 	PATH=$(TOOLS):$$PATH $(TOOLS)/buf generate

@@ -20,7 +20,7 @@ func Dir(t testing.TB) string {
 		dir = filepath.Join(filepath.Dir(file), "..", "..", "bin")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "sandbox-guest")); err != nil {
-		missing(t, "the binaries are not built: run `make build` first")
+		Missing(t, "the binaries are not built: run `make build` first")
 	}
 	return dir
 }
@@ -34,7 +34,7 @@ func Runsc(t testing.TB) string {
 	}
 	path := filepath.Join(Dir(t), "runsc")
 	if _, err := os.Stat(path); err != nil {
-		missing(t, "there is no runsc: run `make runsc` first")
+		Missing(t, "there is no runsc: run `make runsc` first")
 	}
 	return path
 }
@@ -46,12 +46,22 @@ func Rootfs(t testing.TB) string {
 	_, file, _, _ := runtime.Caller(0)
 	path := filepath.Join(filepath.Dir(file), "..", "..", ".cache", "rootfs")
 	if _, err := os.Stat(path); err != nil {
-		missing(t, "there is no root file system: run `make rootfs` first, as root")
+		Missing(t, "there is no root file system: run `make rootfs` first, as root")
 	}
 	return path
 }
 
-func missing(t testing.TB, what string) {
+// Needs skips the test where a program is not installed, and says which package of
+// Debian has it. In CI it fails.
+func Needs(t testing.TB, program, debianPackage string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		Missing(t, "there is no "+program+": apt-get install "+debianPackage)
+	}
+}
+
+// Missing skips a test for what is not there, or fails it in CI.
+func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
 		t.Fatal(what)

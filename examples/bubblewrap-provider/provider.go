@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -100,10 +99,12 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 // Health implements sdk.Provider. An empty sandbox takes a few milliseconds, and
 // nothing else shows as well whether the next one will start.
 func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
-	if err := p.sandbox.try(ctx); err != nil {
-		return sdk.Health{Reason: err.Error()}, nil
+	err := p.sandbox.try(ctx)
+	health := sdk.Health{Healthy: err == nil}
+	if err != nil {
+		health.Reason = err.Error()
 	}
-	return sdk.Health{Healthy: true, Details: map[string]string{"bwrap": p.sandbox.bwrap}}, nil
+	return health, nil
 }
 
 // Create implements sdk.Provider. An instance is a directory; processes come and go
@@ -113,7 +114,8 @@ func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "there is no template %q", req.Template)
 	}
 	if err := p.sandbox.try(ctx); err != nil {
-		return sdk.Instance{}, err
+		p.logger.Error("create", "error", err) // it may name paths of the host
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeUnavailable, "bubblewrap makes no sandboxes at the moment")
 	}
 	return p.store.create(req)
 }
@@ -124,8 +126,7 @@ func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
 	if !idForm.MatchString(instanceID) {
 		return nil
 	}
-	// Somebody else may have come this far: what is left is removed all the same.
-	if err := p.store.forget(instanceID); err != nil && !errors.Is(err, errNoInstance) {
+	if err := p.store.forget(instanceID); err != nil {
 		return err
 	}
 	if err := p.running.end(ctx, instanceID); err != nil {

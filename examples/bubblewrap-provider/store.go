@@ -129,10 +129,11 @@ func (s *store) list() ([]sdk.Instance, error) {
 
 // forget makes an instance unknown; its files stay until remove.
 func (s *store) forget(id string) error {
-	if _, err := s.load(id); err != nil {
-		return err
+	err := os.Remove(s.recordFile(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return withoutPath(os.Remove(s.recordFile(id)))
+	return withoutPath(err)
 }
 
 // remove removes the directory of an instance, also where the code took itself the

@@ -60,7 +60,7 @@ func (at place) walk(ctx context.Context, visit func(below place, relative strin
 		case name == at.name:
 			return err
 		case err != nil:
-			return nil // of a directory that may not be read, or is gone
+			return nil //nolint:nilerr // a directory that may not be read, or is gone
 		}
 		return visit(place{root: at.root, name: name, field: at.field}, strings.TrimPrefix(name, at.name+"/"))
 	})

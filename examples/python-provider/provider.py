@@ -392,12 +392,15 @@ def streaming(call):
 
 
 def register(server, provider):
-    """Serve the methods of ProviderService. Those of other services answer UNIMPLEMENTED
-    by themselves, and the description lists no capability that would need them."""
+    """Serve the methods of ProviderService that the provider has. All others, those of other
+    services too, answer UNIMPLEMENTED by themselves; no capability that is described needs
+    them."""
     service = pb.DESCRIPTOR.services_by_name["ProviderService"]
     handlers = {}
     for method in service.methods:
-        call, kind, wrap = getattr(provider, method.name), grpc.unary_unary_rpc_method_handler, unary
+        call, kind, wrap = getattr(provider, method.name, None), grpc.unary_unary_rpc_method_handler, unary
+        if call is None:
+            continue
         if method.name == "Execute":
             kind, wrap = grpc.unary_stream_rpc_method_handler, streaming
         handlers[method.name] = kind(
