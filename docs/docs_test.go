@@ -111,7 +111,7 @@ func TestEveryBlockIsWhatItSaysItIs(t *testing.T) {
 			case "json":
 				assert.Check(t, json.Valid([]byte(block.Code)), where)
 			case "go":
-				assert.Check(t, strings.Contains(examples, "\n"+block.Code), "%s is in no example_test.go of the SDK", where)
+				assert.Check(t, strings.Contains(examples, "\n"+block.Code), "%s is in no example_test.go of the SDK and not in examples/bubblewrap-provider", where)
 			case "hcl":
 				// The settings of plugins are checked in package e2e.
 				_, diags := config.Parse(path, []byte(block.Configuration("plugins")))
@@ -121,13 +121,17 @@ func TestEveryBlockIsWhatItSaysItIs(t *testing.T) {
 	})
 }
 
-// compiledExamples is the source of all examples of the SDK.
+// compiledExamples is the source of all examples of the SDK, and of a provider that
+// is built with it.
 func compiledExamples(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../sdk/*/example_test.go")
 	assert.NilError(t, err)
+	provider, err := filepath.Glob("../examples/bubblewrap-provider/*.go")
+	assert.NilError(t, err)
+	assert.Assert(t, len(provider) > 5, "the example is found: %v", provider)
 	var all strings.Builder
-	for _, file := range append(files, "../sdk/example_test.go") {
+	for _, file := range append(append(files, provider...), "../sdk/example_test.go") {
 		text, err := os.ReadFile(file)
 		assert.NilError(t, err)
 		all.WriteString("\n" + string(text))

@@ -2,16 +2,45 @@
 //
 // A provider runs code in sandboxes of some kind: containers on this machine, a
 // cloud, anything. It is a separate executable that the broker starts and talks
-// to over gRPC; the author sees none of that. To write one, implement Provider
-// (provider.go; seven methods) and serve it:
+// to over gRPC; the author sees none of that. The broker owns tenants, instance
+// IDs, quotas, queues, deadlines, fallback and audit: a provider has none of these.
+//
+// # From nothing to a served provider
+//
+// Write a type with the seven methods of Provider (provider.go says what each
+// must do), a Factory that makes it, and a main of one line:
+//
+//	package main
 //
 //	func main() { sdk.Serve(New) }
 //
-// where New is a Factory. Further abilities are further interfaces, each in a
-// file of its own (capability.go lists them); Serve finds by itself which of them
-// a provider implements, and the broker refuses the others with CodeNotSupported. The broker already owns tenants,
-// instance IDs, quotas, queues, deadlines, fallback and audit: a provider has
-// none of these.
+//	func New(logger hclog.Logger) sdk.Provider { return &provider{logger: logger} }
+//
+// Describe names the provider, its languages, its templates and its settings.
+// Configure gets the settings, checked, and connects. Create makes an instance,
+// Execute runs code in it, Destroy ends it, List says which there are, and Health
+// whether another could be made. The examples of this package have such a provider
+// in one file.
+//
+// Build it, have it checked against the contract, and put it into the plugin_dir of
+// a broker, where a block with its name is enough:
+//
+//	go build -o plugins/mine .
+//	sandbox-broker plugin verify plugins/mine
+//
+//	provider "mine" {}
+//
+// docs/writing-a-provider.md walks through a complete provider in this way,
+// examples/bubblewrap-provider. Beside this package there are providertest, the
+// conformance suite for an author's own tests, and for services in a cloud program,
+// retry and redact.
+//
+// # Further abilities
+//
+// Each is a further interface in a file of its own, listed in capability.go: Files,
+// Commands, Contexts and so on. Serve finds by itself which of them a provider
+// implements, and the broker refuses the others with CodeNotSupported. Closer and
+// Drainer are for providers that hold something.
 //
 // # Settings
 //

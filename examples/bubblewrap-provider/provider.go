@@ -93,6 +93,11 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err := p.sandbox.try(ctx); err != nil {
 		return err
 	}
+	for _, dir := range req.AbandonedDirs {
+		if err := removeTree(dir); err != nil {
+			return sdk.Errorf(sdk.CodeInternal, "remove what an earlier broker left: %w", err)
+		}
+	}
 	return p.store.open(req.StateDir, req.BrokerID)
 }
 

@@ -22,8 +22,8 @@ import (
 //	ID/kept/          has workspace and tmp, which code sees as /workspace and /tmp
 //	ID/instance.json  what is known of it; without this file it is no instance
 //
-// There is no list of them in memory, so a new process of this plugin knows the
-// instances of the one before, however that ended.
+// There is no list of them in memory, so the process that comes after a crash knows
+// the instances of the one before.
 type store struct {
 	dir, brokerID string
 	creating      sync.Mutex
@@ -51,7 +51,7 @@ func (s *store) open(stateDir, brokerID string) error {
 			err = errors.Join(err, s.remove(entry.Name()))
 		}
 	}
-	return err
+	return withoutPath(err)
 }
 
 // create makes an instance. Its ID follows from the idempotency key, so the same key
@@ -136,10 +136,11 @@ func (s *store) forget(id string) error {
 	return withoutPath(err)
 }
 
-// remove removes the directory of an instance, also where the code took itself the
-// right to do so.
-func (s *store) remove(id string) error {
-	dir := filepath.Join(s.dir, id)
+// remove removes the directory of an instance.
+func (s *store) remove(id string) error { return removeTree(filepath.Join(s.dir, id)) }
+
+// removeTree removes a directory, also where code took itself the right to do so.
+func removeTree(dir string) error {
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
 			_ = os.Chmod(path, 0o700)

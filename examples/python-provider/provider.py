@@ -262,8 +262,9 @@ class Provider:
 
     async def Configure(self, request):
         self.directory = os.path.join(request.state_dir, "instances")
-        # What an earlier process left: its processes are gone, and so are its instances.
-        remove(self.directory)
+        # What earlier processes left: their sandboxes died with them, and so did the instances.
+        for left in [self.directory, *request.abandoned_dirs]:
+            remove(left)
         os.makedirs(self.directory, 0o700)
         self.limit = check(request.settings)
         if shutil.which("bwrap") is None:
