@@ -401,7 +401,7 @@ func TestLifecycleCrossesTheWire(t *testing.T) {
 func TestArtifactsAreBounded(t *testing.T) {
 	provider := &scripted{execute: func(_ context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 		for _, data := range []string{"small", "much too large", "one too many", "and another"} {
-			if err := out.Artifact(sdk.Artifact{Kind: sdk.ArtifactFile, Name: req.ContextID, MIMEType: "text/plain", Data: []byte(data), Group: 1}); err != nil {
+			if err := out.Artifact(sdk.Artifact{Kind: sdk.ArtifactFile, Name: req.InstanceID, MIMEType: "text/plain", Data: []byte(data), Group: 1}); err != nil {
 				return sdk.ExecuteResult{}, err
 			}
 		}
@@ -409,7 +409,7 @@ func TestArtifactsAreBounded(t *testing.T) {
 	}}
 	c := connect(t, provider)
 	var out recorder
-	req := sdk.ExecuteRequest{Timeout: 1, OutputLimit: 1, ContextID: "k", Artifacts: &sdk.ArtifactLimits{MaxCount: 2, MaxBytes: 5, MaxTotalBytes: 9}}
+	req := sdk.ExecuteRequest{Timeout: 1, OutputLimit: 1, InstanceID: "k", Artifacts: &sdk.ArtifactLimits{MaxCount: 2, MaxBytes: 5, MaxTotalBytes: 9}}
 	_, err := c.Execute(t.Context(), req, &out)
 	assert.NilError(t, err)
 	assert.DeepEqual(t, out.artifacts, []sdk.Artifact{
