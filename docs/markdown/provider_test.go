@@ -50,7 +50,7 @@ func TestAPageAboutAProviderHasAllThatItSays(t *testing.T) {
 // What somebody pastes must be a configuration.
 func TestTheBlockOfThePageIsRight(t *testing.T) {
 	block := markdown.Parse(markdown.Provider(cloud())).Blocks[0]
-	cfg, diags := config.Parse("sandbox.hcl", []byte(block.Configuration("plugins")), config.WithEnv(func(string) (string, bool) { return "key", true }))
+	cfg, diags := config.Parse("sandbox.hcl", []byte(block.Configuration("plugins")), config.WithEnv(func(name string) (string, bool) { return "key", name == "CLOUD_API_KEY" }))
 	assert.Assert(t, !diags.HasErrors(), "%v", diags)
 	settings, diags := cfg.Providers[0].Settings(cloud().Schema)
 	assert.Assert(t, !diags.HasErrors(), "%v", diags)
