@@ -150,7 +150,10 @@ func (c *scene) watch(id string, recursive bool) <-chan sdk.FileChange {
 				return nil
 			})
 	}()
-	c.later(func() { cancel(); <-ended })
+	c.later(func() {
+		cancel()
+		_ = <-ended
+	})
 	select {
 	case <-ready:
 	case err := <-ended:
