@@ -37,6 +37,10 @@ func newEventStream(w http.ResponseWriter) *eventStream {
 	return &eventStream{w: w, controller: http.NewResponseController(w)}
 }
 
+// lastWords is how long a client may take for an event after the end of what it is
+// an event of. One that listens takes it at once.
+const lastWords = time.Second
+
 // send writes an event and returns when the connection has taken it. When ctx ends
 // while the client takes nothing, the connection is given up.
 func (s *eventStream) send(ctx context.Context, name string, data any) error {
@@ -55,9 +59,9 @@ func (s *eventStream) send(ctx context.Context, name string, data any) error {
 		s.pulse = time.AfterFunc(heartbeat, s.beat)
 	}
 	s.buffer = sse.Event{Name: name, Data: encoded}.Append(s.buffer[:0])
-	defer context.AfterFunc(ctx, func() {
-		_ = s.controller.SetWriteDeadline(time.Unix(1, 0)) // without it the wait is longer
-	})()
+	// Both may fail where there are no deadlines; the wait is longer then.
+	_ = s.controller.SetWriteDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { _ = s.controller.SetWriteDeadline(time.Now().Add(lastWords)) })()
 	return s.flush()
 }
 

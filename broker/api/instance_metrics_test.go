@@ -117,20 +117,23 @@ func TestAStreamOfMetricsEndsWithItsReader(t *testing.T) {
 
 func TestAStreamOfMetricsEndsWhenTheBrokerBeginsToStop(t *testing.T) {
 	f := start(t)
-	f.provider.OnMeasure = func(context.Context, string) (sdk.InstanceMetrics, error) {
+	var count atomic.Int64
+	measuring := make(chan struct{})
+	f.provider.OnMeasure = func(ctx context.Context, _ string) (sdk.InstanceMetrics, error) {
+		if count.Add(1) == 2 { // it has measured when the end comes
+			close(measuring)
+			<-ctx.Done()
+		}
 		return sdk.InstanceMetrics{Processes: 1}, nil
 	}
 	r := f.watchMetrics(t.Context(), f.create(`{}`).ID)
 	next(t, r, "metrics", &api.InstanceMetrics{})
+	<-measuring
 	f.service.Drain(t.Context()) // would wait for it otherwise
-	for {
-		e, err := r.Next()
-		assert.NilError(t, err)
-		if e.Name == "error" {
-			assert.Check(t, cmp.Contains(string(e.Data), "shutting down"))
-			return
-		}
-	}
+	next(t, r, "metrics", &api.InstanceMetrics{})
+	var p api.Problem
+	next(t, r, "error", &p)
+	assert.Check(t, cmp.Contains(p.Detail, "shutting down"))
 }
 
 func TestTheIntervalOfMetricsIsBounded(t *testing.T) {
