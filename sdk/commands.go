@@ -17,6 +17,7 @@ type Commands interface {
 	// StartCommand returns when the program runs, or with CodeInvalidRequest and
 	// the field "argv" when there is no such program.
 	StartCommand(ctx context.Context, req CommandRequest) (Command, error)
+	// ListCommands returns those that run, and those that are still known.
 	ListCommands(ctx context.Context, instanceID string) ([]Command, error)
 	// ReadCommand passes on what the command has printed from the given offsets
 	// on, in the order of each stream, and with Follow what it will print. It
@@ -28,6 +29,8 @@ type Commands interface {
 	// terminal stays open and gets its character for the end of input.
 	// CodeConflict means that it is closed or was never open.
 	WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error
+	// ResizeCommand tells a command that its terminal has another size.
+	// CodeConflict means that it has none, or has ended.
 	ResizeCommand(ctx context.Context, instanceID, commandID string, size TerminalSize) error
 	// SignalCommand sends a signal, by its POSIX name such as SIGTERM, to every
 	// process of the command. SIGKILL always ends it. A command that has ended

@@ -26,6 +26,7 @@ import (
 type Contexts interface {
 	// CreateContext starts an interpreter and returns when it can run code.
 	CreateContext(ctx context.Context, req CreateContextRequest) (CodeContext, error)
+	// ListContexts returns those of an instance, whether code runs in them or not.
 	ListContexts(ctx context.Context, instanceID string) ([]CodeContext, error)
 	// RestartContext ends what runs in the context and forgets its state. ID,
 	// language, directory and environment stay.

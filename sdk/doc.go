@@ -31,9 +31,8 @@
 //	provider "mine" {}
 //
 // docs/writing-a-provider.md walks through a complete provider in this way,
-// examples/bubblewrap-provider. Beside this package there are providertest, the
-// conformance suite for an author's own tests, and for services in a cloud program,
-// retry and redact.
+// examples/bubblewrap-provider. For an author's own tests there is the conformance
+// suite, providertest.
 //
 // # Further abilities
 //

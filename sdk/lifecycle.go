@@ -12,13 +12,15 @@ type Pauser interface {
 	// instance with an execution in progress, and starts none in a paused one; a
 	// provider that sees one answers CodeConflict.
 	Pause(ctx context.Context, instanceID string) error
+	// Resume lets every process go on where it was, and returns when they do.
 	Resume(ctx context.Context, instanceID string) error
 }
 
 // TTLSetter is implemented by providers that destroy an instance by themselves
 // at the end of CreateRequest.TTL.
 type TTLSetter interface {
-	// SetTTL moves that time to now plus ttl, and returns it.
+	// SetTTL moves that time to now plus ttl, and returns it. Return CodeNotFound for
+	// an unknown instance. The broker keeps times of its own, and does not rely on it.
 	SetTTL(ctx context.Context, instanceID string, ttl time.Duration) (expiresAt time.Time, err error)
 }
 

@@ -40,13 +40,18 @@ var (
 // first.
 func Pages(root string) ([]string, error) {
 	pages := []string{filepath.Join(root, "README.md"), filepath.Join(root, "CHANGELOG.md")}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".md" {
-			pages = append(pages, path)
+	for _, dir := range []string{"docs", "examples"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && filepath.Ext(path) == ".md" {
+				pages = append(pages, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
-	return pages, err
+	}
+	return pages, nil
 }
 
 // Read reads a file.

@@ -3,9 +3,9 @@
 // instance.
 //
 // It is an example, to be read from here in this order: provider.go has the seven
-// methods, store.go where instances are kept, execute.go how code runs, sandbox.go
-// what bwrap is told, files.go and tree.go the capability Files. README.md says
-// what the sandbox holds and what it does not.
+// methods, store.go where instances are kept, execute.go how code runs, sandbox.go and
+// process.go what bwrap is told and does, files.go, tree.go and place.go the capability
+// Files. README.md says what the sandbox holds and what it does not.
 package main
 
 import "github.com/sandbox-broker/sandbox-broker/sdk"
