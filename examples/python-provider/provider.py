@@ -116,7 +116,6 @@ if arguments is not None or expects_call(tree):
 '''
 
 
-
 def program(request, channel):
     """The files that the sandbox needs for an execution, and the command in it."""
     if request.language == "bash" and not request.HasField("arguments"):
