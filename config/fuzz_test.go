@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gotest.tools/v3/assert"
+	"gotest.tools/v3/fs"
 
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -19,16 +20,20 @@ func addTestdata(f *testing.F) {
 	for _, file := range files {
 		src, err := os.ReadFile(file)
 		assert.NilError(f, err)
-		f.Add(string(src))
+		f.Add(string(src), smallest)
+		f.Add(includeAll, string(src))
 	}
 }
 
-// FuzzParse checks that no file ends the process and that every diagnostic can
-// be shown.
+// FuzzParse checks that no file, nor one that it includes, ends the process, and
+// that every diagnostic can be shown.
 func FuzzParse(f *testing.F) {
 	addTestdata(f)
-	f.Fuzz(func(t *testing.T, src string) {
-		cfg, diags := config.Parse("x.hcl", []byte(src), config.WithEnv(testEnv))
+	dir := fs.NewDir(f, "config", fs.WithDir("conf.d", fs.WithFile("a.hcl", "")))
+	f.Fuzz(func(t *testing.T, src, included string) {
+		cfg, diags := config.Parse(dir.Join("x.hcl"), []byte(src), config.WithEnv(testEnv),
+			config.WithContent(dir.Join("conf.d/a.hcl"), []byte(included)))
+		assert.Assert(t, len(cfg.Revision) == 64 && len(cfg.Files()) > 0)
 		for _, d := range diags {
 			if d.Excerpt.From < 0 || d.Excerpt.From > d.Excerpt.To || d.Excerpt.To > len(d.Excerpt.Text) {
 				t.Fatalf("excerpt %+v", d.Excerpt)

@@ -24,6 +24,7 @@ func (p *parser) parseProviders() []*Provider {
 	if body == nil {
 		return nil
 	}
+	p.keys.attr = body.Attributes[keyFileSetting]
 	var providers []*Provider
 	ignored := func(*hclsyntax.Block) {}
 	p.readBlocks(body.Blocks, map[string]blockKind{
