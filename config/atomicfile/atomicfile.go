@@ -1,0 +1,141 @@
+// Package atomicfile replaces the content of a file in one step: who reads it
+// meanwhile gets the old content or the new, and after a loss of power there is
+// one of the two. Mode, owner and links to the file stay as they are.
+//
+// Not here: what is written into the file.
+package atomicfile
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+var (
+	// ErrChanged says that the file is not what it was when it was read.
+	ErrChanged = errors.New("the file was changed meanwhile")
+	// ErrReadOnly says that the file cannot be replaced where it is.
+	ErrReadOnly = errors.New("the file cannot be changed here")
+)
+
+// Replace writes content in place of the file at path, which must be there and
+// have the SHA-256 sum that is given. A link is followed, and stays. The errors
+// are ErrChanged, ErrReadOnly with the reason, or those of the system.
+func Replace(path string, content []byte, expected [sha256.Size]byte) (err error) {
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	if err := refuseVolume(filepath.Dir(path), filepath.Dir(filepath.Dir(target))); err != nil {
+		return err
+	}
+	info, err := os.Stat(target)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is not a regular file", ErrReadOnly)
+	}
+	// Its owner protected it; that the directory lets us replace it is no reason
+	// to do so.
+	if info.Mode().Perm()&0o222 == 0 {
+		return fmt.Errorf("%w: it is write-protected (mode %#o)", ErrReadOnly, info.Mode().Perm())
+	}
+	dir := filepath.Dir(target)
+	temporary, err := os.CreateTemp(dir, "."+filepath.Base(target)+".new-*")
+	if err != nil {
+		return readOnly(err)
+	}
+	defer func() {
+		_ = temporary.Close()
+		if err != nil {
+			_ = os.Remove(temporary.Name())
+		}
+	}()
+	if err := fill(temporary, content, info); err != nil {
+		return err
+	}
+	// As late as can be.
+	current, err := sum(target)
+	if err != nil {
+		return err
+	}
+	if current != expected {
+		return ErrChanged
+	}
+	if err := os.Rename(temporary.Name(), target); err != nil {
+		if errors.Is(err, syscall.EBUSY) {
+			return fmt.Errorf("%w: it is mounted by itself; mount its directory instead", ErrReadOnly)
+		}
+		return readOnly(err)
+	}
+	return syncDir(dir)
+}
+
+// refuseVolume refuses files of a ConfigMap or Secret of Kubernetes, which come
+// through a link named ..data. Its next update would undo what was written.
+func refuseVolume(dirs ...string) error {
+	for _, dir := range dirs {
+		if _, err := os.Readlink(filepath.Join(dir, "..data")); err == nil {
+			return fmt.Errorf("%w: it comes from a ConfigMap or a Secret; change that", ErrReadOnly)
+		}
+	}
+	return nil
+}
+
+// readOnly tells the errors apart that say the file may not be changed.
+func readOnly(err error) error {
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: its file system is mounted read-only", ErrReadOnly)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: this user may not write into its directory", ErrReadOnly)
+	default:
+		return err
+	}
+}
+
+// fill writes the content and gives the file the mode and owner of another.
+func fill(file *os.File, content []byte, like os.FileInfo) error {
+	if _, err := file.Write(content); err != nil {
+		return err
+	}
+	stat, ok := like.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("%w: its owner cannot be found out", ErrReadOnly)
+	}
+	if err := file.Chown(int(stat.Uid), int(stat.Gid)); err != nil {
+		return fmt.Errorf("%w: this user may not keep its owner (%d:%d)", ErrReadOnly, stat.Uid, stat.Gid)
+	}
+	if err := file.Chmod(like.Mode().Perm()); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+func sum(path string) (sum [sha256.Size]byte, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return sum, err
+	}
+	return [sha256.Size]byte(hash.Sum(nil)), nil
+}
+
+// syncDir makes the new name last.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
