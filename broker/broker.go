@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
@@ -134,6 +135,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if b.server, err = api.NewServer(api.Options{
 		Instances:  b.instances,
 		Tenants:    b.catalog,
+		Admin:      admin.NewService(b.catalog),
 		Logger:     options.Logger.Named("api"),
 		Meter:      meter,
 		Bounds:     requestBounds(cfg.Limits),

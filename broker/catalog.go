@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 )
 
@@ -96,6 +97,7 @@ func (c *catalog) states() []metrics.Provider {
 		states = append(states, metrics.Provider{
 			Label: r.Label(), Plugin: r.Description().Name,
 			Ready: state.Healthy, Restarts: state.Restarts, Draining: earlier, Metrics: state.Metrics,
+			CircuitOpen: state.Phase == pluginhost.PhaseUnavailable, FailedAt: state.FailedAt,
 		})
 	}
 	return states

@@ -72,6 +72,7 @@ func compare(from, to *config.Config) Change {
 		{"log", from.Log != to.Log},
 		{"metrics", from.Metrics != to.Metrics},
 		{"limits", from.Limits != to.Limits},
+		{"admin", !reflect.DeepEqual(from.Admin, to.Admin)},
 		{"providers", from.ActiveProvider != to.ActiveProvider},
 	} {
 		if s.differs {

@@ -37,12 +37,14 @@ func (p *parser) parse() *Config {
 	// The defaults hold when the blocks are not given.
 	cfg.Log = p.readLog(emptyBlock("log"))
 	cfg.Limits = p.readLimits(emptyBlock("limits"))
-	tenants := newTenantReader(p, labelsOf(body, "provider"))
+	tokens := newTokenReader(p)
+	tenants := &tenantReader{parser: p, providers: labelsOf(body, "provider"), tokens: tokens}
 	var active, metrics section
 	p.readBlocks(body.Blocks, map[string]blockKind{
 		"log":       {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
 		"metrics":   {read: func(b *hclsyntax.Block) { cfg.Metrics, metrics = p.readMetrics(b) }},
 		"limits":    {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
+		"admin":     {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
 		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
 		"provider": {label: providerLabel, read: func(b *hclsyntax.Block) {
 			if provider := p.readProvider(b); provider != nil {
@@ -118,7 +120,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	own.Attributes = hclsyntax.Attributes{}
 	for name, attr := range body.Attributes {
 		switch name {
-		case "log", "metrics", "limits", "providers":
+		case "log", "metrics", "limits", "providers", "admin":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
 		case "provider", "tenant":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))

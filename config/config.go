@@ -21,6 +21,7 @@ type Config struct {
 	Log                 Log
 	Metrics             Metrics
 	Limits              Limits
+	Admin               Admin
 	// ActiveProvider is the label of the provider that serves a request
 	// naming none.
 	ActiveProvider string
@@ -50,6 +51,13 @@ type Log struct {
 type Metrics struct {
 	// Listen is host:port, port 0 picks a free one; "" for nowhere.
 	Listen string `config:"listen"`
+}
+
+// Admin says who may look behind the scenes.
+type Admin struct {
+	// TokenSHA256 are the SHA-256 sums of the administrators' tokens; none if
+	// there are no administrators. No sum is a tenant's too.
+	TokenSHA256 [][32]byte
 }
 
 // Limits of the broker, for every tenant.

@@ -94,6 +94,9 @@ func settingsOf(t *testing.T, cfg *config.Config, out *strings.Builder) config.D
 	if cfg.Metrics.Listen != "" {
 		fmt.Fprintf(out, "metrics listen %s\n", cfg.Metrics.Listen)
 	}
+	if len(cfg.Admin.TokenSHA256) > 0 {
+		fmt.Fprintf(out, "admin: tokens %x\n", cfg.Admin.TokenSHA256)
+	}
 	fmt.Fprintf(out, "log    %+v\nlimits %+v\nactive %s\n", cfg.Log, cfg.Limits, cfg.ActiveProvider)
 	if len(cfg.FallbackProviders) > 0 {
 		fmt.Fprintf(out, "fallback %q\n", cfg.FallbackProviders)

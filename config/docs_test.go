@@ -15,7 +15,7 @@ func TestThePageForAdminsListsEverySetting(t *testing.T) {
 	assert.NilError(t, err)
 	for name, schema := range map[string]sdk.Schema{
 		"settings of the file": rootSchema(), "settings of log": logSchema(), "settings of metrics": metricsSchema(), "settings of limits": limitsSchema(),
-		"settings of providers": activeSchema(), "settings of provider": pluginSchema(), "settings of tenant": tenantSchema(),
+		"settings of providers": activeSchema(), "settings of provider": pluginSchema(), "settings of tenant": tenantSchema(), "settings of admin": adminSchema(),
 	} {
 		text, err := page.WithGenerated(name, markdown.Settings(schema))
 		assert.NilError(t, err)

@@ -237,7 +237,7 @@ func (p *parser) readBlocks(blocks hclsyntax.Blocks, kinds map[string]blockKind)
 func (p *parser) checkLabels(block *hclsyntax.Block, kind blockKind) bool {
 	switch {
 	case kind.label == nil && len(block.Labels) > 0:
-		p.fail(block.LabelRanges[0], "Label not expected", fmt.Sprintf("A %s block has no label: write %s { ... }.", block.Type, block.Type))
+		p.fail(block.LabelRanges[0], "Label not expected", fmt.Sprintf("The block %s has no label: write %s { ... }.", block.Type, block.Type))
 	case kind.label != nil && len(block.Labels) == 0:
 		p.fail(block.TypeRange, "Label missing", fmt.Sprintf("A %s block has a name: write %s \"name\" { ... }.", block.Type, block.Type))
 	case kind.label != nil && len(block.Labels) > 1:

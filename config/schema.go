@@ -137,9 +137,16 @@ func tenantSchema() sdk.Schema {
 	}
 }
 
+func adminSchema() sdk.Schema {
+	return sdk.Schema{{
+		Name: "token_sha256", Type: sdk.TypeList, Required: true, Min: sdk.Bound(1),
+		Description: "The SHA-256 sums of the administrators' tokens, 64 hexadecimal digits each. `sandbox-broker token` makes a token and its sum.",
+	}}
+}
+
 const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), limitsSchema(), activeSchema(), tenantSchema()}
+	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), limitsSchema(), activeSchema(), adminSchema(), tenantSchema()}
 }

@@ -26,7 +26,7 @@ func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.Request
 		s.streams.Hold(header)
 		return fasthttp.RequestConfig{}
 	}
-	if _, err := s.authenticate(header); err != nil {
+	if _, err := s.authenticate(header); err != nil && !s.isAdmin(header) {
 		return fasthttp.RequestConfig{MaxRequestBodySize: min(strangerBody, s.maxBody())}
 	}
 	return fasthttp.RequestConfig{MaxRequestBodySize: s.maxBody()}

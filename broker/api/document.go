@@ -58,6 +58,7 @@ func newDocument() *document {
 			{Name: tagFiles, Description: "The files of an instance."},
 			{Name: tagPorts, Description: "Servers that run in an instance."},
 			{Name: tagProviders, Description: "What can run here."},
+			{Name: tagAdmin, Description: "For administrators, whose tokens are not those of tenants."},
 			{Name: tagBroker, Description: "The broker itself."},
 		},
 	}}
@@ -99,6 +100,7 @@ var pathParameters = map[string]string{
 	"context":   "A context's ID.",
 	"command":   "A command's ID.",
 	"execution": "An execution's ID.",
+	"label":     "A provider's label in the configuration.",
 	"port":      "A TCP port in the instance.",
 	"path":      "Any path of the program's, slashes included.",
 	"token":     "What a preview link was made with.",
@@ -192,6 +194,9 @@ func (d *document) addProblems(described *huma.Operation, op operation, hasBody 
 	}
 	if !op.public {
 		refuse(sdk.CodeNotAuthenticated, http.StatusUnauthorized)
+	}
+	if op.admin {
+		refuse(sdk.CodeNotAllowed, http.StatusForbidden)
 	}
 	if hasBody {
 		refuse(sdk.CodeInvalidRequest, http.StatusBadRequest, http.StatusRequestEntityTooLarge,

@@ -78,7 +78,7 @@ func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 		// With a token the body may be small enough. fasthttp has forgotten
 		// the headers if the body was chunked.
 		header := &c.Request().Header
-		if _, stranger := s.authenticate(header); stranger != nil && len(header.RawHeaders()) > 0 {
+		if _, stranger := s.authenticate(header); stranger != nil && !s.isAdmin(header) && len(header.RawHeaders()) > 0 {
 			err = stranger
 		}
 	}

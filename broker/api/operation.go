@@ -26,8 +26,8 @@ type operation struct {
 	tag      string
 	summary  string
 	details  string
-	// public operations need no token.
-	public bool
+	// public operations need no token, those of admin an administrator's.
+	public, admin bool
 	// success lists the statuses of answers that are not problems.
 	success []int
 	// consumes and produces are the media types of bodies that stream; empty
@@ -110,7 +110,12 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 	add(route, func(c *fiber.Ctx) error {
 		exchangeOf(c).route = op.path
 		request := call[In]{}
-		if !op.public {
+		switch {
+		case op.admin:
+			if err := s.authenticateAdmin(&c.Request().Header); err != nil {
+				return err
+			}
+		case !op.public:
 			who, err := s.authenticate(&c.Request().Header)
 			if err != nil {
 				return err

@@ -20,6 +20,7 @@ const (
 	tagFiles     = "files"
 	tagPorts     = "ports"
 	tagProviders = "providers"
+	tagAdmin     = "admin"
 	tagBroker    = "broker"
 )
 
@@ -101,6 +102,7 @@ func (s *Server) routes() {
 		summary: "List the providers that you may use",
 		success: []int{http.StatusOK},
 	}, s.listProviders)
+	s.adminRoutes()
 	register(s, operation{
 		method: http.MethodGet, path: pathHealthz, id: "healthz", tag: tagBroker, public: true,
 		summary: "Whether the process is alive",

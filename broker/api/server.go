@@ -52,7 +52,9 @@ type Meter interface {
 type Options struct {
 	Instances Instances
 	Tenants   Tenants
-	Logger    hclog.Logger
+	// Admin may be nil: then there are no administrators.
+	Admin  Admin
+	Logger hclog.Logger
 	// Meter may be nil.
 	Meter  Meter
 	Bounds Bounds
@@ -74,6 +76,7 @@ type Bounds struct {
 type Server struct {
 	instances Instances
 	tenants   Tenants
+	admin     Admin // or nil
 	logger    hclog.Logger
 	meter     Meter // or nil
 	bounds    atomic.Pointer[Bounds]
@@ -114,6 +117,7 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		previews:  previews,
 		instances: opts.Instances,
 		tenants:   opts.Tenants,
+		admin:     opts.Admin,
 		logger:    opts.Logger,
 		meter:     opts.Meter,
 		document:  newDocument(),

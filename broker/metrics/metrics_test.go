@@ -77,7 +77,7 @@ func TestWhatIsShown(t *testing.T) {
 		return []metrics.Provider{
 			{Label: "one", Plugin: "pools", Ready: true, Metrics: []sdk.Metric{pooled("python", 2), pooled("a\n\"b\\", 0), made}},
 			{Label: "two", Plugin: "pools", Restarts: 3, Metrics: []sdk.Metric{pooled("python", 1), other}},
-			{Label: "three", Plugin: "pools", Metrics: []sdk.Metric{changed}},
+			{Label: "three", Plugin: "pools", CircuitOpen: true, FailedAt: time.UnixMilli(1_700_000_000_500), Metrics: []sdk.Metric{changed}},
 			{Label: "four"},
 		}
 	}, func() metrics.Configuration {

@@ -3,6 +3,7 @@ package metrics
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,6 +19,11 @@ type Provider struct {
 	Restarts      int
 	// Draining counts earlier processes that serve their last instances.
 	Draining int
+	// CircuitOpen says that it has failed repeatedly and refuses work until it is
+	// tried again. FailedAt is when its process ended, or did not start, the last
+	// time; zero for never.
+	CircuitOpen bool
+	FailedAt    time.Time
 	// Metrics are its own, which were checked.
 	Metrics []sdk.Metric
 }
@@ -29,6 +35,10 @@ var (
 		"Processes of the provider after its first.", []string{"provider"}, nil)
 	providerDraining = prometheus.NewDesc("sandbox_broker_provider_draining",
 		"Processes that an upgrade has replaced and that serve their last instances.", []string{"provider"}, nil)
+	providerCircuit = prometheus.NewDesc("sandbox_broker_provider_circuit_open",
+		"Whether the provider has failed repeatedly and refuses work until it is tried again.", []string{"provider"}, nil)
+	providerFailed = prometheus.NewDesc("sandbox_broker_provider_last_failure_timestamp_seconds",
+		"When a process of the provider ended by itself, or did not start, the last time.", []string{"provider"}, nil)
 )
 
 // providerCollector shows the providers as they are when it is asked.
@@ -42,11 +52,11 @@ func (providerCollector) Describe(chan<- *prometheus.Desc) {}
 func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 	known := families{}
 	for _, p := range c.providers() {
-		ready := 0.0
-		if p.Ready {
-			ready = 1
+		out <- prometheus.MustNewConstMetric(providerReady, prometheus.GaugeValue, oneIf(p.Ready), p.Label)
+		out <- prometheus.MustNewConstMetric(providerCircuit, prometheus.GaugeValue, oneIf(p.CircuitOpen), p.Label)
+		if !p.FailedAt.IsZero() {
+			out <- prometheus.MustNewConstMetric(providerFailed, prometheus.GaugeValue, float64(p.FailedAt.UnixMilli())/1000, p.Label)
 		}
-		out <- prometheus.MustNewConstMetric(providerReady, prometheus.GaugeValue, ready, p.Label)
 		out <- prometheus.MustNewConstMetric(providerRestarts, prometheus.CounterValue, float64(p.Restarts), p.Label)
 		out <- prometheus.MustNewConstMetric(providerDraining, prometheus.GaugeValue, float64(p.Draining), p.Label)
 		for _, m := range p.Metrics {
@@ -55,6 +65,13 @@ func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // families keep what is the same for all metrics of one name. Two providers may

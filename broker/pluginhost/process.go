@@ -43,8 +43,9 @@ type Process struct {
 	started    chan struct{} // closed when start has returned
 	done       chan struct{}
 
-	mu    sync.Mutex
-	conns []*grpc.ClientConn
+	mu         sync.Mutex
+	conns      []*grpc.ClientConn
+	programSum string // once somebody asked for it
 }
 
 func newProcess(label string, runner *processRunner) *Process {

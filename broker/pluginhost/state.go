@@ -39,8 +39,13 @@ type State struct {
 	// Restarts counts the processes after the first.
 	Restarts int
 	// LastError is why the last process died or did not start, nil if none
-	// has; it is for the operator.
+	// has, and FailedAt when that was; it is for the operator. Stderr has the
+	// last words of that process.
 	LastError error
+	FailedAt  time.Time
+	// NextTry is when the next process is started, if none runs and none is about
+	// to; else the zero time.
+	NextTry time.Time
 	// Since is when the phase began.
 	Since time.Time
 }
@@ -53,6 +58,9 @@ func (s *Supervised) State() State {
 	state.Details = maps.Clone(state.Details)
 	if s.current != nil && s.current.alive() {
 		state.PID = s.current.PID()
+	}
+	if s.current == nil && s.nextTry.After(time.Now()) {
+		state.NextTry = s.nextTry
 	}
 	return state
 }

@@ -273,10 +273,10 @@ func (s *Supervised) down(err error, failures int, pause time.Duration) {
 		reason = "its configuration is refused; the log of the broker says why"
 	}
 	s.enter(phase, func(state *State) {
-		state.Reason, state.LastError, state.Metrics = reason, err, nil
+		state.Reason, state.LastError, state.FailedAt, state.Metrics = reason, err, time.Now(), nil
 	})
 	fields := []any{"provider", s.spec.Label, "failures", failures, "next_try", pause.Round(time.Millisecond), "error", err}
-	if stderr := stderrOf(err); stderr != "" {
+	if stderr := Stderr(err); stderr != "" {
 		fields = append(fields, "stderr", stderr)
 	}
 	s.options.Logger.Error("provider down", fields...)

@@ -79,8 +79,9 @@ func (s *Supervised) probe(provider sdk.Provider) (missed bool) {
 	return missed
 }
 
-// stderrOf returns the plugin's last words that an error carries.
-func stderrOf(err error) string {
+// Stderr returns the plugin's last words that State.LastError carries, at most
+// 64 KiB, without the secrets of its settings.
+func Stderr(err error) string {
 	var exit *ExitError
 	if errors.As(err, &exit) {
 		return exit.Stderr

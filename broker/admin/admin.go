@@ -1,0 +1,72 @@
+// Package admin answers what administrators ask of a running broker: who they are,
+// by their tokens, and how the providers are.
+//
+// It knows nothing of HTTP, which is broker/api's, and starts and stops nothing:
+// what there is to tell it gets from whoever makes the Service. Changing the
+// configuration and trying it out belong here too.
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Provider is all that is known of a provider. It holds no settings, and what its
+// plugin says in it is free of their secrets.
+type Provider struct {
+	// Label names it in the configuration.
+	Label string
+	// Active is the one that serves requests naming none.
+	Active     bool
+	Executable pluginhost.Executable
+	// Description is empty for a plugin that never came to describe itself.
+	Description sdk.Description
+	State       pluginhost.State
+	// Draining counts earlier processes that serve their last instances.
+	Draining int
+}
+
+// Broker is what the service asks; both may change while the broker runs.
+type Broker interface {
+	// AdminTokens are the sums of the administrators' tokens. Without any there
+	// are no administrators.
+	AdminTokens() [][sha256.Size]byte
+	// AdminProviders are in the order of the configuration.
+	AdminProviders() []Provider
+}
+
+// Service is for administrators. Its methods may be called concurrently.
+type Service struct{ broker Broker }
+
+// NewService returns a service that needs no end.
+func NewService(broker Broker) *Service { return &Service{broker: broker} }
+
+// Enabled reports whether there are administrators.
+func (s *Service) Enabled() bool { return len(s.broker.AdminTokens()) > 0 }
+
+// Authenticate reports whether this is the token of an administrator. Every sum is
+// compared, in constant time.
+func (s *Service) Authenticate(token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	found := 0
+	for _, known := range s.broker.AdminTokens() {
+		found |= subtle.ConstantTimeCompare(sum[:], known[:])
+	}
+	return found == 1 && token != ""
+}
+
+// Providers returns how all providers are.
+func (s *Service) Providers() []Provider { return s.broker.AdminProviders() }
+
+// Provider returns how one is. The error is SB013.
+func (s *Service) Provider(label string) (Provider, error) {
+	for _, p := range s.broker.AdminProviders() {
+		if p.Label == label {
+			return p, nil
+		}
+	}
+	return Provider{}, sdk.Errorf(sdk.CodeNotFound, "there is no such provider in the configuration")
+}

@@ -1,0 +1,36 @@
+package broker
+
+import (
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+)
+
+var _ admin.Broker = (*catalog)(nil)
+
+// AdminTokens implements admin.Broker.
+func (c *catalog) AdminTokens() [][32]byte {
+	if g := c.generation(); g.cfg != nil {
+		return g.cfg.Admin.TokenSHA256
+	}
+	return nil
+}
+
+// AdminProviders implements admin.Broker.
+func (c *catalog) AdminProviders() []admin.Provider {
+	c.mu.Lock()
+	current, draining := c.generation().current, c.draining
+	c.mu.Unlock()
+	active := c.Active()
+	var list []admin.Provider
+	for _, r := range current {
+		p := admin.Provider{
+			Label: r.Label(), Active: r.Label() == active, Executable: r.Executable(), Description: r.Description(), State: r.State(),
+		}
+		for _, old := range draining {
+			if old.Label() == r.Label() {
+				p.Draining++
+			}
+		}
+		list = append(list, p)
+	}
+	return list
+}

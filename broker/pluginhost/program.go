@@ -1,0 +1,68 @@
+package pluginhost
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Executable is the program behind a provider.
+type Executable struct {
+	// Name in the plugin directory, and Path.
+	Name, Path string
+	// SHA256 is the sum of the program that runs, in hexadecimal; "" while none
+	// does, and for scripts.
+	SHA256 string
+	// Pinned says that the configuration accepts no other sum.
+	Pinned bool
+}
+
+// Executable returns the program behind the provider. It reads all of it when it is
+// asked for the first time.
+func (s *Supervised) Executable() Executable {
+	s.mu.Lock()
+	current := s.current
+	s.mu.Unlock()
+	e := Executable{
+		Name: s.spec.Plugin, Path: filepath.Join(s.launcher.options.PluginDir, s.spec.Plugin), Pinned: s.spec.SHA256 != "",
+	}
+	if current != nil {
+		e.SHA256 = current.sum()
+	}
+	return e
+}
+
+// sum is that of the program that the process runs, whatever has become of its file
+// meanwhile; "" if it cannot be read.
+func (p *Process) sum() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.programSum != "" || p.runner.exe.script {
+		return p.programSum
+	}
+	program, err := p.runner.openProgram()
+	if err != nil {
+		return ""
+	}
+	defer program.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, program); err != nil {
+		return ""
+	}
+	p.programSum = hex.EncodeToString(hash.Sum(nil))
+	return p.programSum
+}
+
+// openProgram opens what the process runs. The number is the process's own, since
+// it is not reaped meanwhile.
+func (r *processRunner) openProgram() (*os.File, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pid == 0 || r.reaped {
+		return nil, os.ErrProcessDone
+	}
+	return os.Open(fmt.Sprintf("/proc/%d/exe", r.pid))
+}

@@ -1,0 +1,11 @@
+listen = ":9385"
+
+provider "full" {}
+
+admin {
+  token_sha256 = ["7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d2438410c8af7af2ff2c"]
+}
+
+tenant "a" {
+  token_sha256 = ["2222222222222222222222222222222222222222222222222222222222222222"]
+}
