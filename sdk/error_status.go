@@ -24,12 +24,12 @@ var ErrPluginGone = errors.New("the plugin ended")
 
 // GRPCStatus is how an Error crosses the wire; gRPC calls it by itself.
 func (e *Error) GRPCStatus() *status.Status {
-	st := status.New(grpcCode(e.Code), truncate(e.Message))
+	st := status.New(grpcCode(e.Code), shown(e.Message))
 	detail := &providerv1.ErrorDetail{
 		Code:       string(e.Code),
-		Message:    truncate(e.Message),
-		Field:      truncate(e.Field),
-		Capability: truncate(string(e.Capability)),
+		Message:    shown(e.Message),
+		Field:      shown(e.Field),
+		Capability: shown(string(e.Capability)),
 	}
 	if e.RetryAfter > 0 {
 		detail.RetryAfter = durationpb.New(e.RetryAfter)
@@ -66,23 +66,23 @@ func ErrorFromStatus(err error) error {
 		// gRPC's text names the socket, which is a path of the host.
 		return Errorf(CodeUnavailable, "%w", ErrPluginGone)
 	case codes.Unimplemented:
-		return Errorf(CodeNotSupported, "the plugin lacks this call: %s", truncate(st.Message()))
+		return Errorf(CodeNotSupported, "the plugin lacks this call: %s", shown(st.Message()))
 	case codes.ResourceExhausted:
-		return Errorf(CodeInternal, "a message between broker and plugin was too large: %s", truncate(st.Message()))
+		return Errorf(CodeInternal, "a message between broker and plugin was too large: %s", shown(st.Message()))
 	default:
-		return Errorf(CodeInternal, "%s: %s", st.Code(), truncate(st.Message()))
+		return Errorf(CodeInternal, "%s: %s", st.Code(), shown(st.Message()))
 	}
 }
 
 func errorFromDetail(detail *providerv1.ErrorDetail) *Error {
 	e := &Error{
 		Code:       Code(detail.GetCode()),
-		Message:    truncate(detail.GetMessage()),
-		Field:      truncate(detail.GetField()),
-		Capability: Capability(truncate(detail.GetCapability())),
+		Message:    shown(detail.GetMessage()),
+		Field:      shown(detail.GetField()),
+		Capability: Capability(shown(detail.GetCapability())),
 	}
 	if !e.Code.Known() {
-		e.Message = truncate("unknown code " + detail.GetCode() + ": " + e.Message)
+		e.Message = shown("unknown code " + detail.GetCode() + ": " + e.Message)
 		e.Code = CodeInternal
 	}
 	if after := detail.GetRetryAfter(); after.IsValid() && after.AsDuration() > 0 {
@@ -135,16 +135,20 @@ func grpcCode(c Code) codes.Code {
 	}
 }
 
-// truncate makes a text fit for the wire and for people: a terminal shall show
-// it, not obey it.
-func truncate(s string) string {
-	if len(s) > maxWireMessage {
-		s = s[:maxWireMessage]
-	}
+// shown makes a text fit for the wire and for people: a terminal shall show it, not
+// obey it.
+func shown(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, strings.ToValidUTF8(s, "�"))
+	}, truncate(s))
+}
+
+func truncate(s string) string {
+	if len(s) > maxWireMessage {
+		s = s[:maxWireMessage]
+	}
+	return strings.ToValidUTF8(s, "�")
 }

@@ -11,8 +11,9 @@ const PluginKey = "provider"
 
 // MaxMessageBytes bounds a gRPC message between broker and plugin. gRPC's own
 // defaults are 4 MiB on one side and 2 GiB on the other. It is what a plugin must
-// be ready to receive; of a plugin the broker takes no more than 4 MiB at once,
-// 8 MiB for a list, and what an execution's output and artifacts may have.
+// be ready to receive. Of a plugin the broker takes no more than 1 MiB at once,
+// beside 4 MiB for a part of a list and 8 MiB for a whole one, and for an execution
+// what its result and artifacts may have.
 const MaxMessageBytes = 32 << 20
 
 // Environment variables that the broker sets for a plugin.

@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -18,13 +19,18 @@ func (s *server) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.Ser
 		InstanceID: req.GetInstanceId(), Path: req.GetPath(), Pattern: req.GetPattern(), Literal: req.GetLiteral(),
 		IgnoreCase: req.GetIgnoreCase(), Glob: req.GetGlob(), Limit: max(int(req.GetLimit()), 1),
 	}, func(matches []FileMatch) error {
-		resp := &providerv1.SearchFilesResponse{}
-		for _, m := range matches {
-			resp.Matches = append(resp.Matches, &providerv1.FileMatch{
-				Path: truncate(m.Path), Line: int32(m.Line), Column: int32(m.Column), Text: cutText(m.Text, MaxMatchText),
-			})
+		for some := range slices.Chunk(matches, maxEntries) {
+			resp := &providerv1.SearchFilesResponse{}
+			for _, m := range some {
+				resp.Matches = append(resp.Matches, &providerv1.FileMatch{
+					Path: truncate(m.Path), Line: int32(m.Line), Column: int32(m.Column), Text: cutText(m.Text, MaxMatchText),
+				})
+			}
+			if err := stream.Send(resp); err != nil {
+				return err
+			}
 		}
-		return stream.Send(resp)
+		return nil
 	})
 	if err != nil || !truncated {
 		return err
@@ -59,11 +65,16 @@ func (s *server) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.Serve
 	return p.WatchFiles(stream.Context(), WatchFilesRequest{InstanceID: req.GetInstanceId(), Path: req.GetPath(), Recursive: req.GetRecursive()},
 		func() error { return stream.Send(&providerv1.WatchFilesResponse{}) },
 		func(changes []FileChange) error {
-			resp := &providerv1.WatchFilesResponse{}
-			for _, c := range changes {
-				resp.Changes = append(resp.Changes, &providerv1.FileChange{Kind: string(c.Kind), Path: truncate(c.Path)})
+			for some := range slices.Chunk(changes, maxEntries) {
+				resp := &providerv1.WatchFilesResponse{}
+				for _, c := range some {
+					resp.Changes = append(resp.Changes, &providerv1.FileChange{Kind: string(c.Kind), Path: truncate(c.Path)})
+				}
+				if err := stream.Send(resp); err != nil {
+					return err
+				}
 			}
-			return stream.Send(resp)
+			return nil
 		})
 }
 

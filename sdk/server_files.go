@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -25,6 +26,10 @@ func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) 
 	return &providerv1.StatFileResponse{File: fileToWire(info)}, nil
 }
 
+// maxEntries is how many entries of a list one message has: the broker takes no
+// message of any size, and an author may hand over all of a list at once.
+const maxEntries = 500
+
 func (s *server) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerStreamingServer[providerv1.ListFilesResponse]) error {
 	p, err := capable[Files](s, CapabilityFiles)
 	if err != nil {
@@ -33,11 +38,16 @@ func (s *server) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerS
 	truncated, err := p.ListFiles(stream.Context(), ListFilesRequest{
 		InstanceID: req.GetInstanceId(), Path: req.GetPath(), Depth: max(int(req.GetDepth()), 1), Glob: req.GetGlob(), Limit: max(int(req.GetLimit()), 1),
 	}, func(files []FileInfo) error {
-		resp := &providerv1.ListFilesResponse{}
-		for _, f := range files {
-			resp.Files = append(resp.Files, fileToWire(f))
+		for some := range slices.Chunk(files, maxEntries) {
+			resp := &providerv1.ListFilesResponse{}
+			for _, f := range some {
+				resp.Files = append(resp.Files, fileToWire(f))
+			}
+			if err := stream.Send(resp); err != nil {
+				return err
+			}
 		}
-		return stream.Send(resp)
+		return nil
 	})
 	if err != nil || !truncated {
 		return err

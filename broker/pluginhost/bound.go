@@ -38,7 +38,7 @@ var (
 func (b *boundProvider) Explain(ctx context.Context, err error) error { return b.failed(ctx, err) }
 
 func (b *boundProvider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
-	b.process.runner.log.hide(redact.New(redact.Secrets(b.Describe().Schema, req.Settings)...))
+	b.process.runner.log.hide(redact.Secrets(b.Describe().Schema, req.Settings))
 	err := b.Client.Configure(ctx, req)
 	if err == nil {
 		b.process.configured.Store(true)

@@ -15,6 +15,18 @@ var passedOn = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 }
 
+// listedValues are the values of variables that the operator gives to a plugin by
+// name: most often they are keys.
+func listedValues(names []string) []string {
+	var values []string
+	for _, name := range names {
+		if !slices.Contains(passedOn, name) {
+			values = append(values, os.Getenv(name))
+		}
+	}
+	return values
+}
+
 // environment is what a plugin starts with: the names passed on to everybody,
 // those the operator listed, and the log level.
 func environment(listed []string, logLevel string) []string {

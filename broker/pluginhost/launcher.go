@@ -104,6 +104,7 @@ func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
 
 	logger := l.options.Logger.Named("plugin").With("provider", spec.Label)
 	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.options.LogLevel), logger))
+	p.runner.log.hide(listedValues(spec.Env))
 	bounded, cancel := context.WithTimeoutCause(ctx, l.options.StartTimeout,
 		notStarted(fmt.Sprintf("the plugin %q did not answer within %v", spec.Plugin, l.options.StartTimeout)))
 	defer cancel()

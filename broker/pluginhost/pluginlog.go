@@ -45,19 +45,21 @@ type pluginLog struct {
 	bytes   int
 	dropped int
 	panics  bool
-	redact  *redact.Redactor
+	hidden  []string
+	redact  *redact.Redactor // of them
 }
 
 func newPluginLog(logger hclog.Logger, ended <-chan struct{}) *pluginLog {
 	return &pluginLog{logger: logger, ended: ended}
 }
 
-// hide blanks what r knows from now on: a plugin that logs its own settings shall
-// not publish them.
-func (l *pluginLog) hide(r *redact.Redactor) {
+// hide blanks these words from now on, beside those of earlier calls: a plugin that
+// logs its own settings shall not publish them.
+func (l *pluginLog) hide(secrets []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.redact = r
+	l.hidden = append(l.hidden, secrets...)
+	l.redact = redact.New(l.hidden...)
 }
 
 // redactor knows what must not be shown.

@@ -95,3 +95,17 @@ func TestSecretsAreBlankedWhateverThePluginDoesWithThem(t *testing.T) {
 	assert.Assert(t, !strings.Contains(fmt.Sprintf("%+v", process.Err()), secret))
 	assert.Assert(t, is.Contains(stderrOfExit(t, process), "last (secret)"))
 }
+
+func TestValuesThatTheOperatorPassesOnAreHidden(t *testing.T) {
+	t.Setenv("MOCK_KEY_OF_THE_CLOUD", "key-of-the-cloud")
+	h := newHost(t)
+	spec := h.spec("mock")
+	spec.Env = []string{"MOCK_KEY_OF_THE_CLOUD"}
+	p := h.configured(spec, sdk.Settings{"secret": "of-the-settings"}).Provider()
+	id := instance(t, p)
+	_, _, err := execute(t.Context(), p, id, `{"log": "with key-of-the-cloud and of-the-settings"}`)
+	assert.NilError(t, err)
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "with (secret) and (secret)", "provider": "box"}))
+	_, _, err = execute(t.Context(), p, id, `{"fail": "SB003", "message": "refused key-of-the-cloud\u001b[31m"}`)
+	assert.Error(t, err, "SB003: provider \"box\": refused (secret)\uFFFD[31m")
+}

@@ -3,6 +3,7 @@ package main_test
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"gotest.tools/v3/assert"
@@ -76,10 +77,12 @@ func TestAnAnswerThatIsNoAnswer(t *testing.T) {
 				s.plan(nil)
 				s.awaitHostile(t)
 				s.unharmed(t)
+				if test.behaviour == "orphan" {
+					endOfChild(t, s)
+				}
 			})
 		}
 	}
-	endOfChild(t, s)
 }
 
 // A million pings are no answer, but no harm either.
@@ -278,6 +281,43 @@ func TestStreamsOfGoPlugin(t *testing.T) {
 			s.unharmed(t)
 			s.unharmed(t)
 			assert.Check(t, s.Plugin("hostile") != before)
+		})
+	}
+}
+
+// What one call may cost, many calls cost at once.
+func TestManyHostileAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	for name, planned := range map[string]plan{
+		"instances of 3 MiB":            {"Create": "large"},
+		"instances of 40 MiB":           {"Create": "too_large"},
+		"instances with empty facts":    {"Create": "create_crowd"},
+		"results of 3 MiB":              {"Execute": "large"},
+		"results with empty findings":   {"Execute": "result_findings"},
+		"output without end":            {"Execute": "output_endless"},
+		"errors with 5 million details": {"Execute": "error_details_many"},
+		"errors that would forge a log": {"Execute": "error_detail"},
+		"executions without end":        {"Execute": "output_nothing"},
+		"a death that ten wait for":     {"Execute": "killed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			s.plan(planned)
+			var asking sync.WaitGroup
+			for range 10 {
+				asking.Go(func() {
+					if answer := s.execute(); answer.Status == http.StatusOK {
+						t.Errorf("%s", answer.Body)
+					} else {
+						blames(t, answer, "SB000 SB004 SB009")
+					}
+				})
+			}
+			asking.Wait()
+			s.plan(nil)
+			s.awaitHostile(t)
+			s.unharmed(t)
 		})
 	}
 }

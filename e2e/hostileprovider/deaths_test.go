@@ -35,11 +35,13 @@ func TestADeathInACall(t *testing.T) {
 				t.Logf("answered after %v", time.Since(began))
 				s.plan(nil)
 				s.awaitHostile(t)
+				if death == "heir" {
+					assert.Check(t, !childLives(t, s), "the child of its group goes with the plugin")
+				}
 				s.unharmed(t)
 			})
 		}
 	}
-	endOfChild(t, s)
 }
 
 // A plugin that does not answer health probes is killed and started again: three

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -167,16 +168,28 @@ func TestWhatAListSaysOfInstances(t *testing.T) {
 	}
 }
 
-// endOfChild kills the process that the plugin left behind, which is ours by now.
+// childLives says whether the process that the plugin left behind is there.
+func childLives(t *testing.T, s *scene) bool {
+	t.Helper()
+	pid := child(t, s)
+	return slices.ContainsFunc(harness.Processes(t), func(p harness.Process) bool {
+		return p.PID == pid && strings.Contains(p.Command, "sleep 600")
+	})
+}
+
+// endOfChild kills the process that the plugin left behind, of whose end nobody else
+// takes care.
 func endOfChild(t *testing.T, s *scene) {
+	t.Helper()
+	assert.Check(t, childLives(t, s), "a process of another session outlives the plugin's calls")
+	assert.NilError(t, syscall.Kill(child(t, s), syscall.SIGKILL))
+}
+
+func child(t *testing.T, s *scene) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.Dir, "bin", "plugins", "hostile.child"))
 	assert.NilError(t, err)
 	pid, err := strconv.Atoi(string(text))
 	assert.NilError(t, err)
-	for _, p := range harness.Processes(t) {
-		if p.PID == pid && strings.Contains(p.Command, "sleep 600") {
-			assert.NilError(t, syscall.Kill(pid, syscall.SIGKILL))
-		}
-	}
+	return pid
 }

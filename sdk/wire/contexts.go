@@ -3,6 +3,8 @@ package wire
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -23,7 +25,7 @@ func (c *Client) CreateContext(ctx context.Context, req sdk.CreateContextRequest
 
 // ListContexts implements sdk.Contexts.
 func (c *Client) ListContexts(ctx context.Context, instanceID string) ([]sdk.CodeContext, error) {
-	resp, err := c.contexts.ListContexts(ctx, &providerv1.ListContextsRequest{InstanceId: instanceID})
+	resp, err := c.contexts.ListContexts(ctx, &providerv1.ListContextsRequest{InstanceId: instanceID}, grpc.MaxCallRecvMsgSize(maxPart))
 	if err != nil {
 		return nil, sdk.ErrorFromStatus(err)
 	}

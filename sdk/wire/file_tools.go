@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 
+	"google.golang.org/grpc"
+
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
@@ -17,7 +19,7 @@ func (c *Client) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, fo
 	stream, err := c.search.SearchFiles(ctx, &providerv1.SearchFilesRequest{
 		InstanceId: req.InstanceID, Path: req.Path, Pattern: req.Pattern, Literal: req.Literal, IgnoreCase: req.IgnoreCase,
 		Glob: req.Glob, Limit: int32(min(req.Limit, 1<<30)),
-	})
+	}, grpc.MaxCallRecvMsgSize(maxPart))
 	return receiveList(stream, err, req.Limit, func(m *providerv1.SearchFilesResponse) (int, bool, error) {
 		matches := make([]sdk.FileMatch, 0, len(m.GetMatches()))
 		for _, wm := range m.GetMatches() {
@@ -35,7 +37,7 @@ func (c *Client) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, fo
 
 // ReplaceInFiles implements sdk.FileSearcher.
 func (c *Client) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) ([]sdk.FileReplacement, error) {
-	resp, err := c.search.ReplaceInFiles(ctx, &providerv1.ReplaceInFilesRequest{InstanceId: req.InstanceID, Paths: req.Paths, Old: req.Old, New: req.New})
+	resp, err := c.search.ReplaceInFiles(ctx, &providerv1.ReplaceInFilesRequest{InstanceId: req.InstanceID, Paths: req.Paths, Old: req.Old, New: req.New}, grpc.MaxCallRecvMsgSize(maxPart))
 	if err != nil {
 		return nil, sdk.ErrorFromStatus(err)
 	}
@@ -51,7 +53,7 @@ func (c *Client) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesReque
 func (c *Client) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.watch.WatchFiles(callCtx, &providerv1.WatchFilesRequest{InstanceId: req.InstanceID, Path: req.Path, Recursive: req.Recursive})
+	stream, err := c.watch.WatchFiles(callCtx, &providerv1.WatchFilesRequest{InstanceId: req.InstanceID, Path: req.Path, Recursive: req.Recursive}, grpc.MaxCallRecvMsgSize(maxPart))
 	if err != nil {
 		return sdk.ErrorFromStatus(err)
 	}

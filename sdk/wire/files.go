@@ -30,7 +30,7 @@ func (c *Client) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found 
 	defer cancel()
 	stream, err := c.files.ListFiles(ctx, &providerv1.ListFilesRequest{
 		InstanceId: req.InstanceID, Path: req.Path, Depth: int32(min(req.Depth, 1<<30)), Glob: req.Glob, Limit: int32(min(req.Limit, 1<<30)),
-	})
+	}, grpc.MaxCallRecvMsgSize(maxPart))
 	return receiveList(stream, err, req.Limit, func(m *providerv1.ListFilesResponse) (int, bool, error) {
 		files := make([]sdk.FileInfo, 0, len(m.GetFiles()))
 		for _, wf := range m.GetFiles() {

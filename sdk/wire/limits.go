@@ -9,7 +9,10 @@ import (
 // What a plugin may say at once, in bytes. A message is in memory up to three
 // times while it is decoded, and each call in progress may have one.
 const (
-	maxAnswer = 4 << 20
+	// maxAnswer is for a chunk of a file and everything smaller.
+	maxAnswer = 1<<20 + maxAround
+	// maxPart is for one of many messages of a list.
+	maxPart = 4 << 20
 	// maxDescription holds a schema of 200 fields with long texts.
 	maxDescription = 2 << 20
 	// maxList is for lists that come in one piece.
