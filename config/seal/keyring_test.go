@@ -140,7 +140,7 @@ func TestPrintingAKeyringShowsNoKey(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		text := fmt.Sprintf(verb, ring) + fmt.Sprintf(verb, struct{ R *seal.Keyring }{ring})
 		assert.Assert(t, !strings.Contains(text, key[6:20]))
-		assert.Assert(t, !strings.Contains(text, fmt.Sprint(secret[:4])[1:8]), "%s", text)
+		assert.Assert(t, !strings.Contains(text, strings.Trim(fmt.Sprintf("%d", secret[:4]), "[]")), "%s", text)
 	}
 }
 

@@ -152,7 +152,7 @@ func (c *scene) watch(id string, recursive bool) <-chan sdk.FileChange {
 	}()
 	c.later(func() {
 		cancel()
-		_ = <-ended
+		<-ended //nolint:errcheck // it has ended, however it did
 	})
 	select {
 	case <-ready:
