@@ -27,7 +27,7 @@ func (s *Supervised) Executable() Executable {
 	current := s.current
 	s.mu.Unlock()
 	e := Executable{
-		Name: s.spec.Plugin, Path: filepath.Join(s.launcher.options.PluginDir, s.spec.Plugin), Pinned: s.spec.SHA256 != "",
+		Name: s.spec.Plugin, Path: filepath.Join(s.launcher.dirOf(s.spec), s.spec.Plugin), Pinned: s.spec.SHA256 != "",
 	}
 	if current != nil {
 		e.SHA256 = current.sum()

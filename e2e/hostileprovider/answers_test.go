@@ -150,7 +150,7 @@ func TestInstancesThatAreNotWhatTheyShouldBe(t *testing.T) {
 		"an ID of a megabyte":                   "create_long",
 		"an ID that is a path":                  "create_path",
 		"no instance at all":                    "create_nothing",
-		"900,000 empty facts about an instance": "create_crowd",
+		"250,000 empty facts about an instance": "create_crowd",
 		"a template of a megabyte":              "create_template",
 	} {
 		t.Run(name, func(t *testing.T) {

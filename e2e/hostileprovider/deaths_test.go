@@ -75,7 +75,7 @@ func TestAHealthThatIsNone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ behaviour, reason string }{
 		"a metric that is no number":      {"health_metrics", "metrics that are not acceptable"},
-		"two million empty metrics":       {"health_crowd", "too many fields"},
+		"400,000 empty metrics":           {"health_crowd", "too many fields"},
 		"a detail of a megabyte":          {"health_details", "above 4096 bytes"},
 		"a reason that steers a terminal": {"health_reason", "bad"},
 		"a message of 4 GiB":              {"length_4g", "too large"},
