@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -19,12 +20,16 @@ const describeTimeout = 20 * time.Second
 
 type checkCommand struct {
 	File string `arg:"" optional:"" default:"sandbox.hcl" help:"The configuration file."`
+	JSON bool   `name:"json" help:"Print what was found as JSON, on standard output."`
 }
 
 // Run shows every mistake on standard error; exit code 1 says that there is one.
 func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) error {
 	cfg, diags := config.Load(c.File)
 	diags = diags.With(checkProviders(ctx, ask, cfg))
+	if c.JSON {
+		return c.printJSON(term, cfg, diags)
+	}
 	if err := diags.Write(term.err, term.style); err != nil {
 		return err
 	}
@@ -38,6 +43,38 @@ func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) er
 		_, err = fmt.Fprintln(term.out, "The settings of the providers were not checked: no plugin was started.")
 	}
 	return err
+}
+
+// checkReport is what check --json prints.
+type checkReport struct {
+	// OK says that the broker would take the configuration.
+	OK bool `json:"ok"`
+	// Revision of what was read; see config.Config.
+	Revision    string             `json:"revision"`
+	Files       []string           `json:"files"`
+	Diagnostics config.Diagnostics `json:"diagnostics"`
+}
+
+func (c *checkCommand) printJSON(term *terminal, cfg *config.Config, diags config.Diagnostics) error {
+	report := checkReport{OK: !diags.HasErrors(), Revision: cfg.Revision, Files: []string{}, Diagnostics: diags}
+	for _, f := range cfg.Files() {
+		if f.Kind == config.FileMain || f.Kind == config.FileIncluded {
+			report.Files = append(report.Files, f.Name)
+		}
+	}
+	if diags == nil {
+		report.Diagnostics = config.Diagnostics{}
+	}
+	encoder := json.NewEncoder(term.out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(report); err != nil {
+		return err
+	}
+	if diags.HasErrors() {
+		return exitCode(1)
+	}
+	return nil
 }
 
 // checkProviders checks the settings that only the plugins know, as far as the
@@ -54,14 +91,19 @@ func checkProviders(ctx context.Context, ask describe, cfg *config.Config) confi
 }
 
 func checkSettings(ctx context.Context, ask describe, cfg *config.Config, p *config.Provider) config.Diagnostics {
-	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
-	defer cancel()
-	description, err := ask(ctx, cfg, p)
+	description, err := describeWithin(ctx, ask, cfg, p)
 	if err != nil {
 		return p.Diagnose(err, nil)
 	}
 	_, diags := p.Settings(description.Schema)
 	return diags
+}
+
+// describeWithin asks a plugin within describeTimeout.
+func describeWithin(ctx context.Context, ask describe, cfg *config.Config, p *config.Provider) (sdk.Description, error) {
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	return ask(ctx, cfg, p)
 }
 
 func errorsIn(diags config.Diagnostics) int {

@@ -14,8 +14,13 @@ type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Run the broker."`
 	Exec    execCommand    `cmd:"" help:"Run code in a sandbox and print what it prints."`
 	Check   checkCommand   `cmd:"" help:"Check a configuration file and show every mistake in it."`
+	Config  configCommand  `cmd:"" help:"Lay out configuration files, and tell what may stand in them."`
 	Plugin  pluginCommand  `cmd:"" help:"Work with plugins."`
 	Token   tokenCommand   `cmd:"" help:"Make a token for a tenant."`
+	Keygen  keygenCommand  `cmd:"" help:"Make a key for sealed values."`
+	Seal    sealCommand    `cmd:"" help:"Seal a secret, so that it can stand in a configuration file."`
+	Unseal  unsealCommand  `cmd:"" help:"Show a value that was sealed."`
+	Rotate  rotateCommand  `cmd:"" help:"Seal all sealed values of a configuration anew, with the first key."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -1,0 +1,55 @@
+package config
+
+import "github.com/sandbox-broker/sandbox-broker/sdk"
+
+// BlockSchema says what one kind of block may hold.
+type BlockSchema struct {
+	// Type of the block; "" stands for the settings outside of all blocks.
+	Type string
+	// Label is the pattern of the block's name, "" if it has none. A block with a
+	// name may stand several times.
+	Label string
+	// Description in sentences, as Markdown.
+	Description string
+	// Settings of the broker. A provider block holds those of its plugin too.
+	Settings sdk.Schema
+}
+
+// Blocks describes all that a configuration may hold, in the order in which it is
+// best explained. It is the source of the reference and of the JSON Schema.
+func Blocks() []BlockSchema {
+	return []BlockSchema{
+		{
+			Settings:    rootSchema(),
+			Description: "Settings outside of all blocks. Each stands once, in whichever file; `include` in the main one. `plugin_dir` is the directory `plugins` beside the executable unless it is given.",
+		},
+		{
+			Type: "log", Settings: logSchema(),
+			Description: "The log goes to standard error.",
+		},
+		{
+			Type: "metrics", Settings: metricsSchema(),
+			Description: "Without this block there are no metrics to be read.",
+		},
+		{
+			Type: "limits", Settings: limitsSchema(),
+			Description: "These hold for every tenant.",
+		},
+		{
+			Type: "provider", Label: providerLabel.String(), Settings: pluginSchema(),
+			Description: "One configured plugin. The other settings of the block are the plugin's own: see its page, or ask it with `sandbox-broker config schema FILE --markdown`.",
+		},
+		{
+			Type: "providers", Settings: activeSchema(),
+			Description: "Which provider serves a request that names none. It can be left out where there is one provider.",
+		},
+		{
+			Type: "tenant", Label: tenantLabel.String(), Settings: tenantSchema(),
+			Description: "Who may ask.",
+		},
+		{
+			Type: "admin", Settings: adminSchema(),
+			Description: "Who may look behind the scenes. Without this block there are no administrators.",
+		},
+	}
+}
