@@ -68,6 +68,7 @@ func TestWhatCannotBeSealedOrUnsealed(t *testing.T) {
 		"a key that others read":   {"hunter2", []string{"seal", "--key-file", dir.Join("open")}, "chmod 600 it"},
 		"nothing":                  {"\n", []string{"seal", "--key-file", dir.Join("keys")}, "the value is empty"},
 		"a value that is too long": {strings.Repeat("hunter2", 10_000), []string{"seal", "--key-file", dir.Join("keys")}, "too long"},
+		"what is no text":          {"hunter2\xff", []string{"seal", "--key-file", dir.Join("keys")}, "not UTF-8 text"},
 		"what was never sealed":    {"hunter2", []string{"unseal", "--key-file", dir.Join("keys")}, "this is not what `sandbox-broker seal` prints"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sandbox-broker/sandbox-broker/config/seal"
 )
@@ -25,7 +27,10 @@ func (c *sealCommand) Run(term *terminal) error {
 		return err
 	}
 	if value == "" {
-		return fmt.Errorf("there is nothing to seal: the value is empty")
+		return errors.New("there is nothing to seal: the value is empty")
+	}
+	if !utf8.ValidString(value) {
+		return errors.New("the value is not UTF-8 text, which a configuration cannot hold")
 	}
 	sealed, err := ring.Seal(value)
 	if err != nil {
