@@ -202,3 +202,11 @@ func TestValuesThatCannotBeWritten(t *testing.T) {
 		assert.Check(t, err != nil)
 	}
 }
+
+func TestWhatTheFileComputes(t *testing.T) {
+	d, _ := opened(t, "provider \"full\" {\n  a = env(\"A\")\n  b = 1 + 2\n  c = \"x${file(\"y\")}\"\n  d = [true ? 1 : 2]\n  e = \"plain\"\n  f = sealed(\"sb1:x\")\n  g = -1\n}\n")
+	for setting, want := range map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": false, "f": false, "g": false, "none": false} {
+		assert.Check(t, is.Equal(d.Computed(edit.Provider("full"), setting), want), setting)
+	}
+	assert.Check(t, !d.Computed(edit.Provider("none"), "a"))
+}

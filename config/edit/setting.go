@@ -129,3 +129,14 @@ func computed(expr hclsyntax.Expression) bool {
 	})
 	return found
 }
+
+// Computed reports whether the file computes a setting's value, so that Set would
+// not change it. A setting that is not given is not computed.
+func (d *Document) Computed(b Block, setting string) bool {
+	_, block, ok := d.find(b)
+	if !ok {
+		return false
+	}
+	attr, given := block.Body.Attributes[setting]
+	return given && computed(attr.Expr)
+}
