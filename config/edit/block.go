@@ -152,7 +152,12 @@ func (d *Document) Remove(b Block) error {
 	case end == len(f.text) && start > 0 && f.blank(above, start):
 		start = above
 	}
-	return f.splice(start, end, "")
+	rest := ""
+	if f.blank(0, start) && f.blank(end, len(f.text)) {
+		// A file without any content counts as one that is about to be written.
+		rest = "# The last block of this file was removed.\n"
+	}
+	return f.splice(start, end, rest)
 }
 
 // Rename gives a block another label.

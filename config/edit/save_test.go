@@ -67,6 +67,16 @@ func TestASavedChangeIsInTheFileOfItsBlock(t *testing.T) {
 	assert.NilError(t, d.Save(), "it can go on after Save")
 }
 
+func TestTheLastBlockOfAnIncludedFileCanGo(t *testing.T) {
+	dir := tree(t)
+	_, block, _ := strings.Cut(content(t, dir.Join("conf.d/b.hcl")), "\n")
+	assert.NilError(t, os.WriteFile(dir.Join("conf.d/b.hcl"), []byte(block), 0o600))
+	d := open(t, dir)
+	assert.NilError(t, d.Remove(edit.Tenant("b")))
+	assert.NilError(t, d.Save())
+	assert.Equal(t, content(t, dir.Join("conf.d/b.hcl")), "# The last block of this file was removed.\n")
+}
+
 func TestAChangeThatIsAMistakeIsNotWritten(t *testing.T) {
 	dir := tree(t)
 	d := open(t, dir)
