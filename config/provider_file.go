@@ -1,6 +1,8 @@
 package config
 
 import (
+	"regexp"
+
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
@@ -26,16 +28,20 @@ func (p *parser) parseProviders() []*Provider {
 	}
 	p.keys.attr = body.Attributes[keyFileSetting]
 	var providers []*Provider
-	ignored := func(*hclsyntax.Block) {}
-	p.readBlocks(body.Blocks, map[string]blockKind{
-		"log": {read: ignored}, "metrics": {read: ignored}, "limits": {read: ignored}, "providers": {read: ignored},
-		"tenant": {label: tenantLabel, read: ignored},
-		"provider": {label: providerLabel, read: func(b *hclsyntax.Block) {
-			if provider := p.readProvider(b); provider != nil {
-				providers = append(providers, provider)
-			}
-		}},
-	})
+	kinds := map[string]blockKind{}
+	for _, block := range Blocks() {
+		kind := blockKind{read: func(*hclsyntax.Block) {}}
+		if block.Label != "" {
+			kind.label = regexp.MustCompile(block.Label)
+		}
+		kinds[block.Type] = kind
+	}
+	kinds["provider"] = blockKind{label: providerLabel, read: func(b *hclsyntax.Block) {
+		if provider := p.readProvider(b); provider != nil {
+			providers = append(providers, provider)
+		}
+	}}
+	p.readBlocks(body.Blocks, kinds)
 	if len(labelsOf(body, "provider")) == 0 {
 		p.fail(hcl.Range{}, "No provider", "The file has no provider block.")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gotest.tools/v3/assert"
+	"gotest.tools/v3/fs"
 
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -136,4 +137,25 @@ func TestAPluginsComplaintPointsAtTheSetting(t *testing.T) {
 		})
 	}
 	assert.Assert(t, p.Diagnose(nil, fullSchema()) == nil)
+}
+
+// What a whole configuration holds beside the provider blocks does not matter,
+// whichever blocks there are.
+func TestProvidersAreReadFromAWholeConfiguration(t *testing.T) {
+	src := "key_file = \"none\"\nlisten = 5\nprovider \"full\" {\n  pool_size = 3\n}\n"
+	for _, block := range config.Blocks() {
+		switch {
+		case block.Type == "" || block.Type == "provider":
+		case block.Label == "":
+			src += block.Type + " {\n  x = 5\n}\n"
+		default:
+			src += block.Type + " \"x\" {\n  x = 5\n}\n"
+		}
+	}
+	dir := fs.NewDir(t, "config", fs.WithFile("x.hcl", src))
+	providers, diags := config.LoadProviders(dir.Join("x.hcl"))
+	assert.Assert(t, !diags.HasErrors(), "%v", diags)
+	assert.Equal(t, len(providers), 1)
+	_, diags = config.LoadProviders("../sandbox.hcl")
+	assert.Assert(t, !diags.HasErrors(), "%v", diags)
 }
