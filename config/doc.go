@@ -19,5 +19,5 @@
 //
 // Not here: the encryption behind sealed() (config/seal), editing the files
 // (config/edit), pages and schemas for people and programs (config/reference),
-// starting plugins (broker/pluginhost), watching the files (broker).
+// starting plugins (broker/pluginhost), watching the files (config/watch).
 package config
