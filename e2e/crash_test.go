@@ -168,7 +168,7 @@ func TestFiveHundredExecutionsLeaveNothingBehind(t *testing.T) {
 	}
 	type holdings struct{ brokerFDs, pluginFDs, sandboxes, bundles, groups int }
 	count := func() holdings {
-		bundles, err := filepath.Glob(filepath.Join(b.Dir, "state", "*", "*", "bundles", "*"))
+		bundles, err := filepath.Glob(filepath.Join(b.Dir, "state", "*", "*", "*", "bundles", "*"))
 		assert.NilError(t, err)
 		return holdings{
 			harness.Descriptors(t, b.PID), harness.Descriptors(t, plugin),
