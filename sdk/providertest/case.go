@@ -94,5 +94,6 @@ func (s *suite) cases() []Case {
 		lifetimeCases(),
 		meterCases(),
 		packageCases(withMain),
+		endCases(),
 	)
 }

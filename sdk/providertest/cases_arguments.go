@@ -15,7 +15,7 @@ func argumentCases() []Case {
 		{Group: group, Name: "values arrive and return unchanged", run: mainEchoes},
 		{Group: group, Name: "text that could be code arrives as text", run: mainEchoesStrangeText},
 		{Group: group, Name: "much data arrives and returns", run: mainEchoesMuch},
-		{Group: group, Name: "empty arguments call main", run: mainWithEmptyArguments},
+		{Group: group, Name: "empty arguments are arguments", run: mainWithEmptyArguments},
 		{Group: group, Name: "without arguments a main that nobody calls is called", run: mainAlone},
 		{Group: group, Name: "a main that the code calls is not called again", run: mainCalled},
 		{Group: group, Name: "a main behind a guard is not called again", run: mainGuarded},
@@ -111,6 +111,7 @@ func mainEchoesMuch(c *scene) {
 // (ExecuteRequest.Arguments)
 func mainWithEmptyArguments(c *scene) {
 	c.returned(c.callMain(c.samples.Main.Alone, map[string]any{}), "called")
+	c.failedInCode(c.callMain(c.samples.Main.None, map[string]any{}))
 }
 
 // "Without Arguments, main is called as main() if the code defines a top-level

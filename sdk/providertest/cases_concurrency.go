@@ -42,7 +42,7 @@ func executionsDoNotMix(c *scene) {
 func executionsSideBySide(c *scene) {
 	id := c.instance()
 	for range 3 {
-		c.saying(c.begin(c.ctx, c.request(id, c.code(c.samples.Wait))), "ready")
+		c.saying(c.begin(c.ctx, c.lasting(id, c.samples.Wait)), "ready")
 	}
 	c.prints(id, c.samples.Hello, "hello\n")
 }
@@ -52,7 +52,7 @@ func instancesSideBySide(c *scene) {
 	const n = 3
 	var running []*execution
 	for range n {
-		e := c.begin(c.ctx, c.request(c.instance(), c.code(c.samples.Wait)))
+		e := c.begin(c.ctx, c.lasting(c.instance(), c.samples.Wait))
 		running = append(running, e)
 	}
 	for _, e := range running {
@@ -134,8 +134,7 @@ func listsMeanwhile(c *scene) {
 // (ExecuteRequest)
 func sameExecutionID(c *scene) {
 	first, second := c.instance(), c.instance()
-	one := c.request(first, c.code(c.samples.Wait))
-	two := c.request(second, c.samples.Wait)
+	one, two := c.lasting(first, c.samples.Wait), c.lasting(second, c.samples.TickAndWait)
 	two.ExecutionID = one.ExecutionID
 	e := c.begin(c.ctx, one)
 	c.saying(e, "ready")
@@ -143,10 +142,6 @@ func sameExecutionID(c *scene) {
 	c.saying(other, "ready")
 	other.cancel()
 	<-other.done
-	select {
-	case <-e.done:
-		got := e.outcome()
-		c.fail("the end of an execution with the same ID in another instance ended this one: %s, %v", got.Status, got.err)
-	default:
-	}
+	c.lastTick(second, "it was cancelled") // when it has had its effect
+	c.goesOn(e, "the end of one with the same ID in another instance")
 }

@@ -59,6 +59,13 @@ func (c *scene) in(instance string, made sdk.CodeContext, sample string) sdk.Exe
 	return req
 }
 
+// lastingIn is one for code that waits until it is stopped.
+func (c *scene) lastingIn(instance string, made sdk.CodeContext) sdk.ExecuteRequest {
+	req := c.in(instance, made, c.samples.WaitInContext)
+	req.Timeout = c.suite.within(caseTimeout)
+	return req
+}
+
 func (c *scene) printsIn(instance string, made sdk.CodeContext, sample, want string) {
 	got := c.execute(c.in(instance, made, sample))
 	c.succeeded(got)
@@ -112,7 +119,7 @@ func contextSurroundings(c *scene) {
 func contextTakesTurns(c *scene) {
 	id := c.instance()
 	made := c.newContext(id)
-	first := c.begin(c.ctx, c.in(id, made, c.samples.WaitInContext))
+	first := c.begin(c.ctx, c.lastingIn(id, made))
 	c.saying(first, "ready")
 	second := c.begin(c.ctx, c.in(id, made, c.samples.Hello))
 	// What a third context does meanwhile gives the second time to go wrong.
@@ -130,7 +137,7 @@ func contextTakesTurns(c *scene) {
 func contextsDoNotWait(c *scene) {
 	id := c.instance()
 	busy, free := c.newContext(id), c.newContext(id)
-	c.saying(c.begin(c.ctx, c.in(id, busy, c.samples.WaitInContext)), "ready")
+	c.saying(c.begin(c.ctx, c.lastingIn(id, busy)), "ready")
 	c.printsIn(id, free, c.samples.Hello, "hello\n")
 	c.prints(id, c.samples.Hello, "hello\n")
 }
@@ -150,7 +157,7 @@ func contextRestarts(c *scene) {
 func contextRestartEndsCode(c *scene) {
 	id := c.instance()
 	made := c.newContext(id)
-	e := c.begin(c.ctx, c.in(id, made, c.samples.WaitInContext))
+	e := c.begin(c.ctx, c.lastingIn(id, made))
 	c.saying(e, "ready")
 	c.must(c.call("RestartContext", func(ctx context.Context) error { return c.RestartContext(ctx, id, made.ID) }), "restart the context")
 	got := c.await(e, settleTimeout, "its context was restarted")
@@ -196,7 +203,7 @@ func contextTimesOut(c *scene) {
 func contextIsCancelled(c *scene) {
 	id := c.instance()
 	made := c.newContext(id)
-	e := c.begin(c.ctx, c.in(id, made, c.samples.WaitInContext))
+	e := c.begin(c.ctx, c.lastingIn(id, made))
 	c.saying(e, "ready")
 	e.cancel()
 	<-e.done
@@ -255,7 +262,7 @@ func contextShowsValue(c *scene) {
 func contextsAreListed(c *scene) {
 	id := c.instance()
 	one, other := c.newContext(id), c.newContext(id)
-	c.saying(c.begin(c.ctx, c.in(id, one, c.samples.WaitInContext)), "ready")
+	c.saying(c.begin(c.ctx, c.lastingIn(id, one)), "ready")
 	list, err := c.ListContexts(c.ctx, id)
 	c.must(err, "list the contexts")
 	busy := map[string]bool{}

@@ -89,7 +89,7 @@ func endEndsChildren(c *scene) {
 func cancelStops(sample func(Samples) string) func(*scene) {
 	return func(c *scene) {
 		id := c.instance()
-		e := c.begin(c.ctx, c.request(id, c.code(sample(c.samples))))
+		e := c.begin(c.ctx, c.lasting(id, sample(c.samples)))
 		c.saying(e, "ready")
 		e.cancel()
 		now := c.now(id)
@@ -105,7 +105,7 @@ func cancelReturns(c *scene) {
 		c.skip("when a call of another process returns cannot be seen")
 	}
 	before := len(c.plugin.Late())
-	e := c.begin(c.ctx, c.request(c.instance(), c.code(c.samples.Wait)))
+	e := c.begin(c.ctx, c.lasting(c.instance(), c.samples.Wait))
 	c.saying(e, "ready")
 	e.cancel()
 	<-e.done
@@ -127,7 +127,7 @@ func cancelReturns(c *scene) {
 // The same, whatever the code does about signals.
 func cancelStubborn(c *scene) {
 	id := c.instance()
-	e := c.begin(c.ctx, c.request(id, c.code(c.samples.Stubborn)))
+	e := c.begin(c.ctx, c.lasting(id, c.samples.Stubborn))
 	c.saying(e, "ready")
 	e.cancel()
 	<-e.done
@@ -139,7 +139,7 @@ func deadlineStops(c *scene) {
 	id := c.instance()
 	ctx, cancel := c.within(2 * time.Second)
 	defer cancel()
-	e := c.begin(ctx, c.request(id, c.code(c.samples.TickAndWait)))
+	e := c.begin(ctx, c.lasting(id, c.samples.TickAndWait))
 	got := c.await(e, callTimeout, "it began, although its call had two seconds")
 	c.check(isContextEnd(got.err), "an Execute whose deadline is over gave %v", got.err)
 	c.stopsTicking(id, c.now(id), obeyTimeout, "its deadline was over")
@@ -148,17 +148,22 @@ func deadlineStops(c *scene) {
 // "stop the execution": this one.
 func cancelDisturbsNoOther(c *scene) {
 	id := c.instance()
-	one := c.begin(c.ctx, c.request(id, c.code(c.samples.Wait)))
-	other := c.begin(c.ctx, c.request(id, c.code(c.samples.Wait)))
+	one := c.begin(c.ctx, c.lasting(id, c.samples.TickAndWait))
+	other := c.begin(c.ctx, c.lasting(id, c.samples.Wait))
 	c.saying(one, "ready")
 	c.saying(other, "ready")
 	one.cancel()
 	<-one.done
-	c.prints(id, c.samples.Hello, "hello\n")
+	c.lastTick(id, "it was cancelled") // when it has had its effect
+	c.goesOn(other, "the cancellation of another execution")
+}
+
+// goesOn checks that nothing has ended an execution.
+func (c *scene) goesOn(e *execution, after string) {
 	select {
-	case <-other.done:
-		got := other.outcome()
-		c.fail("the cancellation of one execution ended another: %s, %v", got.Status, got.err)
+	case <-e.done:
+		got := e.outcome()
+		c.fail("%s ended an execution: %s, %v", after, got.Status, got.err)
 	default:
 	}
 }
@@ -168,7 +173,7 @@ func goesOnAfterCancel(c *scene) {
 	id := c.instance()
 	c.succeeded(c.run(id, c.samples.Write))
 	for range 3 {
-		e := c.begin(c.ctx, c.request(id, c.code(c.samples.Wait)))
+		e := c.begin(c.ctx, c.lasting(id, c.samples.Wait))
 		c.saying(e, "ready")
 		e.cancel()
 		<-e.done

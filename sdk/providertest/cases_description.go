@@ -25,6 +25,8 @@ func descriptionCases() []Case {
 func (c *scene) described() sdk.Description { return c.launched().Describe() }
 
 // "It is called before Configure, also for `check` and for docs." (Provider.Describe)
+// The client that asks refuses a description that breaks the rules: names and sizes,
+// and a schema whose defaults, options or bounds contradict each other.
 func startsAndDescribes(c *scene) {
 	d := c.described()
 	c.check(d.Name != "", "its name is empty")

@@ -138,6 +138,7 @@ func (c *scene) watch(id string, recursive bool) <-chan sdk.FileChange {
 	ctx, cancel := context.WithCancel(c.ctx)
 	changes, ready, ended := make(chan sdk.FileChange, 1000), make(chan struct{}), make(chan error, 1)
 	go func() {
+		defer close(ended)
 		ended <- c.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: id, Path: ".", Recursive: recursive},
 			func() error { close(ready); return nil },
 			func(list []sdk.FileChange) error {
@@ -152,12 +153,11 @@ func (c *scene) watch(id string, recursive bool) <-chan sdk.FileChange {
 	}()
 	c.later(func() {
 		cancel()
-		<-ended //nolint:errcheck // it has ended, however it did
+		_, _ = <-ended // which is that of its context, or was told
 	})
 	select {
 	case <-ready:
 	case err := <-ended:
-		ended <- err
 		c.fail("WatchFiles ended before it watched: %v", err)
 	case <-c.ctx.Done():
 		c.fail("WatchFiles did not say that it watches")

@@ -5,7 +5,7 @@ import "github.com/sandbox-broker/sandbox-broker/sdk"
 func healthCases() []Case {
 	const group = "health"
 	return []Case{
-		{Group: group, Name: "it is healthy with the settings of this run", run: isHealthy},
+		{Group: group, Name: "it is healthy with the settings of this run", fresh: true, run: isHealthy},
 		{Group: group, Name: "a probe is answered in time", run: answersProbes},
 		{Group: group, Name: "probes at the same time are answered", run: answersProbesTogether},
 		{Group: group, Name: "probes are answered while code runs", run: answersProbesWhileCodeRuns},
@@ -22,10 +22,7 @@ func (c *scene) probe() sdk.Health {
 }
 
 // "Health says whether Create would work now." (Provider.Health)
-func isHealthy(c *scene) {
-	health := c.probe()
-	c.check(health.Healthy, "it is not healthy: %s", health.Reason)
-}
+func isHealthy(c *scene) { c.newSession(newBrokerID(), newBrokerID()) }
 
 // "It is called every few seconds: keep it cheap." (Provider.Health) The broker
 // gives a probe 5 seconds.
@@ -50,7 +47,7 @@ func answersProbesTogether(c *scene) {
 // The same.
 func answersProbesWhileCodeRuns(c *scene) {
 	id := c.instance()
-	e := c.begin(c.ctx, c.request(id, c.code(c.samples.Wait)))
+	e := c.begin(c.ctx, c.lasting(id, c.samples.Wait))
 	c.saying(e, "ready")
 	health := c.probe()
 	c.check(health.Healthy, "it is not healthy: %s", health.Reason)

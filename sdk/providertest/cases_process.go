@@ -20,6 +20,18 @@ func processCases() []Case {
 	}
 }
 
+// endCases come last: they end the process that all others have used.
+func endCases() []Case {
+	return []Case{{Group: "process", Name: "it ends in order after all other cases", run: endsAfterAll}}
+}
+
+// "Every method must return soon after its context ends." (Provider) A call that
+// never does keeps the process from ending in order.
+func endsAfterAll(c *scene) {
+	c.suite.shared = nil
+	c.stopInOrder(c.session)
+}
+
 // stopInOrder stops a process and fails if that does not work.
 func (c *scene) stopInOrder(s *session) {
 	s.stopped = true
@@ -45,7 +57,7 @@ func endsWhileCodeRuns(c *scene) {
 	c.someLanguage()
 	s := c.newSession(newBrokerID(), newBrokerID())
 	made := c.createOn(s, s.createRequest(c.language))
-	e := c.beginOn(c.ctx, s, c.request(made.ID, c.code(c.samples.Wait)))
+	e := c.beginOn(c.ctx, s, c.lasting(made.ID, c.samples.Wait))
 	c.saying(e, "ready")
 	c.stopInOrder(s)
 	c.await(e, settleTimeout, "the provider ended")

@@ -9,18 +9,10 @@ import (
 func schemaCases() []Case {
 	const group = "schema"
 	return []Case{
-		{Group: group, Name: "it obeys the rules for schemas", fresh: true, run: validSchema},
 		{Group: group, Name: "every setting is described", fresh: true, run: describedSettings},
 		{Group: group, Name: "settings that sound secret are secret", fresh: true, run: secretsAreDeclared},
 		{Group: group, Name: "secrets have no default and no options", fresh: true, run: secretsAreNotPublished},
-		{Group: group, Name: "defaults obey their own constraints", fresh: true, run: defaultsObey},
 	}
-}
-
-// "Schema lists the settings of a provider. It is the single source for reading
-// the configuration file, for forms, for redaction and for documentation."
-func validSchema(c *scene) {
-	c.must(c.described().Schema.Validate(), "validate the schema")
 }
 
 // "Label, Description and Placeholder are for people." (Field)
@@ -44,21 +36,5 @@ func secretsAreDeclared(c *scene) {
 func secretsAreNotPublished(c *scene) {
 	for _, f := range c.described().Schema {
 		c.check(!f.Secret || f.Default == nil && len(f.Options) == 0, "the secret %s has a default or options, which everybody can read", f.Name)
-	}
-}
-
-// "Default for a setting that is not given", which then is one that could have
-// been. (Field)
-func defaultsObey(c *scene) {
-	schema := c.described().Schema
-	given := map[string]any{}
-	for _, f := range schema {
-		if f.Default != nil {
-			given[f.Name] = f.Default
-		}
-	}
-	_, mistakes := schema.Resolve(given)
-	for _, m := range mistakes {
-		c.check(given[m.Field] == nil, "the default of %s breaks the schema: %s", m.Field, m.Message)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Limits that an execution gets unless a case says otherwise; the first is before
 // patience.
 const (
-	codeTimeout = 30 * time.Second
+	codeTimeout = 20 * time.Second
 	outputLimit = 1 << 20
 )
 
@@ -76,6 +76,14 @@ func (c *scene) request(instance, code string) sdk.ExecuteRequest {
 		InstanceID: instance, ExecutionID: randomWord(), Language: c.language, Code: code,
 		Timeout: c.suite.within(codeTimeout), OutputLimit: outputLimit,
 	}
+}
+
+// lasting is one for code that waits until it is stopped: its own timeout shall not
+// be what ends it.
+func (c *scene) lasting(instance, sample string) sdk.ExecuteRequest {
+	req := c.request(instance, c.code(sample))
+	req.Timeout = c.suite.within(caseTimeout)
+	return req
 }
 
 // code is the sample of the case's language; without one the case is skipped.

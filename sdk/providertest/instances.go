@@ -53,9 +53,10 @@ func (c *scene) createOn(s *session, req sdk.CreateRequest) sdk.Instance {
 // destroyLater destroys an instance at the end of the case.
 func (c *scene) destroyLater(s *session, id string) {
 	c.later(func() {
-		if s.stopped {
+		if s.stopped || c.destroyed[id] {
 			return
 		}
+		c.destroyed[id] = true
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.suite.within(callTimeout))
 		defer cancel()
 		if err := s.Destroy(ctx, id); err != nil {
@@ -70,20 +71,23 @@ func (c *scene) instance() string {
 	return c.createWith(c.createRequest(c.language)).ID
 }
 
-// someLanguage settles on a language for a case that has none: the first of the
+// chooseLanguage settles on a language for a case that has none: the first of the
 // provider's that there is code for.
-func (c *scene) someLanguage() {
-	if c.language != "" {
-		return
-	}
+func (c *scene) chooseLanguage() {
 	offered := c.suite.description().Languages
 	for _, l := range c.suite.languages() {
-		if slices.Contains(offered, l) {
-			c.language, c.samples = l, c.suite.samples[l]
-			return
+		if c.language == "" && slices.Contains(offered, l) {
+			c.language = l
 		}
 	}
-	c.skip("there is no code for any of the provider's languages: %v", offered)
+	c.samples = c.suite.samples[c.language]
+}
+
+// someLanguage skips a case that runs code where there is none to run.
+func (c *scene) someLanguage() {
+	if c.language == "" {
+		c.skip("there is no code for any of the provider's languages: %v", c.suite.description().Languages)
+	}
 }
 
 // listed is List, by the instances' IDs.
@@ -105,7 +109,10 @@ func (c *scene) listed(s *session) map[string]sdk.Instance {
 }
 
 // destroy ends an instance within the case.
-func (c *scene) destroy(id string) {
-	err := c.call("Destroy", func(ctx context.Context) error { return c.Destroy(ctx, id) })
+func (c *scene) destroy(id string) { c.destroyOn(c.session, id) }
+
+func (c *scene) destroyOn(s *session, id string) {
+	err := c.call("Destroy", func(ctx context.Context) error { return s.Destroy(ctx, id) })
 	c.must(err, "destroy the instance %s", id)
+	c.destroyed[id] = true
 }

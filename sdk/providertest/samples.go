@@ -29,7 +29,7 @@ type Samples struct {
 	Binary string
 	// Lines prints "line 1" to "line 5000", a line each.
 	Lines string
-	// Flood prints 200000 times "x" to stdout and as many "y" to stderr, then
+	// Flood prints 2500000 times "x" to stdout and as many "y" to stderr, then
 	// writes the file flooded.
 	Flood string
 	// Input prints how many bytes there are on standard input, and a line feed.

@@ -25,7 +25,7 @@ done`
 		Unicode:    "cat <<'END'\n" + UnicodeText + "\nEND\n",
 		Binary:     "for i in {0..255}; do printf \"\\\\$(printf %03o \"$i\")\"; done\n",
 		Lines:      "for ((i = 1; i <= 5000; i++)); do echo \"line $i\"; done\n",
-		Flood: `text=$(printf 'x%.0s' {1..2000})
+		Flood: `text=$(printf 'x%.0s' {1..25000})
 for _ in {1..100}; do printf %s "$text"; done
 for _ in {1..100}; do printf %s "${text//x/y}" >&2; done
 : > flooded

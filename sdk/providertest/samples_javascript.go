@@ -34,9 +34,8 @@ const started = setInterval(() => {
 		Unicode:    "console.log('Grüße, 世界 🎈 \\\\n \"\\'`$HOME');\n",
 		Binary:     "process.stdout.write(Buffer.from(Array.from({length: 256}, (_, i) => i)));\n",
 		Lines:      "for (let i = 1; i <= 5000; i++) console.log('line', i);\n",
-		Flood: header + `fs.writeSync(1, '');
-process.stdout.write('x'.repeat(200000), () =>
-  process.stderr.write('y'.repeat(200000), () => fs.writeFileSync('flooded', '')));
+		Flood: header + `process.stdout.write('x'.repeat(2500000), () =>
+  process.stderr.write('y'.repeat(2500000), () => fs.writeFileSync('flooded', '')));
 `,
 		Input:       header + "console.log(fs.readFileSync(0).length);\n",
 		Value:       "process.stdout.write(process.env.PROVIDERTEST ?? 'absent');\n",

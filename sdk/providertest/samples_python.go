@@ -39,8 +39,8 @@ print(open("` + path + `").read() if os.path.exists("` + path + `") else "absent
 		Binary:     "import sys\nsys.stdout.buffer.write(bytes(range(256)))\n",
 		Lines:      "for i in range(1, 5001):\n    print('line', i)\n",
 		Flood: `import sys
-sys.stdout.write("x" * 200000)
-sys.stderr.write("y" * 200000)
+sys.stdout.write("x" * 2500000)
+sys.stderr.write("y" * 2500000)
 sys.stdout.flush()
 sys.stderr.flush()
 open("flooded", "w").close()

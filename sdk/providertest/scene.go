@@ -16,7 +16,7 @@ import (
 const (
 	// callTimeout is the liveness bound of one call: how long anything may take
 	// that is not measured.
-	callTimeout = time.Minute
+	callTimeout = 30 * time.Second
 	// obeyTimeout is how long an execution may go on after its context has
 	// ended: the contract's own limit.
 	obeyTimeout = time.Second
@@ -35,7 +35,9 @@ type scene struct {
 	language sdk.Language
 	samples  Samples
 	cleanups []func()
-	failures []string
+	// destroyed are the instances that the case has destroyed itself.
+	destroyed map[string]bool
+	failures  []string
 }
 
 // failedNow and skippedNow end a case's function from within.

@@ -72,10 +72,14 @@ func (s *suite) within(limit time.Duration) time.Duration {
 func (s *suite) runCase(ctx context.Context, c Case) Result {
 	started := time.Now()
 	result := Result{Case: c, Status: Passed}
-	if reason := s.reasonToSkip(ctx, c); reason != "" {
-		result.Status, result.Reason = Skipped, reason
-	} else {
+	failed := s.failed
+	switch reason := s.reasonToSkip(ctx, c); {
+	case reason == "":
 		result.Status, result.Reason = s.attempt(ctx, c)
+	case failed == nil && s.failed != nil: // the first to notice tells
+		result.Status, result.Reason = Failed, reason
+	default:
+		result.Status, result.Reason = Skipped, reason
 	}
 	result.Reason = s.withoutSecrets(result.Reason)
 	result.Duration = time.Since(started)
@@ -116,20 +120,22 @@ func (s *suite) share(ctx context.Context) error {
 	if s.shared != nil || s.failed != nil {
 		return s.failed
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.within(caseTimeout))
+	starting, cancel := context.WithTimeout(ctx, s.within(caseTimeout))
 	defer cancel()
-	s.shared, s.failed = s.start(ctx, s.brokerID, "shared")
-	return s.failed
+	shared, err := s.start(starting, s.brokerID, "shared")
+	s.shared = shared
+	if ctx.Err() == nil { // else nobody waited for it
+		s.failed = err
+	}
+	return err
 }
 
 // attempt runs the case's function.
 func (s *suite) attempt(ctx context.Context, c Case) (status Status, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, s.within(caseTimeout))
 	defer cancel()
-	sc := &scene{ctx: ctx, suite: s, language: c.Language}
-	if c.Language != "" {
-		sc.samples = s.samples[c.Language]
-	}
+	sc := &scene{ctx: ctx, suite: s, language: c.Language, destroyed: map[string]bool{}}
+	sc.chooseLanguage()
 	if !c.fresh && s.shared != nil {
 		sc.session = s.shared
 	}

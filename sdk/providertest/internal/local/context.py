@@ -1,0 +1,48 @@
+"""An interpreter that keeps its state: requests on descriptor 3, answers on 4."""
+import ast
+import asyncio
+import inspect
+import json
+import os
+import sys
+import traceback
+import types
+
+requests, answers = os.fdopen(3), os.fdopen(4, "w")
+module = types.ModuleType("__main__")
+sys.modules["__main__"] = module
+sys.path[0] = ""
+
+
+def run(source, arguments):
+    """Returns the result as JSON and the last value as text; None where there is none."""
+    tree = ast.parse(source, "cell.py")
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "cell.py", "exec"), module.__dict__)
+    value = None
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "cell.py", "eval"), module.__dict__)
+    result = None
+    if arguments is not None:
+        result = module.main(**arguments)
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        result = json.dumps(result, allow_nan=False)
+    return result, None if value is None else repr(value)
+
+
+for line in requests:
+    request = json.loads(line)
+    code, result, value = 0, None, None
+    try:
+        result, value = run(request["code"], request["arguments"])
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 1
+    except BaseException as e:
+        code = 130 if isinstance(e, KeyboardInterrupt) else 1
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.write(1, request["sentinel"].encode())
+    os.write(2, request["sentinel"].encode())
+    print(json.dumps({"code": code, "result": result, "value": value}), file=answers, flush=True)

@@ -1,0 +1,167 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Provider implements sdk.Provider and every capability.
+type Provider struct {
+	logger   hclog.Logger
+	brokerID string
+	dir      string // of the instances
+	settings struct {
+		Token        string        `config:"token"`
+		Backend      string        `config:"backend"`
+		Mode         string        `config:"mode"`
+		Prefix       string        `config:"prefix"`
+		MaxInstances int64         `config:"max_instances"`
+		MaxAge       time.Duration `config:"max_age"`
+		Packages     string        `config:"packages"`
+	}
+
+	creating  sync.Mutex // one creation at a time, so that a key is used once
+	mu        sync.Mutex
+	instances map[string]*instance
+	requests  float64
+}
+
+var (
+	_ sdk.Provider = (*Provider)(nil)
+	_ sdk.Closer   = (*Provider)(nil)
+)
+
+// New is the sdk.Factory of this provider.
+func New(logger hclog.Logger) sdk.Provider {
+	return &Provider{logger: logger, instances: map[string]*instance{}}
+}
+
+// Describe implements sdk.Provider.
+func (p *Provider) Describe() sdk.Description {
+	return sdk.Description{
+		Name: "local", Version: "1.0.0", Summary: "Processes of this machine, which isolate nothing.",
+		Languages:    []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash},
+		Templates:    []sdk.Template{{Name: "any", Description: "A directory", Languages: []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash}}},
+		Capabilities: []sdk.Capability{sdk.CapabilityArtifacts},
+		Schema: sdk.Schema{
+			{Name: "token", Type: sdk.TypeString, Required: true, Secret: true, Description: "A secret, to see whether it is kept."},
+			{Name: "backend", Type: sdk.TypeString, Required: true, Pattern: "/.+", Description: "A file that stands for the back end: without it there is none."},
+			{Name: "mode", Type: sdk.TypeString, Default: "plain", Options: []string{"plain", "other"}, Description: "One of two words."},
+			{Name: "prefix", Type: sdk.TypeString, Default: "i", Min: sdk.Bound(1), Max: sdk.Bound(8), Pattern: "[a-z]+", Description: "The beginning of all IDs."},
+			{Name: "max_instances", Type: sdk.TypeInteger, Default: 100, Min: sdk.Bound(1), Max: sdk.Bound(1000), Description: "Instances at once."},
+			{Name: "max_age", Type: sdk.TypeDuration, Default: "24h", Min: sdk.Bound(1), Description: "The longest life of an instance."},
+			{Name: "packages", Type: sdk.TypeString, Default: "", Description: "A directory of modules that can be installed."},
+		},
+	}
+}
+
+// Configure implements sdk.Provider.
+func (p *Provider) Configure(_ context.Context, req sdk.ConfigureRequest) error {
+	if err := req.Settings.Decode(&p.settings); err != nil {
+		return err
+	}
+	if err := p.reach(); err != nil {
+		return err
+	}
+	p.brokerID, p.dir = req.BrokerID, filepath.Join(req.StateDir, "instances")
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return sdk.Errorf(sdk.CodeInvalidConfig, "make the directory of the instances: %w", errors.Unwrap(err))
+	}
+	p.logger.Info("configured", "mode", p.settings.Mode)
+	return p.adopt()
+}
+
+// reach fails when the back end is gone.
+func (p *Provider) reach() error {
+	if _, err := os.Stat(p.settings.Backend); err != nil {
+		return sdk.Errorf(sdk.CodeConnectionFailed, "the back end is not there")
+	}
+	return nil
+}
+
+// Health implements sdk.Provider.
+func (p *Provider) Health(context.Context) (sdk.Health, error) {
+	if err := p.reach(); err != nil {
+		return sdk.Health{Reason: "the back end is not there: start it"}, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return sdk.Health{Healthy: true, Details: map[string]string{"mode": p.settings.Mode}, Metrics: []sdk.Metric{
+		{Name: "requests_total", Help: "Requests.", Kind: sdk.MetricCounter, Value: p.requests},
+		{Name: "instances", Help: "Instances.", Kind: sdk.MetricGauge, Value: float64(len(p.instances))},
+	}}, nil
+}
+
+// Create implements sdk.Provider.
+func (p *Provider) Create(_ context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	if req.Template != "any" {
+		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "must be any")
+	}
+	if err := p.reach(); err != nil {
+		return sdk.Instance{}, err
+	}
+	p.creating.Lock()
+	defer p.creating.Unlock()
+	if made := p.byKey(req.IdempotencyKey); made != nil {
+		return made.describe(), nil
+	}
+	i := &instance{record: record{
+		Instance: sdk.Instance{
+			ID: p.settings.Prefix + newID(), Template: req.Template, Labels: maps.Clone(req.Labels), CreatedAt: time.Now(),
+			Metadata: map[string]string{"mode": p.settings.Mode},
+		},
+		Env: maps.Clone(req.Env), Key: req.IdempotencyKey, BrokerID: p.brokerID,
+	}}
+	life := p.settings.MaxAge
+	if req.TTL > 0 {
+		life = min(life, req.TTL)
+	}
+	i.ExpiresAt = i.CreatedAt.Add(life)
+	if err := p.add(i); err != nil {
+		return sdk.Instance{}, err
+	}
+	return i.describe(), nil
+}
+
+// Destroy implements sdk.Provider.
+func (p *Provider) Destroy(_ context.Context, instanceID string) error {
+	p.mu.Lock()
+	i := p.instances[instanceID]
+	delete(p.instances, instanceID)
+	p.mu.Unlock()
+	if i == nil {
+		return nil
+	}
+	return i.end()
+}
+
+// List implements sdk.Provider.
+func (p *Provider) List(context.Context) ([]sdk.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []sdk.Instance
+	for _, i := range p.instances {
+		list = append(list, i.describe())
+	}
+	return list, nil
+}
+
+// Close implements sdk.Closer: the processes end, the instances stay.
+func (p *Provider) Close(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var err error
+	for _, i := range p.instances {
+		err = errors.Join(err, i.stop())
+	}
+	return err
+}

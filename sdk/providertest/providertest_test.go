@@ -1,0 +1,63 @@
+package providertest_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/fs"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
+	"github.com/sandbox-broker/sandbox-broker/sdk/providertest/internal/local"
+)
+
+// patience is that of a machine which others use too.
+const patience = 2
+
+// world is what the provider of the tests needs around it.
+type world struct{ backend, packages string }
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	dir := fs.NewDir(t, "world", fs.WithFile("backend", ""), fs.WithDir("packages", fs.WithDir("first", fs.WithFile("__init__.py", ""))))
+	return world{dir.Join("backend"), dir.Join("packages")}
+}
+
+// options describe the provider of the tests to the suite.
+func (w world) options() []providertest.Option {
+	skipped := func(pattern, reason string) providertest.Option {
+		return providertest.WithSkip(regexp.MustCompile(pattern), reason)
+	}
+	return []providertest.Option{
+		providertest.WithPatience(patience),
+		providertest.WithSettings(map[string]any{"token": "a-secret-of-the-settings", "backend": w.backend, "packages": w.packages}),
+		providertest.WithBreakage(w.break_),
+		providertest.WithRequirement(sdk.Python, providertest.Requirement{Name: "first", Code: "import first"}),
+		skipped("code starts in /workspace|commands/it starts in /workspace|a temporary file of one instance|^contexts/.*/it starts in the directory", "its instances have no file system of their own"),
+		skipped("ports/a port is one of its instance", "its instances have no network of their own"),
+	}
+}
+
+// break_ moves the file away that stands for the back end.
+func (w world) break_(context.Context) (func(context.Context) error, error) {
+	away := filepath.Join(filepath.Dir(w.backend), "away")
+	return func(context.Context) error { return os.Rename(away, w.backend) }, os.Rename(w.backend, away)
+}
+
+func TestAProviderThatKeepsItsPromisesPasses(t *testing.T) {
+	providertest.Run(t, local.New, newWorld(t).options()...)
+}
+
+func TestThereAreManyCasesWithNamesOfTheirOwn(t *testing.T) {
+	seen, sentences := map[string]bool{}, map[string]bool{}
+	for _, c := range providertest.Cases() {
+		assert.Assert(t, !seen[c.String()], c.String())
+		seen[c.String()] = true
+		sentences[c.Group+"/"+c.Name] = true
+	}
+	assert.Assert(t, len(sentences) >= 250, "%d", len(sentences))
+}
