@@ -60,7 +60,10 @@ func unhealthyWithoutBackend(c *scene) {
 		defer cancel()
 		health, err := s.Health(ctx)
 		c.check(!errors.Is(err, sdk.ErrPluginGone), "the process ended with its back end")
-		if err == nil && health.Healthy {
+		switch {
+		case isContextEnd(err):
+			return errors.New("a probe is not answered")
+		case err == nil && health.Healthy:
 			return errors.New("it says that it is healthy")
 		}
 		c.check(err != nil || health.Reason != "", "it is not healthy and does not say why")

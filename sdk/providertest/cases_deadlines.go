@@ -173,11 +173,12 @@ func goesOnAfterCancel(c *scene) {
 	id := c.instance()
 	c.succeeded(c.run(id, c.samples.Write))
 	for range 3 {
-		e := c.begin(c.ctx, c.lasting(id, c.samples.Wait))
+		e := c.begin(c.ctx, c.lasting(id, c.samples.TickAndWait))
 		c.saying(e, "ready")
 		e.cancel()
 		<-e.done
 	}
+	c.lastTick(id, "it was cancelled") // when it has had its effect
 	c.prints(id, c.samples.Read, "kept")
 }
 

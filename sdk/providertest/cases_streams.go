@@ -81,7 +81,7 @@ const flood = 2_500_000
 
 // flooding is a request for much output, all of which may come.
 func (c *scene) flooding(id string) sdk.ExecuteRequest {
-	req := c.request(id, c.code(c.samples.Flood))
+	req := c.lasting(id, c.samples.Flood)
 	req.OutputLimit = 2 * flood
 	return req
 }
@@ -165,7 +165,9 @@ func unreadOutput(c *scene) {
 		}
 	}
 	defer func() { release() }()
-	c.prints(id, c.samples.Hello, "hello\n")
+	for range 10 { // until the buffers are full
+		c.prints(id, c.samples.Hello, "hello\n")
+	}
 	release()
 	c.must(<-ended, "an execution whose output was read late")
 	equal(c, out.out(), strings.Repeat("x", flood), "the output that was read late")

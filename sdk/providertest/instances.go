@@ -85,6 +85,10 @@ func (c *scene) chooseLanguage() {
 
 // someLanguage skips a case that runs code where there is none to run.
 func (c *scene) someLanguage() {
+	if c.suite.described == nil { // no process has started so far
+		c.launched().stop(c.ctx)
+		c.chooseLanguage()
+	}
 	if c.language == "" {
 		c.skip("there is no code for any of the provider's languages: %v", c.suite.description().Languages)
 	}

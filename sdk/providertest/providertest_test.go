@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"testing"
 
+	"go.uber.org/goleak"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
 
@@ -47,6 +48,8 @@ func (w world) break_(context.Context) (func(context.Context) error, error) {
 	away := filepath.Join(filepath.Dir(w.backend), "away")
 	return func(context.Context) error { return os.Rename(away, w.backend) }, os.Rename(w.backend, away)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAProviderThatKeepsItsPromisesPasses(t *testing.T) {
 	providertest.Run(t, local.New, newWorld(t).options()...)

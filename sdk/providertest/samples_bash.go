@@ -25,9 +25,10 @@ done`
 		Unicode:    "cat <<'END'\n" + UnicodeText + "\nEND\n",
 		Binary:     "for i in {0..255}; do printf \"\\\\$(printf %03o \"$i\")\"; done\n",
 		Lines:      "for ((i = 1; i <= 5000; i++)); do echo \"line $i\"; done\n",
-		Flood: `text=$(printf 'x%.0s' {1..25000})
-for _ in {1..100}; do printf %s "$text"; done
-for _ in {1..100}; do printf %s "${text//x/y}" >&2; done
+		Flood: `x=$(head -c 25000 /dev/zero | tr '\0' x)
+y=$(head -c 25000 /dev/zero | tr '\0' y)
+for _ in {1..100}; do printf %s "$x"; done
+for _ in {1..100}; do printf %s "$y" >&2; done
 : > flooded
 `,
 		Input:       "wc -c\n",

@@ -1,0 +1,630 @@
+package providertest_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/providertest/internal/local"
+)
+
+// capable is the provider with calls of its capabilities changed.
+type capable struct {
+	*local.Provider
+	interrupt     func(context.Context, string, string) error
+	createContext func(context.Context, sdk.CreateContextRequest) (sdk.CodeContext, error)
+	restart       func(context.Context, string, string) error
+	deleteContext func(context.Context, string, string) error
+	start         func(context.Context, sdk.CommandRequest) (sdk.Command, error)
+	read          func(context.Context, sdk.ReadCommandRequest, func(sdk.CommandOutput) error) (sdk.Command, error)
+	write         func(context.Context, string, string, []byte, bool) error
+	signal        func(context.Context, string, string, string) error
+	listCommands  func([]sdk.Command) []sdk.Command
+	stat          func(sdk.FileInfo, error) (sdk.FileInfo, error)
+	listFiles     func(context.Context, sdk.ListFilesRequest, func([]sdk.FileInfo) error) (bool, error)
+	readFile      func(context.Context, sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error)
+	writeFile     func(context.Context, sdk.WriteFileRequest, io.Reader) (sdk.FileInfo, error)
+	move          func(context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error)
+	remove        func(context.Context, string, string, bool) error
+	makeDirectory func(context.Context, string, string, fs.FileMode) (sdk.FileInfo, error)
+	search        func(context.Context, sdk.SearchFilesRequest, func([]sdk.FileMatch) error) (bool, error)
+	replace       func([]sdk.FileReplacement) []sdk.FileReplacement
+	watch         func(context.Context, sdk.WatchFilesRequest, func() error, func([]sdk.FileChange) error) error
+	unpack        func(context.Context, string, string, io.Reader) (sdk.ArchiveSummary, error)
+	pack          func(context.Context, sdk.ReadArchiveRequest) (io.ReadCloser, error)
+	dial          func(context.Context, string, uint16) (net.Conn, error)
+	pause         func(context.Context, string) error
+	setTTL        func(context.Context, string, time.Duration) (time.Time, error)
+	meter         func(sdk.InstanceMetrics) sdk.InstanceMetrics
+	install       func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error)
+	execute       func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error)
+}
+
+func changing(change func(*capable)) func(*local.Provider) sdk.Provider {
+	return func(p *local.Provider) sdk.Provider {
+		c := &capable{
+			Provider: p, interrupt: p.Interrupt, createContext: p.CreateContext, restart: p.RestartContext, deleteContext: p.DeleteContext,
+			start: p.StartCommand, read: p.ReadCommand, write: p.WriteCommand, signal: p.SignalCommand,
+			listCommands: func(list []sdk.Command) []sdk.Command { return list },
+			stat:         func(info sdk.FileInfo, err error) (sdk.FileInfo, error) { return info, err },
+			listFiles:    p.ListFiles, readFile: p.ReadFile, writeFile: p.WriteFile, move: p.MoveFile, remove: p.RemoveFile, makeDirectory: p.MakeDirectory,
+			search: p.SearchFiles, replace: func(r []sdk.FileReplacement) []sdk.FileReplacement { return r }, watch: p.WatchFiles, unpack: p.WriteArchive, pack: p.ReadArchive,
+			dial: p.DialPort, pause: p.Pause, setTTL: p.SetTTL, meter: func(m sdk.InstanceMetrics) sdk.InstanceMetrics { return m }, install: p.InstallPackages, execute: p.Execute,
+		}
+		change(c)
+		return c
+	}
+}
+
+func (c *capable) Interrupt(ctx context.Context, id, execution string) error {
+	return c.interrupt(ctx, id, execution)
+}
+
+func (c *capable) CreateContext(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
+	return c.createContext(ctx, req)
+}
+
+func (c *capable) RestartContext(ctx context.Context, id, name string) error {
+	return c.restart(ctx, id, name)
+}
+
+func (c *capable) DeleteContext(ctx context.Context, id, name string) error {
+	return c.deleteContext(ctx, id, name)
+}
+
+func (c *capable) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
+	return c.start(ctx, req)
+}
+
+func (c *capable) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+	return c.read(ctx, req, out)
+}
+
+func (c *capable) WriteCommand(ctx context.Context, id, command string, data []byte, end bool) error {
+	return c.write(ctx, id, command, data, end)
+}
+
+func (c *capable) SignalCommand(ctx context.Context, id, command, name string) error {
+	return c.signal(ctx, id, command, name)
+}
+
+func (c *capable) ListCommands(ctx context.Context, id string) ([]sdk.Command, error) {
+	list, err := c.Provider.ListCommands(ctx, id)
+	return c.listCommands(list), err
+}
+
+func (c *capable) StatFile(ctx context.Context, id, path string) (sdk.FileInfo, error) {
+	return c.stat(c.Provider.StatFile(ctx, id, path))
+}
+
+func (c *capable) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (bool, error) {
+	return c.listFiles(ctx, req, found)
+}
+
+func (c *capable) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
+	return c.readFile(ctx, req)
+}
+
+func (c *capable) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
+	return c.writeFile(ctx, req, content)
+}
+
+func (c *capable) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
+	return c.move(ctx, req)
+}
+
+func (c *capable) RemoveFile(ctx context.Context, id, path string, recursive bool) error {
+	return c.remove(ctx, id, path, recursive)
+}
+
+func (c *capable) MakeDirectory(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+	return c.makeDirectory(ctx, id, path, mode)
+}
+
+func (c *capable) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (bool, error) {
+	return c.search(ctx, req, found)
+}
+
+func (c *capable) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) ([]sdk.FileReplacement, error) {
+	replaced, err := c.Provider.ReplaceInFiles(ctx, req)
+	return c.replace(replaced), err
+}
+
+func (c *capable) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
+	return c.watch(ctx, req, ready, changed)
+}
+
+func (c *capable) WriteArchive(ctx context.Context, id, directory string, content io.Reader) (sdk.ArchiveSummary, error) {
+	return c.unpack(ctx, id, directory, content)
+}
+
+func (c *capable) ReadArchive(ctx context.Context, req sdk.ReadArchiveRequest) (io.ReadCloser, error) {
+	return c.pack(ctx, req)
+}
+
+func (c *capable) DialPort(ctx context.Context, id string, port uint16) (net.Conn, error) {
+	return c.dial(ctx, id, port)
+}
+
+func (c *capable) Pause(ctx context.Context, id string) error { return c.pause(ctx, id) }
+
+func (c *capable) SetTTL(ctx context.Context, id string, ttl time.Duration) (time.Time, error) {
+	return c.setTTL(ctx, id, ttl)
+}
+
+func (c *capable) InstanceMetrics(ctx context.Context, id string) (sdk.InstanceMetrics, error) {
+	m, err := c.Provider.InstanceMetrics(ctx, id)
+	return c.meter(m), err
+}
+
+func (c *capable) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	return c.install(ctx, req, out)
+}
+
+func (c *capable) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	return c.execute(ctx, req, out)
+}
+
+// forgiving takes an error of one code for a success.
+func forgiving(err error, code sdk.Code) error {
+	if sdk.CodeOf(err) == code {
+		return nil
+	}
+	return err
+}
+
+func TestWrongCapabilitiesAreFound(t *testing.T) {
+	checkMutations(t, map[string]mutation{
+		"one that is claimed and refused": {among: "capabilities/", fails: []string{"files is there if it is claimed, and else refused"}, wraps: changing(func(c *capable) {
+			c.stat = func(sdk.FileInfo, error) (sdk.FileInfo, error) {
+				return sdk.FileInfo{}, sdk.NotSupported("local", sdk.CapabilityFiles)
+			}
+		})},
+		"one that takes unknown instances": {among: "capabilities/", fails: []string{"pause is there if it is claimed, and else refused"}, wraps: changing(func(c *capable) {
+			c.pause = func(context.Context, string) error { return nil }
+		})},
+	})
+}
+
+func TestWrongInterruptsAreFound(t *testing.T) {
+	checkMutations(t, map[string]mutation{
+		"nothing happens": {
+			among: "interrupt/(interrupted|code)", patience: 0.1, fails: []string{"interrupt/interrupted code ends as cancelled, with its output so far", "interrupt/code that ignores the interrupt is killed"},
+			wraps: changing(func(c *capable) { c.interrupt = func(context.Context, string, string) error { return nil } }),
+		},
+		"a failure of the code": {
+			among: "interrupt/(interrupted|code)", fails: []string{"interrupt/interrupted code ends as cancelled, with its output so far", "interrupt/code that ignores the interrupt is killed"},
+			wraps: changing(func(c *capable) {
+				c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+					result, err := c.Provider.Execute(ctx, req, out)
+					if result.Status == sdk.StatusCancelled {
+						result.Status = sdk.StatusFailed
+					}
+					return result, err
+				}
+			}),
+		},
+		"executions that nobody knows": {
+			among: "interrupt/", fails: []string{"an execution that does not run is not found", "an execution that has ended is not found"},
+			wraps: changing(func(c *capable) {
+				c.interrupt = func(ctx context.Context, id, execution string) error {
+					return forgiving(c.Provider.Interrupt(ctx, id, execution), sdk.CodeNotFound)
+				}
+			}),
+		},
+		"the instance ends": {
+			among: "interrupt/(the instance|an interrupt is)", fails: []string{"interrupt/the instance goes on after an interrupt", "interrupt/an interrupt is for one execution"},
+			wraps: changing(func(c *capable) {
+				c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+					result, err := c.Provider.Execute(ctx, req, out)
+					if result.Status == sdk.StatusCancelled {
+						err = errors.Join(err, c.Destroy(ctx, req.InstanceID))
+					}
+					return result, err
+				}
+			}),
+		},
+	})
+}
+
+func TestWrongContextsAreFound(t *testing.T) {
+	const group = "contexts/python/"
+	checkMutations(t, map[string]mutation{
+		"no state": {among: group + "a context keeps", fails: []string{" its state"}, wraps: changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				result, err := c.Provider.Execute(ctx, req, out)
+				if req.ContextID != "" {
+					err = errors.Join(err, c.RestartContext(ctx, req.InstanceID, req.ContextID))
+				}
+				return result, err
+			}
+		})},
+		"one context for all": {among: group + "two contexts", fails: []string{" have states of their own"}, wraps: changing(func(c *capable) {
+			first := map[string]sdk.CodeContext{}
+			c.createContext = func(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
+				if made, ok := first[req.InstanceID]; ok {
+					return made, nil
+				}
+				made, err := c.Provider.CreateContext(ctx, req)
+				first[req.InstanceID] = made
+				return made, err
+			}
+		})},
+		"a restart that keeps the state": {
+			among: group + "a restart", patience: 0.3, fails: []string{" forgets the state and keeps the context", " ends what runs"},
+			wraps: changing(func(c *capable) { c.restart = func(context.Context, string, string) error { return nil } }),
+		},
+		"a context that cannot be deleted twice": {among: group + "a deleted", fails: []string{" context is not found"}, wraps: changing(func(c *capable) {
+			c.deleteContext = func(ctx context.Context, id, name string) error {
+				list, err := c.ListContexts(ctx, id)
+				if err == nil && !slices.ContainsFunc(list, func(l sdk.CodeContext) bool { return l.ID == name }) {
+					return sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context")
+				}
+				return errors.Join(err, c.Provider.DeleteContext(ctx, id, name))
+			}
+		})},
+		"unknown contexts without a field": {among: group + "unknown", fails: []string{" contexts are not found"}, wraps: changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				result, err := c.Provider.Execute(ctx, req, out)
+				if sdk.CodeOf(err) == sdk.CodeNotFound {
+					err = sdk.Errorf(sdk.CodeNotFound, "no")
+				}
+				return result, err
+			}
+		})},
+		"no directory and no variables": {among: group + "a restart forgets", fails: []string{" the state and keeps the context"}, wraps: changing(func(c *capable) {
+			c.createContext = func(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
+				req.Env = nil
+				return c.Provider.CreateContext(ctx, req)
+			}
+		})},
+		"state that is lost in silence": {among: group + "a timeout", fails: []string{" leaves the context usable and says what became of the state"}, wraps: changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				result, err := c.Provider.Execute(ctx, req, out)
+				if result.Status == sdk.StatusTimeout {
+					err = errors.Join(err, c.RestartContext(ctx, req.InstanceID, req.ContextID))
+				}
+				return result, err
+			}
+		})},
+		"a main that is called as in a script": {among: group + "a main", fails: []string{" that is only defined is not called"}, wraps: changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				if req.Arguments == nil {
+					req.Arguments = []byte("{}")
+				}
+				return c.Provider.Execute(ctx, req, out)
+			}
+		})},
+	})
+}
+
+func TestWrongCommandsAreFound(t *testing.T) {
+	reading := func(change func(*sdk.Command)) func(*local.Provider) sdk.Provider {
+		return changing(func(c *capable) {
+			c.read = func(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+				command, err := c.Provider.ReadCommand(ctx, req, out)
+				change(&command)
+				return command, err
+			}
+		})
+	}
+	starting := func(change func(*sdk.CommandRequest)) func(*local.Provider) sdk.Provider {
+		return changing(func(c *capable) {
+			c.start = func(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
+				change(&req)
+				return c.Provider.StartCommand(ctx, req)
+			}
+		})
+	}
+	checkMutations(t, map[string]mutation{
+		"no exit code": {among: "commands/", fails: []string{"an exit code arrives as it is", "a signal reaches it"}, wraps: reading(func(c *sdk.Command) { c.ExitCode = 0 })},
+		"always success": {among: "commands/", fails: []string{"an exit code arrives as it is", "a signal reaches it", "SIGKILL ends it with all that it started", "it is killed at its timeout"}, wraps: reading(func(c *sdk.Command) {
+			if c.State != sdk.CommandRunning {
+				c.State = sdk.CommandSucceeded
+			}
+		})},
+		"no variables": {among: "commands/", fails: []string{"it gets directory and variables that were asked for"}, wraps: starting(func(r *sdk.CommandRequest) { r.Env = nil })},
+		"no directory": {among: "commands/", fails: []string{"it gets directory and variables that were asked for"}, wraps: starting(func(r *sdk.CommandRequest) { r.Cwd = "" })},
+		"no timeout":   {among: "commands/it is killed", patience: 0.3, fails: []string{" at its timeout"}, wraps: starting(func(r *sdk.CommandRequest) { r.Timeout = 0 })},
+		"all output": {among: "commands/", fails: []string{"output is read from an offset"}, wraps: changing(func(c *capable) {
+			c.read = func(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+				offset := req.StdoutOffset
+				req.StdoutOffset, req.StderrOffset = 0, 0
+				return c.Provider.ReadCommand(ctx, req, func(o sdk.CommandOutput) error { o.Offset += offset; return out(o) })
+			}
+		})},
+		"the first output": {among: "commands/the latest", fails: []string{" output is kept, and offsets tell what is missing"}, wraps: starting(func(r *sdk.CommandRequest) { r.KeepOutput = 10 })},
+		"input of any kind": {among: "commands/", fails: []string{"input that is closed takes nothing more"}, wraps: changing(func(c *capable) {
+			c.write = func(ctx context.Context, id, command string, data []byte, end bool) error {
+				return forgiving(c.Provider.WriteCommand(ctx, id, command, data, end), sdk.CodeConflict)
+			}
+		})},
+		"input that stays open": {among: "commands/its input", patience: 0.3, fails: []string{" is empty unless asked for"}, wraps: starting(func(r *sdk.CommandRequest) { r.Stdin = true })},
+		"signals to the dead": {among: "commands/", fails: []string{"one that has ended takes no signal"}, wraps: changing(func(c *capable) {
+			c.signal = func(ctx context.Context, id, command, name string) error {
+				return forgiving(c.Provider.SignalCommand(ctx, id, command, name), sdk.CodeConflict)
+			}
+		})},
+		"ended commands forgotten": {among: "commands/", fails: []string{"commands are listed, ended ones too"}, wraps: changing(func(c *capable) {
+			c.listCommands = func(list []sdk.Command) []sdk.Command {
+				return slices.DeleteFunc(list, func(l sdk.Command) bool { return l.State != sdk.CommandRunning })
+			}
+		})},
+		"a program that is not there": {among: "commands/", fails: []string{"a program that is not there is refused"}, wraps: starting(func(r *sdk.CommandRequest) {
+			if r.Argv[0] == "no-such-program-of-any-system" {
+				r.Argv = []string{"false"}
+			}
+		})},
+		"a shell for all": {among: "commands/arguments", fails: []string{" arrive unchanged"}, wraps: starting(func(r *sdk.CommandRequest) {
+			line := ""
+			for _, word := range r.Argv {
+				line += word + " "
+			}
+			r.Argv = []string{"sh", "-c", line}
+		})},
+	})
+}
+
+func TestWrongFilesAreFound(t *testing.T) {
+	checkMutations(t, map[string]mutation{
+		"files that are replaced bit by bit": {among: "files/content", fails: []string{" that breaks off changes nothing"}, wraps: changing(func(c *capable) {
+			c.writeFile = func(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
+				all, err := io.ReadAll(content)
+				info, writeErr := c.Provider.WriteFile(ctx, req, &replay{all})
+				return info, errors.Join(err, writeErr)
+			}
+		})},
+		"one mode": {among: "files/", fails: []string{"the mode is the one that was asked for"}, wraps: changing(func(c *capable) {
+			c.writeFile = func(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
+				req.Mode = 0o644
+				return c.Provider.WriteFile(ctx, req, content)
+			}
+		})},
+		"parents made always": {among: "files/", fails: []string{"missing parents are made only when asked for"}, wraps: changing(func(c *capable) {
+			c.writeFile = func(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
+				req.MakeParents = true
+				return c.Provider.WriteFile(ctx, req, content)
+			}
+		})},
+		"whole files": {among: "files/", fails: []string{"a part of a file is read"}, wraps: changing(func(c *capable) {
+			c.readFile = func(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
+				req.Offset, req.Length = 0, 0
+				return c.Provider.ReadFile(ctx, req)
+			}
+		})},
+		"moves that replace": {among: "files/", fails: []string{"a move replaces only when asked to"}, wraps: changing(func(c *capable) {
+			c.move = func(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
+				req.Overwrite = true
+				return c.Provider.MoveFile(ctx, req)
+			}
+		})},
+		"directories removed always": {among: "files/", fails: []string{"a directory with files is removed only when asked to"}, wraps: changing(func(c *capable) {
+			c.remove = func(ctx context.Context, id, path string, _ bool) error {
+				return c.Provider.RemoveFile(ctx, id, path, true)
+			}
+		})},
+		"a list without end": {among: "files/", fails: []string{"a directory is listed in the order of paths", "a list obeys its limit and says so"}, wraps: changing(func(c *capable) {
+			c.listFiles = func(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (bool, error) {
+				req.Depth = 99
+				return c.Provider.ListFiles(ctx, req, found)
+			}
+		})},
+		"a list in any order": {
+			among: "files/a (directory is listed|list)", fails: []string{"files/a directory is listed in the order of paths", "files/a list obeys its glob", "files/a list obeys its limit and says so"},
+			wraps: changing(func(c *capable) {
+				c.listFiles = func(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (bool, error) {
+					var all []sdk.FileInfo
+					cut, err := c.Provider.ListFiles(ctx, req, func(list []sdk.FileInfo) error { all = append(all, list...); return nil })
+					slices.Reverse(all)
+					return cut, errors.Join(err, found(all))
+				}
+			}),
+		},
+		"a list that is cut in silence": {among: "files/", fails: []string{"a list obeys its limit and says so"}, wraps: changing(func(c *capable) {
+			c.listFiles = func(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (bool, error) {
+				_, err := c.Provider.ListFiles(ctx, req, found)
+				return false, err
+			}
+		})},
+		"no globs": {among: "files/", fails: []string{"a list obeys its glob"}, wraps: changing(func(c *capable) {
+			c.listFiles = func(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (bool, error) {
+				req.Glob = ""
+				return c.Provider.ListFiles(ctx, req, found)
+			}
+		})},
+		"directories made once": {among: "files/", fails: []string{"directories are made, and again"}, wraps: changing(func(c *capable) {
+			c.makeDirectory = func(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+				if _, err := c.Provider.StatFile(ctx, id, path); err == nil {
+					return sdk.FileInfo{}, sdk.Errorf(sdk.CodeConflict, "it exists")
+				}
+				return c.Provider.MakeDirectory(ctx, id, path, mode)
+			}
+		})},
+		"links followed": {among: "files/", fails: []string{"a symbolic link is described as such"}, wraps: changing(func(c *capable) {
+			c.stat = func(info sdk.FileInfo, err error) (sdk.FileInfo, error) {
+				if info.Type == sdk.FileSymlink {
+					info.Type, info.Target = sdk.FileRegular, ""
+				}
+				return info, err
+			}
+		})},
+		"the files of the host": {among: "files/no path leads to the", fails: []string{" host"}, wraps: changing(func(c *capable) {
+			c.stat = func(info sdk.FileInfo, err error) (sdk.FileInfo, error) {
+				if err != nil {
+					return sdk.FileInfo{Path: os.TempDir(), Type: sdk.FileDirectory}, nil
+				}
+				return info, nil
+			}
+		})},
+	})
+}
+
+// replay is content that does not tell how it ended.
+type replay struct{ rest []byte }
+
+func (r *replay) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+func TestWrongFileToolsAreFound(t *testing.T) {
+	checkMutations(t, map[string]mutation{
+		"patterns as text": {among: "file_search/", fails: []string{"a pattern is a regular expression, or plain text"}, wraps: changing(func(c *capable) {
+			c.search = func(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (bool, error) {
+				req.Literal = true
+				return c.Provider.SearchFiles(ctx, req, found)
+			}
+		})},
+		"every file": {among: "file_search/", fails: []string{"a search obeys its glob"}, wraps: changing(func(c *capable) {
+			c.search = func(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (bool, error) {
+				req.Glob = ""
+				return c.Provider.SearchFiles(ctx, req, found)
+			}
+		})},
+		"a search that is cut in silence": {among: "file_search/", fails: []string{"a search obeys its limit and says so"}, wraps: changing(func(c *capable) {
+			c.search = func(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (bool, error) {
+				_, err := c.Provider.SearchFiles(ctx, req, found)
+				return false, err
+			}
+		})},
+		"lines from 0": {among: "file_search/", fails: []string{"lines that match are found, in the order of paths"}, wraps: changing(func(c *capable) {
+			c.search = func(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (bool, error) {
+				return c.Provider.SearchFiles(ctx, req, func(list []sdk.FileMatch) error {
+					for i := range list {
+						list[i].Line--
+					}
+					return found(list)
+				})
+			}
+		})},
+		"replacements not counted": {among: "file_search/", fails: []string{"a text is replaced and counted"}, wraps: changing(func(c *capable) {
+			c.replace = func(list []sdk.FileReplacement) []sdk.FileReplacement {
+				for i := range list {
+					list[i].Count = min(list[i].Count, 1)
+				}
+				return list
+			}
+		})},
+		"nothing that changes": {
+			among: "file_watch/(changes|what)", patience: 0.1, fails: []string{"file_watch/changes are told", "file_watch/what code changes is told"},
+			wraps: changing(func(c *capable) {
+				c.watch = func(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, _ func([]sdk.FileChange) error) error {
+					return c.Provider.WatchFiles(ctx, req, ready, func([]sdk.FileChange) error { return nil })
+				}
+			}),
+		},
+		"one directory": {among: "file_watch/directories", patience: 0.1, fails: []string{" below are watched when asked for, new ones too"}, wraps: changing(func(c *capable) {
+			c.watch = func(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
+				req.Recursive = false
+				return c.Provider.WatchFiles(ctx, req, ready, changed)
+			}
+		})},
+		"the whole directory": {among: "archives/", fails: []string{"parts of a directory come as an archive"}, wraps: changing(func(c *capable) {
+			c.pack = func(ctx context.Context, req sdk.ReadArchiveRequest) (io.ReadCloser, error) {
+				req.Paths = nil
+				return c.Provider.ReadArchive(ctx, req)
+			}
+		})},
+		"entries that lead out": {
+			among: "archives/", fails: []string{"entries that lead out are refused", "entries through a symbolic link are refused"},
+			wraps: changing(func(c *capable) {
+				c.unpack = func(ctx context.Context, id, directory string, content io.Reader) (sdk.ArchiveSummary, error) {
+					summary, err := c.Provider.WriteArchive(ctx, id, directory, content)
+					return summary, forgiving(err, sdk.CodeInvalidRequest)
+				}
+			}),
+		},
+	})
+}
+
+func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
+	checkMutations(t, map[string]mutation{
+		"a connection that ends with its dialling": {among: "ports/", fails: []string{"a connection outlives the context of its dialling", "a server of the instance answers", "much data passes both ways", "a connection ends with its instance"}, wraps: changing(func(c *capable) {
+			c.dial = func(ctx context.Context, id string, port uint16) (net.Conn, error) {
+				conn, err := c.Provider.DialPort(ctx, id, port)
+				if err == nil {
+					conn.Close()
+				}
+				return conn, err
+			}
+		})},
+		"a closed port as an unknown instance": {among: "ports/", fails: []string{"a port where nobody listens is refused"}, wraps: changing(func(c *capable) {
+			c.dial = func(ctx context.Context, id string, port uint16) (net.Conn, error) {
+				conn, err := c.Provider.DialPort(ctx, id, port)
+				if err != nil {
+					err = sdk.Errorf(sdk.CodeNotFound, "no")
+				}
+				return conn, err
+			}
+		})},
+		"a pause in name only": {among: "pause/", fails: []string{"a paused instance executes nothing"}, wraps: changing(func(c *capable) {
+			c.pause = func(ctx context.Context, id string) error {
+				return errors.Join(c.Provider.Pause(ctx, id), c.Resume(ctx, id))
+			}
+		})},
+		"a pause that loses files": {among: "pause/", fails: []string{"files stay over a pause"}, wraps: changing(func(c *capable) {
+			c.pause = func(ctx context.Context, id string) error {
+				err := c.RemoveFile(ctx, id, "providertest.txt", false)
+				return errors.Join(forgiving(err, sdk.CodeNotFound), c.Provider.Pause(ctx, id))
+			}
+		})},
+		"a time that is told and not kept": {among: "set_ttl/its end is moved", patience: 0.3, fails: []string{" ahead", " back"}, wraps: changing(func(c *capable) {
+			c.setTTL = func(_ context.Context, _ string, ttl time.Duration) (time.Time, error) {
+				return time.Now().Add(ttl), nil
+			}
+		})},
+		"CPU time that goes back": {among: "metrics/", fails: []string{"used CPU time grows with use"}, wraps: changing(func(c *capable) {
+			used := time.Hour
+			c.meter = func(m sdk.InstanceMetrics) sdk.InstanceMetrics {
+				used -= time.Second
+				m.CPUTime = used
+				return m
+			}
+		})},
+		"memory in kilobytes of a limit in bytes": {among: "metrics/", fails: []string{"nothing is above its limit by far"}, wraps: changing(func(c *capable) {
+			c.meter = func(m sdk.InstanceMetrics) sdk.InstanceMetrics {
+				m.Memory, m.MemoryLimit = 1<<30, 1<<20
+				return m
+			}
+		})},
+		"nothing is installed": {among: "packages/python/a package is", fails: []string{" there once it is installed"}, wraps: changing(func(c *capable) {
+			c.install = func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error) {
+				return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+			}
+		})},
+		"a failure in other words": {among: "packages/python/", fails: []string{"a package that does not exist fails and says why"}, wraps: changing(func(c *capable) {
+			c.install = func(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				return c.Provider.InstallPackages(ctx, req, outputs{Output: out, stderr: func([]byte) error { return out.Stderr([]byte("error\n")) }})
+			}
+		})},
+		"artifacts of the past": {among: "artifacts/bash/", fails: []string{"what an earlier execution wrote does not come again", "what is written below artifacts comes back", "an artifact that is too large comes without its data"}, wraps: changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				if req.Artifacts != nil && len(req.Artifacts.Files) == 0 {
+					req.Artifacts.Files = []string{"artifacts/figure.txt"}
+				}
+				return c.Provider.Execute(ctx, req, out)
+			}
+		})},
+		"no artifacts": {
+			among: "artifacts/bash/",
+			fails: []string{"what is written below artifacts comes back", "a file that was asked for comes back", "an artifact that is too large comes without its data", "more artifacts than allowed are told of"},
+			wraps: changing(func(c *capable) {
+				c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+					req.Artifacts = nil
+					return c.Provider.Execute(ctx, req, out)
+				}
+			}),
+		},
+	})
+}
