@@ -53,7 +53,7 @@ func honest(c *scene, a capabilityCall) {
 			c.refused(err, name+", which is not claimed,", sdk.CodeNotSupported)
 		case code == sdk.CodeNotSupported && a.capability != sdk.CapabilityPackages:
 			c.fail("%s is claimed, and refused as not supported: %v", name, err)
-		case err == nil && name != "DeleteContext":
+		case err == nil && name != "DeleteContext" && name != "CheckPackages":
 			c.fail("%s of an instance that does not exist succeeded", name)
 		}
 	}
@@ -167,6 +167,9 @@ func capabilityCalls() []capabilityCall {
 			},
 		}},
 		{sdk.CapabilityPackages, map[string]call{
+			"CheckPackages": func(ctx context.Context, s *session, _ string) error {
+				return s.CheckPackages(ctx, s.Describe().Languages[0], []string{"x"})
+			},
 			"InstallPackages": func(ctx context.Context, s *session, id string) error {
 				_, err := s.InstallPackages(ctx, sdk.InstallPackagesRequest{
 					InstanceID: id, Language: s.Describe().Languages[0], Requirements: []string{"x"}, Timeout: time.Minute, OutputLimit: 1,

@@ -144,7 +144,7 @@ func ttlMovesAhead(c *scene) {
 
 // The same.
 func ttlMovesBack(c *scene) {
-	short := c.suite.within(5 * time.Second)
+	short := c.suite.within(3 * time.Second)
 	made := c.expiring(short)
 	c.near(c.setTTL(made.ID, time.Hour), time.Hour, "the expiry that SetTTL returned")
 	c.near(c.listed(c.session)[made.ID].ExpiresAt, time.Hour, "the expiry that List returned")
@@ -233,16 +233,32 @@ func packageCases(languages []sdk.Language) []Case {
 		{Group: group, Name: "a package is there once it is installed", run: packageIsInstalled},
 		{Group: group, Name: "a package is installed for one instance", run: packageIsOfOneInstance},
 		{Group: group, Name: "a package that does not exist fails and says why", run: packageDoesNotExist},
+		{Group: group, Name: "what can be installed is not refused beforehand", run: packageIsChecked},
+		{Group: group, Name: "what is refused beforehand is refused by the installation", run: packageIsRefused},
 		{Group: group, Name: "an unknown instance is not found", run: packageUnknownInstance},
 	}), sdk.CapabilityPackages)
 }
 
 const noSuchPackage = "no-such-package-in-any-index-" + "4c1d"
 
-// install tries to install, and skips where the operator has not allowed it: "Where
-// the operator has not allowed it, return CodeNotSupported with
-// CapabilityPackages". (PackageInstaller)
+// notAllowed skips where the operator has not allowed packages: "Return
+// CodeNotSupported with CapabilityPackages where the operator has not allowed it."
+// (PackageInstaller.CheckPackages)
+func (c *scene) notAllowed(err error) {
+	if e, ok := errors.AsType[*sdk.Error](err); ok && e.Code == sdk.CodeNotSupported && e.Capability == sdk.CapabilityPackages {
+		c.skip("with these settings no packages are installed in %s: %s", c.language, e.Message)
+	}
+}
+
+// install installs, and skips where the operator has not allowed it.
 func (c *scene) install(id string, requirements ...string) outcome {
+	got := c.tryInstall(id, requirements...)
+	c.notAllowed(got.err)
+	c.must(got.err, "install %v", requirements)
+	return got
+}
+
+func (c *scene) tryInstall(id string, requirements ...string) outcome {
 	out := newHeard()
 	var result sdk.ExecuteResult
 	err := c.call("InstallPackages", func(ctx context.Context) (err error) {
@@ -251,11 +267,7 @@ func (c *scene) install(id string, requirements ...string) outcome {
 		}, out)
 		return err
 	})
-	if e, ok := errors.AsType[*sdk.Error](err); ok && e.Code == sdk.CodeNotSupported && e.Capability == sdk.CapabilityPackages {
-		c.skip("with these settings no packages are installed in %s: %s", c.language, e.Message)
-	}
-	c.must(err, "install %v", requirements)
-	return outcome{ExecuteResult: result, stdout: out.stdout.String(), stderr: out.stderr.String()}
+	return outcome{ExecuteResult: result, stdout: out.stdout.String(), stderr: out.stderr.String(), err: err}
 }
 
 func (c *scene) requirement() Requirement {
@@ -294,6 +306,35 @@ func packageDoesNotExist(c *scene) {
 	c.failedInCode(got)
 	const begin = "Failed to install requirements: "
 	c.check(len(got.stderr) >= len(begin) && got.stderr[:len(begin)] == begin, "stderr is %s; it must begin with %q", shown(got.stderr), begin)
+}
+
+// "CheckPackages refuses requirements that no instance could get, and installs
+// nothing." (PackageInstaller)
+func packageIsChecked(c *scene) {
+	r := c.requirement()
+	id := c.instance()
+	c.must(c.CheckPackages(c.ctx, c.language, []string{r.Name}), "check %s", r.Name)
+	c.check(c.run(id, r.Code).ExitCode != 0, "%s is there after a check", r.Name)
+}
+
+// "CodeInvalidRequest with the field "requirements" for what the installer would not
+// take." "What CheckPackages refuses it refuses likewise." (PackageInstaller)
+func packageIsRefused(c *scene) {
+	id := c.instance()
+	refused := 0
+	for _, requirement := range []string{"", "./here", "../..", "/etc", "a b c", "@@@", "x; y", "--index-url=http://127.0.0.1"} {
+		err := c.CheckPackages(c.ctx, c.language, []string{requirement})
+		c.notAllowed(err)
+		if err == nil {
+			continue
+		}
+		refused++
+		c.refusedField(err, "CheckPackages of "+shown(requirement), sdk.CodeInvalidRequest, "requirements")
+		c.refusedField(c.tryInstall(id, requirement).err, "InstallPackages of "+shown(requirement), sdk.CodeInvalidRequest, "requirements")
+	}
+	if refused == 0 {
+		c.skip("the provider leaves it to the installer to refuse what is no package")
+	}
 }
 
 // The same as of all calls for an instance.

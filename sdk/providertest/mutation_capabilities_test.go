@@ -603,6 +603,12 @@ func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
 				return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
 			}
 		})},
+		"a check that is forgotten": {among: "packages/python/what", fails: []string{" is refused beforehand is refused by the installation"}, wraps: changing(func(c *capable) {
+			c.install = func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error) {
+				return sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}, nil
+			}
+		})},
+		"a check of nothing": {among: "packages/python/what can", fails: []string{" be installed is not refused beforehand"}, wraps: func(p *local.Provider) sdk.Provider { return stern{p} }},
 		"a failure in other words": {among: "packages/python/", fails: []string{"a package that does not exist fails and says why"}, wraps: changing(func(c *capable) {
 			c.install = func(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 				return c.Provider.InstallPackages(ctx, req, outputs{Output: out, stderr: func([]byte) error { return out.Stderr([]byte("error\n")) }})
@@ -627,4 +633,11 @@ func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
 			}),
 		},
 	})
+}
+
+// stern refuses every package beforehand.
+type stern struct{ *local.Provider }
+
+func (stern) CheckPackages(context.Context, sdk.Language, []string) error {
+	return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "no")
 }

@@ -316,7 +316,8 @@ func TestWrongConcurrencyIsFound(t *testing.T) {
 		"the variables of whoever came first": {among: "concurrency/executions in one instance do", fails: []string{" not mix"}, breaks: func(b *broken) {
 			var env atomic.Pointer[map[string]string]
 			b.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-				env.CompareAndSwap(nil, &req.Env)
+				first := req.Env
+				env.CompareAndSwap(nil, &first)
 				req.Env = *env.Load()
 				return b.Provider.Execute(ctx, req, out)
 			}

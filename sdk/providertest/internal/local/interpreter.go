@@ -125,7 +125,7 @@ func (in *interpreter) await(ctx context.Context, timeout time.Duration) (got an
 	case <-timer.C:
 		reason = errTimeout
 	}
-	_ = syscall.Kill(in.run.cmd.Process.Pid, syscall.SIGINT)
+	signalAll(marked(in.run.mark), syscall.SIGINT)
 	grace := time.NewTimer(sdk.InterruptGrace)
 	defer grace.Stop()
 	select {

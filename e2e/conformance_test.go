@@ -1,0 +1,117 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/fs"
+	"gotest.tools/v3/icmd"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
+)
+
+// verify runs the conformance suite against an executable and returns what it
+// reports, and the exit code.
+func verify(t *testing.T, file, config string, arguments ...string) (providertest.Report, int) {
+	t.Helper()
+	broker := filepath.Join(binaries.Dir(t), "sandbox-broker")
+	arguments = append([]string{"plugin", "verify", file, "--json"}, arguments...)
+	if config != "" {
+		arguments = append(arguments, "--config", fs.NewFile(t, "p.hcl", fs.WithContent(config)).Path())
+	}
+	result := icmd.RunCommand(broker, arguments...)
+	var report providertest.Report
+	assert.NilError(t, json.Unmarshal([]byte(result.Stdout()), &report), result.Combined())
+	return report, result.ExitCode
+}
+
+func failures(report providertest.Report) []string {
+	failed := []string{}
+	for _, c := range report.Cases {
+		if c.Status == providertest.Failed {
+			failed = append(failed, c.Case.String()+": "+c.Reason)
+		}
+	}
+	return failed
+}
+
+// verifySelfManaged checks that nothing fails and that nothing is skipped but what
+// is named here.
+func verifySelfManaged(t *testing.T, settings string) {
+	report, code := verify(t, filepath.Join(binaries.Dir(t), "plugins", "self_managed"),
+		fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n  memory_mb = 256\n  %s\n}\n", binaries.Runsc(t), settings),
+		"--patience", "4", "--memory-limit", "256",
+		// The kernel of gVisor adds the time of killed processes to nobody's.
+		"--skip", "^metrics/used CPU time grows=the time of code that was killed is not counted")
+	assert.DeepEqual(t, failures(report), []string{})
+	assert.Equal(t, code, 0)
+	assert.Check(t, is.Equal(report.Name, "self_managed"))
+	skipped := []string{}
+	for _, c := range report.Cases {
+		if c.Status == providertest.Skipped && !slices.Contains(skipped, c.Reason) {
+			skipped = append(skipped, c.Reason)
+		}
+	}
+	slices.Sort(skipped)
+	const packages = `packages cannot be installed here: the operator can allow it with packages = "on" in the settings of this provider`
+	assert.DeepEqual(t, skipped, []string{
+		"no setting is declared so",
+		"no setting is secret",
+		"nobody named a package of javascript that can be installed here",
+		"nobody named a package of python that can be installed here",
+		"nobody said how to take the back end away",
+		"the settings of this run have no secret",
+		"the time of code that was killed is not counted",
+		"there is no code for this in javascript",
+		"when a call of another process returns cannot be seen",
+		"with these settings no packages are installed in javascript: " + packages,
+		"with these settings no packages are installed in python: " + packages,
+	})
+}
+
+func TestSelfManagedKeepsTheContract(t *testing.T) {
+	t.Run("runsc", func(t *testing.T) { verifySelfManaged(t, "") })
+	t.Run("docker", func(t *testing.T) {
+		verifySelfManaged(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", dockerengine.Find(t).Host))
+	})
+}
+
+// The mock provider runs no code, so only what needs none can pass.
+func TestVerifyTellsWhatAPluginBreaks(t *testing.T) {
+	const most = "^(description|schema|configure|labels|process/it ends in order)"
+	report, code := verify(t, mockPlugin, "", "--run", most)
+	assert.DeepEqual(t, failures(report), []string{})
+	assert.Equal(t, code, 0)
+	assert.Check(t, report.Passed >= 15, report.Summary())
+
+	for name, c := range map[string]struct{ settings, run, reason string }{
+		"a Create that fails":                {`on_create = "{\"fail\": \"SB004\", \"message\": \"no room\"}"`, "^labels/an instance carries", "no room"},
+		"a plugin that ends":                 {`on_create = "{\"crash\": \"before\", \"crash_with\": \"kill\"}"`, "^labels/an instance carries", "the provider's process ended"},
+		"a panic":                            {`on_list = "{\"panic\": true}"`, "^labels/List returns", "the provider panicked"},
+		"a secret in the log":                {"secret = \"hunter2-hunter2\"\n  on_health = \"{\\\"log\\\": \\\"the secret is hunter2-hunter2\\\"}\"", "^configure/what it shows", "a secret of the settings"},
+		"an ID that is acceptable to nobody": {`on_create = "{\"lie\": \"bad_id\"}"`, "^labels/an instance carries", "which is not of the form"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, code := verify(t, mockPlugin, "provider \"mock\" {\n  "+c.settings+"\n}\n", "--run", c.run)
+			assert.Equal(t, code, 1)
+			assert.Equal(t, report.Failed, 1, "%+v", report)
+			assert.Check(t, is.Contains(report.Cases[0].Reason, c.reason))
+			assert.Check(t, !slices.ContainsFunc(failures(report), func(f string) bool { return is.Contains(f, "hunter2")().Success() }))
+		})
+	}
+}
+
+func TestVerifyOfWhatDoesNotStart(t *testing.T) {
+	report, code := verify(t, "/usr/bin/env", "")
+	assert.Equal(t, code, 1)
+	assert.Equal(t, report.Passed, 0, report.Summary())
+	assert.Check(t, is.Equal(report.Cases[0].Case.String(), "description/it starts and describes itself"))
+	assert.Check(t, is.Equal(report.Cases[0].Status, providertest.Failed))
+}
