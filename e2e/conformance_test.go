@@ -62,6 +62,8 @@ func verifySelfManaged(t *testing.T, settings string) {
 	slices.Sort(skipped)
 	const packages = `packages cannot be installed here: the operator can allow it with packages = "on" in the settings of this provider`
 	assert.DeepEqual(t, skipped, []string{
+		"it has no secret",
+		"it has no setting that sounds secret",
 		"no setting is declared so",
 		"no setting is secret",
 		"nobody named a package of javascript that can be installed here",

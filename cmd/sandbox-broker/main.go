@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -53,7 +55,7 @@ func run(ctx context.Context, args []string, term *terminal, ask describe) int {
 		fmt.Fprintln(term.err, "sandbox-broker:", err)
 		return 1
 	}
-	parsed, err := parser.Parse(args)
+	parsed, err := parser.Parse(withTwoDashes(args))
 	if exited >= 0 {
 		return exited
 	}
@@ -70,4 +72,16 @@ func run(ctx context.Context, args []string, term *terminal, ask describe) int {
 		return 1
 	}
 	return 0
+}
+
+// withTwoDashes takes -config, as people write who are used to Go's own commands, for
+// --config and not for five short flags.
+func withTwoDashes(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if name, _, _ := strings.Cut(arg, "="); name == "-config" {
+			args[i] = "-" + arg
+		}
+	}
+	return args
 }

@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -15,9 +16,19 @@ func schemaCases() []Case {
 	}
 }
 
+// schema returns the settings that a process describes, and skips where there are
+// none of the kind.
+func (c *scene) schema(of string, kind func(sdk.Field) bool) sdk.Schema {
+	fields := slices.DeleteFunc(c.described().Schema, func(f sdk.Field) bool { return !kind(f) })
+	if len(fields) == 0 {
+		c.skip("it has no %s", of)
+	}
+	return fields
+}
+
 // "Label, Description and Placeholder are for people." (Field)
 func describedSettings(c *scene) {
-	for _, f := range c.described().Schema {
+	for _, f := range c.schema("settings", func(sdk.Field) bool { return true }) {
 		c.check(f.Description != "", "the setting %s has no description", f.Name)
 	}
 }
@@ -26,15 +37,17 @@ var soundsSecret = regexp.MustCompile(`(^|_)(password|passwd|passphrase|secret|t
 
 // "Secret settings are never shown, logged or echoed." (Field)
 func secretsAreDeclared(c *scene) {
-	for _, f := range c.described().Schema {
+	for _, f := range c.schema("setting that sounds secret", func(f sdk.Field) bool {
 		text := f.Type == sdk.TypeString || f.Type == sdk.TypeList || f.Type == sdk.TypeMap
-		c.check(f.Secret || !text || !soundsSecret.MatchString(f.Name), "the setting %s sounds secret and is not declared so", f.Name)
+		return text && soundsSecret.MatchString(f.Name)
+	}) {
+		c.check(f.Secret, "the setting %s sounds secret and is not declared so", f.Name)
 	}
 }
 
 // What is published in forms and documentation is no secret. (Field)
 func secretsAreNotPublished(c *scene) {
-	for _, f := range c.described().Schema {
-		c.check(!f.Secret || f.Default == nil && len(f.Options) == 0, "the secret %s has a default or options, which everybody can read", f.Name)
+	for _, f := range c.schema("secret", func(f sdk.Field) bool { return f.Secret }) {
+		c.check(f.Default == nil && len(f.Options) == 0, "the secret %s has a default or options, which everybody can read", f.Name)
 	}
 }
