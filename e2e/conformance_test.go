@@ -36,7 +36,7 @@ func failures(report providertest.Report) []string {
 	failed := []string{}
 	for _, c := range report.Cases {
 		if c.Status == providertest.Failed {
-			failed = append(failed, c.Case.String()+": "+c.Reason)
+			failed = append(failed, c.String()+": "+c.Reason)
 		}
 	}
 	return failed
@@ -114,6 +114,6 @@ func TestVerifyOfWhatDoesNotStart(t *testing.T) {
 	report, code := verify(t, "/usr/bin/env", "")
 	assert.Equal(t, code, 1)
 	assert.Equal(t, report.Passed, 0, report.Summary())
-	assert.Check(t, is.Equal(report.Cases[0].Case.String(), "description/it starts and describes itself"))
+	assert.Check(t, is.Equal(report.Cases[0].String(), "description/it starts and describes itself"))
 	assert.Check(t, is.Equal(report.Cases[0].Status, providertest.Failed))
 }

@@ -128,7 +128,7 @@ func checkMutations(t *testing.T, mutations map[string]mutation) {
 			var failed []string
 			for _, c := range report.Cases {
 				if c.Status == providertest.Failed {
-					failed = append(failed, strings.TrimPrefix(c.Case.String(), m.among))
+					failed = append(failed, strings.TrimPrefix(c.String(), m.among))
 				}
 			}
 			slices.Sort(failed)

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-
 	"os"
 	"os/exec"
 	"path"

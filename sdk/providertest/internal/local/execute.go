@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	_ "embed"
-
 	"errors"
 	"os"
 	"path/filepath"

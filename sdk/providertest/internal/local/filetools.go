@@ -143,7 +143,7 @@ func (t tree) snapshot(directory string, recursive bool) (map[string]string, err
 	err := t.walk(directory, func(file string, entry fs.DirEntry) error {
 		info, err := entry.Info()
 		if err != nil {
-			return nil // it was removed meanwhile
+			return nil //nolint:nilerr // it was removed meanwhile
 		}
 		all[file] = info.Mode().Type().String()
 		if !entry.IsDir() {

@@ -65,7 +65,7 @@ func (p *Provider) InstanceMetrics(_ context.Context, instanceID string) (sdk.In
 	m := sdk.InstanceMetrics{MeasuredAt: time.Now(), Processes: int64(len(marked(i.mark())))}
 	err = filepath.WalkDir(i.dir, func(_ string, entry os.DirEntry, err error) error {
 		if err != nil {
-			return nil // it was removed meanwhile
+			return nil //nolint:nilerr // it was removed meanwhile
 		}
 		if info, err := entry.Info(); err == nil {
 			m.Disk += info.Size()
