@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Variable of the environment that makes a program an agent, with its Config.
+const Variable = "E2BFAKE_AGENT"
+
+// The sockets in Config.Dir.
+const (
+	EnvdSocket        = "envd"
+	InterpreterSocket = "interpreter"
+)
+
+// Config is what a sandbox is made with.
+type Config struct {
+	// Dir has the sockets.
+	Dir string
+	// Env is the global environment.
+	Env map[string]string
+	// Token that envd asks for; empty for none.
+	Token string
+	// Interpreter says whether the template has the code interpreter.
+	Interpreter bool
+}
+
+// Main turns the process into an agent if the environment says so, and then does
+// not return. A test binary that uses the fake calls it first in TestMain.
+func Main() {
+	text, ok := os.LookupEnv(Variable)
+	if !ok {
+		return
+	}
+	_ = os.Unsetenv(Variable)
+	if err := run(text); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run serves until standard input ends, which it does with the fake.
+func run(text string) error {
+	var c Config
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return err
+	}
+	servers := map[string]http.Handler{EnvdSocket: newEnvd(c)}
+	if c.Interpreter {
+		servers[InterpreterSocket] = newInterpreter(c.Env)
+	}
+	failed := make(chan error, len(servers)+1)
+	for name, handler := range servers {
+		listener, err := net.Listen("unix", filepath.Join(c.Dir, name))
+		if err != nil {
+			return err
+		}
+		go func() { failed <- http.Serve(listener, handler) }()
+	}
+	if _, err := fmt.Println("ready"); err != nil {
+		return err
+	}
+	go func() {
+		_, err := io.Copy(io.Discard, os.Stdin)
+		failed <- err
+	}()
+	return <-failed
+}
+
+// freeze stops or continues every process of the sandbox but the agent itself and
+// the first one, which signals of this kind do not reach.
+func freeze(signal syscall.Signal) error {
+	err := syscall.Kill(-1, signal)
+	if errors.Is(err, syscall.ESRCH) { // there are none
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,13 @@
+// Package e2bfake is a cloud that speaks the protocol of E2B, on this machine: the
+// control API, the proxy in front of sandboxes, and in each sandbox envd and the code
+// interpreter (package agent). Code that is sent to it really runs, with the
+// interpreters below /usr, in namespaces that bubblewrap makes: a sandbox has its own
+// files, processes and loopback, and nothing of it is left when it ends.
+//
+// It is written from what was seen of the original, and keeps to it where that is
+// inconvenient. On request it lies (Fault): it loses answers of calls that had an
+// effect, cuts streams, refuses, is late.
+//
+// A test binary that uses it calls Main first in its TestMain, for the sandboxes are
+// started from the same executable.
+package e2bfake

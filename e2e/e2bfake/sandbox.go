@@ -1,0 +1,170 @@
+package e2bfake
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
+)
+
+// sandbox is one that runs or is paused.
+type sandbox struct {
+	id, template string
+	metadata     map[string]string
+	startedAt    time.Time
+	command      *exec.Cmd
+	stdin        io.Closer
+	dir          string
+	transports   map[string]*http.Transport // by socket
+	// unlisted is guarded by the server.
+	unlisted int
+
+	mu           sync.Mutex
+	token        string
+	trafficToken string
+	endAt        time.Time
+	expiry       *time.Timer
+	paused       bool
+	starting     bool
+	endOnce      sync.Once
+}
+
+func newID() string { return "i" + strings.ToLower(rand.Text())[:20] }
+
+// launch starts the sandbox and returns when envd listens.
+func (s *Server) launch(sb *sandbox, config agent.Config) error {
+	sb.dir = s.socketDir(sb.id)
+	if err := os.Mkdir(sb.dir, 0o755); err != nil {
+		return err
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	config.Dir = "/run/e2bfake"
+	text, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	sb.command = exec.Command(s.bwrap,
+		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--uid", "1000", "--gid", "1000",
+		"--die-with-parent", "--new-session", "--clearenv",
+		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
+		"--ro-bind-try", "/etc/alternatives", "/etc/alternatives", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache",
+		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/home/user", "--dir", "/root",
+		"--bind", sb.dir, config.Dir, "--ro-bind", executable, "/run/agent",
+		"--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", agent.Variable, string(text), "--chdir", "/home/user",
+		"/run/agent")
+	sb.command.Stderr = os.Stderr
+	stdin, err := sb.command.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := sb.command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	sb.stdin = stdin
+	if err := sb.command.Start(); err != nil {
+		return err
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+		sb.end()
+		return fmt.Errorf("the sandbox did not start: %w", err)
+	}
+	sb.transports = map[string]*http.Transport{}
+	for _, socket := range []string{agent.EnvdSocket, agent.InterpreterSocket} {
+		sb.transports[socket] = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(sb.dir, socket))
+		}}
+	}
+	return nil
+}
+
+// end kills the sandbox and waits until it is gone.
+func (sb *sandbox) end() {
+	sb.endOnce.Do(func() {
+		sb.mu.Lock()
+		if sb.expiry != nil {
+			sb.expiry.Stop()
+		}
+		sb.mu.Unlock()
+		sb.stdin.Close()
+		_ = sb.command.Process.Kill()
+		_ = sb.command.Wait()
+		for _, t := range sb.transports {
+			t.CloseIdleConnections()
+		}
+		_ = os.RemoveAll(sb.dir)
+	})
+}
+
+// lives gives the sandbox so long from now on, then calls over.
+func (sb *sandbox) lives(d time.Duration, over func()) {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	if sb.expiry != nil {
+		sb.expiry.Stop()
+	}
+	sb.endAt = time.Now().Add(d)
+	sb.expiry = time.AfterFunc(d, over)
+}
+
+// ask makes a call of the agent that nobody outside can make.
+func (sb *sandbox) ask(ctx context.Context, path string, body io.Reader) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent"+path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := sb.transports[agent.EnvdSocket].RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+func (sb *sandbox) replaceToken(ctx context.Context) error {
+	token := newToken()
+	if err := sb.ask(ctx, "/init", strings.NewReader(token)); err != nil {
+		return err
+	}
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	sb.token = token
+	return nil
+}
+
+func newToken() string { return "tok_" + strings.ToLower(rand.Text()) }
+
+// reach is the way to a socket of the sandbox, through HTTP.
+func (sb *sandbox) reach(socket string) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: "sandbox"})
+		},
+		Transport:     sb.transports[socket],
+		FlushInterval: -1,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, _ error) {
+			refuse(w, http.StatusBadGateway, map[string]any{"sandboxId": sb.id, "message": "The sandbox was not found"})
+		},
+	}
+}

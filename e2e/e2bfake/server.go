@@ -1,0 +1,213 @@
+package e2bfake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
+)
+
+// Main is agent.Main.
+func Main() { agent.Main() }
+
+// Routes says which of the two generations of routes a server has.
+type Routes int
+
+// The values of Routes.
+const (
+	// AllRoutes are both.
+	AllRoutes Routes = iota
+	// OldRoutes are those without /v2; a creation there is answered with 400, as the
+	// open-source server does.
+	OldRoutes
+	// NewRoutes are those with /v2.
+	NewRoutes
+)
+
+// Options of a server. The zero value is a good one.
+type Options struct {
+	// APIKey that is asked for; DefaultAPIKey if empty.
+	APIKey string
+	Routes Routes
+	// MaxSandboxes that may run at once; 0 for no limit.
+	MaxSandboxes int
+	// MaxTimeout that a sandbox may be made with, in seconds; 0 for a day.
+	MaxTimeout int
+}
+
+// DefaultAPIKey has the form of the real ones.
+const DefaultAPIKey = "e2b_0123456789abcdef0123456789abcdef01234567"
+
+// The templates that there are. The first has the code interpreter.
+const (
+	InterpreterTemplate = "code-interpreter-v1"
+	BaseTemplate        = "base"
+)
+
+// Server is a running fake.
+type Server struct {
+	// APIURL and SandboxURL are where it listens.
+	APIURL, SandboxURL string
+
+	options Options
+	dir     string
+	bwrap   string
+	servers []*http.Server
+	serving sync.WaitGroup
+	faults  faults
+	// creating are the creations in progress.
+	creating sync.WaitGroup
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox
+	// unlisted is how many lists a new sandbox is missing from.
+	unlisted int
+	// created counts all sandboxes that were ever made.
+	created int
+}
+
+// Start starts a fake. It needs bubblewrap.
+func Start(options Options) (*Server, error) {
+	if options.APIKey == "" {
+		options.APIKey = DefaultAPIKey
+	}
+	if options.MaxTimeout == 0 {
+		options.MaxTimeout = 24 * 60 * 60
+	}
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		return nil, fmt.Errorf("bubblewrap is not installed (Debian: apt install bubblewrap): %w", err)
+	}
+	dir, err := os.MkdirTemp("", "e2bfake") // sockets have short paths
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: options, dir: dir, bwrap: bwrap, sandboxes: map[string]*sandbox{}}
+	for url, handler := range map[*string]http.Handler{&s.APIURL: s.control(), &s.SandboxURL: s.proxy()} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		*url = "http://" + listener.Addr().String()
+		server := &http.Server{Handler: s.faults.around(handler), ReadHeaderTimeout: time.Minute}
+		s.servers = append(s.servers, server)
+		s.serving.Go(func() { _ = server.Serve(listener) })
+	}
+	return s, nil
+}
+
+// Close ends every sandbox and the server.
+func (s *Server) Close() error {
+	var err error
+	for _, server := range s.servers {
+		err = errors.Join(err, server.Close())
+	}
+	s.serving.Wait()
+	s.creating.Wait()
+	s.mu.Lock()
+	left := s.sandboxes
+	s.sandboxes = map[string]*sandbox{}
+	s.mu.Unlock()
+	for _, sb := range left {
+		sb.end()
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// Sandboxes lists the IDs of those that there are, paused ones too.
+func (s *Server) Sandboxes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	for id := range s.sandboxes {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Created is how many sandboxes were made so far.
+func (s *Server) Created() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.created
+}
+
+// Inject makes the server lie, from now on.
+func (s *Server) Inject(f Fault) { s.faults.add(f) }
+
+// Honest takes back what was injected.
+func (s *Server) Honest() { s.faults.clear() }
+
+// Break takes the whole service away: no request is answered until it is repaired.
+func (s *Server) Break() (repair func()) {
+	s.faults.setBroken(true)
+	return func() { s.faults.setBroken(false) }
+}
+
+// HideFromLists leaves each sandbox that is made from now on out of the first lists
+// after its creation.
+func (s *Server) HideFromLists(lists int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unlisted = lists
+}
+
+// Expire ends a sandbox as if its time were over.
+func (s *Server) Expire(id string) { s.remove(id) }
+
+// ReplaceToken makes the access token of a sandbox invalid; the control API has the
+// new one.
+func (s *Server) ReplaceToken(ctx context.Context, id string) error {
+	s.mu.Lock()
+	sb, ok := s.sandboxes[id]
+	s.mu.Unlock()
+	if !ok {
+		return errors.New("no such sandbox")
+	}
+	return sb.replaceToken(ctx)
+}
+
+// Left is how long a sandbox has to live.
+func (s *Server) Left(id string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sb, ok := s.sandboxes[id]
+	if !ok {
+		return 0
+	}
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	return time.Until(sb.endAt)
+}
+
+// Shorten lets a sandbox live so long from now on.
+func (s *Server) Shorten(id string, left time.Duration) {
+	s.mu.Lock()
+	sb, ok := s.sandboxes[id]
+	s.mu.Unlock()
+	if ok {
+		sb.lives(left, func() { s.remove(id) })
+	}
+}
+
+// remove takes a sandbox out and ends it.
+func (s *Server) remove(id string) bool {
+	s.mu.Lock()
+	sb, ok := s.sandboxes[id]
+	delete(s.sandboxes, id)
+	s.mu.Unlock()
+	if ok {
+		sb.end()
+	}
+	return ok
+}
+
+func (s *Server) socketDir(id string) string { return filepath.Join(s.dir, id) }
