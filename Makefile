@@ -31,6 +31,7 @@ build: ## build the broker, the guest and the plugins into bin/
 	go build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/sandbox-broker ./cmd/sandbox-broker
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sandbox-guest ./cmd/sandbox-guest
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/self_managed ./plugins/selfmanaged
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/e2b ./plugins/e2b
 
 runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 	@if command -v runsc >/dev/null; then echo "using $$(command -v runsc)"; \

@@ -1,0 +1,214 @@
+package provider
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// command is a program in a sandbox, and what it has printed. This process reads along
+// from its start; what was printed is not known to the one after it.
+type command struct {
+	sb *sandbox
+
+	mu             sync.Mutex
+	state          sdk.Command
+	stdout, stderr ring
+	pid            int // of the supervisor
+	signals        []int
+	// changed is closed when there is something new.
+	changed chan struct{}
+
+	// writing is held by who writes to the input.
+	writing sync.Mutex
+	open    bool // the input; guarded by writing
+}
+
+// update changes the command and tells those who wait.
+func (c *command) update(change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// snapshot is the command as it is.
+func (c *command) snapshot() sdk.Command {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.locked()
+}
+
+func (c *command) locked() sdk.Command {
+	state := c.state
+	state.Argv = slices.Clone(state.Argv)
+	state.StdoutBytes, state.StderrBytes = c.stdout.total, c.stderr.total
+	return state
+}
+
+// run runs the program to its end. started gets nil when it runs, or why it does not.
+func (c *command) run(ctx context.Context, p *Provider, job supervisor.Job, options envd.StartOptions, started chan<- error) {
+	write := func(r *ring) func([]byte) error {
+		return func(b []byte) error {
+			c.update(func() { r.write(b) })
+			return nil
+		}
+	}
+	report, err := p.supervise(ctx, c.sb, job, options, sink{write(&c.stdout), write(&c.stderr)}, func(pid int) {
+		c.update(func() { c.pid = pid })
+		started <- nil
+	})
+	switch {
+	case err == nil && report.Refused != "":
+		err = sdk.FieldErrorf(sdk.CodeInvalidRequest, report.Refused, "the program cannot be started: %s", report.Why)
+	case err == nil && report.Exit == nil && c.snapshot().State == sdk.CommandRunning && c.supervisor() == 0:
+		err = sdk.Errorf(sdk.CodeUnavailable, "the sandbox could not start the program; it needs python3")
+	}
+	c.update(func() { c.end(report, err) })
+	started <- err
+}
+
+// end says what became of the program.
+func (c *command) end(report supervisor.Report, err error) {
+	c.state.EndedAt = time.Now()
+	c.state.ExitCode = 128 + int(unix.SIGKILL)
+	if report.Exit != nil {
+		c.state.ExitCode = *report.Exit
+	}
+	switch {
+	case report.Why == supervisor.Timeout:
+		c.state.State = sdk.CommandTimeout
+	case slices.Contains(c.signals, c.state.ExitCode-128):
+		c.state.State = sdk.CommandCancelled
+	case report.Memory && c.state.ExitCode != 0:
+		c.state.State = sdk.CommandOutOfMemory
+	case report.Exit != nil && *report.Exit == 0 && err == nil:
+		c.state.State = sdk.CommandSucceeded
+	default:
+		c.state.State = sdk.CommandFailed
+	}
+}
+
+func (c *command) supervisor() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
+}
+
+// read passes on output from the offsets on.
+func (c *command) read(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+	piece := make([]byte, sdk.MaxOutputChunk)
+	streams := []struct {
+		name   sdk.Stream
+		ring   *ring
+		offset int64
+	}{{sdk.Stdout, &c.stdout, req.StdoutOffset}, {sdk.Stderr, &c.stderr, req.StderrOffset}}
+	for {
+		c.mu.Lock()
+		changed, state := c.changed, c.locked()
+		c.mu.Unlock()
+		some := false
+		for i := range streams {
+			s := &streams[i]
+			c.mu.Lock()
+			from, n := s.ring.read(s.offset, piece)
+			c.mu.Unlock()
+			if n == 0 {
+				continue
+			}
+			if err := out(sdk.CommandOutput{Stream: s.name, Offset: from, Data: piece[:n]}); err != nil {
+				return sdk.Command{}, err
+			}
+			s.offset, some = from+int64(n), true
+		}
+		switch {
+		case some:
+			continue
+		case !req.Follow || state.State != sdk.CommandRunning:
+			return state, nil
+		}
+		select {
+		case <-changed:
+		case <-c.sb.gone.Done():
+			return sdk.Command{}, errNoInstance
+		case <-ctx.Done():
+			return sdk.Command{}, ctx.Err()
+		}
+	}
+}
+
+// signal sends one by its name.
+func (c *command) signal(ctx context.Context, p *Provider, name string) error {
+	number := unix.SignalNum(name)
+	if number == 0 {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "signal", "there is no signal %.30q", name)
+	}
+	c.mu.Lock()
+	running := c.state.State == sdk.CommandRunning
+	if running {
+		c.signals = append(c.signals, int(number))
+	}
+	c.mu.Unlock()
+	if !running {
+		return errEnded
+	}
+	_, exit, err := p.script(ctx, c.sb, supervisor.Signal(c.supervisor(), name))
+	if err == nil && exit != 0 {
+		return errEnded
+	}
+	return err
+}
+
+var (
+	errEnded  = sdk.Errorf(sdk.CodeConflict, "the command has ended")
+	errClosed = sdk.Errorf(sdk.CodeConflict, "the input of the command is closed")
+)
+
+// inputChunk is how much one message to the input carries.
+const inputChunk = 256 << 10
+
+// endOfInput is Ctrl-D.
+const endOfInput = "\x04"
+
+func (c *command) write(ctx context.Context, p *Provider, data []byte, end bool) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	state := c.snapshot()
+	if !c.open || state.State != sdk.CommandRunning {
+		return errClosed
+	}
+	if state.Terminal && end {
+		data = append(slices.Clone(data), endOfInput...)
+	}
+	pid := c.supervisor()
+	for piece := range slices.Chunk(data, inputChunk) {
+		err := p.envd(ctx, c.sb, func(client *envd.Client) error { return client.SendInput(ctx, pid, state.Terminal, piece) })
+		if err != nil {
+			return c.notWritten(ctx, p, err)
+		}
+	}
+	if end && !state.Terminal {
+		c.open = false
+		if err := p.envd(ctx, c.sb, func(client *envd.Client) error { return client.CloseStdin(ctx, pid) }); err != nil {
+			return c.notWritten(ctx, p, err)
+		}
+	}
+	return nil
+}
+
+// notWritten tells a program that does not read any more from a failure.
+func (c *command) notWritten(ctx context.Context, p *Provider, err error) error {
+	if code := connectCode(err); code == "not_found" || code == "failed_precondition" || code == "internal" && strings.Contains(err.Error(), "stdin") {
+		return errClosed
+	}
+	return p.explain(ctx, c.sb, err)
+}

@@ -1,0 +1,252 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/cell"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/interpreter"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
+)
+
+var _ sdk.Contexts = (*Provider)(nil)
+
+// codeContext is a kernel of the code interpreter. What is known of it is known to this
+// process alone.
+type codeContext struct {
+	sb    *sandbox
+	state sdk.CodeContext // Busy apart, which turn says
+	env   map[string]string
+	// turn holds a token while code runs.
+	turn chan struct{}
+	// gone is closed when it is deleted.
+	gone chan struct{}
+
+	mu      sync.Mutex
+	deleted bool
+	// fresh says that the kernel needs its environment before the next execution.
+	fresh bool
+}
+
+func (p *Provider) interpreter(sb *sandbox) *interpreter.Client {
+	return interpreter.New(p.endpoint(sb, interpreter.Port, p.kernels))
+}
+
+// inContexts are the languages that contexts are made for.
+var inContexts = []sdk.Language{sdk.Python, sdk.JavaScript, sdk.TypeScript, sdk.R, sdk.Java}
+
+// CreateContext implements sdk.Contexts.
+func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
+	sb, err := p.lookup(ctx, req.InstanceID)
+	if err != nil {
+		return sdk.CodeContext{}, err
+	}
+	switch {
+	case !slices.Contains(inContexts, req.Language):
+		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "there are no contexts in %.50q", string(req.Language))
+	case len(req.Env) > 0 && !cell.Supports(req.Language):
+		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "env", "contexts in %s have no environment of their own", req.Language)
+	}
+	c, err := p.newContext(ctx, sb, req)
+	if err != nil {
+		return sdk.CodeContext{}, err
+	}
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	sb.contexts = append(sb.contexts, c)
+	return c.state, nil
+}
+
+// newContext starts a kernel.
+func (p *Provider) newContext(ctx context.Context, sb *sandbox, req sdk.CreateContextRequest) (*codeContext, error) {
+	cwd := req.Cwd
+	if cwd == "" {
+		cwd = workspace
+	}
+	id, err := p.startKernel(ctx, sb, string(req.Language), absolute(cwd))
+	if err != nil {
+		return nil, err
+	}
+	c := &codeContext{
+		sb: sb, env: req.Env, turn: make(chan struct{}, 1), gone: make(chan struct{}), fresh: len(req.Env) > 0,
+		state: sdk.CodeContext{ID: id, Language: req.Language, Cwd: absolute(cwd), CreatedAt: time.Now()},
+	}
+	return c, nil
+}
+
+// startKernel waits a little for a code interpreter that is not up yet.
+func (p *Provider) startKernel(ctx context.Context, sb *sandbox, language, cwd string) (string, error) {
+	waiting, cancel := context.WithTimeout(ctx, p.patience.ready)
+	defer cancel()
+	id, err := retry.Do(waiting, retry.Policy{Attempts: 100, Min: 100 * time.Millisecond, Max: time.Second}, func(context.Context) (string, error) {
+		id, err := p.interpreter(sb).CreateContext(ctx, language, cwd)
+		if isClosedPort(err) || notSent(err) {
+			return id, retry.Again(err, 0)
+		}
+		return id, err
+	})
+	switch {
+	case err == nil:
+		return id, nil
+	case isClosedPort(err):
+		return "", sdk.Errorf(sdk.CodeNotSupported, "the template of this instance has no code interpreter: %w", err)
+	case statusOf(err) == http.StatusInternalServerError:
+		return "", p.redact.Error(sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the code interpreter has no kernel for %s: %w", language, err))
+	}
+	return "", p.explain(ctx, sb, err)
+}
+
+// ListContexts implements sdk.Contexts.
+func (p *Provider) ListContexts(ctx context.Context, instanceID string) ([]sdk.CodeContext, error) {
+	sb, err := p.lookup(ctx, instanceID)
+	if err != nil {
+		return nil, err
+	}
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	var all []sdk.CodeContext
+	for _, c := range sb.contexts {
+		state := c.state
+		state.Busy = len(c.turn) > 0
+		all = append(all, state)
+	}
+	return all, nil
+}
+
+func errNoContext() error {
+	return sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context")
+}
+
+// context finds a context of an instance.
+func (sb *sandbox) context(id string) (*codeContext, error) {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	for _, c := range sb.contexts {
+		if c.state.ID == id {
+			return c, nil
+		}
+	}
+	return nil, errNoContext()
+}
+
+// RestartContext implements sdk.Contexts.
+func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID string) error {
+	sb, err := p.lookup(ctx, instanceID)
+	if err != nil {
+		return err
+	}
+	c, err := sb.context(contextID)
+	if err != nil {
+		return err
+	}
+	return p.restart(ctx, c)
+}
+
+// restart ends what runs in a kernel and forgets its state.
+func (p *Provider) restart(ctx context.Context, c *codeContext) error {
+	err := p.interpreter(c.sb).RestartContext(ctx, c.state.ID)
+	if statusOf(err) == http.StatusNotFound {
+		return errNoContext()
+	}
+	if err != nil {
+		return p.explain(ctx, c.sb, err)
+	}
+	c.renewed()
+	return nil
+}
+
+// renewed says that the kernel is a new one.
+func (c *codeContext) renewed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fresh = true
+}
+
+// DeleteContext implements sdk.Contexts.
+func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID string) error {
+	sb, err := p.lookup(ctx, instanceID)
+	if err != nil {
+		return err
+	}
+	c, err := sb.context(contextID)
+	if err != nil {
+		return nil //nolint:nilerr // it is gone already
+	}
+	return p.deleteContext(ctx, c)
+}
+
+func (p *Provider) deleteContext(ctx context.Context, c *codeContext) error {
+	c.mu.Lock()
+	if !c.deleted {
+		c.deleted = true
+		close(c.gone)
+	}
+	c.mu.Unlock()
+	err := p.interpreter(c.sb).DeleteContext(ctx, c.state.ID)
+	if err != nil && statusOf(err) != http.StatusNotFound {
+		return p.explain(ctx, c.sb, err)
+	}
+	c.sb.mu.Lock()
+	defer c.sb.mu.Unlock()
+	c.sb.contexts = slices.DeleteFunc(c.sb.contexts, func(other *codeContext) bool { return other == c })
+	return nil
+}
+
+// takeTurn waits until no other code runs in the context.
+func (c *codeContext) takeTurn(ctx context.Context) (release func(), err error) {
+	timer := time.NewTimer(sdk.MaxContextWait)
+	defer timer.Stop()
+	select {
+	case c.turn <- struct{}{}:
+		return func() { <-c.turn }, nil
+	case <-c.gone:
+		return nil, errNoContext()
+	case <-c.sb.gone.Done():
+		return nil, errNoInstance
+	case <-timer.C:
+		return nil, sdk.Errorf(sdk.CodeQuotaExceeded, "the context was busy for %v", sdk.MaxContextWait)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// furnish gives a new kernel its environment: the context's own, and with it the
+// instance's, which a kernel that was revived does not have.
+func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
+	c.mu.Lock()
+	fresh := c.fresh
+	c.mu.Unlock()
+	if !fresh || !cell.Supports(c.state.Language) {
+		return nil
+	}
+	env, err := p.globalEnv(ctx, c.sb)
+	if err != nil {
+		return err
+	}
+	maps.Copy(env, c.env)
+	if len(env) > 0 {
+		if err := p.silently(ctx, c, cell.SetEnv(c.state.Language, env)); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fresh = false
+	return nil
+}
+
+// silently runs a cell of our own.
+func (p *Provider) silently(ctx context.Context, c *codeContext, code string) error {
+	return p.interpreter(c.sb).Execute(ctx, c.state.ID, code, func(ev interpreter.Event) error {
+		if ev.Error != nil {
+			return errors.New("a cell of the provider failed: " + ev.Error.Name + ": " + ev.Error.Value)
+		}
+		return nil
+	})
+}

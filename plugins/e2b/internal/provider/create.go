@@ -1,0 +1,224 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
+)
+
+// createTimeout bounds a creation with all its attempts.
+const createTimeout = 3 * time.Minute
+
+// make makes a sandbox that can execute code.
+func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequest) (*sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	key := req.IdempotencyKey
+	if key == "" {
+		key = randomName() // to find it by, if no answer comes
+	}
+	now := time.Now()
+	life, deadline := p.settings.Timeout, now.Add(p.settings.Timeout)
+	if req.TTL > 0 {
+		life, deadline = min(life, req.TTL), now.Add(req.TTL)
+	}
+	order := control.NewSandbox{
+		TemplateID: template, Timeout: control.Seconds(life), EnvVars: req.Env, Secure: true, Metadata: map[string]string{
+			metaBroker: p.brokerID, metaKey: key, metaTemplate: req.Template, metaDeadline: strconv.FormatInt(deadline.Unix(), 10),
+		},
+	}
+	for name, value := range req.Labels {
+		order.Metadata[metaLabel+name] = value
+	}
+	order.AllowInternetAccess, order.Network = p.settings.network()
+
+	made, err := p.order(ctx, order)
+	if err != nil {
+		return nil, p.notMade(err)
+	}
+	sb := p.add(p.newSandbox(made, order.Metadata, now, now.Add(life)))
+	sb.connected(made) // a list may have been faster to make it known, without its tokens
+	if err := p.prepare(ctx, sb); err != nil {
+		if killed := p.kill(context.WithoutCancel(ctx), sb.id); killed != nil {
+			p.logger.Warn("a sandbox that is no good could not be ended; it ends by itself", "sandbox", sb.id, "error", killed)
+		}
+		return nil, err
+	}
+	return sb, nil
+}
+
+// order asks for a sandbox until there is one. There is no key that makes the call
+// safe to repeat, so before each repetition it looks for what the one before has made.
+func (p *Provider) order(ctx context.Context, order control.NewSandbox) (control.Sandbox, error) {
+	uncertain := false
+	made, err := retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
+		made, err := p.api.Create(ctx, order)
+		if err == nil {
+			return made, nil
+		}
+		e, answered := errors.AsType[*e2bhttp.Error](err)
+		switch {
+		case notSent(err):
+			return made, retry.Again(err, 0)
+		case answered && e.Status == http.StatusTooManyRequests && e.RetryAfter > 0:
+			return made, retry.Again(err, e.RetryAfter)
+		case answered && e.Status < 500 && e.Status >= 300, !answered && !isLost(err):
+			return made, err
+		}
+		// Whatever it says, it may have made one.
+		uncertain = true
+		found, looked := p.lookFor(ctx, order.Metadata[metaKey])
+		switch {
+		case looked != nil:
+			return made, looked
+		case found != "":
+			return p.api.Connect(ctx, found, time.Duration(order.Timeout)*time.Second)
+		case answered && mayNotHelp(e):
+			return made, err
+		}
+		return made, retry.Again(err, 0)
+	})
+	if uncertain {
+		p.background.Go(func() { p.sweep(order.Metadata[metaKey], made.SandboxID) })
+	}
+	return made, err
+}
+
+// lookFor looks for the sandbox of a creation whose answer was lost. It may turn up a
+// little later, and lists may be late.
+func (p *Provider) lookFor(ctx context.Context, key string) (id string, err error) {
+	for _, pause := range p.patience.looks {
+		if err := wait(ctx, pause); err != nil {
+			return "", err
+		}
+		found, listed := p.api.List(ctx, map[string]string{metaBroker: p.brokerID, metaKey: key})
+		err = listed
+		for _, detail := range found {
+			if detail.Metadata[metaKey] == key && detail.Metadata[metaBroker] == p.brokerID {
+				return detail.SandboxID, nil
+			}
+		}
+	}
+	return "", err
+}
+
+// sweep ends sandboxes of a creation that turn up when it has come to its end.
+func (p *Provider) sweep(key, keep string) {
+	for _, pause := range p.patience.sweeps {
+		if wait(p.life, pause) != nil {
+			return
+		}
+		found, err := p.api.List(p.life, map[string]string{metaBroker: p.brokerID, metaKey: key})
+		if err != nil {
+			p.logger.Debug("cannot look for what a creation may have left", "error", p.failure(err))
+			continue
+		}
+		for _, detail := range found {
+			if detail.SandboxID == keep || detail.Metadata[metaKey] != key || detail.Metadata[metaBroker] != p.brokerID {
+				continue
+			}
+			p.logger.Warn("a creation whose answer was lost has made a sandbox after all; it is ended", "sandbox", detail.SandboxID)
+			if err := p.kill(p.life, detail.SandboxID); err != nil {
+				p.logger.Warn("it could not be ended; it ends by itself", "sandbox", detail.SandboxID, "error", err)
+			}
+		}
+	}
+}
+
+func wait(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// notMade says why there is no sandbox.
+func (p *Provider) notMade(err error) error {
+	e, answered := errors.AsType[*e2bhttp.Error](err)
+	switch {
+	case !answered:
+		return p.failure(err)
+	case e.Status == http.StatusNotFound:
+		return p.redact.Error(sdk.FieldErrorf(sdk.CodeInvalidConfig, "template", "E2B has no such template: %w", err))
+	case e.Status == http.StatusBadRequest:
+		return p.redact.Error(sdk.Errorf(sdk.CodeInvalidConfig, "E2B refuses to make such a sandbox (template, timeout, allowed_hosts): %w", err))
+	case e.Code == "sandbox_create_failed", e.Code == "sandbox_no_compatible_node", e.Status == http.StatusInternalServerError:
+		return p.redact.Error(sdk.Errorf(sdk.CodeCreateFailed, "E2B could not make a sandbox: %w", err))
+	}
+	return p.failure(err)
+}
+
+// prepare waits until a new sandbox answers, and makes the workspace.
+func (p *Provider) prepare(ctx context.Context, sb *sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, p.patience.ready)
+	defer cancel()
+	_, err := retry.Do(ctx, retry.Policy{Attempts: 100, Min: 50 * time.Millisecond, Max: time.Second}, func(ctx context.Context) (struct{}, error) {
+		err := p.envd(ctx, sb, func(c *envd.Client) error { return c.MakeDir(ctx, workspace) })
+		if status := statusOf(err); isLost(err) || status >= 500 || status == http.StatusConflict || status == http.StatusTooManyRequests {
+			return struct{}{}, retry.Again(err, 0)
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return p.redact.Error(sdk.Errorf(sdk.CodeCreateFailed, "the new sandbox is not usable: %w", err))
+	}
+	return nil
+}
+
+// Destroy implements sdk.Provider.
+func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
+	if !idForm.MatchString(instanceID) {
+		return nil
+	}
+	return p.kill(ctx, instanceID)
+}
+
+// kill ends a sandbox. One that is not there is a success.
+func (p *Provider) kill(ctx context.Context, id string) error {
+	_, err := again(ctx, p.retry, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.api.Kill(ctx, id) })
+	if err != nil && statusOf(err) != http.StatusNotFound {
+		return p.failure(fmt.Errorf("end the sandbox: %w", err))
+	}
+	p.forget(id)
+	return nil
+}
+
+// listed are all sandboxes of this broker.
+func (p *Provider) listed(ctx context.Context) ([]control.Detail, error) {
+	all, err := again(ctx, p.retry, func(ctx context.Context) ([]control.Detail, error) {
+		return p.api.List(ctx, map[string]string{metaBroker: p.brokerID})
+	})
+	var ours []control.Detail
+	for _, detail := range all {
+		if detail.Metadata[metaBroker] == p.brokerID { // whatever the server makes of filters
+			ours = append(ours, detail)
+		}
+	}
+	return ours, err
+}
+
+// List implements sdk.Provider.
+func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
+	found, err := p.listed(ctx)
+	if err != nil {
+		return nil, p.failure(err)
+	}
+	var all []sdk.Instance
+	for _, detail := range found {
+		all = append(all, p.adopt(detail).instance())
+	}
+	return all, nil
+}

@@ -1,0 +1,61 @@
+package provider_test
+
+import (
+	"fmt"
+	"testing"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func TestAnExecutionInAContextThatIsCutOffIsEndedAndTheContextGoesOn(t *testing.T) {
+	server := cloud(t, e2bfake.Options{})
+	p := configured(t, server, nil)
+	id := create(t, p)
+	made, err := p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: id, Language: sdk.Python, Env: map[string]string{"A": "b"}})
+	assert.NilError(t, err)
+	in := func(code string) sdk.ExecuteRequest {
+		req := request(id, sdk.Python, code)
+		req.ContextID = made.ID
+		return req
+	}
+	for _, at := range []int{0, 1, 20, 60, 200, 1000} {
+		t.Run(fmt.Sprintf("after %d bytes", at), func(t *testing.T) {
+			inject(server, []string{"POST /execute"}, e2bfake.Fault{CutAt: e2bfake.Bytes(at)}, 1)
+			_, err := p.Execute(t.Context(), in("for i in range(100): print(i)\nimport time; time.sleep(98765)"), &heard{})
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeConnectionFailed, "%v", err)
+			var out heard
+			result, err := p.Execute(t.Context(), in("import os; print(os.environ['A'])"), &out)
+			assert.NilError(t, err)
+			assert.Equal(t, result.Status, sdk.StatusSucceeded, "%s", out.stderr.String())
+			assert.Equal(t, out.out(), "b\n")
+		})
+	}
+}
+
+func TestATemplateWithoutACodeInterpreterHasNoContexts(t *testing.T) {
+	server := cloud(t, e2bfake.Options{})
+	p := configured(t, server, map[string]any{"template": e2bfake.BaseTemplate})
+	id := create(t, p)
+	assert.Equal(t, bash(t, p, id, "echo hello"), "hello\n")
+	_, err := p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: id, Language: sdk.Python})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
+}
+
+func TestOtherLanguagesRunInAKernelOfTheirOwn(t *testing.T) {
+	server := cloud(t, e2bfake.Options{})
+	p := configured(t, server, nil)
+	id := create(t, p)
+	var out heard
+	result, err := p.Execute(t.Context(), request(id, sdk.TypeScript, "console.log('hello')"), &out)
+	assert.NilError(t, err)
+	assert.Equal(t, result.Status, sdk.StatusSucceeded)
+	assert.Equal(t, out.out(), "hello\n")
+	list, err := p.ListContexts(t.Context(), id)
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 0)
+	_, err = p.Execute(t.Context(), request(id, sdk.R, "1"), &out)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
+}

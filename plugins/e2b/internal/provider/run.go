@@ -1,0 +1,321 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/frames"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	// envdGrace is how much later than the supervisor envd has its limit.
+	envdGrace = 15 * time.Second
+	// stopTimeout bounds all that is done to end a job.
+	stopTimeout = 5 * time.Second
+	// obedience is how long a supervisor may take to end its processes.
+	obedience = 3 * time.Second
+)
+
+// sink takes the output of a job.
+type sink struct{ stdout, stderr func([]byte) error }
+
+// job is one that runs under a supervisor.
+type job struct {
+	p      *Provider
+	sb     *sandbox
+	run    *supervisor.Run
+	output *frames.Filter
+	sink   sink
+	// started is called with the PID of the supervisor, once the program is there.
+	started func(pid int)
+
+	pid    int
+	report supervisor.Report
+	events chan event
+	// read ends the goroutine that reads.
+	read context.CancelFunc
+	// expired says that envd's own limit came first.
+	expired bool
+}
+
+type event struct {
+	process *envd.Process // the first, if all is well
+	envd.Event
+	err error
+}
+
+// supervise runs a job to its end. If ctx or the sandbox ends before, or the sink
+// fails, all processes of the job are ended, and it returns when they are. What
+// becomes of the job itself is in the report.
+func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.Job, options envd.StartOptions, to sink, started func(pid int)) (supervisor.Report, error) {
+	run, err := supervisor.NewRun(what)
+	if err != nil {
+		return supervisor.Report{}, err
+	}
+	j := &job{p: p, sb: sb, run: run, sink: to, started: started, events: make(chan event)}
+	j.output = run.Output(to.stdout, func(r supervisor.Report) {
+		if r.Started && j.started != nil {
+			j.started(j.pid)
+		}
+		j.report = r
+	})
+	program, file, upload := run.Program()
+	if upload != nil {
+		if err := p.envd(ctx, sb, func(c *envd.Client) error { return c.Upload(ctx, file, bytes.NewReader(upload)) }); err != nil {
+			return j.report, p.explain(ctx, sb, err)
+		}
+	}
+	if what.Timeout > 0 {
+		options.Limit = what.Timeout + envdGrace
+	}
+	options.Tag = run.Tag
+	reading, stop := context.WithCancel(sb.gone)
+	j.read = stop
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		j.readEvents(reading, program, options)
+	}()
+	defer func() { stop(); <-done }()
+
+	err = j.follow(ctx)
+	if err == nil {
+		err = j.output.Close()
+	}
+	return j.report, err
+}
+
+// readEvents starts the program and passes on what it does.
+func (j *job) readEvents(ctx context.Context, program envd.Program, options envd.StartOptions) {
+	var process *envd.Process
+	err := j.p.envd(ctx, j.sb, func(c *envd.Client) (err error) {
+		process, err = c.Start(ctx, program, options)
+		return err
+	})
+	if err != nil {
+		j.send(ctx, event{err: err})
+		return
+	}
+	defer process.Close()
+	if !j.send(ctx, event{process: process}) {
+		return
+	}
+	for {
+		ev, err := process.Next()
+		if !j.send(ctx, event{Event: ev, err: err}) || err != nil {
+			return
+		}
+	}
+}
+
+func (j *job) send(ctx context.Context, ev event) bool {
+	select {
+	case j.events <- ev:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// follow deals with events until the job has ended.
+func (j *job) follow(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			j.kill()
+			return context.Cause(ctx)
+		case <-j.sb.gone.Done():
+			return errNoInstance
+		case ev := <-j.events:
+			ended, err := j.take(ev)
+			switch {
+			case err == nil && !ended:
+				continue
+			case err == nil:
+				return nil
+			}
+			if _, ours := errors.AsType[*sinkError](err); ours {
+				j.kill()
+				return errors.Unwrap(err)
+			}
+			return j.lost(ctx, err)
+		}
+	}
+}
+
+// sinkError is one of the sink's.
+type sinkError struct{ error }
+
+func (e *sinkError) Unwrap() error { return e.error }
+
+// take deals with an event, and says whether it was the last.
+func (j *job) take(ev event) (ended bool, err error) {
+	switch {
+	case ev.process != nil:
+		j.pid = ev.process.PID
+		return false, nil
+	case errors.Is(ev.err, io.EOF):
+		return true, nil
+	case ev.err != nil:
+		if e, ok := errors.AsType[*e2bhttp.Error](ev.err); ok && e.Code == "deadline_exceeded" && j.pid != 0 {
+			j.expired = true
+			j.sweep()
+			j.report.Why = supervisor.Timeout
+			return true, nil
+		}
+		return true, ev.err
+	case ev.End != nil:
+		if j.report.Exit == nil && j.report.Refused == "" {
+			// Something has ended the supervisor. Whatever is left of the job is ours to end.
+			j.sweep()
+		}
+		return false, nil
+	}
+	if err := j.output.Write(ev.Stdout); err != nil {
+		return true, &sinkError{err}
+	}
+	if len(ev.Stderr) > 0 {
+		if err := j.sink.stderr(ev.Stderr); err != nil {
+			return true, &sinkError{err}
+		}
+	}
+	return false, nil
+}
+
+// lost ends what may still run behind a connection that is gone, and says what
+// happened.
+func (j *job) lost(ctx context.Context, err error) error {
+	explained := j.p.explain(ctx, j.sb, err)
+	if sdk.CodeOf(explained) != sdk.CodeNotFound && (isLost(err) || j.pid != 0) {
+		ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
+		defer cancel()
+		if j.pid != 0 || j.find(ctx) {
+			j.abandon(ctx)
+		}
+	}
+	return explained
+}
+
+// abandon ends a job that nobody listens to any more: first the supervisor, then what
+// it leaves.
+func (j *job) abandon(ctx context.Context) {
+	j.signal(ctx, envd.SignalKill)
+	j.sweep()
+}
+
+// kill ends all processes of the job and waits until they are gone. What they still
+// print is thrown away.
+func (j *job) kill() {
+	ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
+	defer cancel()
+	if j.pid == 0 && !j.awaitStart(ctx) {
+		return
+	}
+	j.signal(ctx, envd.SignalTerm)
+	obeys := time.NewTimer(obedience)
+	defer obeys.Stop()
+	for {
+		select {
+		case ev := <-j.events:
+			if ev.err == nil {
+				continue
+			}
+			if errors.Is(ev.err, io.EOF) {
+				return
+			}
+			j.abandon(ctx)
+			return
+		case <-obeys.C:
+			j.abandon(ctx)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awaitStart waits for the PID of a supervisor that may just have been started, and says
+// whether there is one.
+func (j *job) awaitStart(ctx context.Context) bool {
+	select {
+	case ev := <-j.events:
+		if ev.process != nil {
+			j.pid = ev.process.PID
+			return true
+		}
+		if !isLost(ev.err) {
+			return false
+		}
+	case <-ctx.Done():
+		return false
+	}
+	return j.find(ctx)
+}
+
+// find looks for a supervisor that was started although no answer came.
+func (j *job) find(ctx context.Context) bool {
+	var pids []int
+	err := j.p.envd(ctx, j.sb, func(c *envd.Client) (err error) {
+		pids, err = c.Tagged(ctx, j.run.Tag)
+		return err
+	})
+	if err != nil || len(pids) == 0 {
+		return false
+	}
+	j.pid = pids[0]
+	return true
+}
+
+func (j *job) signal(ctx context.Context, signal envd.Signal) {
+	err := j.p.envd(ctx, j.sb, func(c *envd.Client) error { return c.SendSignal(ctx, j.pid, signal) })
+	if err != nil && ctx.Err() == nil {
+		j.p.logger.Debug("a process could not be signalled; it may have ended", "sandbox", j.sb.id, "error", j.p.failure(err))
+	}
+}
+
+// sweep kills what is left of a job without a supervisor.
+func (j *job) sweep() {
+	ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
+	defer cancel()
+	if _, _, err := j.p.script(ctx, j.sb, supervisor.Sweep(j.run.Tag)); err != nil && ctx.Err() == nil {
+		j.p.logger.Warn("processes that were to be ended may be left in a sandbox", "sandbox", j.sb.id, "error", err)
+	}
+}
+
+// maxScriptOutput bounds what a script may print.
+const maxScriptOutput = 16 << 20
+
+// script runs a small program of ours and returns what it printed and its exit code.
+func (p *Provider) script(ctx context.Context, sb *sandbox, program envd.Program) (stdout []byte, exit int, err error) {
+	var process *envd.Process
+	err = p.envd(ctx, sb, func(c *envd.Client) (err error) {
+		process, err = c.Start(ctx, program, envd.StartOptions{Limit: time.Minute})
+		return err
+	})
+	if err != nil {
+		return nil, 0, p.explain(ctx, sb, err)
+	}
+	defer process.Close()
+	var end *envd.End
+	for {
+		ev, err := process.Next()
+		switch {
+		case errors.Is(err, io.EOF) && end != nil:
+			return stdout, end.ExitCode, nil
+		case err != nil:
+			return nil, 0, p.explain(ctx, sb, err)
+		case ev.End != nil:
+			end = ev.End
+		}
+		if stdout = append(stdout, ev.Stdout...); len(stdout) > maxScriptOutput {
+			return nil, 0, sdk.Errorf(sdk.CodeUnavailable, "the sandbox gave too long an answer")
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package provider
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// The metadata of our sandboxes.
+const (
+	metaBroker   = "sandbox_broker"
+	metaKey      = "sandbox_broker_key"
+	metaTemplate = "sandbox_broker_template"
+	metaDeadline = "sandbox_broker_deadline" // seconds of Unix
+	metaLabel    = "sandbox_broker_label_"   // before the name of a label
+)
+
+// workspace is where code starts.
+const workspace = "/workspace"
+
+// idForm is what IDs look like: nothing else goes into a path.
+var idForm = regexp.MustCompile(`^[a-z0-9]{1,100}$`)
+
+// sandbox is one that is believed to be there.
+type sandbox struct {
+	id, template string
+	key          string
+	labels       map[string]string
+	createdAt    time.Time
+	// gone ends when the sandbox has.
+	gone context.Context //nolint:containedctx // the lifetime of the sandbox
+	end  context.CancelCauseFunc
+
+	mu           sync.Mutex
+	token        string
+	trafficToken string
+	domain       string
+	// endAt is when E2B ends it, deadline when we let it.
+	endAt, deadline time.Time
+	paused          bool
+	commands        []*command
+	contexts        []*codeContext
+}
+
+var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "no such instance")
+
+// newSandbox makes the handle of one that was created.
+func (p *Provider) newSandbox(made control.Sandbox, metadata map[string]string, createdAt, endAt time.Time) *sandbox {
+	sb := &sandbox{
+		id: made.SandboxID, template: metadata[metaTemplate], key: metadata[metaKey], labels: map[string]string{}, createdAt: createdAt,
+		token: made.EnvdAccessToken, trafficToken: made.TrafficAccessToken, domain: made.Domain, endAt: endAt, deadline: endAt,
+	}
+	for name, value := range metadata {
+		if label, ok := strings.CutPrefix(name, metaLabel); ok {
+			sb.labels[label] = value
+		}
+	}
+	if seconds, err := strconv.ParseInt(metadata[metaDeadline], 10, 64); err == nil {
+		sb.deadline = time.Unix(seconds, 0)
+	}
+	sb.gone, sb.end = context.WithCancelCause(p.life)
+	return sb
+}
+
+// add makes a sandbox known; if it is already, that one stays.
+func (p *Provider) add(sb *sandbox) *sandbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.sandboxes[sb.id]; ok {
+		sb.end(nil)
+		return known
+	}
+	p.sandboxes[sb.id] = sb
+	p.usage.begin(sb.id)
+	return sb
+}
+
+// adopt makes a sandbox known that an earlier process has made.
+func (p *Provider) adopt(d control.Detail) *sandbox {
+	sb := p.newSandbox(control.Sandbox{SandboxID: d.SandboxID, EnvdAccessToken: d.EnvdAccessToken, Domain: d.Domain}, d.Metadata, d.StartedAt, d.EndAt)
+	sb.paused = d.State == control.StatePaused
+	sb = p.add(sb)
+	if sb.key != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if _, known := p.creations[sb.key]; !known {
+			p.creations[sb.key] = finished(sb)
+		}
+	}
+	return sb
+}
+
+// forget is called when a sandbox is gone, for whatever reason.
+func (p *Provider) forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sb, ok := p.sandboxes[id]
+	if !ok {
+		return
+	}
+	delete(p.sandboxes, id)
+	if c, ok := p.creations[sb.key]; ok && c.made(sb) {
+		delete(p.creations, sb.key)
+	}
+	p.usage.finish(id)
+	sb.end(errNoInstance)
+}
+
+// lookup finds a sandbox, and its token if an earlier process has made it.
+func (p *Provider) lookup(ctx context.Context, id string) (*sandbox, error) {
+	if !idForm.MatchString(id) {
+		return nil, errNoInstance
+	}
+	p.mu.Lock()
+	sb, ok := p.sandboxes[id]
+	p.mu.Unlock()
+	if ok && sb.hasToken() {
+		return sb, nil
+	}
+	detail, err := p.inspect(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	sb = p.adopt(detail)
+	sb.renewToken(detail)
+	if !p.settings.PublicTraffic && detail.State != control.StatePaused {
+		// Only this call has the token for ports; it never shortens the life.
+		made, err := again(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
+			return p.api.Connect(ctx, id, p.settings.Timeout)
+		})
+		if err != nil {
+			return nil, p.failure(err)
+		}
+		sb.connected(made)
+	}
+	return sb, nil
+}
+
+// inspect asks the API about a sandbox of ours. If there is none, it is forgotten.
+func (p *Provider) inspect(ctx context.Context, id string) (control.Detail, error) {
+	detail, err := again(ctx, p.retry, func(ctx context.Context) (control.Detail, error) { return p.api.Get(ctx, id) })
+	switch {
+	case statusOf(err) == http.StatusNotFound, err == nil && detail.Metadata[metaBroker] != p.brokerID:
+		p.forget(id)
+		return detail, errNoInstance
+	case err != nil:
+		return detail, p.failure(err)
+	}
+	return detail, nil
+}
+
+func (sb *sandbox) hasToken() bool {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	return sb.token != ""
+}
+
+// renewToken takes over the token that the API knows, and says whether it is another.
+func (sb *sandbox) renewToken(d control.Detail) bool {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	changed := d.EnvdAccessToken != "" && d.EnvdAccessToken != sb.token
+	if changed {
+		sb.token = d.EnvdAccessToken
+	}
+	if d.Domain != "" {
+		sb.domain = d.Domain
+	}
+	return changed
+}
+
+// connected takes over what resuming has told.
+func (sb *sandbox) connected(made control.Sandbox) {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	if made.EnvdAccessToken != "" {
+		sb.token = made.EnvdAccessToken
+	}
+	if made.TrafficAccessToken != "" {
+		sb.trafficToken = made.TrafficAccessToken
+	}
+	if made.Domain != "" {
+		sb.domain = made.Domain
+	}
+}
+
+// endpoint is a port of the sandbox.
+func (p *Provider) endpoint(sb *sandbox, port int, client *http.Client) e2bhttp.Endpoint {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	domain := sb.domain
+	if domain == "" {
+		domain = p.settings.Domain
+	}
+	base := p.settings.SandboxURL
+	if base == "" {
+		base = fmt.Sprintf("https://%d-%s.%s", port, sb.id, domain)
+	}
+	header := http.Header{"E2b-Sandbox-Id": {sb.id}, "E2b-Sandbox-Port": {strconv.Itoa(port)}, "User-Agent": {"sandbox-broker"}}
+	if sb.token != "" {
+		header.Set("X-Access-Token", sb.token)
+	}
+	if sb.trafficToken != "" && port != envd.Port {
+		header.Set("E2B-Traffic-Access-Token", sb.trafficToken)
+	}
+	return e2bhttp.Endpoint{Base: strings.TrimRight(base, "/"), Header: header, Client: client}
+}
+
+// envd makes a call of envd. A token that is not valid any more is renewed once.
+func (p *Provider) envd(ctx context.Context, sb *sandbox, call func(*envd.Client) error) error {
+	client := func() *envd.Client { return envd.New(p.endpoint(sb, envd.Port, p.streams), p.settings.User) }
+	err := call(client())
+	if statusOf(err) != http.StatusUnauthorized {
+		return err
+	}
+	detail, inspected := p.inspect(ctx, sb.id)
+	if inspected != nil {
+		return inspected
+	}
+	if !sb.renewToken(detail) {
+		return err
+	}
+	return call(client())
+}
+
+// randomName is one that nobody else has.
+func randomName() string { return strings.ToLower(rand.Text()) }
+
+// instance is the sandbox as the broker knows it.
+func (sb *sandbox) instance() sdk.Instance {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	return sdk.Instance{
+		ID: sb.id, Template: sb.template, Labels: sb.labels, CreatedAt: sb.createdAt, ExpiresAt: sb.deadline,
+		Metadata: map[string]string{"sandbox_id": sb.id},
+	}
+}
