@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
@@ -15,6 +16,7 @@ import (
 var mockPlugin string
 
 func TestMain(m *testing.M) {
+	e2bfake.Main()
 	dir, err := os.MkdirTemp("", "e2e")
 	if err == nil {
 		mockPlugin = filepath.Join(dir, "mock")

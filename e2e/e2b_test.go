@@ -1,0 +1,99 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/icmd"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+)
+
+// startE2B starts a broker with the E2B provider, and a fake of E2B.
+func startE2B(t *testing.T) (*harness.Broker, *e2bfake.Server) {
+	t.Helper()
+	server := fakeE2B(t)
+	return harness.Start(t, e2bOptions(t, server, nil)), server
+}
+
+func fakeE2B(t *testing.T) *e2bfake.Server {
+	t.Helper()
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("bubblewrap is not installed (Debian: apt install bubblewrap)")
+	}
+	server, err := e2bfake.Start(e2bfake.Options{})
+	assert.NilError(t, err)
+	t.Cleanup(func() { assert.Check(t, server.Close()) })
+	return server
+}
+
+func e2bOptions(t *testing.T, server *e2bfake.Server, prepare func(dir string)) harness.Options {
+	return harness.Options{
+		Config:  harness.Tenants + e2bBlock(server),
+		Plugins: map[string]string{"e2b": filepath.Join(binaries.Dir(t), "plugins", "e2b")}, Prepare: prepare,
+	}
+}
+
+// e2bBlock is the provider block.
+func e2bBlock(server *e2bfake.Server) string {
+	return fmt.Sprintf("provider \"e2b\" {\n  api_key = %q\n  api_url = %q\n  sandbox_url = %q\n}\n", e2bfake.DefaultAPIKey, server.APIURL, server.SandboxURL)
+}
+
+// What a provider in the process of a test cannot show: its own tests run all the rest.
+// The cases that end a process leave the instance that it had, as a broker would.
+func TestTheE2BPluginPassesTheCasesAboutProcesses(t *testing.T) {
+	server := fakeE2B(t)
+	file := filepath.Join(t.TempDir(), "sandbox.hcl")
+	assert.NilError(t, os.WriteFile(file, []byte(e2bBlock(server)), 0o600))
+	result := icmd.RunCommand(filepath.Join(binaries.Dir(t), "sandbox-broker"), "plugin", "verify", "--config", file,
+		"--run", "^(process|description|configure|isolation|lifecycle)/", filepath.Join(binaries.Dir(t), "plugins", "e2b"))
+	assert.NilError(t, result.Error, result.Combined())
+}
+
+func TestCodeRunsInE2BThroughTheBroker(t *testing.T) {
+	b, server := startE2B(t)
+	for language, code := range map[string]string{
+		"python":     "def main(a, b):\n    print('working')\n    return a + b\n",
+		"javascript": "function main({a, b}) {\n  console.log('working');\n  return a + b;\n}\n",
+	} {
+		got := b.Execute(t, map[string]any{"language": language, "code": code, "arguments": map[string]any{"a": 20, "b": 22}})
+		assert.Equal(t, got.Status, "succeeded", "%+v", got)
+		assert.Equal(t, got.Stdout, "working\n")
+		assert.Equal(t, string(got.Result), "42")
+	}
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Sandboxes(), 0)) })
+	assert.Check(t, !strings.Contains(b.Log(), e2bfake.DefaultAPIKey), "the key is in the log")
+}
+
+// A broker that was killed leaves its sandboxes running and paid for; the next one on
+// the same state finds them by their labels.
+func TestABrokerThatWasKilledLeavesNoSandboxAtE2B(t *testing.T) {
+	first, server := startE2B(t)
+	got := first.Execute(t, map[string]any{"language": "bash", "code": "echo mine > file", "session_id": "s"})
+	assert.Equal(t, got.Status, "succeeded", "%+v", got)
+	first.Kill()
+	assert.Check(t, is.Len(server.Sandboxes(), 1))
+
+	second := harness.Start(t, e2bOptions(t, server, func(dir string) {
+		assert.NilError(t, os.CopyFS(filepath.Join(dir, "state"), os.DirFS(filepath.Join(first.Dir, "state"))))
+	}))
+	got = second.Execute(t, map[string]any{"language": "bash", "code": "echo again", "session_id": "s"})
+	assert.Equal(t, got.Stdout, "again\n", "%+v", got)
+	answer := second.Do(http.MethodDelete, "/api/v1/instances/"+got.InstanceID, harness.Token, nil)
+	assert.NilError(t, answer.Err)
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Sandboxes(), 0)) }, poll.WithTimeout(30*time.Second))
+}
