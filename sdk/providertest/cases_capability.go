@@ -146,7 +146,7 @@ func capabilityCalls() []capabilityCall {
 		}},
 		{sdk.CapabilityPorts, map[string]call{
 			"DialPort": func(ctx context.Context, s *session, id string) error {
-				conn, err := s.DialPort(ctx, id, servePort)
+				conn, err := s.DialPort(ctx, id, closedPort)
 				return closed(conn, err)
 			},
 		}},

@@ -55,11 +55,10 @@ func environmentIsIsolated(c *scene) {
 // The plugin's environment is the plugin's: code that sees go-plugin's variables
 // could pose as a plugin.
 func pluginEnvironmentIsHidden(c *scene) {
-	const canary = "PROVIDERTEST_OF_THE_PLUGIN"
-	if c.plugin.Log != nil { // it runs in this process, or gets what we give it
-		c.must(os.Setenv(canary, "seen"), "set a variable")
-		c.later(func() { _ = os.Unsetenv(canary) })
-	}
+	canary := "OF_THE_PLUGIN_" + randomWord()
+	// In process the plugin's environment is ours.
+	c.must(os.Setenv(canary, "seen"), "set a variable")
+	c.later(func() { _ = os.Unsetenv(canary) })
 	got := c.run(c.instance(), c.samples.Environment)
 	c.succeeded(got)
 	for line := range strings.Lines(got.stdout) {

@@ -3,6 +3,7 @@ package providertest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -22,19 +23,23 @@ func portCases() []Case {
 	}, sdk.CapabilityPorts)
 }
 
+// closedPort is one where nobody listens.
+const closedPort = 18473
+
 // serving makes an instance with a server in it.
-func (c *scene) serving() string {
-	id := c.instance()
-	req := c.request(id, c.code(c.samples.Serve))
-	req.Timeout = c.suite.within(caseTimeout)
-	c.saying(c.begin(c.ctx, req), "ready")
-	return id
+func (c *scene) serving() (id string, port uint16) {
+	id = c.instance()
+	e := c.begin(c.ctx, c.lasting(id, c.samples.Serve))
+	c.saying(e, "\n")
+	_, err := fmt.Sscan(e.out(), &port)
+	c.must(err, "read the port from %q", e.out())
+	return id, port
 }
 
-func (c *scene) dial(id string) net.Conn {
+func (c *scene) dial(id string, port uint16) net.Conn {
 	ctx, cancel := c.within(callTimeout)
 	defer cancel()
-	conn, err := c.DialPort(ctx, id, servePort)
+	conn, err := c.DialPort(ctx, id, port)
 	c.must(err, "dial")
 	c.later(func() { _ = conn.Close() })
 	c.must(conn.SetDeadline(time.Now().Add(c.suite.within(callTimeout))), "set a deadline")
@@ -67,7 +72,7 @@ func portPassesMuch(c *scene) {
 func portIsClosed(c *scene) {
 	id := c.instance()
 	err := c.call("DialPort", func(ctx context.Context) error {
-		conn, err := c.DialPort(ctx, id, servePort)
+		conn, err := c.DialPort(ctx, id, closedPort)
 		if err != nil {
 			return err
 		}
@@ -78,24 +83,24 @@ func portIsClosed(c *scene) {
 
 // "on the instance's loopback" (Ports)
 func portsAreApart(c *scene) {
-	c.serving()
+	_, port := c.serving()
 	other := c.instance()
-	_, err := c.DialPort(c.ctx, other, servePort)
+	_, err := c.DialPort(c.ctx, other, port)
 	c.refused(err, "DialPort of a port on which another instance listens", sdk.CodeConnectionFailed)
 }
 
 // "ctx bounds the dialling only" (Ports)
 func portOutlivesDial(c *scene) {
-	id := c.serving()
-	conn := c.dial(id) // its context is over by now
+	id, port := c.serving()
+	conn := c.dial(id, port) // its context is over by now
 	c.prints(id, c.samples.Hello, "hello\n")
 	c.echo(conn, []byte("still there"))
 }
 
 // "The connection ends with the instance." (Ports)
 func portEndsWithInstance(c *scene) {
-	id := c.serving()
-	conn := c.dial(id)
+	id, port := c.serving()
+	conn := c.dial(id, port)
 	c.echo(conn, []byte("hello"))
 	c.destroy(id)
 	_, err := conn.Read(make([]byte, 1))

@@ -68,8 +68,9 @@ type Samples struct {
 	// Now prints the time, LastTick the time and what is in the file ticks, with
 	// a blank between; in milliseconds.
 	Now, LastTick string
-	// Serve answers one TCP connection at a time on port 18473 of the loopback:
-	// it sends back what it gets. It prints "ready" when it listens.
+	// Serve answers one TCP connection at a time on a free port of the loopback:
+	// it sends back what it gets. When it listens it prints the port and a line
+	// feed.
 	Serve string
 	// Memory uses more and more memory, without end.
 	Memory string
@@ -119,9 +120,6 @@ type Mains struct {
 // UnicodeText is what Samples.Unicode prints: letters of two, three and four
 // bytes.
 const UnicodeText = "Grüße, 世界 🎈 \\n \"'`$HOME"
-
-// servePort is where Samples.Serve listens.
-const servePort = 18473
 
 func builtinSamples() map[sdk.Language]Samples {
 	return map[sdk.Language]Samples{

@@ -56,8 +56,8 @@ process.stdout.write(inode('absolute.txt') === inode('/workspace/absolute.txt') 
 		EscapeAndWait: tick("true", wait),
 		Now:           "console.log(Date.now());\n",
 		LastTick:      header + "console.log(Date.now(), Number(fs.readFileSync('ticks', 'utf8')));\n",
-		Serve: `require('net').createServer((conn) => { conn.on('error', () => {}); conn.pipe(conn); })
-  .listen(18473, '127.0.0.1', () => console.log('ready'));
+		Serve: `const server = require('net').createServer((conn) => { conn.on('error', () => {}); conn.pipe(conn); });
+server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 `,
 		Memory:  "const held = [];\nfor (;;) held.push(Buffer.alloc(8 << 20, 1));\n",
 		Figure:  header + "fs.mkdirSync('artifacts', {recursive: true});\nfs.writeFileSync('artifacts/figure.txt', 'drawn');\n",

@@ -66,10 +66,9 @@ print("same" if os.path.exists("absolute.txt") and os.path.samefile("absolute.tx
 		LastTick:      "import time\nprint(int(time.time() * 1000), open('ticks').read())\n",
 		Serve: `import socket
 server = socket.socket()
-server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-server.bind(("127.0.0.1", 18473))
+server.bind(("127.0.0.1", 0))
 server.listen()
-print("ready", flush=True)
+print(server.getsockname()[1], flush=True)
 while True:
     conn, _ = server.accept()
     while data := conn.recv(65536):
