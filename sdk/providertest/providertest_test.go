@@ -11,6 +11,7 @@ import (
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest/internal/local"
@@ -24,6 +25,9 @@ type world struct{ backend, packages string }
 
 func newWorld(t *testing.T) world {
 	t.Helper()
+	for program, debianPackage := range map[string]string{"python3": "python3", "node": "nodejs", "bash": "bash", "setsid": "util-linux"} {
+		binaries.Needs(t, program, debianPackage)
+	}
 	dir := fs.NewDir(t, "world", fs.WithFile("backend", ""), fs.WithDir("packages", fs.WithDir("first", fs.WithFile("__init__.py", ""))))
 	return world{dir.Join("backend"), dir.Join("packages")}
 }
