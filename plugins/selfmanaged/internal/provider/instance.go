@@ -23,9 +23,12 @@ type instance struct {
 
 	// pause is held while the instance is paused or resumed, and read-held by
 	// executions: a frozen sandbox must not count as one that does not answer.
-	pause    sync.RWMutex
-	paused   bool
-	measured sdk.InstanceMetrics // before it was paused
+	pause sync.RWMutex
+	// measuring is held beside pause, and read-held by measurements: whoever
+	// looks on keeps nobody from pausing, who waits for the one in progress.
+	measuring sync.RWMutex
+	paused    bool
+	measured  sdk.InstanceMetrics // before it was paused
 
 	installing sync.Mutex // installers of one language write to one directory
 

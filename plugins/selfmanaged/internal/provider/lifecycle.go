@@ -53,6 +53,8 @@ func (p *Provider) Pause(ctx context.Context, instanceID string) error {
 		return sdk.Errorf(sdk.CodeConflict, "the instance has executions in progress")
 	}
 	defer i.pause.Unlock()
+	i.measuring.Lock()
+	defer i.measuring.Unlock()
 	if i.paused {
 		return nil
 	}
@@ -75,6 +77,8 @@ func (p *Provider) Resume(ctx context.Context, instanceID string) error {
 	}
 	i.pause.Lock()
 	defer i.pause.Unlock()
+	i.measuring.Lock()
+	defer i.measuring.Unlock()
 	if !i.paused {
 		return nil
 	}
@@ -121,10 +125,10 @@ func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.
 	if err != nil {
 		return sdk.InstanceMetrics{}, err
 	}
-	if !i.pause.TryRLock() {
+	if !i.measuring.TryRLock() {
 		return sdk.InstanceMetrics{}, errPausing
 	}
-	defer i.pause.RUnlock()
+	defer i.measuring.RUnlock()
 	if i.paused {
 		return i.measured, nil
 	}
