@@ -3,8 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
@@ -17,20 +15,18 @@ var mockPlugin string
 
 func TestMain(m *testing.M) {
 	e2bfake.Main()
-	dir, err := os.MkdirTemp("", "e2e")
-	if err == nil {
-		mockPlugin = filepath.Join(dir, "mock")
-		build := exec.Command("go", "build", "-o", mockPlugin, "./mockprovider")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var remove func()
+	var err error
+	if mockPlugin, remove, err = binaries.BuildMock(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	defer remove()
+	return m.Run()
 }
 
 // startReal starts a broker with the self-managed provider.

@@ -1,4 +1,4 @@
-package e2e_test
+package conformance_test
 
 import (
 	"encoding/json"

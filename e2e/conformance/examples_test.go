@@ -1,4 +1,4 @@
-package e2e_test
+package conformance_test
 
 import (
 	"net/http"
@@ -28,12 +28,12 @@ var examples = []struct {
 	{
 		name: "bubblewrap", needs: map[string]string{"bwrap": "bubblewrap"}, passes: 250,
 		build: func(file string) icmd.Cmd {
-			return icmd.Command("go", "build", "-C", "../examples/bubblewrap-provider", "-o", file, ".")
+			return icmd.Command("go", "build", "-C", "../../examples/bubblewrap-provider", "-o", file, ".")
 		},
 	},
 	{
 		name: "python_example", needs: map[string]string{"bwrap": "bubblewrap", "protoc": "protobuf-compiler libprotobuf-dev python3-grpcio"}, passes: 170,
-		build: func(file string) icmd.Cmd { return icmd.Command("../examples/python-provider/build", file) },
+		build: func(file string) icmd.Cmd { return icmd.Command("../../examples/python-provider/build", file) },
 	},
 }
 
