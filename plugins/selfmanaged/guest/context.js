@@ -29,6 +29,16 @@ function withGlobal(name, value, work) {
 
 const interrupted = new Error('interrupted');
 
+// goOn repairs a stream that was interrupted in the middle of a write: it would wait
+// for the end of that one for ever, and keep everything after it to itself.
+function goOn(stream) {
+  const state = stream._writableState;
+  if (!state) return;
+  state.corked = 0;
+  state.bufferProcessing = false;
+  if (state.writing) state.onwrite(null);
+}
+
 class Context {
   constructor(runner, cwd) {
     this.runner = runner;
@@ -151,6 +161,7 @@ class Context {
       return 0;
     } catch (error) {
       if (error === interrupted || error?.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') {
+        for (const stream of this.runner.streams) goOn(stream);
         this.runner.stderr.write('Interrupted\n');
         return 130;
       }

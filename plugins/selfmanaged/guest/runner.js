@@ -188,7 +188,7 @@ Object.defineProperty(globalThis, 'display', {
 writeAll(4, Buffer.from('R'));
 const request = JSON.parse(readLine(3));
 if (request.context) {
-  require(path.join(__dirname, 'context.js'))(request.context, { send, encode, displays, exit, stderr });
+  require(path.join(__dirname, 'context.js'))(request.context, { send, encode, displays, exit, stderr, streams: [stdout, stderr] });
 } else {
   once();
 }

@@ -287,6 +287,28 @@ func testContextInterrupt(t *testing.T, newProvider makeProvider) {
 	assert.Equal(t, c.run("x").value(), "1")
 }
 
+// An interrupt in the middle of a write must not end all writing.
+func TestWhatIsInterruptedWhilePrintingCanPrintAgain(t *testing.T) {
+	p := newProvider(t, nil)
+	instance := create(t, p, templateNode)
+	c := newContext(t, p, instance, sdk.JavaScript)
+	for _, stream := range []string{"log", "error", "log", "error"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		began := listener{wrote: make(chan struct{})}
+		gone := make(chan error, 1)
+		go func() {
+			_, err := p.Execute(ctx, sdk.ExecuteRequest{InstanceID: instance, ContextID: c.ID, Timeout: time.Minute, OutputLimit: 1 << 30, Code: "console.log('began'); for (;;) console." + stream + "('more')"}, &began)
+			gone <- err
+		}()
+		<-began.wrote
+		cancel()
+		assert.ErrorIs(t, <-gone, context.Canceled)
+		o := c.run("console.log('out'); console.error('err')")
+		assert.Equal(t, o.stdout, "out\n", "%+v", o)
+		assert.Equal(t, o.stderr, "err\n", "%+v", o)
+	}
+}
+
 // listener says when something was printed.
 type listener struct {
 	recorder
