@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"gotest.tools/v3/assert"
@@ -58,15 +61,42 @@ func verifySelfManaged(t *testing.T, settings string, more ...string) providerte
 	return report
 }
 
-// Nothing is skipped but what is named here.
-func TestSelfManagedKeepsTheContract(t *testing.T) {
-	report := verifySelfManaged(t, "")
-	skipped := []string{}
-	for _, c := range report.Cases {
-		if c.Status == providertest.Skipped && !slices.Contains(skipped, c.Reason) {
-			skipped = append(skipped, c.Reason)
+// waiting matches the cases that mostly wait for time limits to pass.
+const waiting = "^(deadlines|contexts|set_ttl)/"
+
+// others matches all cases that waiting does not.
+func others() string {
+	var groups []string
+	for _, c := range providertest.Cases() {
+		if !regexp.MustCompile(waiting).MatchString(c.String()) && !slices.Contains(groups, c.Group) {
+			groups = append(groups, c.Group)
 		}
 	}
+	return "^(" + strings.Join(groups, "|") + ")/"
+}
+
+// Nothing is skipped but what is named here.
+func TestSelfManagedKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	skipped, ran := []string{}, 0
+	t.Run("together", func(t *testing.T) {
+		for name, cases := range map[string]string{"those that wait": waiting, "the others": others()} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				report := verifySelfManaged(t, "", "--run", cases)
+				mu.Lock()
+				defer mu.Unlock()
+				ran += len(report.Cases)
+				for _, c := range report.Cases {
+					if c.Status == providertest.Skipped && !slices.Contains(skipped, c.Reason) {
+						skipped = append(skipped, c.Reason)
+					}
+				}
+			})
+		}
+	})
+	assert.Equal(t, ran, len(providertest.Cases()))
 	slices.Sort(skipped)
 	const packages = `packages cannot be installed here: the operator can allow it with packages = "on" in the settings of this provider`
 	assert.DeepEqual(t, skipped, []string{
@@ -89,6 +119,7 @@ func TestSelfManagedKeepsTheContract(t *testing.T) {
 // What runs the code is the same as with runsc, so one language is enough to see
 // what the engine does to it.
 func TestSelfManagedKeepsTheContractOnDocker(t *testing.T) {
+	t.Parallel()
 	engine := dockerengine.Find(t)
 	report := verifySelfManaged(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", engine.Host),
 		"--run", "^[a-z_]+/(bash/|[^/]+(/workspace)?$)")
@@ -97,6 +128,7 @@ func TestSelfManagedKeepsTheContractOnDocker(t *testing.T) {
 
 // The mock provider runs no code, so only what needs none can pass.
 func TestVerifyTellsWhatAPluginBreaks(t *testing.T) {
+	t.Parallel()
 	const most = "^(description|schema|configure|labels|process/it ends in order)"
 	report, code := verify(t, mockPlugin, "", "--run", most)
 	assert.DeepEqual(t, failures(report), []string{})

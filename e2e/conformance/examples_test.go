@@ -56,6 +56,7 @@ func buildExample(t *testing.T, i int) string {
 var summary = regexp.MustCompile(`(?m)^(\d+) passed, 0 failed, (\d+) skipped$`)
 
 func TestTheExamplesKeepTheContract(t *testing.T) {
+	t.Parallel()
 	broker := filepath.Join(binaries.Dir(t), "sandbox-broker")
 	for i, example := range examples {
 		t.Run(example.name, func(t *testing.T) {

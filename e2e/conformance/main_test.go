@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -12,6 +13,11 @@ import (
 var mockPlugin string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// They wait more than they compute.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	os.Exit(run(m))
 }
 

@@ -117,6 +117,7 @@ func (m mutation) factory(logger hclog.Logger) sdk.Provider {
 // checkMutations runs each mutation and compares what fails.
 func checkMutations(t *testing.T, mutations map[string]mutation) {
 	t.Helper()
+	t.Parallel()
 	for name, m := range mutations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

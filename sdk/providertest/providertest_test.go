@@ -2,9 +2,11 @@ package providertest_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -53,10 +55,31 @@ func (w world) break_(context.Context) (func(context.Context) error, error) {
 	return func(context.Context) error { return os.Rename(away, w.backend) }, os.Rename(w.backend, away)
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// They wait more than they compute.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestAProviderThatKeepsItsPromisesPasses(t *testing.T) {
-	providertest.Run(t, local.New, newWorld(t).options()...)
+	t.Parallel()
+	// Side by side, each on a provider of its own: most of it is waiting.
+	parts := []string{"^deadlines/", "^(execute|set_ttl|contexts|interrupt|backend)/", "^(streams|arguments|lifecycle)/"}
+	for i, part := range append(parts, "the others") {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			options := newWorld(t).options()
+			if i < len(parts) {
+				options = append(options, providertest.WithOnly(regexp.MustCompile(part)))
+			} else {
+				options = append(options, providertest.WithSkip(regexp.MustCompile(strings.Join(parts, "|")), "it is in another part"))
+			}
+			providertest.Run(t, local.New, options...)
+		})
+	}
 }
 
 func TestThereAreManyCasesWithNamesOfTheirOwn(t *testing.T) {

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"regexp"
 	"testing"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
@@ -9,9 +10,19 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
 )
 
+// The cases that mostly wait run beside the others, each with a cloud of its own.
 func TestConformance(t *testing.T) {
+	t.Parallel()
+	waiting := regexp.MustCompile("^(deadlines|contexts|set_ttl|backend)/")
+	t.Run("waiting", func(t *testing.T) { conforms(t, providertest.WithOnly(waiting)) })
+	t.Run("others", func(t *testing.T) { conforms(t, providertest.WithSkip(waiting, "it is among those that wait")) })
+}
+
+func conforms(t *testing.T, which providertest.Option) {
+	t.Helper()
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
-	providertest.Run(t, provider.New, providertest.WithSettings(map[string]any{
+	providertest.Run(t, provider.New, which, providertest.WithSettings(map[string]any{
 		"api_key": e2bfake.DefaultAPIKey, "api_url": server.APIURL, "sandbox_url": server.SandboxURL,
 	}), providertest.WithBreakage(func(context.Context) (func(context.Context) error, error) {
 		repair := server.Break()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"flag"
 	"maps"
 	"os"
 	"os/exec"
@@ -22,6 +23,11 @@ import (
 
 func TestMain(m *testing.M) {
 	e2bfake.Main()
+	flag.Parse()
+	// They wait more than they compute.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
