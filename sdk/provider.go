@@ -77,6 +77,13 @@ type Description struct {
 	Version string
 	// Summary is one sentence for people.
 	Summary string
+	// Icon is for pages that list providers: the name of an icon, such as
+	// "cloud", or a data URI of a small image. Optional; CheckAppearance has the
+	// form.
+	Icon string
+	// Tags are words to choose by, such as "cloud" or "gvisor". Optional, at most
+	// MaxTags.
+	Tags []string
 	// Languages that Execute accepts.
 	Languages []Language
 	// Templates that Create accepts; the first is the default.

@@ -77,6 +77,8 @@ func adminProviderOf(p admin.Provider) AdminProvider {
 		ID:                 p.Label,
 		Name:               titleOf(p.Label),
 		Description:        d.Summary,
+		Icon:               d.Icon,
+		Tags:               append([]string{}, d.Tags...),
 		Active:             p.Active,
 		SupportedLanguages: words(d.Languages),
 		Templates:          []Template{},

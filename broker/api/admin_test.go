@@ -39,7 +39,7 @@ func withAdmin(o *api.Options, _ *fixture) {
 			Label: "e2b_eu", Active: true,
 			Executable: pluginhost.Executable{Name: "e2b", Path: "/opt/plugins/e2b", SHA256: strings.Repeat("ab", 32), Pinned: true},
 			Description: sdk.Description{
-				Name: "e2b", Version: "1.2.3", Summary: "Sandboxes of E2B.",
+				Name: "e2b", Version: "1.2.3", Summary: "Sandboxes of E2B.", Icon: "cloud", Tags: []string{"cloud"},
 				Languages:    []sdk.Language{sdk.Python, sdk.Bash},
 				Templates:    []sdk.Template{{Name: "python", Languages: []sdk.Language{sdk.Python}}},
 				Capabilities: []sdk.Capability{sdk.CapabilityFiles},

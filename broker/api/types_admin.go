@@ -21,6 +21,8 @@ type AdminProvider struct {
 	ID                 string                `json:"id" doc:"Its label in the configuration." example:"self_managed"`
 	Name               string                `json:"name" example:"Self Managed"`
 	Description        string                `json:"description"`
+	Icon               string                `json:"icon" doc:"The name of an icon, or a data URI of an image; empty if its plugin has none."`
+	Tags               []string              `json:"tags" nullable:"false" doc:"Words of its plugin to choose by."`
 	Active             bool                  `json:"active" doc:"Used when a request names none."`
 	SupportedLanguages []string              `json:"supported_languages" nullable:"false"`
 	Templates          []Template            `json:"templates" nullable:"false"`

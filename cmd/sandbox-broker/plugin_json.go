@@ -14,6 +14,8 @@ type descriptionJSON struct {
 	Name         string           `json:"name"`
 	Version      string           `json:"version"`
 	Summary      string           `json:"summary"`
+	Icon         string           `json:"icon"`
+	Tags         []string         `json:"tags"`
 	Languages    []sdk.Language   `json:"languages"`
 	Templates    []templateJSON   `json:"templates"`
 	Capabilities []sdk.Capability `json:"capabilities"`
@@ -43,7 +45,7 @@ type settingJSON struct {
 
 func newDescriptionJSON(d sdk.Description) descriptionJSON {
 	j := descriptionJSON{
-		Name: d.Name, Version: d.Version, Summary: d.Summary,
+		Name: d.Name, Version: d.Version, Summary: d.Summary, Icon: d.Icon, Tags: append([]string{}, d.Tags...),
 		// Lists, also where there is nothing in them.
 		Languages: append([]sdk.Language{}, d.Languages...), Capabilities: append([]sdk.Capability{}, d.Capabilities...),
 		Templates: []templateJSON{}, Settings: []settingJSON{},

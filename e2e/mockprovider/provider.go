@@ -61,6 +61,8 @@ func (p *provider) Describe() sdk.Description {
 		Name:      "mock",
 		Version:   "0.0.1",
 		Summary:   "Does what tests tell it to; runs no code.",
+		Icon:      "flask",
+		Tags:      []string{"test"},
 		Languages: []sdk.Language{"mock", sdk.Python, sdk.JavaScript, sdk.Bash},
 		Templates: []sdk.Template{
 			{Name: "python", Languages: []sdk.Language{sdk.Python}},

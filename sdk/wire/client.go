@@ -277,7 +277,7 @@ func metricsFromWire(wms []*providerv1.Metric) ([]sdk.Metric, error) {
 }
 
 func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, error) {
-	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary()}
+	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary(), Icon: resp.GetIcon(), Tags: resp.GetTags()}
 	if !pluginName.MatchString(d.Name) {
 		return d, fmt.Errorf("name %.70q is not of the form %s", d.Name, pluginName)
 	}
@@ -286,6 +286,9 @@ func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, er
 	}
 	if !onePrintableLine(d.Version) || !onePrintableLine(d.Summary) {
 		return d, errors.New("version or summary is more than one line of printable text")
+	}
+	if err := sdk.CheckAppearance(d.Icon, d.Tags); err != nil {
+		return d, err
 	}
 	if len(resp.GetLanguages()) > maxNames || len(resp.GetTemplates()) > maxNames || len(resp.GetCapabilities()) > maxNames {
 		return d, fmt.Errorf("more than %d languages, templates or capabilities", maxNames)

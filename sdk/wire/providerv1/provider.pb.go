@@ -73,14 +73,19 @@ func (*DescribeRequest) Descriptor() ([]byte, []int) {
 }
 
 type DescribeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	Summary       string                 `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
-	Languages     []string               `protobuf:"bytes,4,rep,name=languages,proto3" json:"languages,omitempty"`
-	Templates     []*Template            `protobuf:"bytes,5,rep,name=templates,proto3" json:"templates,omitempty"`
-	Schema        []*Field               `protobuf:"bytes,6,rep,name=schema,proto3" json:"schema,omitempty"`
-	Capabilities  []string               `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Name         string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version      string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Summary      string                 `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	Languages    []string               `protobuf:"bytes,4,rep,name=languages,proto3" json:"languages,omitempty"`
+	Templates    []*Template            `protobuf:"bytes,5,rep,name=templates,proto3" json:"templates,omitempty"`
+	Schema       []*Field               `protobuf:"bytes,6,rep,name=schema,proto3" json:"schema,omitempty"`
+	Capabilities []string               `protobuf:"bytes,7,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// For pages that list providers: the name of an icon ([a-z0-9-], 40 bytes at
+	// most), or a data URI of an image (svg+xml, png, webp) in base64, 16 KiB at most.
+	Icon string `protobuf:"bytes,8,opt,name=icon,proto3" json:"icon,omitempty"`
+	// Words to choose by, [a-z0-9._-], 40 bytes each, 16 at most.
+	Tags          []string `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,6 +165,20 @@ func (x *DescribeResponse) GetSchema() []*Field {
 func (x *DescribeResponse) GetCapabilities() []string {
 	if x != nil {
 		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *DescribeResponse) GetIcon() string {
+	if x != nil {
+		return x.Icon
+	}
+	return ""
+}
+
+func (x *DescribeResponse) GetTags() []string {
+	if x != nil {
+		return x.Tags
 	}
 	return nil
 }
@@ -1830,7 +1849,7 @@ var File_sandboxbroker_provider_v1_provider_proto protoreflect.FileDescriptor
 const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\n" +
 	"(sandboxbroker/provider/v1/provider.proto\x12\x19sandboxbroker.provider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\x99\x02\n" +
+	"\x0fDescribeRequest\"\xc1\x02\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
@@ -1838,7 +1857,9 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\tlanguages\x18\x04 \x03(\tR\tlanguages\x12A\n" +
 	"\ttemplates\x18\x05 \x03(\v2#.sandboxbroker.provider.v1.TemplateR\ttemplates\x128\n" +
 	"\x06schema\x18\x06 \x03(\v2 .sandboxbroker.provider.v1.FieldR\x06schema\x12\"\n" +
-	"\fcapabilities\x18\a \x03(\tR\fcapabilities\"^\n" +
+	"\fcapabilities\x18\a \x03(\tR\fcapabilities\x12\x12\n" +
+	"\x04icon\x18\b \x01(\tR\x04icon\x12\x12\n" +
+	"\x04tags\x18\t \x03(\tR\x04tags\"^\n" +
 	"\bTemplate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1c\n" +

@@ -88,6 +88,8 @@ func (p *Provider) Describe() sdk.Description {
 		Name:         "self_managed",
 		Version:      "0.1.0",
 		Summary:      "gVisor sandboxes on this machine, kept ready in a pool.",
+		Icon:         "server",
+		Tags:         []string{"self-hosted", "gvisor"},
 		Languages:    []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash},
 		Capabilities: []sdk.Capability{sdk.CapabilityArtifacts},
 		Templates: []sdk.Template{
