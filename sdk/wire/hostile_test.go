@@ -91,7 +91,7 @@ func TestAHostileDescriptionIsRefused(t *testing.T) {
 		"a name that is a path":          {&providerv1.DescribeResponse{Name: "../x"}, `name "../x" is not of the form`},
 		"a name of a megabyte":           {&providerv1.DescribeResponse{Name: strings.Repeat("x", 1<<20)}, "is not of the form"},
 		"a page in place of an icon":     {&providerv1.DescribeResponse{Name: "ok", Icon: "data:text/html;base64,PGI+"}, "the icon"},
-		"a megabyte of tags":             {&providerv1.DescribeResponse{Name: "ok", Tags: make([]string, 1<<20)}, "more than 16"},
+		"a thousand tags":                {&providerv1.DescribeResponse{Name: "ok", Tags: make([]string, 1000)}, "more than 16"},
 		"a summary of a megabyte":        {&providerv1.DescribeResponse{Name: "ok", Summary: strings.Repeat("x", 1<<20)}, "version or summary is longer"},
 		"too many languages":             {&providerv1.DescribeResponse{Name: "ok", Languages: many}, "more than 100 languages"},
 		"a language with a line end":     {&providerv1.DescribeResponse{Name: "ok", Languages: []string{"py\nthon"}}, `languages: "py\nthon" is not of the form`},
