@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -26,24 +28,9 @@ var (
 // have the SHA-256 sum that is given. A link is followed, and stays. The errors
 // are ErrChanged, ErrReadOnly with the reason, or those of the system.
 func Replace(path string, content []byte, expected [sha256.Size]byte) (err error) {
-	target, err := filepath.EvalSymlinks(path)
+	target, info, err := find(path)
 	if err != nil {
 		return err
-	}
-	if err := refuseVolume(filepath.Dir(path), filepath.Dir(filepath.Dir(target))); err != nil {
-		return err
-	}
-	info, err := os.Stat(target)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is not a regular file", ErrReadOnly)
-	}
-	// Its owner protected it; that the directory lets us replace it is no reason
-	// to do so.
-	if info.Mode().Perm()&0o222 == 0 {
-		return fmt.Errorf("%w: it is write-protected (mode %#o)", ErrReadOnly, info.Mode().Perm())
 	}
 	dir := filepath.Dir(target)
 	temporary, err := os.CreateTemp(dir, "."+filepath.Base(target)+".new-*")
@@ -74,6 +61,46 @@ func Replace(path string, content []byte, expected [sha256.Size]byte) (err error
 		return readOnly(err)
 	}
 	return syncDir(dir)
+}
+
+// Check finds out, without touching anything, whether Replace would refuse the file
+// at path as one that cannot be changed. It cannot see everything: a file that is a
+// mount of its own only shows when it is replaced.
+func Check(path string) error {
+	target, info, err := find(path)
+	if err != nil {
+		return err
+	}
+	if err := unix.Access(filepath.Dir(target), unix.W_OK|unix.X_OK); err != nil {
+		return readOnly(err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 && int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("%w: it belongs to another user", ErrReadOnly)
+	}
+	return nil
+}
+
+// find follows the links to a file that may be replaced.
+func find(path string) (target string, info os.FileInfo, err error) {
+	if target, err = filepath.EvalSymlinks(path); err != nil {
+		return "", nil, err
+	}
+	if err := refuseVolume(filepath.Dir(path), filepath.Dir(filepath.Dir(target))); err != nil {
+		return "", nil, err
+	}
+	if info, err = os.Stat(target); err != nil {
+		return "", nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return "", nil, fmt.Errorf("%w: it is not a regular file", ErrReadOnly)
+	}
+	// Its owner protected it; that the directory lets us replace it is no reason
+	// to do so.
+	if info.Mode().Perm()&0o222 == 0 {
+		return "", nil, fmt.Errorf("%w: it is write-protected (mode %#o)", ErrReadOnly, info.Mode().Perm())
+	}
+	return target, info, nil
 }
 
 // refuseVolume refuses files of a ConfigMap or Secret of Kubernetes, which come

@@ -128,6 +128,17 @@ func (d *Document) compare() error {
 	return nil
 }
 
+// CheckWritable finds out, as far as that can be seen without writing, whether Save
+// could replace the files. The error is SB012.
+func (d *Document) CheckWritable() error {
+	for _, f := range d.files {
+		if err := atomicfile.Check(f.path); err != nil {
+			return refused(f.name, err)
+		}
+	}
+	return nil
+}
+
 // putBack undoes what was written before a file that could not be.
 func putBack(written []*file) error {
 	var problems []error
