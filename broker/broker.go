@@ -38,6 +38,8 @@ type Options struct {
 	// Load reads the configuration again, whenever its files have changed or
 	// Reload receives; nil for a configuration that stays as it is.
 	Load func() (*config.Config, config.Diagnostics)
+	// Version is told to administrators.
+	Version string
 	// Reload asks for the configuration to be read again, changed or not.
 	Reload <-chan struct{}
 	// Ready is called once, when each provider has been tried and the API
@@ -67,14 +69,17 @@ type broker struct {
 	tasks   *background.Group
 	// reloading is held by whoever changes the generation.
 	reloading sync.Mutex
-	reloads   reloads
+	history   admin.History
+	// asked is work for the one who follows the configuration.
+	asked   chan func(*follower)
+	started time.Time
 }
 
 // Run is the daemon: it returns when ctx has ended and everything was stopped in
 // order, or when it cannot start or go on. The error is config.Diagnostics when
 // the configuration is at fault.
 func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
-	b := &broker{options: options, logger: options.Logger, catalog: &catalog{}}
+	b := &broker{options: options, logger: options.Logger, catalog: &catalog{}, asked: make(chan func(*follower)), started: time.Now()}
 	b.life, b.endLife = context.WithCancel(context.Background())
 	defer b.endLife()
 	b.tasks = background.NewGroup(b.logger)
@@ -121,6 +126,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Logger:  options.Logger.Named("instances"),
 	})
 	b.catalog.set(newGeneration(1, cfg, b.supervise(started)))
+	b.history.Note(admin.Reload{At: b.started, Trigger: admin.TriggerStart, Generation: 1, Applied: true, Revision: cfg.Revision})
 	meter := metrics.New(b.catalog.states, b.configuration)
 	b.metrics = newDoor(meter.NewServer(), b.logger.Named("metrics"))
 	// It serves to the end: a stop is worth looking at too.
@@ -133,13 +139,14 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	defer b.stop()
 
 	if b.server, err = api.NewServer(api.Options{
-		Instances:  b.instances,
-		Tenants:    b.catalog,
-		Admin:      admin.NewService(b.catalog),
-		Logger:     options.Logger.Named("api"),
-		Meter:      meter,
-		Bounds:     requestBounds(cfg.Limits),
-		PreviewKey: previewKey,
+		Instances:    b.instances,
+		Tenants:      b.catalog,
+		Admin:        admin.NewService(b.catalog),
+		Configurator: admin.NewConfigurator(administration{b}),
+		Logger:       options.Logger.Named("api"),
+		Meter:        meter,
+		Bounds:       requestBounds(cfg.Limits),
+		PreviewKey:   previewKey,
 	}); err != nil {
 		return err
 	}

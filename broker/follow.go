@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/config/watch"
@@ -17,131 +18,151 @@ import (
 // told: it may have been read in the middle of being written.
 const secondLook = 100 * time.Millisecond
 
-// keptReloads is how many reloads are remembered.
-const keptReloads = 50
-
-// Reload is one attempt to change the configuration, for people.
-type Reload struct {
-	// At is when it was over, Took how long it took.
-	At   time.Time
-	Took time.Duration
-	// Trigger is what made the broker look: start, file, signal or api.
-	Trigger string
-	// Generation that was in force afterwards; Applied says whether it is new.
-	Generation int
-	Applied    bool
-	// Revision is config.Config's.
-	Revision string
-	Change   Change
-	// Diagnostics say why not, and hold warnings.
-	Diagnostics config.Diagnostics
-}
-
-// reloads remembers what became of the attempts.
-type reloads struct {
-	mu      sync.Mutex
-	kept    []Reload // the newest last
-	applied int
-	refused int
-}
-
-func (r *reloads) add(reload Reload) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if reload.Applied {
-		r.applied++
-	} else if reload.Diagnostics.HasErrors() {
-		r.refused++
-	}
-	r.kept = append(r.kept, reload)
-	if len(r.kept) > keptReloads {
-		r.kept = slices.Clone(r.kept[len(r.kept)-keptReloads:])
-	}
+// follower brings configurations in force, one after the other: those in the files
+// whenever they have changed or somebody signals, and what administrators ask for.
+type follower struct {
+	*broker
+	watcher *watch.Watcher
+	// tried is the revision of the files that was tried last.
+	tried string
 }
 
 // configuration is what the metrics say of the reloads.
 func (b *broker) configuration() metrics.Configuration {
-	generation := b.catalog.generation().number
-	b.reloads.mu.Lock()
-	defer b.reloads.mu.Unlock()
-	c := metrics.Configuration{Generation: generation, Applied: b.reloads.applied, Refused: b.reloads.refused}
-	if n := len(b.reloads.kept); n > 0 {
-		last := b.reloads.kept[n-1]
-		c.LastAt, c.LastOK = last.At, !last.Diagnostics.HasErrors()
+	totals := b.history.Totals()
+	return metrics.Configuration{
+		Generation: b.catalog.generation().number,
+		Applied:    totals.Applied, Refused: totals.Refused, LastAt: totals.LastAt, LastOK: totals.LastOK,
 	}
-	return c
 }
 
-// follow reloads whenever the files have changed or somebody signals, until ctx
-// ends.
+// follow works until ctx ends.
 func (b *broker) follow(ctx context.Context) {
-	watcher := watch.New(b.logger.Named("config"))
+	f := &follower{broker: b, watcher: watch.New(b.logger.Named("config")), tried: b.catalog.generation().cfg.Revision}
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { watcher.Run(ctx) })
-	watcher.Follow(paths(b.catalog.generation().cfg))
-	tried := b.catalog.generation().cfg.Revision
+	running.Go(func() { f.watcher.Run(ctx) })
+	f.watcher.Follow(paths(b.catalog.generation().cfg))
 	for {
-		trigger := "file"
 		select {
 		case <-ctx.Done():
 			return
-		case <-watcher.Changed():
+		case <-f.watcher.Changed():
+			_, _ = f.read(ctx, admin.TriggerFile) // told by attempt
 		case <-b.options.Reload:
-			trigger = "signal"
+			_, _ = f.read(ctx, admin.TriggerSignal)
+		case do := <-b.asked:
+			f.oblige(do)
 		}
-		cfg, diags := b.options.Load()
-		if diags.HasErrors() && trigger == "file" && cfg.Revision != tried {
-			select {
-			case <-time.After(secondLook):
-			case <-ctx.Done():
-				return
-			}
-			cfg, diags = b.options.Load()
-		}
-		watcher.Follow(paths(cfg))
-		// The same again would come to the same; who signals wants it tried.
-		if trigger == "file" && cfg.Revision == tried {
-			continue
-		}
-		tried = cfg.Revision
-		b.attempt(ctx, trigger, cfg, diags)
 	}
 }
 
-// attempt tries to put a configuration in force and tells what became of it.
-func (b *broker) attempt(ctx context.Context, trigger string, cfg *config.Config, diags config.Diagnostics) Reload {
+// oblige does what somebody asked for. A panic must not be the end of following.
+func (f *follower) oblige(do func(*follower)) {
+	defer func() {
+		if r := recover(); r != nil {
+			f.logger.Error("panic while the configuration was changed", "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	do(f)
+}
+
+// read loads the files and tries what is in them.
+func (f *follower) read(ctx context.Context, trigger admin.Trigger) (admin.Reload, error) {
+	cfg, diags := f.options.Load()
+	if diags.HasErrors() && trigger == admin.TriggerFile && cfg.Revision != f.tried {
+		select {
+		case <-time.After(secondLook):
+		case <-ctx.Done():
+			return admin.Reload{}, ctx.Err()
+		}
+		cfg, diags = f.options.Load()
+	}
+	f.watcher.Follow(paths(cfg))
+	// The same again would come to the same; who signals wants it tried.
+	if trigger == admin.TriggerFile && cfg.Revision == f.tried {
+		return admin.Reload{}, nil
+	}
+	f.tried = cfg.Revision
+	return f.attempt(ctx, admin.Reload{Trigger: trigger, Diagnostics: diags}, cfg, nil)
+}
+
+// rehearse says what would become of the files if they were read now. Mistakes in
+// them are part of what it says.
+func (f *follower) rehearse(ctx context.Context) (admin.Reload, error) {
 	began := time.Now()
-	reload := Reload{Trigger: trigger, Revision: cfg.Revision, Diagnostics: diags}
+	cfg, diags := f.options.Load()
+	reload := admin.Reload{
+		Trigger: admin.TriggerAPI, Generation: f.catalog.generation().number, Revision: cfg.Revision, Diagnostics: diags,
+	}
 	if !diags.HasErrors() {
-		before := b.catalog.generation().number
-		change, err := b.reload(ctx, cfg)
-		reload.Change = change
+		change, err := f.dryRun(ctx, cfg)
+		if ctx.Err() != nil {
+			return reload, ctx.Err()
+		}
+		reload.Change, reload.Applied = change, !change.Empty()
 		if err != nil {
 			reload.Diagnostics = diags.With(asDiagnostics(cfg, err))
+		}
+	}
+	reload.At, reload.Took = time.Now(), time.Since(began)
+	return reload, nil
+}
+
+// apply tries a configuration that is written to the files by save, once it is sure
+// that it works.
+func (f *follower) apply(ctx context.Context, begun admin.Reload, cfg *config.Config, save func() error) (admin.Reload, error) {
+	reload, err := f.attempt(ctx, begun, cfg, save)
+	if err == nil {
+		f.tried = cfg.Revision
+		f.watcher.Follow(paths(cfg))
+	}
+	return reload, err
+}
+
+// attempt tries to put a configuration in force and tells what became of it, in the
+// Reload and, if it came to nothing, as an error. begun has what is known before.
+func (b *broker) attempt(ctx context.Context, begun admin.Reload, cfg *config.Config, save func() error) (admin.Reload, error) {
+	began := time.Now()
+	reload := begun
+	reload.Revision = cfg.Revision
+	var err error
+	if reload.Diagnostics.HasErrors() {
+		err = reload.Diagnostics
+	} else {
+		before := b.catalog.generation().number
+		reload.Change, err = b.reload(ctx, cfg, save)
+		if err != nil {
+			reload.Diagnostics = reload.Diagnostics.With(asDiagnostics(cfg, err))
 		}
 		reload.Applied = b.catalog.generation().number != before && err == nil
 	}
 	reload.Generation = b.catalog.generation().number
 	reload.At, reload.Took = time.Now(), time.Since(began)
-	if ctx.Err() != nil {
-		return reload // the broker stops; nobody wants to know
+	if ctx.Err() != nil && err != nil {
+		return reload, ctx.Err() // the broker stops, or who asked is gone; nobody wants to know
 	}
-	b.reloads.add(reload)
-	b.tell(reload)
-	return reload
+	if _, unsaved := errors.AsType[*saveError](err); !unsaved { // which says nothing about the configuration
+		b.history.Add(reload)
+		b.tell(reload)
+	}
+	return reload, err
 }
 
-func (b *broker) tell(r Reload) {
+func (b *broker) tell(r admin.Reload) {
 	logger := b.logger.Named("config")
 	took := r.Took.Round(time.Millisecond)
-	switch {
-	case r.Diagnostics.HasErrors():
-		logger.Error("the new configuration is refused; the one before stays in force", "generation", r.Generation, "trigger", r.Trigger)
-	case r.Applied:
-		logger.Info("a new configuration is in force", "generation", r.Generation, "trigger", r.Trigger, "took", took, "change", r.Change.String())
+	fields := []any{"generation", r.Generation, "trigger", string(r.Trigger)}
+	if r.Operation != "" {
+		fields = append(fields, "operation", r.Operation)
+	}
+	switch r.Result() {
+	case "refused":
+		logger.Error("the new configuration is refused; the one before stays in force", fields...)
+	case "applied":
+		logger.Info("a new configuration is in force", append(fields, "took", took, "change", r.Change.String())...)
 	default:
-		logger.Info("the configuration was read again and is the same", "generation", r.Generation, "trigger", r.Trigger)
+		logger.Info("the configuration was read again and is the same", fields...)
 	}
 	for _, d := range r.Diagnostics {
 		if d.Severity == config.SeverityError {

@@ -2,15 +2,26 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
 
+// saveError is a configuration that would work and could not be written.
+type saveError struct{ err error }
+
+func (e *saveError) Error() string { return e.err.Error() }
+
+func (e *saveError) Unwrap() error { return e.err }
+
 // reload brings a new configuration in force as a whole, or not at all: with an
 // error, which is config.Diagnostics where the configuration is at fault,
-// everything is as it was. Only one reload goes on at a time.
-func (b *broker) reload(ctx context.Context, cfg *config.Config) (Change, error) {
+// everything is as it was. Only one reload goes on at a time. save, unless nil,
+// writes the configuration when it is known to work, and before it is in force.
+func (b *broker) reload(ctx context.Context, cfg *config.Config, save func() error) (admin.Change, error) {
 	b.reloading.Lock()
 	defer b.reloading.Unlock()
 	t := &transition{broker: b, from: b.catalog.generation(), to: cfg}
@@ -18,11 +29,35 @@ func (b *broker) reload(ctx context.Context, cfg *config.Config) (Change, error)
 		t.abandon()
 		return t.change, err
 	}
+	if save != nil {
+		if err := save(); err != nil {
+			t.abandon()
+			return t.change, &saveError{err}
+		}
+	}
 	if t.change.Empty() {
+		t.adopt()
 		return t.change, nil
 	}
 	t.commit()
 	return t.change, nil
+}
+
+// dryRun says what a reload would change. Plugins that would be started are, to
+// check their settings, but they are not configured.
+func (b *broker) dryRun(ctx context.Context, cfg *config.Config) (admin.Change, error) {
+	b.reloading.Lock()
+	defer b.reloading.Unlock()
+	t := &transition{broker: b, from: b.catalog.generation(), to: cfg}
+	defer t.abandon()
+	err := t.launch(ctx)
+	if diags := needsRestart(t.from.cfg, cfg); diags.HasErrors() {
+		if launched, ok := errors.AsType[config.Diagnostics](err); ok {
+			diags = diags.With(launched)
+		}
+		err = diags
+	}
+	return t.change, err
 }
 
 // replace starts another process of a provider beside the one it has, as a reload
@@ -30,6 +65,7 @@ func (b *broker) reload(ctx context.Context, cfg *config.Config) (Change, error)
 func (b *broker) replace(ctx context.Context, label string) error {
 	b.reloading.Lock()
 	defer b.reloading.Unlock()
+	began := time.Now()
 	from := b.catalog.generation()
 	old := from.revision(label)
 	if old == nil {
@@ -50,7 +86,17 @@ func (b *broker) replace(ctx context.Context, label string) error {
 	}
 	t.current = slices.Clone(from.current)
 	t.current[slices.Index(t.current, old)] = r
+	t.change.Providers = []admin.ProviderChange{b.replaced(admin.ProviderRestarts, old)}
 	t.commit()
+	b.history.Note(admin.Reload{
+		At: time.Now(), Took: time.Since(began), Trigger: admin.TriggerPlugin,
+		Generation: from.number + 1, Applied: true, Revision: from.cfg.Revision, Change: t.change,
+	})
 	b.logger.Info("a new process of the provider has taken over", "provider", r.Label(), "version", r.Description().Version, "pid", r.State().PID)
 	return nil
+}
+
+// replaced is what happens to a revision that is there.
+func (b *broker) replaced(action admin.ProviderAction, old *revision) admin.ProviderChange {
+	return admin.ProviderChange{Provider: old.Label(), Action: action, Draining: b.instances.Instances(old)}
 }

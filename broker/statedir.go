@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,8 @@ type stateDir struct {
 	lock *os.File
 	// id is the broker's own: providers mark their instances with it.
 	id string
+	// making is held while a directory gets its number.
+	making sync.Mutex
 }
 
 // lockName is the file whose lock says that the directory is in use.
@@ -73,6 +76,8 @@ func (d *stateDir) firstProviderDir(label string) (dir string, abandoned []strin
 
 // nextProviderDir makes a directory for one more process of a provider.
 func (d *stateDir) nextProviderDir(label string) (dir string, abandoned []string, err error) {
+	d.making.Lock()
+	defer d.making.Unlock()
 	all, err := d.providerDirs(label)
 	if err != nil {
 		return "", nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
@@ -19,7 +20,7 @@ type transition struct {
 	broker *broker
 	from   *generation
 	to     *config.Config
-	change Change
+	change admin.Change
 
 	launched []launched
 	started  []*revision
@@ -64,16 +65,16 @@ func (t *transition) launch(ctx context.Context) error {
 	for _, block := range t.to.Providers {
 		switch old := t.from.revision(block.Label); {
 		case old == nil:
-			t.change.Providers = append(t.change.Providers, ProviderChange{block.Label, ProviderStarts})
+			t.change.Providers = append(t.change.Providers, admin.ProviderChange{Provider: block.Label, Action: admin.ProviderStarts})
 			fresh = append(fresh, block)
 		case !old.serves(specOf(t.to, block), block):
-			t.change.Providers = append(t.change.Providers, ProviderChange{block.Label, ProviderRestarts})
+			t.change.Providers = append(t.change.Providers, t.broker.replaced(admin.ProviderRestarts, old))
 			fresh = append(fresh, block)
 		}
 	}
 	for _, old := range t.from.current {
 		if t.to.Provider(old.Label()) == nil {
-			t.change.Providers = append(t.change.Providers, ProviderChange{old.Label(), ProviderStops})
+			t.change.Providers = append(t.change.Providers, t.broker.replaced(admin.ProviderStops, old))
 		}
 	}
 	all, problems := make([]launched, len(fresh)), make([]config.Diagnostics, len(fresh))
@@ -157,6 +158,14 @@ func (t *transition) abandon() {
 			_ = l.Close()
 		}
 	}
+}
+
+// adopt takes over a configuration that says the same in other words: comments and
+// how a value is written show, and so does its revision.
+func (t *transition) adopt() {
+	same := newGeneration(t.from.number, t.to, t.current)
+	same.accepted = t.from.accepted
+	t.broker.catalog.set(same)
 }
 
 // commit does what cannot go wrong.

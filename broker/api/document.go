@@ -127,6 +127,12 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 			Schema: &huma.Schema{Type: huma.TypeString},
 		})
 	}
+	if op.conditional {
+		described.Parameters = append(described.Parameters, &huma.Param{
+			Name: "If-Match", In: "header", Description: "An ETag of the configuration: SB014 if it is another one by now. Without it, or with *, any will do.",
+			Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
 	for _, p := range op.query {
 		described.Parameters = append(described.Parameters, p.describe())
 	}
@@ -146,6 +152,9 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 	}
 	for _, status := range op.success {
 		response := &huma.Response{Description: http.StatusText(status), Headers: requestIDHeader()}
+		if op.tagged {
+			response.Headers["ETag"] = &huma.Param{Description: "The revision of the configuration.", Schema: &huma.Schema{Type: huma.TypeString}}
+		}
 		switch {
 		case op.produces != "":
 			response.Content = binary(op.produces)

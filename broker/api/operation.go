@@ -28,6 +28,9 @@ type operation struct {
 	details  string
 	// public operations need no token, those of admin an administrator's.
 	public, admin bool
+	// conditional operations take If-Match, tagged ones answer with an ETag: the
+	// revision of the configuration.
+	conditional, tagged bool
 	// success lists the statuses of answers that are not problems.
 	success []int
 	// consumes and produces are the media types of bodies that stream; empty
@@ -52,7 +55,9 @@ type call[In any] struct {
 	// host is where the client believes to have sent the request.
 	host  string
 	query query
-	body  In
+	// ifMatch is the header of that name, of a conditional operation.
+	ifMatch string
+	body    In
 }
 
 // none stands for a body that there is not.
@@ -125,6 +130,9 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 		}
 		request.id = c.Params("id")
 		request.path = c.AllParams()
+		if op.conditional {
+			request.ifMatch = c.Get(fiber.HeaderIfMatch)
+		}
 		request.host = string(c.Request().Header.Host())
 		if !op.anyQuery {
 			var err error
@@ -139,6 +147,9 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 // send writes an answer; none has no body.
 func send(c *fiber.Ctx, status int, answer any) error {
 	c.Status(status)
+	if tagged, ok := answer.(interface{ entityTag() string }); ok {
+		c.Set(fiber.HeaderETag, tagged.entityTag())
+	}
 	if _, empty := answer.(none); empty {
 		return nil
 	}

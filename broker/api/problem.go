@@ -28,11 +28,12 @@ type Problem struct {
 	Retryable bool     `json:"retryable" doc:"Whether the same request may succeed later."`
 	RequestID string   `json:"request_id"`
 	// Field is the first of Errors.
-	Field      string       `json:"field,omitempty" doc:"The field of the request that is at fault."`
-	Errors     []FieldError `json:"errors,omitempty" nullable:"false" doc:"All fields at fault."`
-	Capability string       `json:"capability,omitempty" doc:"What the provider lacks."`
-	Provider   string       `json:"provider,omitempty"`
-	InstanceID string       `json:"instance_id,omitempty"`
+	Field       string            `json:"field,omitempty" doc:"The field of the request that is at fault."`
+	Errors      []FieldError      `json:"errors,omitempty" nullable:"false" doc:"All fields at fault."`
+	Capability  string            `json:"capability,omitempty" doc:"What the provider lacks."`
+	Provider    string            `json:"provider,omitempty"`
+	InstanceID  string            `json:"instance_id,omitempty"`
+	Diagnostics []AdminDiagnostic `json:"diagnostics,omitempty" nullable:"false" doc:"All mistakes in a configuration that was refused, and warnings; for administrators."`
 }
 
 // FieldError says what is wrong with one field.
@@ -81,6 +82,8 @@ func problemOf(err error, requestID string) (Problem, map[string]string) {
 		code, p.Status, p.Detail, p.Errors = sdk.CodeInvalidRequest, e.status, e.detail, e.fields
 	} else if e, ok := errors.AsType[*fiber.Error](err); ok {
 		code, p.Status, p.Detail = frameworkError(e)
+	} else if e, ok := configurationProblem(err); ok {
+		code, p.Status, p.Detail, p.Errors, p.Diagnostics = sdk.CodeInvalidConfig, sdk.CodeInvalidConfig.Info().HTTPStatus, e.detail, e.fields, e.diagnostics
 	} else if e, ok := errors.AsType[*sdk.Error](err); ok && e.Code.Known() && e.Code.Info().HTTPStatus >= 400 {
 		code, p.Status, p.Detail = e.Code, e.Code.Info().HTTPStatus, e.Message
 		p.Capability = string(e.Capability)

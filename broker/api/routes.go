@@ -103,6 +103,7 @@ func (s *Server) routes() {
 		success: []int{http.StatusOK},
 	}, s.listProviders)
 	s.adminRoutes()
+	s.configurationRoutes()
 	register(s, operation{
 		method: http.MethodGet, path: pathHealthz, id: "healthz", tag: tagBroker, public: true,
 		summary: "Whether the process is alive",

@@ -53,8 +53,10 @@ type Options struct {
 	Instances Instances
 	Tenants   Tenants
 	// Admin may be nil: then there are no administrators.
-	Admin  Admin
-	Logger hclog.Logger
+	Admin Admin
+	// Configurator may be nil where Admin is.
+	Configurator Configurator
+	Logger       hclog.Logger
 	// Meter may be nil.
 	Meter  Meter
 	Bounds Bounds
@@ -77,16 +79,18 @@ type Server struct {
 	instances Instances
 	tenants   Tenants
 	admin     Admin // or nil
-	logger    hclog.Logger
-	meter     Meter // or nil
-	bounds    atomic.Pointer[Bounds]
-	app       *fiber.App
-	document  *document
-	tasks     *background.Group
-	streams   *handover.Server
-	holding   []pathPattern // of the routes whose bodies stream
-	reading   []pathPattern // of those that come before them
-	previews  *preview.Signer
+	// configurator is for administrators: nil where they are.
+	configurator Configurator
+	logger       hclog.Logger
+	meter        Meter // or nil
+	bounds       atomic.Pointer[Bounds]
+	app          *fiber.App
+	document     *document
+	tasks        *background.Group
+	streams      *handover.Server
+	holding      []pathPattern // of the routes whose bodies stream
+	reading      []pathPattern // of those that come before them
+	previews     *preview.Signer
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -114,14 +118,15 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		previews:  previews,
-		instances: opts.Instances,
-		tenants:   opts.Tenants,
-		admin:     opts.Admin,
-		logger:    opts.Logger,
-		meter:     opts.Meter,
-		document:  newDocument(),
-		tasks:     background.NewGroup(opts.Logger),
+		previews:     previews,
+		instances:    opts.Instances,
+		tenants:      opts.Tenants,
+		admin:        opts.Admin,
+		configurator: opts.Configurator,
+		logger:       opts.Logger,
+		meter:        opts.Meter,
+		document:     newDocument(),
+		tasks:        background.NewGroup(opts.Logger),
 	}
 	s.SetBounds(opts.Bounds)
 	s.base, s.end = context.WithCancel(context.Background())

@@ -46,9 +46,10 @@ func (c *serveCommand) Run(ctx context.Context, term *terminal, ask describe) er
 			Output:     term.err,
 			JSONFormat: cfg.Log.Format == "json",
 		}),
-		Load:   func() (*config.Config, config.Diagnostics) { return config.Load(c.Config) },
-		Reload: reload,
-		Ready:  func(address net.Addr) { banner(term.out, cfg, address) },
+		Load:    func() (*config.Config, config.Diagnostics) { return config.Load(c.Config) },
+		Reload:  reload,
+		Version: buildVersion(),
+		Ready:   func(address net.Addr) { banner(term.out, cfg, address) },
 	})
 	if diags, ok := errors.AsType[config.Diagnostics](err); ok {
 		if err := diags.Write(term.err, term.style); err != nil {

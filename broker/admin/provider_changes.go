@@ -1,0 +1,182 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/config/edit"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// retryTrial is when it makes sense to try again to have a provider tried.
+const retryTrial = 5 * time.Second
+
+// ProviderSettings asks for settings of a provider.
+type ProviderSettings struct {
+	// Provider by its label. One that there is not is added; then the label is the
+	// name of its plugin too.
+	Provider string
+	// Settings by name, as they come out of JSON with json.Number for numbers; nil
+	// removes one. Those that are not named stay.
+	Settings map[string]any
+	// Test tries the provider first.
+	Test bool
+	// Activate makes it the active one.
+	Activate bool
+	IfMatch  []string
+}
+
+// SaveProvider gives a provider other settings. The errors are those of Change, and
+// with Test why the provider is not well.
+func (c *Configurator) SaveProvider(ctx context.Context, req ProviderSettings) (Outcome, error) {
+	var trial *Trial
+	e := Edit{
+		Operation: fmt.Sprintf("provider %q", req.Provider), IfMatch: req.IfMatch,
+		Make: func(d *edit.Document) error {
+			if err := c.settings(ctx, d, req.Provider, req.Settings, false); err != nil {
+				return err
+			}
+			if !req.Activate {
+				return nil
+			}
+			return activate(d, req.Provider, nil)
+		},
+	}
+	if req.Test {
+		e.Before = func(candidate *edit.Document) error {
+			done, err := c.beginTrial()
+			if err != nil {
+				return err
+			}
+			defer done()
+			tried, err := c.try(ctx, candidate, req.Provider)
+			if err != nil {
+				return err
+			}
+			if !tried.Success {
+				return refusal(tried)
+			}
+			trial = &tried
+			return nil
+		}
+	}
+	outcome, err := c.Change(ctx, e)
+	outcome.Trial = trial
+	return outcome, err
+}
+
+// refusal is a trial that failed as an error.
+func refusal(t Trial) error {
+	if t.Code == sdk.CodeInvalidConfig && t.Field != "" {
+		return FieldErrors{{Field: t.Field, Message: t.Message}}
+	}
+	code := t.Code
+	if code == "" || code == sdk.CodeInternal || code.Info().HTTPStatus < 400 {
+		code = sdk.CodeConnectionFailed
+	}
+	return sdk.Errorf(code, "%s", t.Message)
+}
+
+// Activation says which providers serve requests that name none.
+type Activation struct {
+	Provider string
+	// Fallback are those that take over, nil for those that do now but for Provider.
+	Fallback []string
+	IfMatch  []string
+}
+
+// Activate changes which provider serves requests that name none. The errors are
+// those of Change.
+func (c *Configurator) Activate(ctx context.Context, req Activation) (Outcome, error) {
+	return c.Change(ctx, Edit{
+		Operation: fmt.Sprintf("active provider %q", req.Provider), IfMatch: req.IfMatch,
+		Make: func(d *edit.Document) error {
+			if !d.Has(edit.Provider(req.Provider)) {
+				return sdk.FieldErrorf(sdk.CodeInvalidConfig, "provider", "is not the label of a provider in the configuration")
+			}
+			return activate(d, req.Provider, req.Fallback)
+		},
+	})
+}
+
+// activate sets the active provider, and the fallback unless it is nil. The active
+// one does not stay among the others.
+func activate(d *edit.Document, provider string, fallback []string) error {
+	cfg, _ := d.Check()
+	if fallback == nil && slices.Contains(cfg.FallbackProviders, provider) {
+		fallback = slices.DeleteFunc(slices.Clone(cfg.FallbackProviders), func(label string) bool { return label == provider })
+	}
+	if cfg.ActiveProvider != provider {
+		active, err := edit.Literal(provider)
+		if err != nil {
+			return err
+		}
+		if err := d.Set(edit.Providers(), "active", active); err != nil {
+			return err
+		}
+	}
+	switch {
+	case fallback == nil || slices.Equal(fallback, cfg.FallbackProviders):
+		return nil
+	case len(fallback) == 0:
+		return d.Unset(edit.Providers(), "fallback")
+	}
+	if !d.Has(edit.Providers()) { // there was one provider, which need not be named
+		active, err := edit.Literal(provider)
+		if err != nil {
+			return err
+		}
+		if err := d.Set(edit.Providers(), "active", active); err != nil {
+			return err
+		}
+	}
+	others, err := edit.Literal(fallback)
+	if err != nil {
+		return err
+	}
+	return d.Set(edit.Providers(), "fallback", others)
+}
+
+// Test starts a provider with these settings over those that it has, beside the one
+// that runs, and says whether it works. Nothing is written. The error is SB008 when
+// others are being tried; settings that cannot be right are FieldErrors or
+// config.Diagnostics.
+func (c *Configurator) Test(ctx context.Context, provider string, settings map[string]any) (Trial, error) {
+	done, err := c.beginTrial()
+	if err != nil {
+		return Trial{}, err
+	}
+	defer done()
+	d, err := c.open()
+	if err != nil {
+		return Trial{}, err
+	}
+	if err := c.settings(ctx, d, provider, settings, true); err != nil {
+		return Trial{}, err
+	}
+	return c.try(ctx, d, provider)
+}
+
+// beginTrial makes sure that there are not too many.
+func (c *Configurator) beginTrial() (done func(), err error) {
+	select {
+	case c.trials <- struct{}{}:
+		return func() { <-c.trials }, nil
+	default:
+		busy := sdk.Errorf(sdk.CodeQuotaExceeded, "%d providers are being tried already; wait until one is done", maxTrials)
+		busy.RetryAfter = retryTrial
+		return nil, busy
+	}
+}
+
+// try has a provider tried as a document has it.
+func (c *Configurator) try(ctx context.Context, d *edit.Document, label string) (Trial, error) {
+	cfg, diags := d.Check()
+	block := cfg.Provider(label)
+	if block == nil || cfg.PluginDir == "" {
+		return Trial{}, diags
+	}
+	return c.daemon.Try(ctx, cfg, block)
+}

@@ -1,0 +1,141 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// administration is the broker as administrators change it.
+type administration struct{ *broker }
+
+var _ admin.Daemon = administration{}
+
+// errStopping is the answer to who asks when it is too late.
+var errStopping = sdk.Errorf(sdk.CodeUnavailable, "the broker is stopping")
+
+// File implements admin.Daemon.
+func (a administration) File() string {
+	files := a.catalog.generation().cfg.Files()
+	if a.options.Load == nil || len(files) == 0 {
+		return ""
+	}
+	return files[0].Name
+}
+
+// InForce implements admin.Daemon.
+func (a administration) InForce() admin.Generation {
+	g := a.catalog.generation()
+	shown := admin.Generation{Number: g.number, Accepted: g.accepted, Config: g.cfg}
+	for _, r := range g.current {
+		shown.Providers = append(shown.Providers, admin.Configured{Label: r.Label(), Schema: r.Description().Schema, Settings: r.settings})
+	}
+	return shown
+}
+
+// Apply implements admin.Daemon.
+func (a administration) Apply(ctx context.Context, begun admin.Reload, cfg *config.Config, save func() error) (reload admin.Reload, err error) {
+	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
+		reload, err = f.apply(ctx, begun, cfg, save)
+	})
+	if unsaved, ok := errors.AsType[*saveError](err); ok {
+		err = unsaved.err
+	}
+	return reload, errors.Join(asked, err)
+}
+
+// Reread implements admin.Daemon.
+func (a administration) Reread(ctx context.Context) (reload admin.Reload, err error) {
+	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
+		reload, err = f.read(ctx, admin.TriggerAPI)
+	})
+	return reload, errors.Join(asked, err)
+}
+
+// DryRun implements admin.Daemon.
+func (a administration) DryRun(ctx context.Context) (reload admin.Reload, err error) {
+	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
+		reload, err = f.rehearse(ctx)
+	})
+	return reload, errors.Join(asked, err)
+}
+
+// ask has the one who follows the configuration do something, and waits for it. It
+// is done while ctx and the broker last.
+func (a administration) ask(ctx context.Context, do func(context.Context, *follower)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.life, cancel)()
+	done, whole := make(chan struct{}), false
+	select {
+	case a.asked <- func(f *follower) {
+		defer close(done)
+		do(ctx, f)
+		whole = true
+	}:
+	case <-a.life.Done():
+		return errStopping
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	<-done
+	if !whole {
+		return errors.New("a change of the configuration ended in a panic")
+	}
+	return nil
+}
+
+// Describe implements admin.Daemon.
+func (a administration) Describe(ctx context.Context, cfg *config.Config, block *config.Provider) (sdk.Description, error) {
+	var description sdk.Description
+	err := a.aside(ctx, "describe a plugin", func(ctx context.Context) error {
+		process, err := a.launcher.Launch(ctx, specOf(cfg, block))
+		if err != nil {
+			return err
+		}
+		description = process.Provider().Describe()
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		process.Stop(stop)
+		return nil
+	})
+	return description, err
+}
+
+// Try implements admin.Daemon.
+func (a administration) Try(ctx context.Context, cfg *config.Config, block *config.Provider) (admin.Trial, error) {
+	t := trial{broker: a.broker, cfg: cfg, block: block}
+	err := a.aside(ctx, "try a provider", t.run)
+	return t.result, err
+}
+
+// aside does something that starts processes, for a request. A stop waits for it,
+// and ends it.
+func (a administration) aside(ctx context.Context, name string, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.life, cancel)()
+	if a.life.Err() != nil {
+		return errStopping
+	}
+	err := fmt.Errorf("%s: it ended in a panic", name)
+	done := make(chan struct{})
+	a.tasks.Go(name, func() {
+		defer close(done)
+		err = do(ctx)
+	})
+	<-done
+	return err
+}
+
+// Reloads implements admin.Daemon.
+func (a administration) Reloads() []admin.Reload { return a.history.Reloads() }
+
+// Status implements admin.Daemon.
+func (a administration) Status() admin.Status {
+	return admin.Status{Version: a.options.Version, Started: a.started, Instances: a.instances.CountByState()}
+}

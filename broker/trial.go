@@ -1,0 +1,129 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	// trialTimeout bounds a trial, from the start of the process to its answer.
+	trialTimeout = 30 * time.Second
+	// settleTime is how long a provider that is not well at first may take to be.
+	settleTime = 5 * time.Second
+	// probeAgain is the pause before a provider that is not well yet is asked again.
+	probeAgain = 200 * time.Millisecond
+	// maxTrialMessage bounds what a plugin says about why it is not well, in bytes.
+	maxTrialMessage = 4 << 10
+)
+
+// trial starts a provider beside those that run, to see whether it would work. It
+// has a process and a state directory of its own, and is never in the catalog.
+type trial struct {
+	*broker
+	cfg    *config.Config
+	block  *config.Provider
+	result admin.Trial
+}
+
+// run fills in result. Its error is about what kept it from coming to one.
+func (t *trial) run(ctx context.Context) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, trialTimeout, errTrialTooLong)
+	defer cancel()
+	l, diags := t.launch(bounded, t.cfg, t.block, t.state.nextProviderDir)
+	defer t.clear(l)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if diags.HasErrors() {
+		return diags
+	}
+	provider := l.process.Provider()
+	began := time.Now()
+	health, err := t.connect(bounded, provider, l)
+	t.result = admin.Trial{
+		Success: err == nil && health.Healthy, Latency: time.Since(began), Details: health.Details,
+		Message: "The provider accepts its settings and is well.",
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		t.explain(bounded, err, provider.Describe().Schema)
+	} else if !health.Healthy {
+		t.result.Code, t.result.Message = sdk.CodeUnavailable, "The provider is not well: "+cut(health.Reason)
+	}
+	return nil
+}
+
+var errTrialTooLong = errors.New("the trial takes too long")
+
+// connect configures the provider and asks until it is well, or for too long.
+func (t *trial) connect(ctx context.Context, provider sdk.Provider, l launched) (sdk.Health, error) {
+	if err := provider.Configure(ctx, sdk.ConfigureRequest{
+		Label: t.block.Label, BrokerID: t.state.id, StateDir: l.stateDir, Settings: l.settings,
+	}); err != nil {
+		return sdk.Health{}, err
+	}
+	health, err := provider.Health(ctx)
+	settled := time.NewTimer(settleTime)
+	defer settled.Stop()
+	for err == nil && !health.Healthy {
+		select {
+		case <-time.After(probeAgain):
+		case <-settled.C:
+			return health, nil
+		case <-ctx.Done():
+			return health, nil
+		}
+		health, err = provider.Health(ctx)
+	}
+	return health, err
+}
+
+func (t *trial) explain(ctx context.Context, err error, schema sdk.Schema) {
+	if errors.Is(context.Cause(ctx), errTrialTooLong) {
+		t.result.Code, t.result.Message = sdk.CodeConnectionFailed, "The provider did not answer within "+trialTimeout.String()+"."
+		return
+	}
+	t.result.Code = sdk.CodeOf(err)
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		t.result.Message = cut(e.Message)
+		if _, known := schema.Field(e.Field); known {
+			t.result.Field = e.Field
+		}
+		return
+	}
+	t.result.Message = cut(err.Error())
+	if stderr := pluginhost.Stderr(err); stderr != "" {
+		t.logger.Error("a plugin that was tried ended", "provider", t.block.Label, "stderr", stderr)
+	}
+}
+
+func cut(text string) string {
+	if len(text) > maxTrialMessage {
+		return strings.ToValidUTF8(text[:maxTrialMessage], "") + "…"
+	}
+	return text
+}
+
+// clear ends the process and removes what it left.
+func (t *trial) clear(l launched) {
+	if l.process != nil {
+		stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		l.process.Stop(stop)
+	}
+	if l.stateDir == "" {
+		return
+	}
+	if err := removeAll([]string{l.stateDir}); err != nil {
+		t.logger.Warn("the state directory of a provider that was tried could not be removed", "provider", t.block.Label, "error", err)
+	}
+}
