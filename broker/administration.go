@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,24 @@ type administration struct{ *broker }
 
 var _ admin.Daemon = administration{}
 
-// errStopping is the answer to who asks when it is too late.
-var errStopping = sdk.Errorf(sdk.CodeUnavailable, "the broker is stopping")
+// errStopping is the answer to who asks when it is too late, errTooLong to whose
+// request ended before what it asked for.
+var (
+	errStopping = sdk.Errorf(sdk.CodeUnavailable, "the broker is stopping")
+	errTooLong  = sdk.Errorf(sdk.CodeUnavailable, "it took longer than a request may, and was given up: nothing has changed")
+)
+
+// ended words the end of a context that is not the client's doing.
+func (a administration) ended(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return errTooLong
+	case errors.Is(err, context.Canceled) && a.life.Err() != nil:
+		return errStopping
+	default:
+		return err
+	}
+}
 
 // File implements admin.Daemon.
 func (a administration) File() string {
@@ -45,7 +62,7 @@ func (a administration) Apply(ctx context.Context, begun admin.Reload, cfg *conf
 	if unsaved, ok := errors.AsType[*saveError](err); ok {
 		err = unsaved.err
 	}
-	return reload, errors.Join(asked, err)
+	return reload, a.ended(cmp.Or(asked, err))
 }
 
 // Reread implements admin.Daemon.
@@ -53,7 +70,7 @@ func (a administration) Reread(ctx context.Context) (reload admin.Reload, err er
 	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
 		reload, err = f.read(ctx, admin.TriggerAPI)
 	})
-	return reload, errors.Join(asked, err)
+	return reload, a.ended(cmp.Or(asked, err))
 }
 
 // DryRun implements admin.Daemon.
@@ -61,7 +78,7 @@ func (a administration) DryRun(ctx context.Context) (reload admin.Reload, err er
 	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
 		reload, err = f.rehearse(ctx)
 	})
-	return reload, errors.Join(asked, err)
+	return reload, a.ended(cmp.Or(asked, err))
 }
 
 // ask has the one who follows the configuration do something, and waits for it. It
@@ -103,14 +120,14 @@ func (a administration) Describe(ctx context.Context, cfg *config.Config, block 
 		process.Stop(stop)
 		return nil
 	})
-	return description, err
+	return description, a.ended(err)
 }
 
 // Try implements admin.Daemon.
 func (a administration) Try(ctx context.Context, cfg *config.Config, block *config.Provider) (admin.Trial, error) {
 	t := trial{broker: a.broker, cfg: cfg, block: block}
 	err := a.aside(ctx, "try a provider", t.run)
-	return t.result, err
+	return t.result, a.ended(err)
 }
 
 // aside does something that starts processes, for a request. A stop waits for it,

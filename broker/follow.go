@@ -84,7 +84,11 @@ func (f *follower) read(ctx context.Context, trigger admin.Trigger) (admin.Reloa
 		return admin.Reload{}, nil
 	}
 	f.tried = cfg.Revision
-	return f.attempt(ctx, admin.Reload{Trigger: trigger, Diagnostics: diags}, cfg, nil)
+	reload, err := f.attempt(ctx, admin.Reload{Trigger: trigger, Diagnostics: diags}, cfg, nil)
+	if err != nil && ctx.Err() != nil {
+		f.tried = "" // it was not, as far as anybody knows
+	}
+	return reload, err
 }
 
 // rehearse says what would become of the files if they were read now. Mistakes in

@@ -389,6 +389,23 @@ func TestAProviderIsTriedBesideTheOneThatRuns(t *testing.T) {
 	assert.Check(t, !strings.Contains(b.Log(), badKey))
 }
 
+// The provider that is tried has the same name and the same cgroups above its own.
+func TestSandboxesInUseDoNotNoticeATrial(t *testing.T) {
+	b := harness.Start(t, harness.Options{Config: harness.Tenants + adminBlock() + "provider \"self_managed\" { pool_size = 1 }\n"})
+	session := map[string]any{"language": "bash", "code": "echo kept > here", "session_id": "s", "keep": true}
+	b.Execute(t, session)
+	answer := b.Do(http.MethodPost, adminAPI+"/test", adminToken, map[string]any{"provider_type": "self_managed", "config": map[string]any{"memory_mb": 128}})
+	var trial struct {
+		Success bool
+		Message string
+	}
+	answer.Into(t, &trial)
+	assert.Check(t, trial.Success, "%s", answer.Body)
+	session["code"] = "cat here"
+	assert.Equal(t, b.Execute(t, session).Stdout, "kept\n")
+	assert.Equal(t, b.Execute(t, map[string]any{"language": "bash", "code": "echo works"}).Stdout, "works\n")
+}
+
 func TestAReloadIsRehearsedAndAskedFor(t *testing.T) {
 	b := startChangeable(t, commented)
 	ask := func(body any) harness.Answer {

@@ -51,7 +51,7 @@ func summaryOf(diags config.Diagnostics) string {
 		}
 	}
 	if more > 0 {
-		text += fmt.Sprintf(" There are %d more mistakes.", more)
+		text += fmt.Sprintf(" (And %d more.)", more)
 	}
 	return text
 }
