@@ -29,6 +29,7 @@ type trial struct {
 	*broker
 	cfg    *config.Config
 	block  *config.Provider
+	schema sdk.Schema
 	result admin.Trial
 }
 
@@ -47,17 +48,21 @@ func (t *trial) run(ctx context.Context) error {
 	provider := l.process.Provider()
 	began := time.Now()
 	health, err := t.connect(bounded, provider, l)
+	t.schema = provider.Describe().Schema
 	t.result = admin.Trial{
-		Success: err == nil && health.Healthy, Latency: time.Since(began), Details: health.Details,
+		Success: err == nil && health.Healthy, Latency: time.Since(began), Details: map[string]string{},
 		Message: "The provider accepts its settings and is well.",
+	}
+	for name, fact := range health.Details {
+		t.result.Details[name] = t.fit(fact)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		t.explain(bounded, err, provider.Describe().Schema)
+		t.explain(bounded, err)
 	} else if !health.Healthy {
-		t.result.Code, t.result.Message = sdk.CodeUnavailable, "The provider is not well: "+cut(health.Reason)
+		t.result.Code, t.result.Message = sdk.CodeUnavailable, "The provider is not well: "+t.fit(health.Reason)
 	}
 	return nil
 }
@@ -87,26 +92,32 @@ func (t *trial) connect(ctx context.Context, provider sdk.Provider, l launched) 
 	return health, err
 }
 
-func (t *trial) explain(ctx context.Context, err error, schema sdk.Schema) {
+func (t *trial) explain(ctx context.Context, err error) {
 	if errors.Is(context.Cause(ctx), errTrialTooLong) {
 		t.result.Code, t.result.Message = sdk.CodeConnectionFailed, "The provider did not answer within "+trialTimeout.String()+"."
 		return
 	}
 	t.result.Code = sdk.CodeOf(err)
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		t.result.Message = cut(e.Message)
-		if _, known := schema.Field(e.Field); known {
+		t.result.Message = t.fit(e.Message)
+		if _, known := t.schema.Field(e.Field); known {
 			t.result.Field = e.Field
 		}
 		return
 	}
-	t.result.Message = cut(err.Error())
+	t.result.Message = t.fit(err.Error())
 	if stderr := pluginhost.Stderr(err); stderr != "" {
 		t.logger.Error("a plugin that was tried ended", "provider", t.block.Label, "stderr", stderr)
 	}
 }
 
-func cut(text string) string {
+// fit makes what a plugin says fit to be shown: without secrets, those too that the
+// file has from elsewhere for settings that are none, and not too long.
+func (t *trial) fit(text string) string {
+	if text == "" {
+		return ""
+	}
+	text = t.block.Diagnose(errors.New(text), t.schema)[0].Detail
 	if len(text) > maxTrialMessage {
 		return strings.ToValidUTF8(text[:maxTrialMessage], "") + "…"
 	}

@@ -389,6 +389,50 @@ func TestAProviderIsTriedBesideTheOneThatRuns(t *testing.T) {
 	assert.Check(t, !strings.Contains(b.Log(), badKey))
 }
 
+// The plugin repeats whatever it was given, in every way that it has.
+func TestNoSecretComesOutOfTheAdminAPI(t *testing.T) {
+	const literal, fromFile, posted = "canary-literal-aaaa", "canary-of-a-file-bbbb", "canary-posted-cccc"
+	b := harness.Start(t, harness.Options{
+		Config:  harness.Tenants + adminBlock() + "provider \"mock\" {\n  secret = \"" + literal + "\"\n  on_list = file(\"action\")\n}\n",
+		Plugins: map[string]string{"mock": mockPlugin},
+		Prepare: func(dir string) {
+			assert.NilError(t, os.WriteFile(filepath.Join(dir, "action"), []byte(`{"stdout": "`+fromFile+`"}`), 0o600))
+		},
+	})
+	echo := func(secret string) string {
+		return `{"fail":"SB002","field":"secret","message":"no: ` + secret + `"}`
+	}
+	var said strings.Builder
+	for _, config := range []map[string]any{
+		{"secret": posted, "on_configure": echo(posted)},
+		{"secret": posted, "on_configure": `{"log":"` + posted + `","crash":"before"}`},
+		{"secret": "****aaaa", "on_configure": echo(literal)},
+		{"secret": posted, "unhealthy": "not with " + posted},
+		{"secret": []string{posted}},
+		{"secret": map[string]any{posted: posted}},
+		{"persist": posted, "bad_starts": posted, "on_health": "{" + posted},
+		{"on_list": posted},
+	} {
+		for _, path := range []string{"/test", "/config"} {
+			body := map[string]any{"provider_type": "mock", "config": config}
+			if path == "/config" {
+				body["test_connection"] = true // else one that is not well is waited for, for a minute
+			}
+			answer := change(t, b, http.MethodPost, path, "", body)
+			assert.Check(t, answer.Status == http.StatusOK || answer.Status >= 400 && answer.Status < 500 || answer.Status == http.StatusServiceUnavailable, "%d %s", answer.Status, answer.Body)
+			said.Write(answer.Body)
+		}
+	}
+	for _, path := range []string{"/config", "/generations", "/status", "/providers"} {
+		said.Write(b.Do(http.MethodGet, adminAPI+path, adminToken, nil).Body)
+	}
+	for _, secret := range []string{literal, fromFile, posted} {
+		assert.Check(t, !strings.Contains(said.String(), secret), "%s", said.String())
+		assert.Check(t, !strings.Contains(b.Log(), secret))
+	}
+	assert.Equal(t, configOf(t, b).Meta.Generation, 1)
+}
+
 // The provider that is tried has the same name and the same cgroups above its own.
 func TestSandboxesInUseDoNotNoticeATrial(t *testing.T) {
 	b := harness.Start(t, harness.Options{Config: harness.Tenants + adminBlock() + "provider \"self_managed\" { pool_size = 1 }\n"})
