@@ -503,3 +503,25 @@ func TestAReloadIsRehearsedAndAskedFor(t *testing.T) {
 	assert.Equal(t, status.Data.Instances["live"], 0)
 	assert.Equal(t, status.Data.LastReload.Result, "refused")
 }
+
+func TestAReplacedPluginIsAGeneration(t *testing.T) {
+	b := startChangeable(t, commented)
+	path := filepath.Join(b.Dir, "bin", "plugins", "mock")
+	program, err := os.ReadFile(path)
+	assert.NilError(t, err)
+	assert.NilError(t, os.WriteFile(path+".new", program, 0o755))
+	assert.NilError(t, os.Rename(path+".new", path))
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		var list struct{ Data []reloaded }
+		b.Do(http.MethodGet, adminAPI+"/generations", adminToken, nil).Into(t, &list)
+		if len(list.Data) < 2 {
+			return poll.Continue("no new generation yet")
+		}
+		assert.Check(t, list.Data[0].Trigger == "plugin" && list.Data[0].Result == "applied" && list.Data[0].Generation == 2, "%v", list.Data[0])
+		assert.Check(t, is.Len(list.Data[0].Change.Providers, 1))
+		return poll.Success()
+	}, poll.WithTimeout(30*time.Second))
+	// The files are those that they were.
+	changed(t, change(t, b, http.MethodPost, "/config", configOf(t, b).etag, map[string]any{"provider_type": "mock", "config": map[string]any{"persist": true}}))
+	assert.Equal(t, configOf(t, b).Meta.Generation, 3)
+}

@@ -61,7 +61,7 @@ func (c *Configurator) Change(ctx context.Context, e Edit) (Outcome, error) {
 	case c.changing <- struct{}{}:
 		defer func() { <-c.changing }()
 	case <-ctx.Done():
-		return Outcome{}, ctx.Err()
+		return Outcome{}, sdk.Errorf(sdk.CodeUnavailable, "another change of the configuration is in progress: %w", ctx.Err())
 	}
 	d, err := c.open()
 	if err != nil {
