@@ -28,7 +28,7 @@ func (a administration) ended(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errTooLong
-	case errors.Is(err, context.Canceled) && a.life.Err() != nil:
+	case errors.Is(err, context.Canceled) && (a.life.Err() != nil || a.instances.Draining()):
 		return errStopping
 	default:
 		return err
