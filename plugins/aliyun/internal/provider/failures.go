@@ -1,0 +1,76 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// explain turns what a call came to into an error for the broker. other is the code of
+// answers that mean nothing special.
+func (p *Provider) explain(ctx context.Context, err error, other sdk.Code, doing string) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*sdk.Error](err); ok {
+		return p.secrets.Error(err)
+	}
+	if ctx.Err() != nil {
+		return p.secrets.Error(errors.Join(ctx.Err(), err))
+	}
+	f, ok := errors.AsType[*agentrun.Failure](err)
+	if !ok {
+		return p.secrets.Error(sdk.Errorf(sdk.CodeConnectionFailed, "%s: %w", doing, err))
+	}
+	e := sdk.Errorf(codeOf(f, other), "%s: %w%s", doing, f, advice(f))
+	e.RetryAfter = f.RetryAfter
+	return p.secrets.Error(e)
+}
+
+func codeOf(f *agentrun.Failure, other sdk.Code) sdk.Code {
+	switch {
+	case f.Throttled():
+		return sdk.CodeQuotaExceeded
+	case f.Refused():
+		return sdk.CodeConnectionFailed
+	case f.Missing() && other != sdk.CodeCreateFailed:
+		return sdk.CodeNotFound
+	case f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage:
+		return sdk.CodeUnavailable
+	default:
+		return other
+	}
+}
+
+// advice says what the service does not.
+func advice(f *agentrun.Failure) string {
+	switch {
+	case f.Code == "InvalidTimeStamp.Expired":
+		return "; check the clock of this machine"
+	case f.Code == "ERR_FORBIDDEN", f.Status == http.StatusForbidden:
+		return "; the key needs rights for agentrun:* and agentrun:InvokeSandbox, and account_id must be that of the primary account"
+	case f.Refused():
+		return "; check access_key_id, access_key_secret and security_token"
+	default:
+		return ""
+	}
+}
+
+func isMissing(err error) bool {
+	f, ok := errors.AsType[*agentrun.Failure](err)
+	return ok && f.Missing()
+}
+
+func exists(err error) bool {
+	f, ok := errors.AsType[*agentrun.Failure](err)
+	return ok && f.Exists()
+}
+
+// repeatable says whether a call that can be repeated is worth it.
+func repeatable(err error) bool {
+	f, ok := errors.AsType[*agentrun.Failure](err)
+	return !ok || f.Throttled() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
+}

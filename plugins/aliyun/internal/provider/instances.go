@@ -1,0 +1,259 @@
+package provider
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/helper"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	readyWait = 60 * time.Second
+	readyStep = 500 * time.Millisecond
+	// cleanUp bounds what is done after a caller has gone.
+	cleanUp = 10 * time.Second
+	// maxTaken is how often a name of a creation may belong to a sandbox that has
+	// ended: the service remembers them for a while.
+	maxTaken = 5
+)
+
+// sandboxID is the form of the IDs that Create gives: the owner, and 24 hex digits.
+var sandboxID = regexp.MustCompile(`^sb[0-9a-f]{12}[0-9a-f]{24}$`)
+
+// ownerOf is what the IDs of a broker's sandboxes begin with. The service keeps no
+// labels, so that its list tells by the ID whose a sandbox is.
+func ownerOf(brokerID, label string) string {
+	sum := sha256.Sum256([]byte(brokerID + "\x00" + label))
+	return "sb" + hex.EncodeToString(sum[:6])
+}
+
+func (p *Provider) owns(id string) bool {
+	return sandboxID.MatchString(id) && id[:len(p.owner)] == p.owner
+}
+
+// nameOf is the name for a creation: the same for the same key, so that one that is
+// asked for again is found.
+func (p *Provider) nameOf(key string, taken int) string {
+	unique := make([]byte, 12)
+	if key == "" {
+		_, _ = rand.Read(unique) // never fails, by its documentation
+	} else {
+		sum := sha256.Sum256([]byte{byte(taken)})
+		sum = sha256.Sum256(append([]byte(key), sum[:]...))
+		copy(unique, sum[:])
+	}
+	return p.owner + hex.EncodeToString(unique)
+}
+
+// Create implements sdk.Provider.
+func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	made, err := p.create(ctx, req)
+	if errors.Is(err, errTaken) {
+		err = sdk.Errorf(sdk.CodeCreateFailed, "%w", err)
+	}
+	return made, p.explain(ctx, err, sdk.CodeCreateFailed, "make a sandbox")
+}
+
+var errTaken = errors.New("all names for this creation belong to sandboxes that have ended")
+
+func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	name, err := p.template.ensure(ctx)
+	if err != nil {
+		return sdk.Instance{}, err
+	}
+	for taken := range maxTaken {
+		id := p.nameOf(req.IdempotencyKey, taken)
+		if one, ok := p.records.get(id); ok {
+			if s, err := p.data.GetSandbox(ctx, id); err == nil && s.Status == agentrun.StatusReady {
+				return p.prepare(ctx, one)
+			}
+		}
+		now := time.Now().UTC().Truncate(time.Second)
+		idle := max(p.settings.IdleTimeout, req.TTL+time.Minute)
+		one := record{ID: id, Template: req.Template, Labels: req.Labels, Env: req.Env, CreatedAt: now, ExpiresAt: now.Add(maxLifetime)}
+		if err := p.records.put(one); err != nil {
+			return sdk.Instance{}, err
+		}
+		s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) {
+			return p.data.CreateSandbox(ctx, agentrun.SandboxInput{
+				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(min(idle, maxLifetime).Seconds()),
+			})
+		})
+		if err != nil && exists(err) {
+			s, err = again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) { return p.data.GetSandbox(ctx, id) })
+			if isMissing(err) || err == nil && s.Status == agentrun.StatusTerminated {
+				if err := p.records.remove(id); err != nil {
+					return sdk.Instance{}, err
+				}
+				continue
+			}
+		}
+		if err == nil && s.SandboxID != id {
+			// The service has given it a name of its own, by which it cannot be found again.
+			p.abandon(ctx, s.SandboxID)
+			err = sdk.Errorf(sdk.CodeCreateFailed, "the service has not taken the name of the sandbox")
+		}
+		var made sdk.Instance
+		if err == nil {
+			made, err = p.prepare(ctx, one)
+		}
+		if err != nil {
+			if isMissing(err) {
+				p.template.forget()
+			}
+			p.abandon(ctx, id)
+			return sdk.Instance{}, err
+		}
+		return made, nil
+	}
+	return sdk.Instance{}, errTaken
+}
+
+// prepare waits until a sandbox can run code, and finds out where.
+func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error) {
+	waiting, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	for {
+		ready, err := p.data.Ready(waiting, one.ID)
+		if ready {
+			break
+		}
+		if f, ok := errors.AsType[*agentrun.Failure](err); ok && f.Refused() {
+			return sdk.Instance{}, err
+		}
+		if s, err := p.data.GetSandbox(waiting, one.ID); err == nil && (agentrun.Failed(s.Status) || s.Status == agentrun.StatusTerminated) {
+			return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "the sandbox is %s before it was ready", s.Status)
+		}
+		if pause(waiting, readyStep) != nil {
+			if ctx.Err() != nil {
+				return sdk.Instance{}, ctx.Err()
+			}
+			return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "the sandbox was not ready within %v", readyWait)
+		}
+	}
+	if one.Workspace == "" {
+		var err error
+		if one, err = p.setup(waiting, one); err != nil {
+			return sdk.Instance{}, err
+		}
+	}
+	return p.instance(one), nil
+}
+
+// setup finds out where code can work: the contract says /workspace, and the service
+// leaves open whether code may make that.
+func (p *Provider) setup(ctx context.Context, one record) (record, error) {
+	var err error
+	one.Workspace, err = again(ctx, func(ctx context.Context) (string, error) {
+		return helper.Setup(ctx, sandbox{p.data, one.ID}, "/workspace", "~/workspace")
+	})
+	if err != nil {
+		return one, err
+	}
+	return one, p.records.put(one)
+}
+
+func (p *Provider) instance(one record) sdk.Instance {
+	metadata := map[string]string{"region": p.settings.Region, "max_timeout_seconds": time.Duration(p.settings.Timeout * int64(time.Second)).String()}
+	if one.Workspace != "" {
+		metadata["workspace"] = one.Workspace
+	}
+	return sdk.Instance{ID: one.ID, Template: one.Template, Labels: one.Labels, Metadata: metadata, CreatedAt: one.CreatedAt, ExpiresAt: one.ExpiresAt}
+}
+
+// abandon destroys what a failed creation may have left, whether or not anybody waits.
+// What stays nevertheless is in List.
+func (p *Provider) abandon(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+	defer cancel()
+	if err := p.destroy(ctx, id); err != nil {
+		p.log.Warn("a sandbox that could not be used is still there", "sandbox", id, "error", p.secrets.Error(err))
+	}
+}
+
+// Destroy implements sdk.Provider.
+func (p *Provider) Destroy(ctx context.Context, id string) error {
+	if !p.owns(id) {
+		return nil
+	}
+	return p.explain(ctx, p.destroy(ctx, id), sdk.CodeUnavailable, "destroy a sandbox")
+}
+
+// destroy deletes a sandbox and looks whether it is gone.
+func (p *Provider) destroy(ctx context.Context, id string) error {
+	_, err := again(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.data.DeleteSandbox(ctx, id)
+	})
+	if err != nil && !isMissing(err) {
+		return err
+	}
+	for err == nil {
+		var s agentrun.Sandbox
+		s, err = again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) { return p.data.GetSandbox(ctx, id) })
+		if err == nil && s.Status == agentrun.StatusTerminated {
+			break
+		}
+		if err == nil {
+			err = pause(ctx, readyStep)
+		}
+	}
+	if err != nil && !isMissing(err) {
+		return err
+	}
+	return p.records.remove(id)
+}
+
+// List implements sdk.Provider. The service's list can be late: what it lacks and we
+// have a record of is asked for by name.
+func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
+	var list []sdk.Instance
+	seen := map[string]bool{}
+	known := p.records.list() // before, so that nothing made meanwhile is judged
+	err := p.control.ListSandboxes(ctx, func(s agentrun.Sandbox) {
+		if !p.owns(s.SandboxID) || seen[s.SandboxID] {
+			return
+		}
+		if s.Status != agentrun.StatusReady && s.Status != agentrun.StatusCreating && s.Status != agentrun.StatusPaused {
+			return
+		}
+		seen[s.SandboxID] = true
+		one, ok := p.records.get(s.SandboxID)
+		if !ok {
+			one = record{ID: s.SandboxID}
+			if at, err := time.Parse(time.RFC3339, s.CreatedAt); err == nil {
+				one.CreatedAt, one.ExpiresAt = at.UTC(), at.UTC().Add(maxLifetime)
+			}
+		}
+		list = append(list, p.instance(one))
+	})
+	if err != nil {
+		return nil, p.explain(ctx, err, sdk.CodeUnavailable, "list the sandboxes")
+	}
+	alive := list[:0]
+	for _, made := range list {
+		if _, err := p.data.GetSandbox(ctx, made.ID); !isMissing(err) {
+			alive = append(alive, made)
+		}
+	}
+	for _, one := range known {
+		if seen[one.ID] {
+			continue
+		}
+		s, err := p.data.GetSandbox(ctx, one.ID)
+		switch {
+		case isMissing(err), err == nil && s.Status == agentrun.StatusTerminated:
+		case err != nil:
+			return nil, p.explain(ctx, err, sdk.CodeUnavailable, "look for a sandbox")
+		default:
+			alive = append(alive, p.instance(one))
+		}
+	}
+	return alive, nil
+}

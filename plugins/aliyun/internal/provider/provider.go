@@ -1,0 +1,152 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/control"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/data"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/sign"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
+	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
+)
+
+// Provider runs code in sandboxes of Aliyun AgentRun.
+type Provider struct {
+	log hclog.Logger
+
+	// What Configure sets.
+	settings  settings
+	secrets   *redact.Redactor
+	transport *http.Transport
+	control   controlPlane
+	data      dataPlane
+	records   *records
+	// owner begins the IDs of all sandboxes of this broker and provider block.
+	owner    string
+	template *template
+}
+
+// controlPlane is what the provider needs of it.
+type controlPlane interface {
+	Ping(ctx context.Context) error
+	GetTemplate(ctx context.Context, name string) (agentrun.Template, error)
+	CreateTemplate(ctx context.Context, in agentrun.TemplateInput) (agentrun.Template, error)
+	ListSandboxes(ctx context.Context, found func(agentrun.Sandbox)) error
+}
+
+// dataPlane is what the provider needs of it.
+type dataPlane interface {
+	CreateSandbox(ctx context.Context, in agentrun.SandboxInput) (agentrun.Sandbox, error)
+	GetSandbox(ctx context.Context, id string) (agentrun.Sandbox, error)
+	DeleteSandbox(ctx context.Context, id string) error
+	Ready(ctx context.Context, id string) (bool, error)
+	RunCommand(ctx context.Context, id, command, cwd string, timeout time.Duration) (agentrun.CommandResult, error)
+	Upload(ctx context.Context, id, file string, content []byte) error
+}
+
+var (
+	_ sdk.Provider = (*Provider)(nil)
+	_ sdk.Closer   = (*Provider)(nil)
+	_ controlPlane = (*control.Client)(nil)
+	_ dataPlane    = (*data.Client)(nil)
+)
+
+// New makes a provider; Configure connects it.
+func New(log hclog.Logger) sdk.Provider { return &Provider{log: log} }
+
+// Describe implements sdk.Provider.
+func (p *Provider) Describe() sdk.Description {
+	return sdk.Description{
+		Name:      "aliyun",
+		Version:   "0.1.0",
+		Summary:   "Sandboxes of Aliyun AgentRun, type Code Interpreter.",
+		Languages: []sdk.Language{sdk.Python, sdk.JavaScript, sdk.Bash},
+		Templates: []sdk.Template{
+			{Name: "python", Description: "Python, with the packages that the service has", Languages: []sdk.Language{sdk.Python}},
+			{Name: "nodejs", Description: "Node.js, in the same kind of sandbox", Languages: []sdk.Language{sdk.JavaScript}},
+			{Name: "bash", Description: "bash, in the same kind of sandbox", Languages: []sdk.Language{sdk.Bash}},
+		},
+		Schema: schema(),
+	}
+}
+
+// Configure implements sdk.Provider. It checks the credentials with one call, and a
+// template that was named with another; nothing is made yet.
+func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
+	if err := req.Settings.Decode(&p.settings); err != nil {
+		return err
+	}
+	p.secrets = redact.New(redact.Secrets(schema(), req.Settings)...)
+	if err := p.settings.check(); err != nil {
+		return err
+	}
+	controlURL, dataURL, err := p.settings.endpoints()
+	if err != nil {
+		return err
+	}
+	keys := sign.Credentials{AccessKeyID: p.settings.AccessKeyID, AccessKeySecret: p.settings.AccessKeySecret, SecurityToken: p.settings.SecurityToken}
+	credentials := func(context.Context) (sign.Credentials, error) { return keys, nil }
+	p.transport = http.DefaultTransport.(*http.Transport).Clone()
+	p.transport.MaxIdleConnsPerHost = 32
+	p.control = control.New(controlURL, p.settings.Region, credentials, p.transport)
+	p.data = data.New(dataURL, p.settings.Region, credentials, p.transport)
+	p.owner = ownerOf(req.BrokerID, req.Label)
+	if p.records, err = openRecords(req.StateDir, req.AbandonedDirs); err != nil {
+		return err
+	}
+	if err := p.explain(ctx, p.control.Ping(ctx), sdk.CodeConnectionFailed, "ask the control plane"); err != nil {
+		return err
+	}
+	p.template = newTemplate(p.settings, p.control)
+	if p.settings.TemplateName != "" {
+		err := p.template.check(ctx)
+		if isMissing(err) {
+			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "template_name", "no template of this name is in %s", p.settings.Region)
+		}
+		return p.explain(ctx, err, sdk.CodeConnectionFailed, "look for the template")
+	}
+	return nil
+}
+
+// Health implements sdk.Provider.
+func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
+	details := map[string]string{"region": p.settings.Region}
+	if err := p.control.Ping(ctx); err != nil {
+		err = p.explain(ctx, err, sdk.CodeUnavailable, "ask the control plane")
+		if e, ok := errors.AsType[*sdk.Error](err); ok {
+			return sdk.Health{Reason: e.Message, Details: details}, nil
+		}
+		return sdk.Health{}, err
+	}
+	return sdk.Health{Healthy: true, Details: details}, nil
+}
+
+// Close implements sdk.Closer. Sandboxes stay: the next process finds them.
+func (p *Provider) Close(context.Context) error {
+	if p.transport != nil {
+		p.transport.CloseIdleConnections()
+	}
+	return nil
+}
+
+// again repeats a call that can be repeated.
+func again[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	return retry.Do(ctx, retry.Policy{}, func(ctx context.Context) (T, error) {
+		value, err := call(ctx)
+		if err == nil || ctx.Err() != nil || !repeatable(err) {
+			return value, err
+		}
+		f, _ := errors.AsType[*agentrun.Failure](err)
+		if f == nil {
+			return value, retry.Again(err, 0)
+		}
+		return value, retry.Again(err, f.RetryAfter)
+	})
+}

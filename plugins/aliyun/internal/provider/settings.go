@@ -1,0 +1,154 @@
+package provider
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// maxTimeout is what the service allows an execution.
+const maxTimeout = 30 * time.Second
+
+// maxLifetime is how long the service lets a sandbox live.
+const maxLifetime = 6 * time.Hour
+
+// settings are those of a provider block.
+type settings struct {
+	AccessKeyID     string        `config:"access_key_id"`
+	AccessKeySecret string        `config:"access_key_secret"`
+	SecurityToken   string        `config:"security_token"`
+	AccountID       string        `config:"account_id"`
+	Region          string        `config:"region"`
+	TemplateName    string        `config:"template_name"`
+	Timeout         int64         `config:"timeout"`
+	IdleTimeout     time.Duration `config:"idle_timeout"`
+	CPUs            float64       `config:"cpus"`
+	MemoryMB        int64         `config:"memory_mb"`
+	DiskMB          int64         `config:"disk_mb"`
+	Network         string        `config:"network"`
+	VPCID           string        `config:"vpc_id"`
+	SecurityGroupID string        `config:"security_group_id"`
+	VSwitchIDs      []string      `config:"vswitch_ids"`
+	ControlEndpoint string        `config:"control_endpoint"`
+	DataEndpoint    string        `config:"data_endpoint"`
+}
+
+const endpointPattern = `https?://[^/?#@]+/?`
+
+func schema() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "access_key_id", Type: sdk.TypeString, Required: true, Secret: true, Min: sdk.Bound(1), Label: "Access key ID",
+			Description: "ID of an access key of a RAM user, such as LTAI…; of a temporary one with security_token.",
+		},
+		{
+			Name: "access_key_secret", Type: sdk.TypeString, Required: true, Secret: true, Min: sdk.Bound(1), Label: "Access key secret",
+			Description: "The secret of that key.",
+		},
+		{
+			Name: "security_token", Type: sdk.TypeString, Secret: true, Label: "Security token",
+			Description: "The token of a temporary key of STS. It expires, and has to be replaced here before.",
+		},
+		{
+			Name: "account_id", Type: sdk.TypeString, Required: true, Pattern: `[0-9]{8,20}`, Label: "Account ID",
+			Description: "Number of the primary account, also where the key is of a RAM user.",
+		},
+		{
+			Name: "region", Type: sdk.TypeString, Default: "cn-hangzhou", Label: "Region",
+			Options:     []string{"cn-hangzhou", "cn-shanghai", "cn-beijing", "cn-shenzhen", "cn-guangzhou", "ap-southeast-1"},
+			Description: "Where the sandboxes are. Whether cn-guangzhou has the service is not sure.",
+		},
+		{
+			Name: "template_name", Type: sdk.TypeString, Default: "", Label: "Template",
+			Description: "A template of the type CodeInterpreter that exists. Without one, the provider makes one when it is first needed, from the settings below.",
+		},
+		{
+			Name: "timeout", Type: sdk.TypeInteger, Default: 30, Min: sdk.Bound(1), Max: sdk.Bound(30), Label: "Timeout",
+			Description: "The most seconds that an execution gets. The service allows 30; whoever asks for more gets this.",
+		},
+		{
+			Name: "idle_timeout", Type: sdk.TypeDuration, Default: "10m", Min: sdk.Bound(60), Max: sdk.Bound(21600), Label: "Idle timeout",
+			Description: "How long a sandbox may be idle before the service ends it, where the session has not asked for longer. No sandbox lives longer than six hours.",
+		},
+		{
+			Name: "cpus", Type: sdk.TypeNumber, Default: 2, Min: sdk.Bound(0.5), Max: sdk.Bound(64), Label: "CPUs",
+			Description: "CPUs of a sandbox, for the template that the provider makes.",
+		},
+		{
+			Name: "memory_mb", Type: sdk.TypeInteger, Default: 4096, Min: sdk.Bound(512), Max: sdk.Bound(262144), Label: "Memory",
+			Description: "Memory of a sandbox, for the template that the provider makes.",
+		},
+		{
+			Name: "disk_mb", Type: sdk.TypeInteger, Default: 512, Min: sdk.Bound(512), Max: sdk.Bound(262144), Label: "Disk",
+			Description: "Disk of a sandbox, for the template that the provider makes.",
+		},
+		{
+			Name: "network", Type: sdk.TypeString, Default: "PUBLIC", Options: []string{"PUBLIC", "PRIVATE", "PUBLIC_AND_PRIVATE"}, Label: "Network",
+			Description: "What sandboxes of the template that the provider makes can reach: the Internet, a VPC of yours, or both.",
+		},
+		{Name: "vpc_id", Type: sdk.TypeString, Default: "", Label: "VPC", Description: "For a network that is not PUBLIC."},
+		{Name: "security_group_id", Type: sdk.TypeString, Default: "", Label: "Security group", Description: "For a network that is not PUBLIC."},
+		{Name: "vswitch_ids", Type: sdk.TypeList, Max: sdk.Bound(20), Label: "VSwitches", Description: "For a network that is not PUBLIC."},
+		{
+			Name: "control_endpoint", Type: sdk.TypeString, Pattern: endpointPattern, Label: "Control endpoint",
+			Description: "Address of the control plane, where it is another than that of the region: on a private network, in tests.",
+		},
+		{
+			Name: "data_endpoint", Type: sdk.TypeString, Pattern: endpointPattern, Label: "Data endpoint",
+			Description: "Address of the data plane, likewise. It is taken as it is: no -ram is added to the account.",
+		},
+	}
+}
+
+var looksLikeKeyID = regexp.MustCompile(`^(LTAI|STS\.)[A-Za-z0-9.]{8,}$`)
+
+// check finds what the schema cannot.
+func (s settings) check() error {
+	invalid := func(field, format string, args ...any) error {
+		return sdk.FieldErrorf(sdk.CodeInvalidConfig, field, format, args...)
+	}
+	for field, value := range map[string]string{"access_key_id": s.AccessKeyID, "access_key_secret": s.AccessKeySecret, "security_token": s.SecurityToken} {
+		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return invalid(field, "has a space or another character in it that keys have not")
+		}
+	}
+	switch {
+	case looksLikeKeyID.MatchString(s.AccessKeySecret) && !looksLikeKeyID.MatchString(s.AccessKeyID):
+		return invalid("access_key_id", "seems to have changed places with access_key_secret")
+	case strings.HasPrefix(s.AccessKeyID, "STS.") && s.SecurityToken == "":
+		return invalid("security_token", "is required with a temporary key, whose ID begins with STS.")
+	case s.AccessKeyID == s.AccountID:
+		return invalid("access_key_id", "is the number of the account; a key is made in the RAM console")
+	case s.Network != "PUBLIC" && (s.VPCID == "" || len(s.VSwitchIDs) == 0):
+		return invalid("vpc_id", "vpc_id and vswitch_ids are required where the network is %s", s.Network)
+	case strings.Contains(os.Getenv("DEBUG"), "sdk"):
+		return sdk.Errorf(sdk.CodeInvalidConfig, "the environment variable DEBUG makes the SDK of Aliyun print signatures: remove it from the provider's env")
+	}
+	return nil
+}
+
+// endpoints are the addresses of the two planes.
+func (s settings) endpoints() (control, data *url.URL, err error) {
+	// A key signs for this host; the one without -ram is for other ways to log in.
+	addresses := []string{
+		fmt.Sprintf("https://agentrun.%s.aliyuncs.com", s.Region),
+		fmt.Sprintf("https://%s-ram.agentrun-data.%s.aliyuncs.com", s.AccountID, s.Region),
+	}
+	for i, own := range []string{s.ControlEndpoint, s.DataEndpoint} {
+		if own != "" {
+			addresses[i] = strings.TrimSuffix(own, "/")
+		}
+	}
+	if control, err = url.Parse(addresses[0]); err != nil || control.Hostname() == "" {
+		return nil, nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, "control_endpoint", "is not an address such as https://host")
+	}
+	if data, err = url.Parse(addresses[1]); err != nil || data.Hostname() == "" {
+		return nil, nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, "data_endpoint", "is not an address such as https://host")
+	}
+	return control, data, nil
+}

@@ -1,0 +1,10 @@
+// Command aliyun is the plugin for Aliyun AgentRun: sandboxes of the type Code
+// Interpreter in the cloud of Aliyun. The broker starts it.
+package main
+
+import (
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/provider"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func main() { sdk.Serve(provider.New) }
