@@ -1,0 +1,110 @@
+package fake
+
+import (
+	"bufio"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+//go:embed inside.py
+var inside string
+
+// box is where the code of one sandbox runs: processes, files and /proc of its own.
+type box struct {
+	id, template string
+	status       string
+	created      time.Time
+	idle         int64
+	gets         int
+
+	command *exec.Cmd
+	stdin   io.WriteCloser
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	n       int
+	waiting map[int]chan json.RawMessage
+}
+
+var errEnded = errors.New("the sandbox has ended")
+
+func (b *box) start() error {
+	b.command = exec.Command("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
+		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
+		"--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", "/home/user", "--chdir", "/home/user",
+		"--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/home/user", "--setenv", "LANG", "C.UTF-8",
+		"/usr/bin/python3", "-u", "-c", inside)
+	stdout, err := b.command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if b.stdin, err = b.command.StdinPipe(); err != nil {
+		return err
+	}
+	if err := b.command.Start(); err != nil {
+		return err
+	}
+	b.ended, b.waiting = make(chan struct{}), map[int]chan json.RawMessage{}
+	go b.read(stdout)
+	return nil
+}
+
+// read passes on answers until the end; stop waits for it.
+func (b *box) read(stdout io.Reader) {
+	defer close(b.ended)
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			_ = b.command.Wait() // it was killed
+			return
+		}
+		var answer struct {
+			N      int             `json:"n"`
+			Answer json.RawMessage `json:"answer"`
+		}
+		if json.Unmarshal(line, &answer) != nil {
+			continue
+		}
+		b.mu.Lock()
+		waiting := b.waiting[answer.N]
+		delete(b.waiting, answer.N)
+		b.mu.Unlock()
+		if waiting != nil {
+			waiting <- answer.Answer
+		}
+	}
+}
+
+func (b *box) stop() {
+	_ = b.command.Process.Kill() // it may have ended
+	<-b.ended
+}
+
+// ask has the inside do something.
+func (b *box) ask(request map[string]any) (json.RawMessage, error) {
+	answer := make(chan json.RawMessage, 1)
+	b.mu.Lock()
+	b.n++
+	request["n"] = b.n
+	b.waiting[b.n] = answer
+	text, err := json.Marshal(request)
+	if err == nil {
+		_, err = b.stdin.Write(append(text, '\n'))
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-answer:
+		return a, nil
+	case <-b.ended:
+		return nil, errEnded
+	}
+}
