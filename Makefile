@@ -32,6 +32,7 @@ build: ## build the broker, the guest and the plugins into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sandbox-guest ./cmd/sandbox-guest
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/self_managed ./plugins/selfmanaged
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/e2b ./plugins/e2b
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/aliyun ./plugins/aliyun
 
 runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 	@if command -v runsc >/dev/null; then echo "using $$(command -v runsc)"; \

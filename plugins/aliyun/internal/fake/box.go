@@ -49,9 +49,15 @@ func (b *box) start() error {
 	if err := b.command.Start(); err != nil {
 		return err
 	}
-	b.ended, b.waiting = make(chan struct{}), map[int]chan json.RawMessage{}
+	ready := make(chan json.RawMessage, 1)
+	b.ended, b.waiting = make(chan struct{}), map[int]chan json.RawMessage{0: ready}
 	go b.read(stdout)
-	return nil
+	select {
+	case <-ready: // a bwrap that is killed earlier leaves its children behind
+		return nil
+	case <-b.ended:
+		return errEnded
+	}
 }
 
 // read passes on answers until the end; stop waits for it.
@@ -82,6 +88,7 @@ func (b *box) read(stdout io.Reader) {
 }
 
 func (b *box) stop() {
+	b.stdin.Close()
 	_ = b.command.Process.Kill() // it may have ended
 	<-b.ended
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
@@ -16,7 +17,8 @@ import (
 
 const (
 	readyWait = 60 * time.Second
-	readyStep = 500 * time.Millisecond
+	readyStep = 100 * time.Millisecond // at first; it grows up to maxStep
+	maxStep   = time.Second
 	// cleanUp bounds what is done after a caller has gone.
 	cleanUp = 10 * time.Second
 	// maxTaken is how often a name of a creation may belong to a sandbox that has
@@ -54,6 +56,9 @@ func (p *Provider) nameOf(key string, taken int) string {
 
 // Create implements sdk.Provider.
 func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	if !slices.ContainsFunc(p.Describe().Templates, func(t sdk.Template) bool { return t.Name == req.Template }) {
+		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "there is no template %.100q", req.Template)
+	}
 	made, err := p.create(ctx, req)
 	if errors.Is(err, errTaken) {
 		err = sdk.Errorf(sdk.CodeCreateFailed, "%w", err)
@@ -120,7 +125,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error) {
 	waiting, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
-	for {
+	for step := readyStep; ; step = min(2*step, maxStep) {
 		ready, err := p.data.Ready(waiting, one.ID)
 		if ready {
 			break
@@ -131,7 +136,7 @@ func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error
 		if s, err := p.data.GetSandbox(waiting, one.ID); err == nil && (agentrun.Failed(s.Status) || s.Status == agentrun.StatusTerminated) {
 			return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "the sandbox is %s before it was ready", s.Status)
 		}
-		if pause(waiting, readyStep) != nil {
+		if pause(waiting, step) != nil {
 			if ctx.Err() != nil {
 				return sdk.Instance{}, ctx.Err()
 			}

@@ -70,6 +70,7 @@ func (r *resigner) RoundTrip(given *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
+	resp.Header.Del("Location") // the SDK would follow it
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, agentrun.MaxAnswer+1))
 	if err == nil && len(answer) > agentrun.MaxAnswer {
 		err = errors.New("the answer is too long")

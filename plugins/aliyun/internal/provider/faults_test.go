@@ -1,0 +1,285 @@
+package provider_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/fake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/provider"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// configure makes a provider of a service; what it returns is the error of Configure.
+func configure(t *testing.T, values map[string]any, stateDir string) (*provider.Provider, error) {
+	t.Helper()
+	p := provider.New(hclog.NewNullLogger()).(*provider.Provider)
+	settings, problems := p.Describe().Schema.Resolve(values)
+	assert.Equal(t, len(problems), 0, "%v", problems)
+	t.Cleanup(func() { assert.Check(t, p.Close(context.Background())) })
+	return p, p.Configure(t.Context(), sdk.ConfigureRequest{Label: "aliyun", BrokerID: "broker", StateDir: stateDir, Settings: settings})
+}
+
+func configured(t *testing.T, cloud *fake.Cloud) *provider.Provider {
+	t.Helper()
+	p, err := configure(t, given(cloud), t.TempDir())
+	assert.NilError(t, err)
+	return p
+}
+
+type heard struct {
+	mu             sync.Mutex
+	stdout, stderr bytes.Buffer
+}
+
+func (h *heard) Stdout(p []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stdout.Write(p)
+	return nil
+}
+
+func (h *heard) Stderr(p []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stderr.Write(p)
+	return nil
+}
+func (h *heard) Artifact(sdk.Artifact) error { return nil }
+
+func run(t *testing.T, p *provider.Provider, id, code string) (sdk.ExecuteResult, string, error) {
+	t.Helper()
+	var out heard
+	result, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, ExecutionID: "x", Language: sdk.Python, Code: code, Timeout: 20 * time.Second, OutputLimit: 1 << 20}, &out)
+	return result, out.stdout.String(), err
+}
+
+// The code counts how often it runs.
+const counts = "open('runs', 'a').write('x')\nprint(len(open('runs').read()))\n"
+
+const gateway = "<html><body>502 Bad Gateway</body></html>"
+
+func TestWhateverTheServiceDoesAboutACreation(t *testing.T) {
+	good := sdk.Code("")
+	for name, test := range map[string]struct {
+		fault fake.Fault
+		want  sdk.Code
+	}{
+		"the answer is lost after the effect":            {fake.Fault{Action: "CreateSandbox", After: true}, good},
+		"it fails with 500 after the effect":             {fake.Fault{Action: "CreateSandbox", After: true, Status: 500, Body: gateway}, good},
+		"it fails with 503 before":                       {fake.Fault{Action: "CreateSandbox", Status: 503}, good},
+		"the answer is cut":                              {fake.Fault{Action: "CreateSandbox", Half: true}, good},
+		"it is throttled, and says so with 400":          {fake.Fault{Action: "CreateSandbox", Status: 400, Body: `{"Code":"Throttling.User","Message":"slow"}`}, good},
+		"it is throttled for a minute":                   {fake.Fault{Action: "CreateSandbox", Status: 429, Header: map[string]string{"Retry-After": "60"}}, sdk.CodeQuotaExceeded},
+		"the quota is used up":                           {fake.Fault{Action: "CreateSandbox", Times: 9, Status: 403, Body: `{"code":"QuotaExceeded.Sandbox"}`, Header: map[string]string{"Retry-After": "60"}}, sdk.CodeQuotaExceeded},
+		"a failure comes with HTTP 200":                  {fake.Fault{Action: "CreateSandbox", Status: 200, Body: `{"code":"ERR_VALIDATION_FAILED","message":"no"}`}, sdk.CodeCreateFailed},
+		"the token has expired":                          {fake.Fault{Action: "CreateSandbox", Status: 403, Body: `{"code":"InvalidSecurityToken.Expired"}`}, sdk.CodeConnectionFailed},
+		"it points elsewhere":                            {fake.Fault{Action: "CreateSandbox", Status: 307, Redirect: "http://127.0.0.1:1/"}, sdk.CodeCreateFailed},
+		"the key is unknown, with 404":                   {fake.Fault{Action: "GetTemplate", Status: 404, Body: `{"Code":"InvalidAccessKeyId.NotFound"}`}, sdk.CodeConnectionFailed},
+		"the code of a failure is a number":              {fake.Fault{Action: "GetTemplate", Status: 400, Body: `{"Code":17,"Message":"odd"}`}, sdk.CodeCreateFailed},
+		"the template is made but the answer is lost":    {fake.Fault{Action: "CreateTemplate", After: true}, good},
+		"the template exists, with 500":                  {fake.Fault{Action: "CreateTemplate", After: true, Status: 500, Body: `{"code":"ERR_INTERNAL_SERVER_ERROR","message":"already exists"}`}, good},
+		"the template exists, with 400":                  {fake.Fault{Action: "CreateTemplate", After: true, Status: 400, Body: `{"code":"ERR_BAD_REQUEST","message":"already exists"}`}, good},
+		"the disk of the service is full":                {fake.Fault{Action: "CreateSandbox", Status: 507}, sdk.CodeCreateFailed},
+		"the service is down for long":                   {fake.Fault{Action: "CreateSandbox", Times: 99, Status: 502, Body: gateway}, sdk.CodeUnavailable},
+		"the sandbox is not healthy at once":             {fake.Fault{Action: "Health", Times: 2, Status: 500}, good},
+		"the sandbox's rights do not suffice for health": {fake.Fault{Action: "Health", Times: 9, Status: 403, Body: `{"code":"ERR_FORBIDDEN"}`}, sdk.CodeConnectionFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cloud := start(t)
+			p := configured(t, cloud)
+			cloud.Fault(test.fault)
+			made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", Labels: map[string]string{"tenant": "a"}})
+			assert.Equal(t, sdk.CodeOf(err), test.want, "%v", err)
+			if test.want != good {
+				assert.Equal(t, cloud.Sandboxes(), 0, "nothing is left of a failed creation")
+				return
+			}
+			assert.Equal(t, cloud.Sandboxes(), 1)
+			_, printed, err := run(t, p, made.ID, counts)
+			assert.NilError(t, err)
+			assert.Equal(t, printed, "1\n")
+			assert.NilError(t, p.Destroy(t.Context(), made.ID))
+			assert.Equal(t, cloud.Sandboxes(), 0)
+		})
+	}
+}
+
+func TestWhateverTheServiceDoesCodeRunsAtMostOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault fake.Fault
+		want  sdk.Code
+		runs  int
+	}{
+		"the answer is lost after the start":      {fake.Fault{Action: "Command", After: true}, "", 1},
+		"the answer is cut":                       {fake.Fault{Action: "Command", Half: true}, "", 1},
+		"the gateway gives up after the start":    {fake.Fault{Action: "Command", After: true, Status: 504, Body: gateway}, "", 1},
+		"the gateway gives up before the start":   {fake.Fault{Action: "Command", Status: 502, Body: gateway}, sdk.CodeUnavailable, 0},
+		"a failure comes with HTTP 200":           {fake.Fault{Action: "Command", Status: 200, Body: `{"code":"ERR_BAD_REQUEST"}`}, sdk.CodeUnavailable, 0},
+		"the token has expired":                   {fake.Fault{Action: "Command", Status: 403, Body: `{"code":"ERR_FORBIDDEN"}`}, sdk.CodeConnectionFailed, 0},
+		"the sandbox is gone":                     {fake.Fault{Action: "Command", Status: 404, Body: `{"code":"ERR_NOT_FOUND"}`}, sdk.CodeNotFound, 0},
+		"the command answers what nobody expects": {fake.Fault{Action: "Command", Status: 200, Body: `{"status":"completed","result":{"stdout":"hello"}}`}, sdk.CodeConnectionFailed, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cloud := start(t)
+			p := configured(t, cloud)
+			made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+			assert.NilError(t, err)
+			cloud.Fault(test.fault)
+			_, printed, err := run(t, p, made.ID, counts)
+			assert.Equal(t, sdk.CodeOf(err), test.want, "%v", err)
+			if test.want == "" {
+				assert.Equal(t, printed, "1\n")
+			}
+			_, printed, err = run(t, p, made.ID, counts)
+			assert.NilError(t, err)
+			assert.Equal(t, printed, fmt.Sprintln(test.runs+1), "how often it has run")
+		})
+	}
+}
+
+func TestASandboxThatHasEndedIsNotFound(t *testing.T) {
+	cloud := start(t)
+	p := configured(t, cloud)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+	assert.NilError(t, err)
+	cloud.Expire()
+	_, _, err = run(t, p, made.ID, "print(1)")
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeNotFound, "%v", err)
+	list, err := p.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 0)
+	assert.NilError(t, p.Destroy(t.Context(), made.ID))
+}
+
+func TestALateListLosesNothing(t *testing.T) {
+	cloud := start(t)
+	p := configured(t, cloud)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", Labels: map[string]string{"tenant": "a"}})
+	assert.NilError(t, err)
+	cloud.Fault(fake.Fault{Action: "ListSandboxes", Status: 200, Body: `{"code":"SUCCESS","data":{"items":[]}}`})
+	list, err := p.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 1)
+	assert.Equal(t, list[0].ID, made.ID)
+	assert.DeepEqual(t, list[0].Labels, map[string]string{"tenant": "a"})
+}
+
+func TestTheTemplateIsMadeOnceForManyCreations(t *testing.T) {
+	cloud := start(t)
+	p := configured(t, cloud)
+	var all sync.WaitGroup
+	var failed atomic.Int32
+	for range 8 {
+		all.Go(func() {
+			if _, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"}); err != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, failed.Load(), int32(0))
+	assert.Equal(t, cloud.Calls("CreateTemplate"), 1)
+	assert.Equal(t, cloud.Sandboxes(), 8)
+}
+
+func TestWhatIsWrongWithTheConfigurationIsSaidWithItsField(t *testing.T) {
+	for name, test := range map[string]struct {
+		values map[string]any
+		code   sdk.Code
+		field  string
+	}{
+		"the keys are swapped":       {map[string]any{"access_key_id": "SecretOfTheFakeKey0123456789", "access_key_secret": "LTAI5tFakeKeyOfTheTests"}, sdk.CodeInvalidConfig, "access_key_id"},
+		"a space in a key":           {map[string]any{"access_key_secret": "SecretOfTheFakeKey "}, sdk.CodeInvalidConfig, "access_key_secret"},
+		"no token":                   {map[string]any{"access_key_id": "STS.NSomethingLong"}, sdk.CodeInvalidConfig, "security_token"},
+		"no VPC":                     {map[string]any{"network": "PRIVATE"}, sdk.CodeInvalidConfig, "vpc_id"},
+		"a template that is not":     {map[string]any{"template_name": "nothing"}, sdk.CodeInvalidConfig, "template_name"},
+		"a template for browsers":    {map[string]any{"template_name": "browser"}, sdk.CodeInvalidConfig, "template_name"},
+		"a key that is not known":    {map[string]any{"access_key_id": "LTAI5tAnotherKeyThanThis"}, sdk.CodeConnectionFailed, ""},
+		"a secret that is not right": {map[string]any{"access_key_secret": "AnotherSecretThanThatOfTheKey"}, sdk.CodeConnectionFailed, ""},
+		"a template that is there":   {map[string]any{"template_name": "mine"}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := start(t)
+			cloud.Template("browser", "Browser")
+			cloud.Template("mine", "CodeInterpreter")
+			values := given(cloud)
+			for name, value := range test.values {
+				values[name] = value
+			}
+			_, err := configure(t, values, t.TempDir())
+			assert.Equal(t, sdk.CodeOf(err), test.code, "%v", err)
+			if err != nil {
+				assert.Check(t, is.Contains(err.Error(), test.field))
+				assert.Check(t, !strings.Contains(err.Error(), "SecretOf") && !strings.Contains(err.Error(), "AnotherSecret"), "%v", err)
+			}
+		})
+	}
+}
+
+func TestTemporaryKeysAreSentWithTheirToken(t *testing.T) {
+	cloud := start(t)
+	cloud.Keys.AccessKeyID, cloud.Keys.SecurityToken = "STS.NTemporaryKey", "token/with+chars="
+	values := given(cloud)
+	values["security_token"] = cloud.Keys.SecurityToken
+	p, err := configure(t, values, t.TempDir())
+	assert.NilError(t, err)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+	assert.NilError(t, err)
+	_, printed, err := run(t, p, made.ID, "print('hello')")
+	assert.NilError(t, err)
+	assert.Equal(t, printed, "hello\n")
+}
+
+func TestSignaturesGoNowhereElse(t *testing.T) {
+	cloud := start(t)
+	p := configured(t, cloud)
+	var asked atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer elsewhere.Close()
+	for _, action := range []string{"CreateSandbox", "ListTemplates", "GetTemplate"} {
+		cloud.Fault(fake.Fault{Action: action, Status: 307, Redirect: elsewhere.URL + "/2025-09-10/templates"})
+	}
+	health, err := p.Health(t.Context())
+	assert.NilError(t, err)
+	assert.Check(t, !health.Healthy)
+	for range 2 {
+		_, err = p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+		assert.Check(t, err != nil)
+	}
+	assert.Equal(t, asked.Load(), int32(0))
+}
+
+func TestWhatTheProcessBeforeHasLeftIsKnown(t *testing.T) {
+	cloud := start(t)
+	before := t.TempDir()
+	p, err := configure(t, given(cloud), before)
+	assert.NilError(t, err)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", Labels: map[string]string{"tenant": "a"}, Env: map[string]string{"NAME": "value"}})
+	assert.NilError(t, err)
+
+	again := provider.New(hclog.NewNullLogger()).(*provider.Provider)
+	settings, _ := again.Describe().Schema.Resolve(given(cloud))
+	assert.NilError(t, again.Configure(t.Context(), sdk.ConfigureRequest{Label: "aliyun", BrokerID: "broker", StateDir: t.TempDir(), AbandonedDirs: []string{before}, Settings: settings}))
+	defer func() { assert.Check(t, again.Close(t.Context())) }()
+	list, err := again.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 1)
+	assert.DeepEqual(t, list[0].Labels, map[string]string{"tenant": "a"})
+	_, printed, err := run(t, again, made.ID, "import os\nprint(os.environ['NAME'])")
+	assert.NilError(t, err)
+	assert.Equal(t, printed, "value\n")
+}
