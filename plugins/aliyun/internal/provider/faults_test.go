@@ -283,3 +283,18 @@ func TestWhatTheProcessBeforeHasLeftIsKnown(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Equal(t, printed, "value\n")
 }
+
+func TestTheTimeLimitOfTheProviderCutsThatOfTheCaller(t *testing.T) {
+	cloud := start(t)
+	values := given(cloud)
+	values["timeout"] = 1
+	p, err := configure(t, values, t.TempDir())
+	assert.NilError(t, err)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+	assert.NilError(t, err)
+	result, printed, err := run(t, p, made.ID, "print('begun', flush=True)\nimport time\ntime.sleep(600)")
+	assert.NilError(t, err)
+	assert.Equal(t, result.Status, sdk.StatusTimeout)
+	assert.Check(t, is.Contains(result.Detail, "shorter"))
+	assert.Equal(t, printed, "begun\n")
+}
