@@ -11,8 +11,14 @@ import (
 	"time"
 )
 
-//go:embed inside.py
-var inside string
+var (
+	//go:embed inside.py
+	inside string
+	//go:embed kernel.py
+	pythonKernel string
+	//go:embed kernel.js
+	javaScriptKernel string
+)
 
 // box is where the code of one sandbox runs: processes, files and /proc of its own.
 type box struct {
@@ -38,7 +44,7 @@ func (b *box) start() error {
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", "/home/user", "--chdir", "/home/user",
 		"--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/home/user", "--setenv", "LANG", "C.UTF-8",
-		"/usr/bin/python3", "-u", "-c", inside)
+		"/usr/bin/python3", "-u", "-c", inside, pythonKernel, javaScriptKernel)
 	stdout, err := b.command.StdoutPipe()
 	if err != nil {
 		return err

@@ -1,7 +1,13 @@
-# The inside of a fake sandbox: runs commands and writes files, as lines of JSON ask.
-import base64, json, os, subprocess, sys, threading, time
+# The inside of a fake sandbox: runs commands, moves files and keeps kernels, as lines of
+# JSON ask. The first argument is the source of kernel.py, the second that of kernel.js.
+import base64, json, os, signal, subprocess, sys, threading, time, uuid
 
 lock = threading.Lock()
+kernels = {}
+
+
+def refused(status, code, message):
+    return {"httpStatus": status, "error": {"code": code, "message": message}}
 
 
 def command(request):
@@ -26,11 +32,109 @@ def upload(request):
     return {"path": request["path"], "size": len(data)}
 
 
+def download(request):
+    try:
+        with open(request["path"], "rb") as f:
+            return {"content": base64.b64encode(f.read()).decode()}
+    except OSError as e:
+        return refused(404, "NOT_FOUND", str(e))
+
+
+class Kernel:
+    def __init__(self, language, cwd):
+        self.id, self.language, self.cwd = str(uuid.uuid4()), language, cwd or "/home/user"
+        argv = {"python": ["/usr/bin/python3", "-c", sys.argv[1]], "javascript": ["/usr/bin/node", "-e", sys.argv[2]]}[language]
+        events, told = os.pipe()
+        os.makedirs(self.cwd, exist_ok=True)
+        self.turn = threading.Lock()
+        # The kernel finds its end of the pipe as descriptor 3.
+        self.process = subprocess.Popen(["bash", "-c", 'exec 3>&%d; exec "$@"' % told, "bash"] + argv, stdin=subprocess.PIPE, cwd=self.cwd,
+                                        pass_fds=[told], start_new_session=True)
+        os.close(told)
+        self.events = os.fdopen(events)
+
+    def about(self):
+        return {"id": self.id, "language": self.language, "cwd": self.cwd}
+
+    def run(self, code):
+        with self.turn:
+            try:
+                self.process.stdin.write((json.dumps({"code": code}) + "\n").encode())
+                self.process.stdin.flush()
+            except OSError:
+                return None
+            results = []
+            for line in self.events:
+                results.append(json.loads(line))
+                if results[-1]["type"] == "endOfExecution":
+                    return results
+            return None
+
+    def end(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        self.process.wait()
+
+
+def create_context(request):
+    k = Kernel(request["language"], request["cwd"])
+    kernels[k.id] = k
+    return k.about()
+
+
+def list_contexts(_):
+    return [k.about() for k in list(kernels.values())]
+
+
+def delete_context(request):
+    k = kernels.pop(request["id"], None)
+    if not k:
+        return refused(404, "NOT_FOUND", "no such context")
+    k.end()
+    return {}
+
+
+def execute(request):
+    k = kernels.get(request["id"])
+    if not k:
+        return refused(404, "NOT_FOUND", "no such context")
+    found = []
+    runs = threading.Thread(target=lambda: found.append(k.run(request["code"])), daemon=True)
+    runs.start()
+    runs.join(request["timeout"])
+    if not found:  # the kernel goes on: nobody interrupts it
+        return refused(504, "TIMEOUT", "gateway timeout")
+    if found[0] is None:
+        if k.id in kernels:
+            k.process.wait()
+        return refused(500, "INTERNAL_ERROR", "the kernel died")
+    return {"results": found[0], "contextId": k.id}
+
+
+def pause(_):
+    with lock:  # nobody is frozen within a line
+        os.kill(-1, signal.SIGSTOP)
+    return {}
+
+
+def resume(_):
+    os.kill(-1, signal.SIGCONT)
+    return {}
+
+
+DO = {
+    "command": command, "upload": upload, "download": download, "create_context": create_context, "list_contexts": list_contexts,
+    "delete_context": delete_context, "execute": execute, "pause": pause, "resume": resume,
+}
+
+
 def serve(request):
     try:
-        answer = {"command": command, "upload": upload}[request["do"]](request)
+        answer = DO[request["do"]](request)
     except Exception as e:
-        answer = {"error": {"code": "INVALID_REQUEST", "message": str(e)}}
+        answer = refused(400, "INVALID_REQUEST", str(e))
     with lock:
         sys.stdout.write(json.dumps({"n": request["n"], "answer": answer}) + "\n")
         sys.stdout.flush()

@@ -1,8 +1,6 @@
 package fake
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,9 +46,11 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	record := httptest.NewRecorder()
 	a := c.answer(r, body, action)
 	record.Code = a.status
-	text, err := json.Marshal(a.body)
-	if err != nil {
-		panic(err)
+	text, raw := a.body.([]byte)
+	if !raw {
+		if text, err = json.Marshal(a.body); err != nil {
+			panic(err)
+		}
 	}
 	switch {
 	case met && fault.After:
@@ -61,6 +61,10 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 		text = text[:len(text)/2]
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if raw {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Disposition", "attachment")
+	}
 	w.Header().Set("X-Acs-Request-Id", "1C5B-FAKE")
 	w.WriteHeader(a.status)
 	_, _ = w.Write(text) // the client may have gone
@@ -91,13 +95,22 @@ func actionOf(r *http.Request) string {
 	if len(parts) > 2 {
 		shape += "/" + strings.Join(parts[2:], "/")
 	}
+	if len(parts) == 4 && parts[2] == "contexts" {
+		shape = r.Method + " sandboxes/*/contexts/*"
+	}
 	names := map[string]string{
 		"POST sandboxes": "CreateSandbox", "GET sandboxes/*": "GetSandbox", "DELETE sandboxes/*": "DeleteSandbox",
 		"GET sandboxes/*/health": "Health", "POST sandboxes/*/processes/cmd": "Command", "POST sandboxes/*/filesystem/upload": "Upload",
+		"GET sandboxes/*/filesystem/download": "Download", "POST sandboxes/*/contexts": "CreateContext", "GET sandboxes/*/contexts": "ListContexts",
+		"DELETE sandboxes/*/contexts/*": "DeleteContext", "POST sandboxes/*/contexts/execute": "ExecuteCode",
+	}
+	if shape == "POST sandboxes/*/contexts/*" && parts[3] == "execute" {
+		shape = "POST sandboxes/*/contexts/execute"
 	}
 	if control {
 		names = map[string]string{
 			"GET templates": "ListTemplates", "GET templates/*": "GetTemplate", "POST templates": "CreateTemplate", "GET sandboxes": "ListSandboxes",
+			"PUT sandboxes/*/pause": "PauseSandbox", "PUT sandboxes/*/resume": "ResumeSandbox",
 		}
 	}
 	return names[shape]
@@ -128,8 +141,10 @@ func (c *Cloud) answer(r *http.Request, body []byte, action string) answer {
 		return c.list(r)
 	case "CreateSandbox":
 		return c.create(body)
-	case "Command", "Upload":
+	case "Command", "Upload", "Download", "CreateContext", "ListContexts", "DeleteContext", "ExecuteCode":
 		return c.inside(r, body, name, action)
+	case "PauseSandbox", "ResumeSandbox":
+		return c.freeze(name, action == "PauseSandbox")
 	case "GetSandbox", "DeleteSandbox", "Health":
 		return c.sandbox(name, action)
 	}
@@ -241,45 +256,4 @@ func (c *Cloud) sandbox(id, action string) answer {
 		return good(before)
 	}
 	return good(b.object())
-}
-
-// inside has the sandbox do something.
-func (c *Cloud) inside(r *http.Request, body []byte, id, action string) answer {
-	c.mu.Lock()
-	b := c.boxes[id]
-	gone := b == nil || b.status == agentrun.StatusTerminated
-	c.mu.Unlock()
-	if gone {
-		return fail(404, "ERR_NOT_FOUND", "sandbox not found")
-	}
-	request := map[string]any{"do": "command"}
-	if action == "Upload" {
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		file, _, err := r.FormFile("file")
-		if err != nil {
-			return fail(400, "INVALID_REQUEST", err.Error())
-		}
-		content, err := io.ReadAll(file)
-		if err != nil {
-			return fail(400, "INVALID_REQUEST", err.Error())
-		}
-		request = map[string]any{"do": "upload", "path": r.FormValue("path"), "content": base64.StdEncoding.EncodeToString(content)}
-	} else {
-		var in struct {
-			Command, Cwd string
-			Timeout      int
-		}
-		if json.Unmarshal(body, &in) != nil || in.Command == "" || in.Timeout < 1 || in.Timeout > 30 {
-			return fail(400, "INVALID_REQUEST", "a command and a timeout of 1 to 30 are required")
-		}
-		request["command"], request["cwd"], request["timeout"] = in.Command, in.Cwd, in.Timeout
-	}
-	got, err := b.ask(request)
-	if err != nil {
-		return fail(502, "ERR_INTERNAL_SERVER_ERROR", err.Error())
-	}
-	if bytes.Contains(got[:min(len(got), 12)], []byte(`"error"`)) {
-		return answer{400, got}
-	}
-	return answer{200, got}
 }

@@ -18,6 +18,9 @@ func (p *Provider) explain(ctx context.Context, err error, other sdk.Code, doing
 	if _, ok := errors.AsType[*sdk.Error](err); ok {
 		return p.secrets.Error(err)
 	}
+	if known(err) { // who asked knows what it means
+		return err
+	}
 	if ctx.Err() != nil {
 		return p.secrets.Error(errors.Join(ctx.Err(), err))
 	}
@@ -38,6 +41,8 @@ func codeOf(f *agentrun.Failure, other sdk.Code) sdk.Code {
 		return sdk.CodeConnectionFailed
 	case f.Missing() && other != sdk.CodeCreateFailed:
 		return sdk.CodeNotFound
+	case f.Status == http.StatusConflict && other != sdk.CodeCreateFailed:
+		return sdk.CodeConflict
 	case f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage:
 		return sdk.CodeUnavailable
 	default:

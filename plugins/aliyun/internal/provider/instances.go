@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/helper"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -76,8 +76,12 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	for taken := range maxTaken {
 		id := p.nameOf(req.IdempotencyKey, taken)
 		if one, ok := p.records.get(id); ok {
-			if s, err := p.data.GetSandbox(ctx, id); err == nil && s.Status == agentrun.StatusReady {
+			s, err := p.data.GetSandbox(ctx, id)
+			switch {
+			case err == nil && s.Status == agentrun.StatusReady:
 				return p.prepare(ctx, one)
+			case err == nil && s.Status == agentrun.StatusPaused:
+				return p.instance(one), nil
 			}
 		}
 		now := time.Now().UTC().Truncate(time.Second)
@@ -157,7 +161,7 @@ func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error
 func (p *Provider) setup(ctx context.Context, one record) (record, error) {
 	var err error
 	one.Workspace, err = again(ctx, func(ctx context.Context) (string, error) {
-		return helper.Setup(ctx, sandbox{p.data, one.ID}, "/workspace", "~/workspace")
+		return guest.Setup(ctx, sandbox{one, p.data}, "/workspace", "~/workspace")
 	})
 	if err != nil {
 		return one, err
@@ -212,6 +216,7 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 	if err != nil && !isMissing(err) {
 		return err
 	}
+	p.contexts.forget(id)
 	return p.records.remove(id)
 }
 

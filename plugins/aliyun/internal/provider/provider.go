@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -31,6 +32,10 @@ type Provider struct {
 	// owner begins the IDs of all sandboxes of this broker and provider block.
 	owner    string
 	template *template
+
+	running  executions
+	writing  turns
+	contexts contexts
 }
 
 // controlPlane is what the provider needs of it.
@@ -39,6 +44,8 @@ type controlPlane interface {
 	GetTemplate(ctx context.Context, name string) (agentrun.Template, error)
 	CreateTemplate(ctx context.Context, in agentrun.TemplateInput) (agentrun.Template, error)
 	ListSandboxes(ctx context.Context, found func(agentrun.Sandbox)) error
+	PauseSandbox(ctx context.Context, id string) error
+	ResumeSandbox(ctx context.Context, id string) error
 }
 
 // dataPlane is what the provider needs of it.
@@ -49,6 +56,10 @@ type dataPlane interface {
 	Ready(ctx context.Context, id string) (bool, error)
 	RunCommand(ctx context.Context, id, command, cwd string, timeout time.Duration) (agentrun.CommandResult, error)
 	Upload(ctx context.Context, id, file string, content []byte) error
+	Download(ctx context.Context, id, file string) (io.ReadCloser, error)
+	CreateContext(ctx context.Context, id, language, cwd string) (agentrun.Context, error)
+	DeleteContext(ctx context.Context, id, contextID string) error
+	ExecuteCode(ctx context.Context, id, contextID, code string, timeout time.Duration) (agentrun.CodeResult, error)
 }
 
 var (
@@ -59,7 +70,12 @@ var (
 )
 
 // New makes a provider; Configure connects it.
-func New(log hclog.Logger) sdk.Provider { return &Provider{log: log} }
+func New(log hclog.Logger) sdk.Provider {
+	return &Provider{
+		log: log, running: executions{all: map[executionName]*execution{}}, writing: turns{all: map[string]*turn{}},
+		contexts: contexts{all: map[contextName]*codeContext{}},
+	}
+}
 
 // Describe implements sdk.Provider.
 func (p *Provider) Describe() sdk.Description {
@@ -73,7 +89,8 @@ func (p *Provider) Describe() sdk.Description {
 			{Name: "nodejs", Description: "Node.js, in the same kind of sandbox", Languages: []sdk.Language{sdk.JavaScript}},
 			{Name: "bash", Description: "bash, in the same kind of sandbox", Languages: []sdk.Language{sdk.Bash}},
 		},
-		Schema: schema(),
+		Schema:       schema(),
+		Capabilities: []sdk.Capability{sdk.CapabilityArtifacts},
 	}
 }
 

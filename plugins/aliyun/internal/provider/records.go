@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,21 @@ type record struct {
 	ExpiresAt time.Time         `json:"expires_at"`
 	// Workspace is where code works; empty until the sandbox has been set up.
 	Workspace string `json:"workspace"`
+	// Contexts are kernels in it.
+	Contexts []savedContext `json:"contexts,omitempty"`
+}
+
+// savedContext is a context as it outlives this process.
+type savedContext struct {
+	ID string `json:"id"`
+	// Kernel is the service's name for the kernel that serves it now.
+	Kernel    string            `json:"kernel"`
+	Language  string            `json:"language"`
+	Cwd       string            `json:"cwd"`
+	Env       map[string]string `json:"env,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	// Kills is how many processes were killed for memory before.
+	Kills int64 `json:"kills,omitempty"`
 }
 
 type records struct {
@@ -85,12 +101,29 @@ func (r *records) list() []record {
 
 // put writes a record whole or not at all.
 func (r *records) put(one record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.write(one)
+}
+
+// change changes the contexts of a record, if it is still there.
+func (r *records) change(id string, change func([]savedContext) []savedContext) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one, ok := r.all[id]
+	if !ok {
+		return nil
+	}
+	one.Contexts = change(slices.Clone(one.Contexts))
+	return r.write(one)
+}
+
+// write writes a record; r.mu is held.
+func (r *records) write(one record) error {
 	text, err := json.Marshal(one)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	name := filepath.Join(r.dir, one.ID+".json")
 	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
 		return fmt.Errorf("write a record: %w", err)

@@ -87,6 +87,16 @@ func (c *Client) ListSandboxes(ctx context.Context, found func(agentrun.Sandbox)
 	return fmt.Errorf("the list of sandboxes does not end after %d pages", maxPages)
 }
 
+// PauseSandbox freezes a sandbox, which takes a while.
+func (c *Client) PauseSandbox(ctx context.Context, id string) error {
+	return c.call(ctx, request{"PauseSandbox", http.MethodPut, "/sandboxes/" + url.PathEscape(id) + "/pause", nil, nil}, nil)
+}
+
+// ResumeSandbox has a paused one go on, which takes a while too.
+func (c *Client) ResumeSandbox(ctx context.Context, id string) error {
+	return c.call(ctx, request{"ResumeSandbox", http.MethodPut, "/sandboxes/" + url.PathEscape(id) + "/resume", nil, nil}, nil)
+}
+
 type request struct {
 	action, method, path string
 	query                url.Values

@@ -1,0 +1,227 @@
+package provider
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+var _ sdk.Files = (*Provider)(nil)
+
+const (
+	// maxListed bounds what a list looks at.
+	maxListed = 10_000
+	// listedAtOnce is how many entries are passed on together.
+	listedAtOnce = 500
+	// readAtOnce is how much of a file comes with its description, in bytes.
+	readAtOnce = 256 << 10
+	// pieceSize is how much of a file is uploaded at once, in bytes.
+	pieceSize = 8 << 20
+)
+
+// files makes an operation in a sandbox.
+func (p *Provider) files(ctx context.Context, instanceID string, req guest.FileRequest) (guest.FileAnswer, error) {
+	for field, name := range map[string]string{"path": req.Path, "to": req.To} {
+		switch {
+		case name == "" && (field == "path" || req.Op == guest.Move || req.Op == guest.Copy):
+			return guest.FileAnswer{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "is empty")
+		case strings.ContainsRune(name, 0):
+			return guest.FileAnswer{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "has a NUL in it")
+		}
+	}
+	box, err := p.lookup(ctx, instanceID)
+	if err != nil {
+		return guest.FileAnswer{}, err
+	}
+	req.Workspace = box.Workspace
+	call := func(ctx context.Context) (guest.FileAnswer, error) { return req.Do(ctx, box) }
+	var answer guest.FileAnswer
+	if req.Op.Repeatable() {
+		answer, err = ask(ctx, call)
+	} else {
+		answer, err = call(ctx)
+	}
+	return answer, p.explain(ctx, err, sdk.CodeUnavailable, "use the files of the sandbox")
+}
+
+func (p *Provider) file(ctx context.Context, instanceID string, req guest.FileRequest) (sdk.FileInfo, error) {
+	answer, err := p.files(ctx, instanceID, req)
+	return answer.File.Info(), err
+}
+
+// StatFile implements sdk.Files.
+func (p *Provider) StatFile(ctx context.Context, instanceID, name string) (sdk.FileInfo, error) {
+	return p.file(ctx, instanceID, guest.FileRequest{Op: guest.Stat, Path: name})
+}
+
+// MakeDirectory implements sdk.Files.
+func (p *Provider) MakeDirectory(ctx context.Context, instanceID, name string, mode fs.FileMode) (sdk.FileInfo, error) {
+	return p.file(ctx, instanceID, guest.FileRequest{Op: guest.MkDir, Path: name, Mode: mode.Perm()})
+}
+
+// MoveFile implements sdk.Files.
+func (p *Provider) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
+	return p.file(ctx, req.InstanceID, guest.FileRequest{Op: guest.Move, Path: req.From, To: req.To, Overwrite: req.Overwrite})
+}
+
+// CopyFile implements sdk.Files.
+func (p *Provider) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
+	return p.file(ctx, req.InstanceID, guest.FileRequest{Op: guest.Copy, Path: req.From, To: req.To, Overwrite: req.Overwrite})
+}
+
+// RemoveFile implements sdk.Files.
+func (p *Provider) RemoveFile(ctx context.Context, instanceID, name string, recursive bool) error {
+	_, err := p.files(ctx, instanceID, guest.FileRequest{Op: guest.Remove, Path: name, Recursive: recursive})
+	return err
+}
+
+// ListFiles implements sdk.Files.
+func (p *Provider) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
+	if req.Glob != "" && !doublestar.ValidatePattern(req.Glob) {
+		return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "is not a pattern")
+	}
+	most := maxListed
+	if req.Glob == "" {
+		most = min(most, req.Limit)
+	}
+	answer, err := p.files(ctx, req.InstanceID, guest.FileRequest{Op: guest.List, Path: req.Path, Depth: req.Depth, Most: most})
+	if err != nil {
+		return false, err
+	}
+	var selected []sdk.FileInfo
+	for _, f := range answer.Files {
+		if req.Glob == "" || doublestar.MatchUnvalidated(req.Glob, f.Below) {
+			selected = append(selected, f.Info())
+		}
+	}
+	truncated = answer.More || len(selected) > req.Limit
+	selected = selected[:min(len(selected), req.Limit)]
+	for len(selected) > 0 {
+		n := min(len(selected), listedAtOnce)
+		if err := found(selected[:n]); err != nil {
+			return false, err
+		}
+		selected = selected[n:]
+	}
+	return truncated, nil
+}
+
+// ReadFile implements sdk.Files. A small part comes with the description; a large one
+// is downloaded from its beginning on, for the service knows no other.
+func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
+	answer, err := p.files(ctx, req.InstanceID, guest.FileRequest{Op: guest.Open, Path: req.Path, Offset: req.Offset, Length: req.Length, Most: readAtOnce})
+	if err != nil {
+		return sdk.FileInfo{}, nil, err
+	}
+	info := answer.File.Info()
+	if answer.Whole {
+		return info, io.NopCloser(bytes.NewReader(answer.Data)), nil
+	}
+	content, err := again(ctx, func(context.Context) (io.ReadCloser, error) { return p.data.Download(ctx, req.InstanceID, answer.Real) })
+	if err != nil {
+		return sdk.FileInfo{}, nil, p.explain(ctx, err, sdk.CodeUnavailable, "read a file")
+	}
+	if _, err := io.CopyN(io.Discard, content, answer.Offset); err != nil {
+		return sdk.FileInfo{}, nil, p.explain(ctx, errors.Join(err, content.Close()), sdk.CodeUnavailable, "read a file")
+	}
+	return info, &part{io.LimitReader(content, answer.Length), content}, nil
+}
+
+// part is a part of a download.
+type part struct {
+	io.Reader
+	io.Closer
+}
+
+// WriteFile implements sdk.Files. The content goes into a draft beside the file, which
+// takes its place at the end.
+func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
+	if req.Path == "" {
+		return sdk.FileInfo{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "path", "is empty")
+	}
+	box, err := p.lookup(ctx, req.InstanceID)
+	if err != nil {
+		return sdk.FileInfo{}, err
+	}
+	draft := path.Join(path.Dir(path.Clean(req.Path)), ".draft-"+newName())
+	// Once begun it is waited for, so that nothing is made behind the back of what
+	// tidies up.
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanUp)
+	defer cancel()
+	made, err := p.files(making, req.InstanceID, guest.FileRequest{Op: guest.Draft, Path: req.Path, Draft: draft, Parents: req.MakeParents})
+	if code := sdk.CodeOf(err); code != "" && code != sdk.CodeUnavailable && code != sdk.CodeConnectionFailed {
+		return sdk.FileInfo{}, err
+	}
+	var info sdk.FileInfo
+	if err == nil {
+		if err = p.fill(ctx, box, req, draft, content); err == nil {
+			info, err = p.file(ctx, req.InstanceID, guest.FileRequest{Op: guest.Commit, Path: req.Path, Draft: draft, Mode: cmp.Or(req.Mode.Perm(), made.Mode, 0o644)})
+		}
+	}
+	if err == nil {
+		return info, nil
+	}
+	// The context may be what has ended.
+	tidying, done := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+	defer done()
+	if _, discarded := p.files(tidying, req.InstanceID, guest.FileRequest{Op: guest.Discard, Path: req.Path, Draft: draft}); discarded != nil && sdk.CodeOf(discarded) != sdk.CodeNotFound {
+		p.log.Warn("half a file may be left in a sandbox", "sandbox", box.ID, "error", p.secrets.Error(discarded))
+	}
+	return sdk.FileInfo{}, err
+}
+
+// fill puts content into a draft, piece by piece.
+func (p *Provider) fill(ctx context.Context, box sandbox, req sdk.WriteFileRequest, draft string, content io.Reader) error {
+	buffer := make([]byte, guest.Inline)
+	for offset := int64(0); ; {
+		n, read := io.ReadFull(content, buffer)
+		if read != nil && !errors.Is(read, io.EOF) && !errors.Is(read, io.ErrUnexpectedEOF) {
+			return read
+		}
+		if n > 0 {
+			if err := p.appendTo(ctx, box, guest.FileRequest{Op: guest.Append, Path: req.Path, Draft: draft, Offset: offset, Data: buffer[:n]}); err != nil {
+				return err
+			}
+		}
+		if read != nil {
+			return nil
+		}
+		offset += int64(n)
+		if len(buffer) < pieceSize {
+			buffer = make([]byte, pieceSize)
+		}
+	}
+}
+
+// appendTo adds a piece to a draft. A large one is uploaded first, by the service, which
+// need not be the user that commands run as.
+func (p *Provider) appendTo(ctx context.Context, box sandbox, req guest.FileRequest) error {
+	if len(req.Data) > guest.Inline {
+		data, name := req.Data, guest.Scratch(newName())
+		req.Data, req.Upload, req.Length = nil, name, int64(len(data))
+		_, err := again(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, box.Upload(ctx, name, data) })
+		if err != nil {
+			return p.explain(ctx, err, sdk.CodeUnavailable, "upload a file")
+		}
+	}
+	_, err := p.files(ctx, box.ID, req)
+	return err
+}
+
+// absolute is a path as the sandbox resolves it; empty for the workspace.
+func absolute(box sandbox, name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(box.Workspace, name)
+}
