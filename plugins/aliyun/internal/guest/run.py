@@ -518,17 +518,16 @@ def ended(place):
 
 
 def write(place, request):
-    over = ended(place)
-    if over:
-        return over
+    if not os.path.isdir(place):
+        return {"unknown": True}
     with open(place + "/writing", "w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         about = state(place, request)["state"]
-        taken = about["taken"]
-        data = base64.b64decode(request["data"] or "")
-        if about["closed"] and about["stdin"] and request["end"] and taken == request["offset"] + len(data):
-            return {"taken": taken}  # a call before, whose answer was lost, closed it
-        if about["closed"]:
+        taken, data = about["taken"], base64.b64decode(request["data"] or "")
+        closed = os.path.exists(place + "/stdin.closed")
+        if about["stdin"] and taken == request["offset"] + len(data) and closed == request["end"]:
+            return {"taken": taken}  # a call before, whose answer was lost, did it
+        if about["closed"] or about["done"]:
             return {"ended": True}
         try:
             pipe = os.open(place + "/stdin", os.O_WRONLY | os.O_NONBLOCK)
@@ -623,7 +622,7 @@ def setup(_, request):
 
 
 def list_marks(_, request):
-    return {"marks": marks(request["dir"]), "sizes": [size_of(request["dir"], n) for n in request["places"] or []]}
+    return {"marks": marks(request["dir"]), "sizes": [size_of(request["dir"], n) for n in request.get("places", [])]}
 
 
 DO = {

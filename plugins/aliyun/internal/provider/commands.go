@@ -162,7 +162,9 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 	if req.Follow {
 		next = guest.Watch
 	}
-	inspect := func(ctx context.Context, box sandbox) (guest.State, error) { return guest.Inspect(ctx, box, req.CommandID) }
+	inspect := func(ctx context.Context, box sandbox) (guest.State, error) {
+		return guest.Inspect(ctx, box, req.CommandID)
+	}
 	// What is not followed is read up to here.
 	until, err := command(ctx, p, req.InstanceID, req.CommandID, inspect)
 	if err != nil {

@@ -3,11 +3,12 @@ package provider_test
 import (
 	"context"
 	"os/exec"
+	"regexp"
 	"testing"
 
 	"go.uber.org/goleak"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/fake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
 )
@@ -15,31 +16,45 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start starts a service whose sandboxes can run code.
-func start(t *testing.T) *fake.Cloud {
+func start(t *testing.T) *aliyunfake.Cloud {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		t.Skip("the sandboxes of the fake need bubblewrap")
 	}
-	cloud := fake.Start()
+	cloud := aliyunfake.Start()
 	t.Cleanup(cloud.Close)
 	return cloud
 }
 
-func given(cloud *fake.Cloud) map[string]any {
+func given(cloud *aliyunfake.Cloud) map[string]any {
 	return map[string]any{
 		"access_key_id": cloud.Keys.AccessKeyID, "access_key_secret": cloud.Keys.AccessKeySecret, "account_id": "1234567890123456",
 		"control_endpoint": cloud.URL(), "data_endpoint": cloud.URL(),
 	}
 }
 
+// Cases that mostly wait run beside the others, each group on a service of its own.
 func TestConformance(t *testing.T) {
+	t.Parallel()
+	waiting := regexp.MustCompile("^(deadlines|interrupt|backend|streams)/")
+	programs := regexp.MustCompile("^(contexts|commands)/")
+	t.Run("waiting", func(t *testing.T) { conforms(t, providertest.WithOnly(waiting)) })
+	t.Run("programs", func(t *testing.T) { conforms(t, providertest.WithOnly(programs)) })
+	t.Run("others", func(t *testing.T) {
+		conforms(t, providertest.WithSkip(waiting, "it runs beside"), providertest.WithSkip(programs, "it runs beside"))
+	})
+}
+
+func conforms(t *testing.T, which ...providertest.Option) {
+	t.Helper()
+	t.Parallel()
 	cloud := start(t)
 	cloud.PageSize = 3
-	providertest.Run(t, provider.New,
+	providertest.Run(t, provider.New, append(which,
 		providertest.WithSettings(given(cloud)),
 		providertest.WithBreakage(func(context.Context) (func(context.Context) error, error) {
 			cloud.Break(true)
 			return func(context.Context) error { cloud.Break(false); return nil }, nil
 		}),
-	)
+	)...)
 }

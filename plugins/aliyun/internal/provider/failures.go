@@ -3,7 +3,9 @@ package provider
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -48,6 +50,30 @@ func codeOf(f *agentrun.Failure, other sdk.Code) sdk.Code {
 	default:
 		return other
 	}
+}
+
+// blame tells which setting is probably at fault.
+func (p *Provider) blame(err, explained error) error {
+	e, ok := errors.AsType[*sdk.Error](explained)
+	if !ok {
+		return explained
+	}
+	f, _ := errors.AsType[*agentrun.Failure](err)
+	_, unknownHost := errors.AsType[*net.DNSError](err)
+	switch {
+	case f == nil && unknownHost && p.settings.ControlEndpoint == "":
+		e.Field = "region"
+	case f == nil:
+	case strings.HasPrefix(f.Code, "InvalidAccessKeyId"):
+		e.Field = "access_key_id"
+	case f.Code == "SignatureDoesNotMatch":
+		e.Field = "access_key_secret"
+	case strings.HasPrefix(f.Code, "InvalidSecurityToken"):
+		e.Field = "security_token"
+	case f.Code == "ERR_FORBIDDEN": // of the data plane, where all else is known to be right
+		e.Field = "account_id"
+	}
+	return e
 }
 
 // advice says what the service does not.

@@ -3,6 +3,7 @@ package provider_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +17,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/fake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -31,7 +32,7 @@ func configure(t *testing.T, values map[string]any, stateDir string) (*provider.
 	return p, p.Configure(t.Context(), sdk.ConfigureRequest{Label: "aliyun", BrokerID: "broker", StateDir: stateDir, Settings: settings})
 }
 
-func configured(t *testing.T, cloud *fake.Cloud) *provider.Provider {
+func configured(t *testing.T, cloud *aliyunfake.Cloud) *provider.Provider {
 	t.Helper()
 	p, err := configure(t, given(cloud), t.TempDir())
 	assert.NilError(t, err)
@@ -73,28 +74,28 @@ const gateway = "<html><body>502 Bad Gateway</body></html>"
 func TestWhateverTheServiceDoesAboutACreation(t *testing.T) {
 	good := sdk.Code("")
 	for name, test := range map[string]struct {
-		fault fake.Fault
+		fault aliyunfake.Fault
 		want  sdk.Code
 	}{
-		"the answer is lost after the effect":            {fake.Fault{Action: "CreateSandbox", After: true}, good},
-		"it fails with 500 after the effect":             {fake.Fault{Action: "CreateSandbox", After: true, Status: 500, Body: gateway}, good},
-		"it fails with 503 before":                       {fake.Fault{Action: "CreateSandbox", Status: 503}, good},
-		"the answer is cut":                              {fake.Fault{Action: "CreateSandbox", Half: true}, good},
-		"it is throttled, and says so with 400":          {fake.Fault{Action: "CreateSandbox", Status: 400, Body: `{"Code":"Throttling.User","Message":"slow"}`}, good},
-		"it is throttled for a minute":                   {fake.Fault{Action: "CreateSandbox", Status: 429, Header: map[string]string{"Retry-After": "60"}}, sdk.CodeQuotaExceeded},
-		"the quota is used up":                           {fake.Fault{Action: "CreateSandbox", Times: 9, Status: 403, Body: `{"code":"QuotaExceeded.Sandbox"}`, Header: map[string]string{"Retry-After": "60"}}, sdk.CodeQuotaExceeded},
-		"a failure comes with HTTP 200":                  {fake.Fault{Action: "CreateSandbox", Status: 200, Body: `{"code":"ERR_VALIDATION_FAILED","message":"no"}`}, sdk.CodeCreateFailed},
-		"the token has expired":                          {fake.Fault{Action: "CreateSandbox", Status: 403, Body: `{"code":"InvalidSecurityToken.Expired"}`}, sdk.CodeConnectionFailed},
-		"it points elsewhere":                            {fake.Fault{Action: "CreateSandbox", Status: 307, Redirect: "http://127.0.0.1:1/"}, sdk.CodeCreateFailed},
-		"the key is unknown, with 404":                   {fake.Fault{Action: "GetTemplate", Status: 404, Body: `{"Code":"InvalidAccessKeyId.NotFound"}`}, sdk.CodeConnectionFailed},
-		"the code of a failure is a number":              {fake.Fault{Action: "GetTemplate", Status: 400, Body: `{"Code":17,"Message":"odd"}`}, sdk.CodeCreateFailed},
-		"the template is made but the answer is lost":    {fake.Fault{Action: "CreateTemplate", After: true}, good},
-		"the template exists, with 500":                  {fake.Fault{Action: "CreateTemplate", After: true, Status: 500, Body: `{"code":"ERR_INTERNAL_SERVER_ERROR","message":"already exists"}`}, good},
-		"the template exists, with 400":                  {fake.Fault{Action: "CreateTemplate", After: true, Status: 400, Body: `{"code":"ERR_BAD_REQUEST","message":"already exists"}`}, good},
-		"the disk of the service is full":                {fake.Fault{Action: "CreateSandbox", Status: 507}, sdk.CodeCreateFailed},
-		"the service is down for long":                   {fake.Fault{Action: "CreateSandbox", Times: 99, Status: 502, Body: gateway}, sdk.CodeUnavailable},
-		"the sandbox is not healthy at once":             {fake.Fault{Action: "Health", Times: 2, Status: 500}, good},
-		"the sandbox's rights do not suffice for health": {fake.Fault{Action: "Health", Times: 9, Status: 403, Body: `{"code":"ERR_FORBIDDEN"}`}, sdk.CodeConnectionFailed},
+		"the answer is lost after the effect":            {aliyunfake.Fault{Action: "CreateSandbox", After: true}, good},
+		"it fails with 500 after the effect":             {aliyunfake.Fault{Action: "CreateSandbox", After: true, Status: 500, Body: gateway}, good},
+		"it fails with 503 before":                       {aliyunfake.Fault{Action: "CreateSandbox", Status: 503}, good},
+		"the answer is cut":                              {aliyunfake.Fault{Action: "CreateSandbox", Half: true}, good},
+		"it is throttled, and says so with 400":          {aliyunfake.Fault{Action: "CreateSandbox", Status: 400, Body: `{"Code":"Throttling.User","Message":"slow"}`}, good},
+		"it is throttled for a minute":                   {aliyunfake.Fault{Action: "CreateSandbox", Status: 429, Header: map[string]string{"Retry-After": "60"}}, sdk.CodeQuotaExceeded},
+		"the quota is used up":                           {aliyunfake.Fault{Action: "CreateSandbox", Times: 9, Status: 403, Body: `{"code":"QuotaExceeded.Sandbox"}`, Header: map[string]string{"Retry-After": "60"}}, sdk.CodeQuotaExceeded},
+		"a failure comes with HTTP 200":                  {aliyunfake.Fault{Action: "CreateSandbox", Status: 200, Body: `{"code":"ERR_VALIDATION_FAILED","message":"no"}`}, sdk.CodeCreateFailed},
+		"the token has expired":                          {aliyunfake.Fault{Action: "CreateSandbox", Status: 403, Body: `{"code":"InvalidSecurityToken.Expired"}`}, sdk.CodeConnectionFailed},
+		"it points elsewhere":                            {aliyunfake.Fault{Action: "CreateSandbox", Status: 307, Redirect: "http://127.0.0.1:1/"}, sdk.CodeCreateFailed},
+		"the key is unknown, with 404":                   {aliyunfake.Fault{Action: "GetTemplate", Status: 404, Body: `{"Code":"InvalidAccessKeyId.NotFound"}`}, sdk.CodeConnectionFailed},
+		"the code of a failure is a number":              {aliyunfake.Fault{Action: "GetTemplate", Status: 400, Body: `{"Code":17,"Message":"odd"}`}, sdk.CodeCreateFailed},
+		"the template is made but the answer is lost":    {aliyunfake.Fault{Action: "CreateTemplate", After: true}, good},
+		"the template exists, with 500":                  {aliyunfake.Fault{Action: "CreateTemplate", After: true, Status: 500, Body: `{"code":"ERR_INTERNAL_SERVER_ERROR","message":"already exists"}`}, good},
+		"the template exists, with 400":                  {aliyunfake.Fault{Action: "CreateTemplate", After: true, Status: 400, Body: `{"code":"ERR_BAD_REQUEST","message":"already exists"}`}, good},
+		"the disk of the service is full":                {aliyunfake.Fault{Action: "CreateSandbox", Status: 507}, sdk.CodeCreateFailed},
+		"the service is down for long":                   {aliyunfake.Fault{Action: "CreateSandbox", Times: 99, Status: 502, Body: gateway}, sdk.CodeUnavailable},
+		"the sandbox is not healthy at once":             {aliyunfake.Fault{Action: "Health", Times: 2, Status: 500}, good},
+		"the sandbox's rights do not suffice for health": {aliyunfake.Fault{Action: "Health", Times: 9, Status: 403, Body: `{"code":"ERR_FORBIDDEN"}`}, sdk.CodeConnectionFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,18 +120,18 @@ func TestWhateverTheServiceDoesAboutACreation(t *testing.T) {
 
 func TestWhateverTheServiceDoesCodeRunsAtMostOnce(t *testing.T) {
 	for name, test := range map[string]struct {
-		fault fake.Fault
+		fault aliyunfake.Fault
 		want  sdk.Code
 		runs  int
 	}{
-		"the answer is lost after the start":      {fake.Fault{Action: "Command", After: true}, "", 1},
-		"the answer is cut":                       {fake.Fault{Action: "Command", Half: true}, "", 1},
-		"the gateway gives up after the start":    {fake.Fault{Action: "Command", After: true, Status: 504, Body: gateway}, "", 1},
-		"the gateway gives up before the start":   {fake.Fault{Action: "Command", Status: 502, Body: gateway}, sdk.CodeUnavailable, 0},
-		"a failure comes with HTTP 200":           {fake.Fault{Action: "Command", Status: 200, Body: `{"code":"ERR_BAD_REQUEST"}`}, sdk.CodeUnavailable, 0},
-		"the token has expired":                   {fake.Fault{Action: "Command", Status: 403, Body: `{"code":"ERR_FORBIDDEN"}`}, sdk.CodeConnectionFailed, 0},
-		"the sandbox is gone":                     {fake.Fault{Action: "Command", Status: 404, Body: `{"code":"ERR_NOT_FOUND"}`}, sdk.CodeNotFound, 0},
-		"the command answers what nobody expects": {fake.Fault{Action: "Command", Status: 200, Body: `{"status":"completed","result":{"stdout":"hello"}}`}, sdk.CodeConnectionFailed, 0},
+		"the answer is lost after the start":      {aliyunfake.Fault{Action: "Command", After: true}, "", 1},
+		"the answer is cut":                       {aliyunfake.Fault{Action: "Command", Half: true}, "", 1},
+		"the gateway gives up after the start":    {aliyunfake.Fault{Action: "Command", After: true, Status: 504, Body: gateway}, "", 1},
+		"the gateway gives up before the start":   {aliyunfake.Fault{Action: "Command", Status: 502, Body: gateway}, sdk.CodeUnavailable, 0},
+		"a failure comes with HTTP 200":           {aliyunfake.Fault{Action: "Command", Status: 200, Body: `{"code":"ERR_BAD_REQUEST"}`}, sdk.CodeUnavailable, 0},
+		"the token has expired":                   {aliyunfake.Fault{Action: "Command", Status: 403, Body: `{"code":"ERR_FORBIDDEN"}`}, sdk.CodeConnectionFailed, 0},
+		"the sandbox is gone":                     {aliyunfake.Fault{Action: "Command", Status: 404, Body: `{"code":"ERR_NOT_FOUND"}`}, sdk.CodeNotFound, 0},
+		"the command answers what nobody expects": {aliyunfake.Fault{Action: "Command", Status: 200, Body: `{"status":"completed","result":{"stdout":"hello"}}`}, sdk.CodeConnectionFailed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +171,7 @@ func TestALateListLosesNothing(t *testing.T) {
 	p := configured(t, cloud)
 	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", Labels: map[string]string{"tenant": "a"}})
 	assert.NilError(t, err)
-	cloud.Fault(fake.Fault{Action: "ListSandboxes", Status: 200, Body: `{"code":"SUCCESS","data":{"items":[]}}`})
+	cloud.Fault(aliyunfake.Fault{Action: "ListSandboxes", Status: 200, Body: `{"code":"SUCCESS","data":{"items":[]}}`})
 	list, err := p.List(t.Context())
 	assert.NilError(t, err)
 	assert.Equal(t, len(list), 1)
@@ -202,15 +203,27 @@ func TestWhatIsWrongWithTheConfigurationIsSaidWithItsField(t *testing.T) {
 		code   sdk.Code
 		field  string
 	}{
-		"the keys are swapped":       {map[string]any{"access_key_id": "SecretOfTheFakeKey0123456789", "access_key_secret": "LTAI5tFakeKeyOfTheTests"}, sdk.CodeInvalidConfig, "access_key_id"},
-		"a space in a key":           {map[string]any{"access_key_secret": "SecretOfTheFakeKey "}, sdk.CodeInvalidConfig, "access_key_secret"},
-		"no token":                   {map[string]any{"access_key_id": "STS.NSomethingLong"}, sdk.CodeInvalidConfig, "security_token"},
-		"no VPC":                     {map[string]any{"network": "PRIVATE"}, sdk.CodeInvalidConfig, "vpc_id"},
-		"a template that is not":     {map[string]any{"template_name": "nothing"}, sdk.CodeInvalidConfig, "template_name"},
-		"a template for browsers":    {map[string]any{"template_name": "browser"}, sdk.CodeInvalidConfig, "template_name"},
-		"a key that is not known":    {map[string]any{"access_key_id": "LTAI5tAnotherKeyThanThis"}, sdk.CodeConnectionFailed, ""},
-		"a secret that is not right": {map[string]any{"access_key_secret": "AnotherSecretThanThatOfTheKey"}, sdk.CodeConnectionFailed, ""},
-		"a template that is there":   {map[string]any{"template_name": "mine"}, "", ""},
+		"the keys are swapped":            {map[string]any{"access_key_id": "SecretOfTheFakeKey0123456789", "access_key_secret": "LTAI5tFakeKeyOfTheTests"}, sdk.CodeInvalidConfig, "access_key_id"},
+		"no key":                          {map[string]any{"access_key_id": ""}, sdk.CodeInvalidConfig, "access_key_id"},
+		"no secret":                       {map[string]any{"access_key_secret": ""}, sdk.CodeInvalidConfig, "access_key_secret"},
+		"the key twice":                   {map[string]any{"access_key_secret": "LTAI5tFakeKeyOfTheTests"}, sdk.CodeInvalidConfig, "access_key_secret"},
+		"an account in place of the key":  {map[string]any{"access_key_id": "1234567890123456"}, sdk.CodeInvalidConfig, "access_key_id"},
+		"a user in place of the key":      {map[string]any{"access_key_id": "me@1234567890123456.onaliyun.com"}, sdk.CodeInvalidConfig, "access_key_id"},
+		"a key in place of the account":   {map[string]any{"account_id": "LTAI5tFakeKeyOfTheTests"}, sdk.CodeInvalidConfig, "account_id"},
+		"a name in place of the account":  {map[string]any{"account_id": "my-company"}, sdk.CodeInvalidConfig, "account_id"},
+		"a space in a key":                {map[string]any{"access_key_secret": "SecretOfTheFakeKey "}, sdk.CodeInvalidConfig, "access_key_secret"},
+		"no token":                        {map[string]any{"access_key_id": "STS.NSomethingLong"}, sdk.CodeInvalidConfig, "security_token"},
+		"a token that nobody needs":       {map[string]any{"security_token": "SecretOfNobody"}, sdk.CodeInvalidConfig, "security_token"},
+		"a key beside the machine's role": {map[string]any{"credentials": "ecs_role"}, sdk.CodeInvalidConfig, "credentials"},
+		"OIDC without a provider":         {map[string]any{"credentials": "oidc", "access_key_id": "", "access_key_secret": ""}, sdk.CodeInvalidConfig, "credentials"},
+		"no VPC":                          {map[string]any{"network": "PRIVATE"}, sdk.CodeInvalidConfig, "vpc_id"},
+		"no VSwitch":                      {map[string]any{"network": "PRIVATE", "vpc_id": "vpc-1"}, sdk.CodeInvalidConfig, "vswitch_ids"},
+		"a template that is not":          {map[string]any{"template_name": "nothing"}, sdk.CodeInvalidConfig, "template_name"},
+		"a template for browsers":         {map[string]any{"template_name": "browser"}, sdk.CodeInvalidConfig, "template_name"},
+		"a key that is not known":         {map[string]any{"access_key_id": "LTAI5tAnotherKeyThanThis"}, sdk.CodeConnectionFailed, "access_key_id"},
+		"a secret that is not right":      {map[string]any{"access_key_secret": "AnotherSecretThanThatOfTheKey"}, sdk.CodeConnectionFailed, "access_key_secret"},
+		"a region of another signature":   {map[string]any{"region": "cn-beijing"}, sdk.CodeConnectionFailed, "account_id"},
+		"a template that is there":        {map[string]any{"template_name": "mine"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := start(t)
@@ -223,7 +236,8 @@ func TestWhatIsWrongWithTheConfigurationIsSaidWithItsField(t *testing.T) {
 			_, err := configure(t, values, t.TempDir())
 			assert.Equal(t, sdk.CodeOf(err), test.code, "%v", err)
 			if err != nil {
-				assert.Check(t, is.Contains(err.Error(), test.field))
+				e, ok := errors.AsType[*sdk.Error](err)
+				assert.Check(t, ok && e.Field == test.field, "the field is not %q: %v", test.field, err)
 				assert.Check(t, !strings.Contains(err.Error(), "SecretOf") && !strings.Contains(err.Error(), "AnotherSecret"), "%v", err)
 			}
 		})
@@ -251,7 +265,7 @@ func TestSignaturesGoNowhereElse(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer elsewhere.Close()
 	for _, action := range []string{"CreateSandbox", "ListTemplates", "GetTemplate"} {
-		cloud.Fault(fake.Fault{Action: action, Status: 307, Redirect: elsewhere.URL + "/2025-09-10/templates"})
+		cloud.Fault(aliyunfake.Fault{Action: action, Status: 307, Redirect: elsewhere.URL + "/2025-09-10/templates"})
 	}
 	health, err := p.Health(t.Context())
 	assert.NilError(t, err)

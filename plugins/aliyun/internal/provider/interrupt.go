@@ -60,7 +60,9 @@ func (p *Provider) Interrupt(ctx context.Context, instanceID, executionID string
 		e.stop()
 		return nil
 	}
-	_, err := ask(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, guest.Interrupt(ctx, e.sandbox, e.program) })
+	_, err := ask(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, guest.Interrupt(ctx, e.sandbox, e.program)
+	})
 	if errors.Is(err, guest.ErrUnknown) || errors.Is(err, guest.ErrEnded) {
 		return notRunning
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/data"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/sign"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -94,8 +93,8 @@ func (p *Provider) Describe() sdk.Description {
 	}
 }
 
-// Configure implements sdk.Provider. It checks the credentials with one call, and a
-// template that was named with another; nothing is made yet.
+// Configure implements sdk.Provider. It checks the credentials with one call to each
+// plane, and a template that was named with another; nothing is made yet.
 func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
 	if err := req.Settings.Decode(&p.settings); err != nil {
 		return err
@@ -108,18 +107,25 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err != nil {
 		return err
 	}
-	keys := sign.Credentials{AccessKeyID: p.settings.AccessKeyID, AccessKeySecret: p.settings.AccessKeySecret, SecurityToken: p.settings.SecurityToken}
-	credentials := func(context.Context) (sign.Credentials, error) { return keys, nil }
+	keys, err := control.NewCredentials(p.settings.source())
+	if err != nil {
+		return p.secrets.Error(sdk.FieldErrorf(sdk.CodeInvalidConfig, "credentials", "%w", err))
+	}
 	p.transport = http.DefaultTransport.(*http.Transport).Clone()
 	p.transport.MaxIdleConnsPerHost = 32
-	p.control = control.New(controlURL, p.settings.Region, credentials, p.transport)
-	p.data = data.New(dataURL, p.settings.Region, credentials, p.transport)
+	p.control = control.New(controlURL, p.settings.Region, keys.Get, p.transport)
+	p.data = data.New(dataURL, p.settings.Region, keys.Get, p.transport)
 	p.owner = ownerOf(req.BrokerID, req.Label)
 	if p.records, err = openRecords(req.StateDir, req.AbandonedDirs); err != nil {
 		return err
 	}
-	if err := p.explain(ctx, p.control.Ping(ctx), sdk.CodeConnectionFailed, "ask the control plane"); err != nil {
-		return err
+	if err := p.control.Ping(ctx); err != nil {
+		return p.blame(err, p.explain(ctx, err, sdk.CodeConnectionFailed, "ask the control plane"))
+	}
+	// The data plane has rights of its own, and the account in its address: nothing else
+	// would show before the first sandbox. There is none of this name.
+	if _, err := p.data.GetSandbox(ctx, p.nameOf("", 0)); err != nil && !isMissing(err) {
+		return p.blame(err, p.explain(ctx, err, sdk.CodeConnectionFailed, "ask the data plane"))
 	}
 	p.template = newTemplate(p.settings, p.control)
 	if p.settings.TemplateName != "" {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/control"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/sign"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -22,6 +24,12 @@ type settings struct {
 	AccessKeyID     string        `config:"access_key_id"`
 	AccessKeySecret string        `config:"access_key_secret"`
 	SecurityToken   string        `config:"security_token"`
+	Credentials     string        `config:"credentials"`
+	RoleARN         string        `config:"role_arn"`
+	RoleName        string        `config:"role_name"`
+	OIDCProviderARN string        `config:"oidc_provider_arn"`
+	OIDCTokenFile   string        `config:"oidc_token_file"`
+	STSEndpoint     string        `config:"sts_endpoint"`
 	AccountID       string        `config:"account_id"`
 	Region          string        `config:"region"`
 	TemplateName    string        `config:"template_name"`
@@ -43,11 +51,11 @@ const endpointPattern = `https?://[^/?#@]+/?`
 func schema() sdk.Schema {
 	return sdk.Schema{
 		{
-			Name: "access_key_id", Type: sdk.TypeString, Required: true, Secret: true, Min: sdk.Bound(1), Label: "Access key ID",
-			Description: "ID of an access key of a RAM user, such as LTAI…; of a temporary one with security_token.",
+			Name: "access_key_id", Type: sdk.TypeString, Secret: true, Label: "Access key ID",
+			Description: "ID of an access key of a RAM user, such as LTAI…; of a temporary one with security_token. Required unless credentials says otherwise.",
 		},
 		{
-			Name: "access_key_secret", Type: sdk.TypeString, Required: true, Secret: true, Min: sdk.Bound(1), Label: "Access key secret",
+			Name: "access_key_secret", Type: sdk.TypeString, Secret: true, Label: "Access key secret",
 			Description: "The secret of that key.",
 		},
 		{
@@ -55,7 +63,18 @@ func schema() sdk.Schema {
 			Description: "The token of a temporary key of STS. It expires, and has to be replaced here before.",
 		},
 		{
-			Name: "account_id", Type: sdk.TypeString, Required: true, Pattern: `[0-9]{8,20}`, Label: "Account ID",
+			Name: "credentials", Type: sdk.TypeString, Default: "key", Options: []string{"key", "ecs_role", "oidc", "default"}, Label: "Credentials",
+			Description: "Where credentials come from: the access key above; the RAM role of this ECS instance; a token of OIDC in a file, as pods of ACK have one; or whatever the SDK of Aliyun finds, in the variables of the block's env first.",
+		},
+		{
+			Name: "role_arn", Type: sdk.TypeString, Default: "", Pattern: `(acs:ram::[0-9]+:role/[A-Za-z0-9._-]+)?`, Label: "Role",
+			Description: "A RAM role to take with these credentials, such as acs:ram::1234567890123456:role/sandbox-broker. It is taken anew every hour.",
+		},
+		{Name: "role_name", Type: sdk.TypeString, Default: "", Label: "Role of the machine", Description: "For credentials = \"ecs_role\"; without it, the one that the machine has."},
+		{Name: "oidc_provider_arn", Type: sdk.TypeString, Default: "", Label: "OIDC provider", Description: "For credentials = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_PROVIDER_ARN in the block's env."},
+		{Name: "oidc_token_file", Type: sdk.TypeString, Default: "", Label: "OIDC token", Description: "For credentials = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_TOKEN_FILE in the block's env."},
+		{
+			Name: "account_id", Type: sdk.TypeString, Required: true, Label: "Account ID",
 			Description: "Number of the primary account, also where the key is of a RAM user.",
 		},
 		{
@@ -102,34 +121,89 @@ func schema() sdk.Schema {
 			Name: "data_endpoint", Type: sdk.TypeString, Pattern: endpointPattern, Label: "Data endpoint",
 			Description: "Address of the data plane, likewise. It is taken as it is: no -ram is added to the account.",
 		},
+		{
+			Name: "sts_endpoint", Type: sdk.TypeString, Pattern: `[A-Za-z0-9.:-]*`, Default: "", Label: "STS endpoint",
+			Description: "Host where roles are taken, where it is another than that of the region.",
+		},
 	}
 }
 
 var looksLikeKeyID = regexp.MustCompile(`^(LTAI|STS\.)[A-Za-z0-9.]{8,}$`)
 
-// check finds what the schema cannot.
+// check finds what the schema cannot, without asking anybody.
 func (s settings) check() error {
 	invalid := func(field, format string, args ...any) error {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, field, format, args...)
 	}
-	for field, value := range map[string]string{"access_key_id": s.AccessKeyID, "access_key_secret": s.AccessKeySecret, "security_token": s.SecurityToken} {
-		if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return invalid(field, "has a space or another character in it that keys have not")
-		}
+	if err := s.checkCredentials(invalid); err != nil {
+		return err
 	}
 	switch {
-	case looksLikeKeyID.MatchString(s.AccessKeySecret) && !looksLikeKeyID.MatchString(s.AccessKeyID):
-		return invalid("access_key_id", "seems to have changed places with access_key_secret")
-	case strings.HasPrefix(s.AccessKeyID, "STS.") && s.SecurityToken == "":
-		return invalid("security_token", "is required with a temporary key, whose ID begins with STS.")
-	case s.AccessKeyID == s.AccountID:
-		return invalid("access_key_id", "is the number of the account; a key is made in the RAM console")
-	case s.Network != "PUBLIC" && (s.VPCID == "" || len(s.VSwitchIDs) == 0):
-		return invalid("vpc_id", "vpc_id and vswitch_ids are required where the network is %s", s.Network)
+	case looksLikeKeyID.MatchString(s.AccountID):
+		return invalid("account_id", "seems to have changed places with access_key_id: it is the number of the primary account")
+	case !accountNumber.MatchString(s.AccountID):
+		return invalid("account_id", "must be the number of the primary account, of digits alone; the console shows it below the picture of the user")
+	case s.Network != "PUBLIC" && s.VPCID == "":
+		return invalid("vpc_id", "is required where the network is %s", s.Network)
+	case s.Network != "PUBLIC" && len(s.VSwitchIDs) == 0:
+		return invalid("vswitch_ids", "is required where the network is %s", s.Network)
 	case strings.Contains(os.Getenv("DEBUG"), "sdk"):
 		return sdk.Errorf(sdk.CodeInvalidConfig, "the environment variable DEBUG makes the SDK of Aliyun print signatures: remove it from the provider's env")
 	}
 	return nil
+}
+
+var accountNumber = regexp.MustCompile(`^[0-9]{8,20}$`)
+
+func (s settings) checkCredentials(invalid func(field, format string, args ...any) error) error {
+	for _, f := range []struct{ field, value string }{{"access_key_id", s.AccessKeyID}, {"access_key_secret", s.AccessKeySecret}, {"security_token", s.SecurityToken}} {
+		if strings.ContainsFunc(f.value, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return invalid(f.field, "has a space or another character in it that keys have not")
+		}
+		if s.Credentials != control.FromKey && f.value != "" {
+			return invalid("credentials", "is %q, which does not use %s: remove one of the two", s.Credentials, f.field)
+		}
+	}
+	switch s.Credentials {
+	case control.FromKey:
+		return s.checkKey(invalid)
+	case control.FromECSRole:
+		if strings.HasPrefix(s.RoleName, "acs:ram:") {
+			return invalid("role_name", "is the name alone; role_arn is for a role by its ARN")
+		}
+	}
+	return nil
+}
+
+func (s settings) checkKey(invalid func(field, format string, args ...any) error) error {
+	switch {
+	case s.AccessKeyID == "":
+		return invalid("access_key_id", "is required, unless credentials says where else to find a key")
+	case s.AccessKeySecret == "":
+		return invalid("access_key_secret", "is required with access_key_id")
+	case looksLikeKeyID.MatchString(s.AccessKeySecret) && !looksLikeKeyID.MatchString(s.AccessKeyID):
+		return invalid("access_key_id", "seems to have changed places with access_key_secret")
+	case accountNumber.MatchString(s.AccessKeyID):
+		return invalid("access_key_id", "is the number of an account; a key is made in the RAM console, for a RAM user")
+	case strings.Contains(s.AccessKeyID, "@"):
+		return invalid("access_key_id", "is the name of a user; a key is made in the RAM console, for a RAM user")
+	case s.AccessKeyID == s.AccessKeySecret:
+		return invalid("access_key_secret", "is the same as access_key_id")
+	case strings.HasPrefix(s.AccessKeyID, "STS.") && s.SecurityToken == "":
+		return invalid("security_token", "is required with a temporary key, whose ID begins with STS.")
+	case strings.HasPrefix(s.AccessKeyID, "LTAI") && s.SecurityToken != "":
+		return invalid("security_token", "belongs to a temporary key, whose ID begins with STS.; this one begins with LTAI")
+	}
+	return nil
+}
+
+// source is where credentials come from.
+func (s settings) source() control.Source {
+	return control.Source{
+		Way: s.Credentials, Key: sign.Credentials{AccessKeyID: s.AccessKeyID, AccessKeySecret: s.AccessKeySecret, SecurityToken: s.SecurityToken},
+		RoleName: s.RoleName, RoleARN: s.RoleARN, OIDCProviderARN: s.OIDCProviderARN, OIDCTokenFile: s.OIDCTokenFile,
+		Region: s.Region, Endpoint: s.STSEndpoint,
+	}
 }
 
 // endpoints are the addresses of the two planes.

@@ -1,4 +1,4 @@
-package fake
+package aliyunfake
 
 import (
 	"net/http"
@@ -28,6 +28,7 @@ type Cloud struct {
 	calls     map[string]int
 	faults    []*Fault
 	broken    bool
+	expelled  bool
 }
 
 type template struct {
@@ -122,18 +123,23 @@ func (c *Cloud) Template(name, kind string) {
 // Fault makes one action fail.
 type Fault struct {
 	// Action is that of the control plane, such as CreateTemplate, or of the data
-	// plane: CreateSandbox, GetSandbox, DeleteSandbox, Health, Command, Upload.
+	// plane: CreateSandbox, GetSandbox, DeleteSandbox, Health, Command, Upload,
+	// Download, CreateContext, ListContexts, DeleteContext, ExecuteCode.
 	Action string
-	// Times is how often; 0 means once.
-	Times int
+	// Times is how often; 0 means once. The first Skip calls are spared.
+	Times, Skip int
 	// After has the action take place before its answer is replaced.
 	After bool
 	// Status and Body are the answer. Without a status the connection is cut.
 	Status int
 	Body   string
 	Header map[string]string
-	// Half cuts the true answer in the middle.
-	Half bool
+	// Cut ends the true answer before its end, after that many bytes, if Half does
+	// not cut it in the middle. Short says a length that fits what is sent.
+	Cut         int
+	Half, Short bool
+	// Stall keeps the answer back until the caller has gone.
+	Stall bool
 	// Redirect is where the answer points.
 	Redirect string
 }
@@ -146,12 +152,31 @@ func (c *Cloud) Fault(f Fault) {
 	c.faults = append(c.faults, &f)
 }
 
+// Mend forgets faults that nobody has met.
+func (c *Cloud) Mend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = nil
+}
+
+// Expel makes the service take no request for one of its account, as when a token has
+// expired, until it does again.
+func (c *Cloud) Expel(expelled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expelled = expelled
+}
+
 // meet counts a call and finds the fault that it meets.
 func (c *Cloud) meet(action string) (Fault, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[action]++
 	for _, f := range c.faults {
+		if f.Action == action && f.Skip > 0 {
+			f.Skip--
+			continue
+		}
 		if f.Action == action && f.Times > 0 {
 			f.Times--
 			return *f, true

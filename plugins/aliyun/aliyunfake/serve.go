@@ -1,4 +1,4 @@
-package fake
+package aliyunfake
 
 import (
 	"encoding/json"
@@ -39,7 +39,8 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	action := actionOf(r)
 	fault, met := c.meet(action)
-	if met && !fault.After && !fault.Half {
+	cuts := fault.Half || fault.Cut > 0 || fault.Short
+	if met && !fault.After && !cuts {
 		fault.write(w)
 		return
 	}
@@ -53,12 +54,21 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch {
+	case met && fault.Stall:
+		<-r.Context().Done()
+		return
 	case met && fault.After:
 		fault.write(w)
 		return
-	case met && fault.Half:
-		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-		text = text[:len(text)/2]
+	case met && cuts:
+		n := min(fault.Cut, len(text))
+		if fault.Half {
+			n = len(text) / 2
+		}
+		if !fault.Short {
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		}
+		text = text[:n]
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if raw {
@@ -70,6 +80,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // the client may have gone
 }
 
+// write answers in the service's place.
 func (f Fault) write(w http.ResponseWriter) {
 	for name, value := range f.Header {
 		w.Header().Set(name, value)
@@ -206,7 +217,7 @@ func (c *Cloud) create(body []byte) answer {
 	if c.boxes[in.SandboxID] != nil {
 		return fail(409, "ERR_BAD_REQUEST", "sandbox already exists")
 	}
-	b := &box{id: in.SandboxID, template: in.TemplateName, status: agentrun.StatusReady, created: time.Now(), idle: in.SandboxIdleTimeoutSeconds}
+	b := &box{number: len(c.order), id: in.SandboxID, template: in.TemplateName, status: agentrun.StatusReady, created: time.Now(), idle: in.SandboxIdleTimeoutSeconds}
 	if err := b.start(); err != nil {
 		return fail(500, "ERR_INTERNAL_SERVER_ERROR", err.Error())
 	}
@@ -246,7 +257,7 @@ func (c *Cloud) sandbox(id, action string) answer {
 	}
 	switch action {
 	case "Health":
-		if b.gets++; b.gets == 1 {
+		if b.gets++; b.gets == 1 && b.number%4 == 0 {
 			return answer{503, map[string]any{"error": map[string]any{"code": "NOT_READY", "message": "starting"}}}
 		}
 		return answer{200, map[string]any{"status": "ok", "service": "sandbox-code-interpreter", "version": "v1", "uptime": 1.5}}

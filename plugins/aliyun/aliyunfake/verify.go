@@ -1,4 +1,4 @@
-package fake
+package aliyunfake
 
 import (
 	"net/http"
@@ -38,14 +38,14 @@ func (c *Cloud) verifyControl(r *http.Request, body []byte, action string) (stat
 	c.mu.Lock()
 	used := c.nonces[nonce]
 	c.nonces[nonce] = true
-	keys := c.Keys
+	keys, expelled := c.Keys, c.expelled
 	c.mu.Unlock()
 	switch {
 	case err != nil || time.Since(at).Abs() > skew:
 		return 400, "InvalidTimeStamp.Expired"
 	case m[1] != keys.AccessKeyID:
 		return 404, "InvalidAccessKeyId.NotFound"
-	case r.Header.Get(sign.HeaderToken) != keys.SecurityToken:
+	case expelled, r.Header.Get(sign.HeaderToken) != keys.SecurityToken:
 		return 400, "InvalidSecurityToken.Expired"
 	case r.Header.Get("X-Acs-Version") != "2025-09-10", r.Header.Get("X-Acs-Action") != action:
 		return 400, "InvalidAction.NotFound"
@@ -71,11 +71,11 @@ func (c *Cloud) verifyData(r *http.Request) bool {
 		}
 	}
 	c.mu.Lock()
-	keys, region := c.Keys, c.Region
+	keys, region, expelled := c.Keys, c.Region, c.expelled
 	c.mu.Unlock()
 	at, err := time.Parse(sign.DateLayout, r.Header.Get(sign.HeaderDate))
 	_, signature := sign.DataSignature(r, names, keys.AccessKeySecret, region, m[2])
-	return err == nil && time.Since(at).Abs() <= skew && at.Format("20060102") == m[2] &&
+	return !expelled && err == nil && time.Since(at).Abs() <= skew && at.Format("20060102") == m[2] &&
 		m[1] == keys.AccessKeyID && m[3] == region && signature == m[5] &&
 		r.Header.Get(sign.HeaderContentHash) == sign.UnsignedPayload && r.Header.Get(sign.HeaderToken) == keys.SecurityToken
 }

@@ -1,4 +1,4 @@
-package fake
+package aliyunfake
 
 import (
 	"bufio"
@@ -27,6 +27,8 @@ type box struct {
 	created      time.Time
 	idle         int64
 	gets         int
+	// number counts from 0. One in four is not healthy at once.
+	number int
 
 	command *exec.Cmd
 	stdin   io.WriteCloser

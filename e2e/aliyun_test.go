@@ -1,0 +1,119 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/icmd"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
+)
+
+// fakeAliyun starts a fake of AgentRun in this process.
+func fakeAliyun(t *testing.T) *aliyunfake.Cloud {
+	t.Helper()
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("bubblewrap is not installed (Debian: apt install bubblewrap)")
+	}
+	cloud := aliyunfake.Start()
+	t.Cleanup(cloud.Close)
+	return cloud
+}
+
+// aliyunBlock is the provider block.
+func aliyunBlock(cloud *aliyunfake.Cloud, secret string) string {
+	return fmt.Sprintf("provider \"aliyun\" {\n  access_key_id = %q\n  access_key_secret = %q\n  account_id = \"1234567890123456\"\n  control_endpoint = %q\n  data_endpoint = %q\n}\n",
+		cloud.Keys.AccessKeyID, secret, cloud.URL(), cloud.URL())
+}
+
+func aliyunOptions(t *testing.T, cloud *aliyunfake.Cloud, prepare func(dir string)) harness.Options {
+	return harness.Options{
+		Config:  harness.Tenants + aliyunBlock(cloud, cloud.Keys.AccessKeySecret),
+		Plugins: map[string]string{"aliyun": filepath.Join(binaries.Dir(t), "plugins", "aliyun")}, Prepare: prepare,
+	}
+}
+
+// noneAtAliyun waits until no sandbox lives.
+func noneAtAliyun(t *testing.T, cloud *aliyunfake.Cloud) {
+	t.Helper()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if n := cloud.Sandboxes(); n > 0 {
+			return poll.Continue("%d sandboxes live", n)
+		}
+		return poll.Success()
+	}, poll.WithTimeout(30*time.Second))
+}
+
+// What a provider in the process of a test cannot show: its own tests run all the rest.
+func TestTheAliyunPluginPassesTheCasesAboutProcesses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "sandbox.hcl")
+	cloud := fakeAliyun(t)
+	assert.NilError(t, os.WriteFile(file, []byte(aliyunBlock(cloud, cloud.Keys.AccessKeySecret)), 0o600))
+	result := icmd.RunCommand(filepath.Join(binaries.Dir(t), "sandbox-broker"), "plugin", "verify", "--config", file,
+		"--run", "^(process|description|configure|isolation)/", filepath.Join(binaries.Dir(t), "plugins", "aliyun"))
+	assert.NilError(t, result.Error, result.Combined())
+}
+
+func TestCodeRunsAtAliyunThroughTheBroker(t *testing.T) {
+	cloud := fakeAliyun(t)
+	b := harness.Start(t, aliyunOptions(t, cloud, nil))
+	for language, code := range map[string]string{
+		"python":     "def main(a, b):\n    print('working')\n    return a + b\n",
+		"javascript": "function main({a, b}) {\n  console.log('working');\n  return a + b;\n}\n",
+	} {
+		got := b.Execute(t, map[string]any{"language": language, "code": code, "arguments": map[string]any{"a": 20, "b": 22}})
+		assert.Equal(t, got.Status, "succeeded", "%+v", got)
+		assert.Equal(t, got.Stdout, "working\n")
+		assert.Equal(t, string(got.Result), "42")
+	}
+	noneAtAliyun(t, cloud)
+	assert.Check(t, !strings.Contains(b.Log(), cloud.Keys.AccessKeySecret), "the secret is in the log")
+	assert.Check(t, !strings.Contains(b.Log(), cloud.Keys.AccessKeyID), "the ID of the key is in the log")
+}
+
+// A broker that was killed leaves its sandboxes running and paid for; the next one on
+// the same state finds them by their names.
+func TestABrokerThatWasKilledLeavesNoSandboxAtAliyun(t *testing.T) {
+	cloud := fakeAliyun(t)
+	first := harness.Start(t, aliyunOptions(t, cloud, nil))
+	got := first.Execute(t, map[string]any{"language": "bash", "code": "echo mine > file", "session_id": "s"})
+	assert.Equal(t, got.Status, "succeeded", "%+v", got)
+	first.Kill()
+	assert.Equal(t, cloud.Sandboxes(), 1)
+
+	second := harness.Start(t, aliyunOptions(t, cloud, func(dir string) {
+		assert.NilError(t, os.CopyFS(filepath.Join(dir, "state"), os.DirFS(filepath.Join(first.Dir, "state"))))
+	}))
+	got = second.Execute(t, map[string]any{"language": "bash", "code": "cat file", "session_id": "s"})
+	assert.Equal(t, got.Stdout, "mine\n", "%+v", got)
+	answer := second.Do(http.MethodDelete, "/api/v1/instances/"+got.InstanceID, harness.Token, nil)
+	assert.NilError(t, answer.Err)
+	noneAtAliyun(t, cloud)
+}
+
+func TestASecretThatAliyunRefusesIsSaidWithItsField(t *testing.T) {
+	cloud := fakeAliyun(t)
+	options := aliyunOptions(t, cloud, nil)
+	options.Config = harness.Tenants + aliyunBlock(cloud, "AnotherSecretThanThatOfTheKey")
+	b := harness.Start(t, options)
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if strings.Contains(b.Log(), "access_key_secret") {
+			return poll.Success()
+		}
+		return poll.Continue("the log does not name the field:\n%s", b.Log())
+	}, poll.WithTimeout(30*time.Second))
+	assert.Check(t, !strings.Contains(b.Log(), "AnotherSecretThanThatOfTheKey"), "the secret is in the log")
+}
