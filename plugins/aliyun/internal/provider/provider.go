@@ -109,7 +109,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	}
 	keys, err := control.NewCredentials(p.settings.source())
 	if err != nil {
-		return p.secrets.Error(sdk.FieldErrorf(sdk.CodeInvalidConfig, "credentials", "%w", err))
+		return p.secrets.Error(sdk.FieldErrorf(sdk.CodeInvalidConfig, "identity", "%w", err))
 	}
 	p.transport = http.DefaultTransport.(*http.Transport).Clone()
 	p.transport.MaxIdleConnsPerHost = 32

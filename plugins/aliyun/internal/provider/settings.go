@@ -24,7 +24,7 @@ type settings struct {
 	AccessKeyID     string        `config:"access_key_id"`
 	AccessKeySecret string        `config:"access_key_secret"`
 	SecurityToken   string        `config:"security_token"`
-	Credentials     string        `config:"credentials"`
+	Identity        string        `config:"identity"`
 	RoleARN         string        `config:"role_arn"`
 	RoleName        string        `config:"role_name"`
 	OIDCProviderARN string        `config:"oidc_provider_arn"`
@@ -52,7 +52,7 @@ func schema() sdk.Schema {
 	return sdk.Schema{
 		{
 			Name: "access_key_id", Type: sdk.TypeString, Secret: true, Label: "Access key ID",
-			Description: "ID of an access key of a RAM user, such as LTAI…; of a temporary one with security_token. Required unless credentials says otherwise.",
+			Description: "ID of an access key of a RAM user, such as LTAI…; of a temporary one with security_token. Required unless identity says otherwise.",
 		},
 		{
 			Name: "access_key_secret", Type: sdk.TypeString, Secret: true, Label: "Access key secret",
@@ -63,16 +63,16 @@ func schema() sdk.Schema {
 			Description: "The token of a temporary key of STS. It expires, and has to be replaced here before.",
 		},
 		{
-			Name: "credentials", Type: sdk.TypeString, Default: "key", Options: []string{"key", "ecs_role", "oidc", "default"}, Label: "Credentials",
-			Description: "Where credentials come from: the access key above; the RAM role of this ECS instance; a token of OIDC in a file, as pods of ACK have one; or whatever the SDK of Aliyun finds, in the variables of the block's env first.",
+			Name: "identity", Type: sdk.TypeString, Default: "key", Options: []string{"key", "ecs_role", "oidc", "default"}, Label: "Identity",
+			Description: "Who the broker is to Aliyun: the access key above; the RAM role of this ECS instance; a token of OIDC in a file, as pods of ACK have one; or whatever the SDK of Aliyun finds, in the variables of the block's env first.",
 		},
 		{
 			Name: "role_arn", Type: sdk.TypeString, Default: "", Pattern: `(acs:ram::[0-9]+:role/[A-Za-z0-9._-]+)?`, Label: "Role",
-			Description: "A RAM role to take with these credentials, such as acs:ram::1234567890123456:role/sandbox-broker. It is taken anew every hour.",
+			Description: "A RAM role to take with that, such as acs:ram::1234567890123456:role/sandbox-broker. It is taken anew every hour.",
 		},
-		{Name: "role_name", Type: sdk.TypeString, Default: "", Label: "Role of the machine", Description: "For credentials = \"ecs_role\"; without it, the one that the machine has."},
-		{Name: "oidc_provider_arn", Type: sdk.TypeString, Default: "", Label: "OIDC provider", Description: "For credentials = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_PROVIDER_ARN in the block's env."},
-		{Name: "oidc_token_file", Type: sdk.TypeString, Default: "", Label: "OIDC token", Description: "For credentials = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_TOKEN_FILE in the block's env."},
+		{Name: "role_name", Type: sdk.TypeString, Default: "", Label: "Role of the machine", Description: "For identity = \"ecs_role\"; without it, the one that the machine has."},
+		{Name: "oidc_provider_arn", Type: sdk.TypeString, Default: "", Label: "OIDC provider", Description: "For identity = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_PROVIDER_ARN in the block's env."},
+		{Name: "oidc_token_file", Type: sdk.TypeString, Default: "", Label: "OIDC token", Description: "For identity = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_TOKEN_FILE in the block's env."},
 		{
 			Name: "account_id", Type: sdk.TypeString, Required: true, Label: "Account ID",
 			Description: "Number of the primary account, also where the key is of a RAM user.",
@@ -135,7 +135,7 @@ func (s settings) check() error {
 	invalid := func(field, format string, args ...any) error {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, field, format, args...)
 	}
-	if err := s.checkCredentials(invalid); err != nil {
+	if err := s.checkIdentity(invalid); err != nil {
 		return err
 	}
 	switch {
@@ -155,16 +155,16 @@ func (s settings) check() error {
 
 var accountNumber = regexp.MustCompile(`^[0-9]{8,20}$`)
 
-func (s settings) checkCredentials(invalid func(field, format string, args ...any) error) error {
+func (s settings) checkIdentity(invalid func(field, format string, args ...any) error) error {
 	for _, f := range []struct{ field, value string }{{"access_key_id", s.AccessKeyID}, {"access_key_secret", s.AccessKeySecret}, {"security_token", s.SecurityToken}} {
 		if strings.ContainsFunc(f.value, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return invalid(f.field, "has a space or another character in it that keys have not")
 		}
-		if s.Credentials != control.FromKey && f.value != "" {
-			return invalid("credentials", "is %q, which does not use %s: remove one of the two", s.Credentials, f.field)
+		if s.Identity != control.FromKey && f.value != "" {
+			return invalid("identity", "is %q, which does not use %s: remove one of the two", s.Identity, f.field)
 		}
 	}
-	switch s.Credentials {
+	switch s.Identity {
 	case control.FromKey:
 		return s.checkKey(invalid)
 	case control.FromECSRole:
@@ -178,7 +178,7 @@ func (s settings) checkCredentials(invalid func(field, format string, args ...an
 func (s settings) checkKey(invalid func(field, format string, args ...any) error) error {
 	switch {
 	case s.AccessKeyID == "":
-		return invalid("access_key_id", "is required, unless credentials says where else to find a key")
+		return invalid("access_key_id", "is required, unless identity says where else to find a key")
 	case s.AccessKeySecret == "":
 		return invalid("access_key_secret", "is required with access_key_id")
 	case looksLikeKeyID.MatchString(s.AccessKeySecret) && !looksLikeKeyID.MatchString(s.AccessKeyID):
@@ -200,7 +200,7 @@ func (s settings) checkKey(invalid func(field, format string, args ...any) error
 // source is where credentials come from.
 func (s settings) source() control.Source {
 	return control.Source{
-		Way: s.Credentials, Key: sign.Credentials{AccessKeyID: s.AccessKeyID, AccessKeySecret: s.AccessKeySecret, SecurityToken: s.SecurityToken},
+		Way: s.Identity, Key: sign.Credentials{AccessKeyID: s.AccessKeyID, AccessKeySecret: s.AccessKeySecret, SecurityToken: s.SecurityToken},
 		RoleName: s.RoleName, RoleARN: s.RoleARN, OIDCProviderARN: s.OIDCProviderARN, OIDCTokenFile: s.OIDCTokenFile,
 		Region: s.Region, Endpoint: s.STSEndpoint,
 	}
