@@ -51,6 +51,31 @@ func (c *Cloud) inside(r *http.Request, body []byte, id, action string) answer {
 	return answer{200, got}
 }
 
+// Kernels counts those of all sandboxes that live.
+func (c *Cloud) Kernels() (int, error) {
+	c.mu.Lock()
+	var alive []*box
+	for _, b := range c.boxes {
+		if b.status == agentrun.StatusReady {
+			alive = append(alive, b)
+		}
+	}
+	c.mu.Unlock()
+	n := 0
+	for _, b := range alive {
+		var kernels []json.RawMessage
+		got, err := b.ask(map[string]any{"do": "list_contexts"})
+		if err == nil {
+			err = json.Unmarshal(got, &kernels)
+		}
+		if err != nil {
+			return 0, err
+		}
+		n += len(kernels)
+	}
+	return n, nil
+}
+
 // requestOf checks a request and puts it into the words of inside.py.
 func requestOf(r *http.Request, body []byte, action string) (map[string]any, *answer) {
 	invalid := func(message string) (map[string]any, *answer) {

@@ -162,7 +162,7 @@ func send(ctx context.Context, r Runner, script []byte, request any) ([]byte, er
 	w := zlib.NewWriter(&packed)
 	_, _ = w.Write(script) // a buffer takes everything
 	_ = w.Close()
-	command := "python3 -I -c 'import base64,zlib;exec(zlib.decompress(base64.b64decode(\"" + encode(packed.Bytes()) + "\")))' " + encode(text)
+	command := "python3 -I -S -c 'import base64,zlib;exec(zlib.decompress(base64.b64decode(\"" + encode(packed.Bytes()) + "\")))' " + encode(text)
 	output, err := r.Run(ctx, command, wait+5*time.Second)
 	return []byte(output), err
 }

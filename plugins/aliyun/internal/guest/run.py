@@ -16,7 +16,7 @@
 #
 # The supervisor is no child of the call: it survives it. It is the reaper of all
 # that the program starts, so that nothing gets away by leaving its session.
-import base64, errno, fcntl, json, os, select, shutil, signal, stat, struct, sys, termios, time
+import base64, errno, fcntl, json, os, select, signal, stat, struct, sys, termios, time
 
 ROOT = "/tmp/.sandbox-broker"
 PR_SET_CHILD_SUBREAPER = 36
@@ -373,9 +373,15 @@ def forget():
         if meta(place).get("command"):
             commands.append((ended, place))
         elif time.time() - ended > FORGET:
+            drop([place])
+    drop([place for _, place in sorted(commands)[:-REMEMBERED]])
+
+
+def drop(old):
+    if old:
+        import shutil  # which takes long
+        for place in old:
             shutil.rmtree(place, ignore_errors=True)
-    for _, place in sorted(commands)[:-REMEMBERED]:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def meta(place):

@@ -77,13 +77,13 @@ func decoded(mime, text string) []byte {
 }
 
 // settle says what became of code that came to its end.
-func (r *cellRun) settle(result *sdk.ExecuteResult) error {
+func (r *cellRun) settle(result *sdk.ExecuteResult) {
 	result.Result = r.value
 	if r.failed == nil {
 		if r.req.Arguments != nil && r.value == nil {
 			result.Status, result.ExitCode, result.Detail = sdk.StatusFailed, 1, noResult
 		}
-		return nil
+		return
 	}
 	result.Result = nil
 	result.ExitCode = exitCode(*r.failed)
@@ -93,7 +93,6 @@ func (r *cellRun) settle(result *sdk.ExecuteResult) error {
 	if name, _ := r.failed.Kind(); name == "MemoryError" {
 		result.Status = sdk.StatusOutOfMemory
 	}
-	return nil
 }
 
 // exitCode is that of a process that ends with such an error.

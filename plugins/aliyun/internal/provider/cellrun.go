@@ -128,7 +128,8 @@ func (r *cellRun) run(ctx context.Context) (sdk.ExecuteResult, error) {
 		if err := r.drain(ctx); err != nil {
 			return result, err
 		}
-		return result, r.settle(&result)
+		r.settle(&result)
+		return result, nil
 	}
 	return r.ended(ctx, result, end, limit < r.req.Timeout)
 }
@@ -219,20 +220,19 @@ func (r *cellRun) interrupt(ctx context.Context) bool {
 // stream passes on output until ctx ends; a failure of the sandbox is left to drain. It
 // returns when there is a reason to stop the code, or ctx has ended.
 func (r *cellRun) stream(ctx context.Context) error {
-	if pause(ctx, streamAfter) != nil {
-		return nil
-	}
-	for ctx.Err() == nil {
-		progress, err := watch(ctx, r.box, r.name, r.stdout, r.stderr)
-		if err != nil {
-			<-ctx.Done()
-			return nil
-		}
-		if err := r.pass(progress); err != nil {
-			return err
+	if pause(ctx, streamAfter) == nil {
+		for {
+			progress, unseen := watch(ctx, r.box, r.name, r.stdout, r.stderr)
+			if unseen != nil {
+				break
+			}
+			if err := r.pass(progress); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	<-ctx.Done()
+	return nil //nolint:nilerr // what could not be seen is left to drain
 }
 
 // pass passes on output.

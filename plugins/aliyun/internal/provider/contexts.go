@@ -91,6 +91,12 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 	if req.Language != sdk.Python && req.Language != sdk.JavaScript {
 		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "there are no contexts in %.50q", string(req.Language))
 	}
+	// One after the other: see sweep.
+	release, err := p.writing.take(ctx, box.ID)
+	if err != nil {
+		return sdk.CodeContext{}, err
+	}
+	defer release()
 	saved := savedContext{ID: newName(), Language: string(req.Language), Cwd: absolute(box, req.Cwd), Env: req.Env, CreatedAt: time.Now().UTC()}
 	if saved, err = p.newKernel(ctx, box, saved); err != nil {
 		return sdk.CodeContext{}, err
@@ -108,10 +114,14 @@ func contextOf(s savedContext, busy bool) sdk.CodeContext {
 }
 
 // newKernel starts a kernel, and looks whether its output can be seen while code runs.
-// A creation whose answer is lost is not repeated: there would be one kernel more.
+// A creation whose answer is lost is not repeated: there would be one kernel more. Until
+// the kernel is in the record of its sandbox nobody else may make one there.
 func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (savedContext, error) {
 	made, err := p.data.CreateContext(ctx, box.ID, s.Language, s.Cwd)
 	if err != nil {
+		if repeatable(err) {
+			p.sweep(ctx, box, s)
+		}
 		return s, p.explain(ctx, err, sdk.CodeUnavailable, "start a kernel")
 	}
 	s.Kernel = made.ID
@@ -135,6 +145,24 @@ func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (
 		p.endKernel(ctx, box, made.ID)
 	}
 	return s, p.explain(ctx, err, sdk.CodeUnavailable, "prepare a kernel")
+}
+
+// sweep ends a kernel that may have been made although the answer was lost: one like it
+// that is in no record.
+func (p *Provider) sweep(ctx context.Context, box sandbox, like savedContext) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+	defer cancel()
+	kernels, err := again(ctx, func(ctx context.Context) ([]agentrun.Context, error) { return p.data.ListContexts(ctx, box.ID) })
+	if err != nil {
+		p.log.Warn("a kernel may be left in a sandbox", "sandbox", box.ID, "error", p.secrets.Error(err))
+	}
+	one, _ := p.records.get(box.ID)
+	for _, k := range kernels {
+		ours := slices.ContainsFunc(one.Contexts, func(s savedContext) bool { return s.Kernel == k.ID })
+		if !ours && k.Language == like.Language && k.Cwd == like.Cwd {
+			p.endKernel(ctx, box, k.ID)
+		}
+	}
 }
 
 // failure is the error in a result, if there is one.
@@ -198,6 +226,11 @@ func (p *Provider) restart(ctx context.Context, box sandbox, contextID string) e
 		return err
 	}
 	defer release()
+	releaseAll, err := p.writing.take(ctx, box.ID)
+	if err != nil {
+		return err
+	}
+	defer releaseAll()
 	s, c, err := p.use(box.ID, contextID)
 	if err != nil {
 		return err

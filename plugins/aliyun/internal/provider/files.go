@@ -184,23 +184,25 @@ func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, cont
 func (p *Provider) fill(ctx context.Context, box sandbox, req sdk.WriteFileRequest, draft string, content io.Reader) error {
 	buffer := make([]byte, guest.Inline)
 	for offset := int64(0); ; {
-		n, read := io.ReadFull(content, buffer)
-		if read != nil && !errors.Is(read, io.EOF) && !errors.Is(read, io.ErrUnexpectedEOF) {
-			return read
+		n, err := io.ReadFull(content, buffer)
+		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !ended {
+			return err
 		}
 		if n > 0 {
 			if err := p.appendTo(ctx, box, guest.FileRequest{Op: guest.Append, Path: req.Path, Draft: draft, Offset: offset, Data: buffer[:n]}); err != nil {
 				return err
 			}
 		}
-		if read != nil {
-			return nil
+		if ended {
+			break
 		}
 		offset += int64(n)
 		if len(buffer) < pieceSize {
 			buffer = make([]byte, pieceSize)
 		}
 	}
+	return nil
 }
 
 // appendTo adds a piece to a draft. A large one is uploaded first, by the service, which

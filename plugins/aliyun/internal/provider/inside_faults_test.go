@@ -227,6 +227,30 @@ func TestCodeInAContextRunsAtMostOnceWhateverAnswerIsLost(t *testing.T) {
 	}
 }
 
+func TestAKernelWhoseCreationFailsIsNotLeft(t *testing.T) {
+	t.Parallel()
+	cloud, p, id := created(t)
+	for name, fault := range map[string]aliyunfake.Fault{
+		"the answer is lost":        {Action: "CreateContext", After: true},
+		"the answer is cut":         {Action: "CreateContext", Half: true},
+		"the gateway gives up":      {Action: "CreateContext", After: true, Status: 504, Body: gateway},
+		"the first cell fails":      {Action: "ExecuteCode", Status: 500},
+		"the first cell is refused": {Action: "ExecuteCode", Status: 200, Body: `{"results":[{"type":"error","text":"ReferenceError: require is not defined"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud.Fault(fault)
+			_, err := p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: id, Language: sdk.Python})
+			assert.Check(t, sdk.CodeOf(err) != "", "%v", err)
+			left, err := cloud.Kernels()
+			assert.NilError(t, err)
+			assert.Equal(t, left, 0)
+			list, err := p.ListContexts(t.Context(), id)
+			assert.NilError(t, err)
+			assert.Equal(t, len(list), 0)
+		})
+	}
+}
+
 func TestAKernelThatIsGoneIsReplaced(t *testing.T) {
 	t.Parallel()
 	cloud, p, id := created(t)

@@ -216,8 +216,9 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 	if err != nil && !isMissing(err) {
 		return err
 	}
+	err = p.records.remove(id)
 	p.contexts.forget(id)
-	return p.records.remove(id)
+	return err
 }
 
 // List implements sdk.Provider. The service's list can be late: what it lacks and we

@@ -57,6 +57,7 @@ type dataPlane interface {
 	Upload(ctx context.Context, id, file string, content []byte) error
 	Download(ctx context.Context, id, file string) (io.ReadCloser, error)
 	CreateContext(ctx context.Context, id, language, cwd string) (agentrun.Context, error)
+	ListContexts(ctx context.Context, id string) ([]agentrun.Context, error)
 	DeleteContext(ctx context.Context, id, contextID string) error
 	ExecuteCode(ctx context.Context, id, contextID, code string, timeout time.Duration) (agentrun.CodeResult, error)
 }

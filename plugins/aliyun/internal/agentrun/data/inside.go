@@ -74,6 +74,15 @@ func (c *Client) CreateContext(ctx context.Context, id, language, cwd string) (a
 	return made, err
 }
 
+// ListContexts returns the kernels of a sandbox.
+func (c *Client) ListContexts(ctx context.Context, id string) ([]agentrun.Context, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var all []agentrun.Context
+	err := c.json(ctx, http.MethodGet, path(id, "/contexts"), nil, &all)
+	return all, err
+}
+
 // DeleteContext ends a kernel and what runs in it.
 func (c *Client) DeleteContext(ctx context.Context, id, contextID string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
