@@ -2,6 +2,8 @@ package provider_test
 
 import (
 	"context"
+	"flag"
+	"os"
 	"os/exec"
 	"regexp"
 	"testing"
@@ -13,13 +15,24 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// They wait more than they compute.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
-// start starts a service whose sandboxes can run code.
+// start starts a service whose sandboxes can run code. Where there is no bubblewrap the
+// test is skipped; in CI that is a failure.
 func start(t *testing.T) *aliyunfake.Cloud {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("the sandboxes of the fake need bubblewrap")
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("bubblewrap is not installed (Debian: apt install bubblewrap)")
 	}
 	cloud := aliyunfake.Start()
 	t.Cleanup(cloud.Close)

@@ -72,6 +72,7 @@ const counts = "open('runs', 'a').write('x')\nprint(len(open('runs').read()))\n"
 const gateway = "<html><body>502 Bad Gateway</body></html>"
 
 func TestWhateverTheServiceDoesAboutACreation(t *testing.T) {
+	t.Parallel()
 	good := sdk.Code("")
 	for name, test := range map[string]struct {
 		fault aliyunfake.Fault
@@ -119,6 +120,7 @@ func TestWhateverTheServiceDoesAboutACreation(t *testing.T) {
 }
 
 func TestWhateverTheServiceDoesCodeRunsAtMostOnce(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		fault aliyunfake.Fault
 		want  sdk.Code
@@ -153,6 +155,7 @@ func TestWhateverTheServiceDoesCodeRunsAtMostOnce(t *testing.T) {
 }
 
 func TestASandboxThatHasEndedIsNotFound(t *testing.T) {
+	t.Parallel()
 	cloud := start(t)
 	p := configured(t, cloud)
 	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
@@ -167,6 +170,7 @@ func TestASandboxThatHasEndedIsNotFound(t *testing.T) {
 }
 
 func TestALateListLosesNothing(t *testing.T) {
+	t.Parallel()
 	cloud := start(t)
 	p := configured(t, cloud)
 	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", Labels: map[string]string{"tenant": "a"}})
@@ -180,6 +184,7 @@ func TestALateListLosesNothing(t *testing.T) {
 }
 
 func TestTheTemplateIsMadeOnceForManyCreations(t *testing.T) {
+	t.Parallel()
 	cloud := start(t)
 	p := configured(t, cloud)
 	var all sync.WaitGroup
@@ -198,6 +203,7 @@ func TestTheTemplateIsMadeOnceForManyCreations(t *testing.T) {
 }
 
 func TestWhatIsWrongWithTheConfigurationIsSaidWithItsField(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		values map[string]any
 		code   sdk.Code
@@ -226,6 +232,7 @@ func TestWhatIsWrongWithTheConfigurationIsSaidWithItsField(t *testing.T) {
 		"a template that is there":        {map[string]any{"template_name": "mine"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cloud := start(t)
 			cloud.Template("browser", "Browser")
 			cloud.Template("mine", "CodeInterpreter")
@@ -245,6 +252,7 @@ func TestWhatIsWrongWithTheConfigurationIsSaidWithItsField(t *testing.T) {
 }
 
 func TestTemporaryKeysAreSentWithTheirToken(t *testing.T) {
+	t.Parallel()
 	cloud := start(t)
 	cloud.Keys.AccessKeyID, cloud.Keys.SecurityToken = "STS.NTemporaryKey", "token/with+chars="
 	values := given(cloud)
@@ -259,6 +267,7 @@ func TestTemporaryKeysAreSentWithTheirToken(t *testing.T) {
 }
 
 func TestSignaturesGoNowhereElse(t *testing.T) {
+	t.Parallel()
 	cloud := start(t)
 	p := configured(t, cloud)
 	var asked atomic.Int32
@@ -278,6 +287,7 @@ func TestSignaturesGoNowhereElse(t *testing.T) {
 }
 
 func TestWhatTheProcessBeforeHasLeftIsKnown(t *testing.T) {
+	t.Parallel()
 	cloud := start(t)
 	before := t.TempDir()
 	p, err := configure(t, given(cloud), before)
@@ -299,6 +309,7 @@ func TestWhatTheProcessBeforeHasLeftIsKnown(t *testing.T) {
 }
 
 func TestTheTimeLimitOfTheProviderCutsThatOfTheCaller(t *testing.T) {
+	t.Parallel()
 	cloud := start(t)
 	values := given(cloud)
 	values["timeout"] = 1

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	templateWait = 300 * time.Second
-	templateStep = 2 * time.Second
+	templateWait    = 300 * time.Second
+	templateStep    = 250 * time.Millisecond // at first; it grows up to maxTemplateStep
+	maxTemplateStep = 5 * time.Second
 )
 
 // template is what the sandboxes are made from. It is looked for, made if it is not
@@ -89,11 +90,11 @@ func (t *template) ensure(ctx context.Context) (string, error) {
 			got, err = again(ctx, get) // somebody was faster, or the answer was lost
 		}
 	}
-	for err == nil && got.Status != agentrun.StatusReady {
+	for step := t.step; err == nil && got.Status != agentrun.StatusReady; step = min(2*step, maxTemplateStep) {
 		if agentrun.Failed(got.Status) {
 			return "", sdk.Errorf(sdk.CodeCreateFailed, "the template %s is %s: %.300s", t.input.TemplateName, got.Status, got.StatusReason)
 		}
-		if err = pause(ctx, t.step); err == nil {
+		if err = pause(ctx, step); err == nil {
 			got, err = again(ctx, get)
 		}
 	}
