@@ -2,10 +2,10 @@
 // service of the sandbox can do no more than run a command of the shell, for some
 // seconds, and give its output when it has ended.
 //
-// A small script travels with each call. run.py starts a program under a supervisor
-// that survives the call, enforces the time limit, and ends all that the program
-// started; further calls wait for output as it appears, byte for byte, write to the
-// program or stop it. files.py does one thing with a file. Every call can be repeated:
+// A small script travels with each call. calls.py starts a program under a supervisor
+// (supervise.py) that survives the call, enforces the time limit, and ends all that the
+// program started; further calls wait for output as it appears, byte for byte, write to
+// the program or stop it. files.py does one thing with a file. Every call can be repeated:
 // a program with the same ID is not started twice, and input is not written twice.
 //
 // All that is known of a program lies in the sandbox, so that a process after a crash
@@ -22,15 +22,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 var (
-	//go:embed run.py
-	runScript []byte
+	//go:embed place.py
+	place []byte
+	//go:embed supervise.py
+	supervise []byte
+	//go:embed calls.py
+	calls []byte
 	//go:embed files.py
 	filesScript []byte
+
+	runScript = slices.Concat(place, supervise, calls)
 )
 
 const (
@@ -66,7 +73,7 @@ type Runner interface {
 	Upload(ctx context.Context, path string, content []byte) error
 }
 
-// call is what run.py reads.
+// call is what calls.py reads.
 type call struct {
 	Do     string   `json:"do"`
 	ID     string   `json:"id"`
@@ -101,7 +108,7 @@ type call struct {
 	Columns uint16 `json:"columns"`
 }
 
-// answer is what run.py says.
+// answer is what calls.py says.
 type answer struct {
 	Unknown   bool              `json:"unknown"`
 	Ended     bool              `json:"ended"`
@@ -130,7 +137,7 @@ func Setup(ctx context.Context, r Runner, places ...string) (string, error) {
 	return a.Workspace, err
 }
 
-// ask has run.py do something.
+// ask has calls.py do something.
 func ask(ctx context.Context, r Runner, c call) (answer, error) {
 	var a answer
 	if c.Env == nil {
