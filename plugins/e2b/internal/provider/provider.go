@@ -80,6 +80,8 @@ func (p *Provider) Describe() sdk.Description {
 		Name:         "e2b",
 		Version:      "0.1.0",
 		Summary:      "Sandboxes of E2B, or of a cloud that speaks its protocol.",
+		Icon:         "cloud",
+		Tags:         []string{"cloud"},
 		Languages:    languages(),
 		Templates:    templates(),
 		Schema:       schema(),
