@@ -46,7 +46,7 @@ func (b *box) start() error {
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", "/home/user", "--chdir", "/home/user",
 		"--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/home/user", "--setenv", "LANG", "C.UTF-8",
-		"/usr/bin/python3", "-u", "-c", inside, pythonKernel, javaScriptKernel)
+		"/usr/bin/python3", "-I", "-S", "-u", "-c", inside, pythonKernel, javaScriptKernel)
 	stdout, err := b.command.StdoutPipe()
 	if err != nil {
 		return err

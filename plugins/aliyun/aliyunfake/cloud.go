@@ -3,6 +3,7 @@ package aliyunfake
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,9 @@ type Cloud struct {
 	mu        sync.Mutex
 	templates map[string]*template
 	boxes     map[string]*box
-	order     []string // of boxes, as they were made
+	order     []string // of boxes in the list, as they were made
+	made      int
+	ended     []string // of boxes in the list
 	nonces    map[string]bool
 	calls     map[string]int
 	faults    []*Fault
@@ -110,6 +113,12 @@ func (c *Cloud) end(b *box) {
 	if b.status != agentrun.StatusTerminated {
 		b.status = agentrun.StatusTerminated
 		b.stop()
+		// The list tells of those that have ended, for a while.
+		if c.ended = append(c.ended, b.id); len(c.ended) > remembered {
+			forgotten := c.ended[0]
+			c.ended = c.ended[1:]
+			c.order = slices.DeleteFunc(c.order, func(id string) bool { return id == forgotten })
+		}
 	}
 }
 
@@ -190,6 +199,9 @@ func (c *Cloud) isBroken() bool {
 	defer c.mu.Unlock()
 	return c.broken
 }
+
+// remembered is how many sandboxes that have ended are in the list.
+const remembered = 6
 
 // skew is how far a clock may be off.
 const skew = 15 * time.Minute

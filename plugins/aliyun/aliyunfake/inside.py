@@ -1,6 +1,6 @@
 # The inside of a fake sandbox: runs commands, moves files and keeps kernels, as lines of
 # JSON ask. The first argument is the source of kernel.py, the second that of kernel.js.
-import base64, json, os, signal, subprocess, sys, threading, time, uuid
+import base64, json, os, signal, subprocess, sys, threading, time
 
 lock = threading.Lock()
 kernels = {}
@@ -42,7 +42,7 @@ def download(request):
 
 class Kernel:
     def __init__(self, language, cwd):
-        self.id, self.language, self.cwd = str(uuid.uuid4()), language, cwd or "/home/user"
+        self.id, self.language, self.cwd = os.urandom(16).hex(), language, cwd or "/home/user"
         argv = {"python": ["/usr/bin/python3", "-c", sys.argv[1]], "javascript": ["/usr/bin/node", "-e", sys.argv[2]]}[language]
         events, told = os.pipe()
         os.makedirs(self.cwd, exist_ok=True)

@@ -212,17 +212,18 @@ func (c *Cloud) create(body []byte) answer {
 		return fail(404, "ERR_NOT_FOUND", "template does not exist")
 	}
 	if in.SandboxID == "" {
-		in.SandboxID = fmt.Sprintf("01KE8DAJ35JC8SKP9C%08d", len(c.order))
+		in.SandboxID = fmt.Sprintf("01KE8DAJ35JC8SKP9C%08d", c.made)
 	}
 	if c.boxes[in.SandboxID] != nil {
 		return fail(409, "ERR_BAD_REQUEST", "sandbox already exists")
 	}
-	b := &box{number: len(c.order), id: in.SandboxID, template: in.TemplateName, status: agentrun.StatusReady, created: time.Now(), idle: in.SandboxIdleTimeoutSeconds}
+	b := &box{number: c.made, id: in.SandboxID, template: in.TemplateName, status: agentrun.StatusReady, created: time.Now(), idle: in.SandboxIdleTimeoutSeconds}
 	if err := b.start(); err != nil {
 		return fail(500, "ERR_INTERNAL_SERVER_ERROR", err.Error())
 	}
 	c.boxes[b.id] = b
 	c.order = append(c.order, b.id)
+	c.made++
 	return good(b.object())
 }
 
@@ -234,17 +235,19 @@ func (c *Cloud) list(r *http.Request) answer {
 	if err != nil || most < 1 || most > 1000 {
 		return fail(400, "ERR_VALIDATION_FAILED", "maxResults")
 	}
-	end := min(from+min(most, c.PageSize), len(c.order))
-	items := []any{}
-	for _, id := range c.order[from:end] {
-		if b := c.boxes[id]; b != nil {
-			items = append(items, b.object())
+	items, data := []any{}, map[string]any{}
+	for _, id := range c.order {
+		b := c.boxes[id]
+		if b == nil || b.number < from {
+			continue
 		}
+		if len(items) == min(most, c.PageSize) {
+			data["nextToken"] = strconv.Itoa(b.number)
+			break
+		}
+		items = append(items, b.object())
 	}
-	data := map[string]any{"items": items}
-	if end < len(c.order) {
-		data["nextToken"] = strconv.Itoa(end)
-	}
+	data["items"] = items
 	return good(data)
 }
 

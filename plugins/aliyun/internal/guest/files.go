@@ -95,7 +95,7 @@ var codes = map[string]sdk.Code{
 // Do does it. A refusal is an *sdk.Error with the code that it has in the contract.
 func (req FileRequest) Do(ctx context.Context, r Runner) (FileAnswer, error) {
 	var a FileAnswer
-	output, err := send(ctx, r, filesScript, req)
+	output, err := send(ctx, r, fileAccess, req)
 	if err == nil {
 		err = parse(output, &a)
 	}

@@ -37,7 +37,8 @@ var (
 	//go:embed files.py
 	filesScript []byte
 
-	runScript = slices.Concat(place, supervise, calls)
+	programs   = pack(slices.Concat(place, supervise, calls))
+	fileAccess = pack(filesScript)
 )
 
 const (
@@ -143,7 +144,7 @@ func ask(ctx context.Context, r Runner, c call) (answer, error) {
 	if c.Env == nil {
 		c.Env = map[string]string{}
 	}
-	output, err := send(ctx, r, runScript, c)
+	output, err := send(ctx, r, programs, c)
 	if err == nil {
 		err = parse(output, &a)
 	}
@@ -159,18 +160,22 @@ func ask(ctx context.Context, r Runner, c call) (answer, error) {
 	return a, err
 }
 
-// send runs a script in the sandbox, with a request as its argument.
-func send(ctx context.Context, r Runner, script []byte, request any) ([]byte, error) {
-	text, err := json.Marshal(request)
-	if err != nil {
-		return nil, err
-	}
+// pack makes a command of a script, that takes an argument.
+func pack(script []byte) string {
 	var packed bytes.Buffer
 	w := zlib.NewWriter(&packed)
 	_, _ = w.Write(script) // a buffer takes everything
 	_ = w.Close()
-	command := "python3 -I -S -c 'import base64,zlib;exec(zlib.decompress(base64.b64decode(\"" + encode(packed.Bytes()) + "\")))' " + encode(text)
-	output, err := r.Run(ctx, command, wait+5*time.Second)
+	return "python3 -I -S -c 'import base64,zlib;exec(zlib.decompress(base64.b64decode(\"" + encode(packed.Bytes()) + "\")))' "
+}
+
+// send runs a script in the sandbox, with a request as its argument.
+func send(ctx context.Context, r Runner, script string, request any) ([]byte, error) {
+	text, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	output, err := r.Run(ctx, script+encode(text), wait+5*time.Second)
 	return []byte(output), err
 }
 
