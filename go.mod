@@ -27,6 +27,7 @@ require (
 	github.com/tdewolff/parse/v2 v2.8.20
 	github.com/valyala/fasthttp v1.69.0
 	github.com/zclconf/go-cty v1.19.0
+	go.etcd.io/bbolt v1.4.3
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.23.0
 	golang.org/x/sys v0.49.0

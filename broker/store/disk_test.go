@@ -1,0 +1,56 @@
+package store_test
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// fullDisk lets no file of this process become longer than it is, until the
+// returned function is called.
+func fullDisk(t *testing.T, size uint64) (relieve func()) {
+	t.Helper()
+	signal.Ignore(unix.SIGXFSZ)
+	var before unix.Rlimit
+	assert.NilError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &before))
+	assert.NilError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: before.Max}))
+	relieve = func() { assert.Check(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) }
+	t.Cleanup(relieve)
+	return relieve
+}
+
+func TestAFullDiskRefusesUpdatesUntilThereIsRoom(t *testing.T) {
+	s := newStore(t)
+	assert.NilError(t, s.Update(t.Context(), put("before", record{})))
+	info, err := os.Stat(s.Path())
+	assert.NilError(t, err)
+	relieve := fullDisk(t, uint64(info.Size()))
+
+	large := record{Name: strings.Repeat("x", 64<<10)}
+	var refused error
+	n := 0
+	for ; refused == nil && n < 100; n++ {
+		refused = s.Update(t.Context(), put(strconv.Itoa(n), large))
+	}
+	assert.Equal(t, sdk.CodeOf(refused), sdk.CodeUnavailable)
+	assert.ErrorContains(t, refused, "the broker cannot write its state: the disk is full")
+	_, found := get(t, s, strconv.Itoa(n-1))
+	assert.Assert(t, !found, "what was refused must not be there")
+
+	relieve()
+	assert.NilError(t, s.Update(t.Context(), put("after", large)))
+	after := crashed(t, s)
+	for _, key := range []string{"before", "after"} {
+		_, found := get(t, after, key)
+		assert.Assert(t, found, key)
+	}
+	_, found = get(t, after, strconv.Itoa(n-1))
+	assert.Assert(t, !found)
+}
