@@ -13,7 +13,7 @@ import (
 )
 
 func describeToWire(d Description) (*providerv1.DescribeResponse, error) {
-	resp := &providerv1.DescribeResponse{Name: d.Name, Version: d.Version, Summary: d.Summary, Icon: d.Icon, Tags: d.Tags}
+	resp := &providerv1.DescribeResponse{Name: d.Name, Version: d.Version, Summary: d.Summary, Icon: d.Icon, Tags: d.Tags, Ephemeral: d.Ephemeral}
 	for _, l := range d.Languages {
 		resp.Languages = append(resp.Languages, string(l))
 	}

@@ -94,6 +94,10 @@ type Description struct {
 	// that the provider implements; an author lists CapabilityArtifacts here,
 	// and anything else is ignored.
 	Capabilities []Capability
+	// Ephemeral says that instances end with the plugin's process. The broker
+	// then takes one that List lacks for gone at once; otherwise it waits for a
+	// while first, since the list of a cloud may be late.
+	Ephemeral bool
 }
 
 // Template names what an instance is made for.
@@ -142,7 +146,7 @@ type CreateRequest struct {
 	// Template is one of Description.Templates.
 	Template string
 	// Labels to keep with the instance and to return from List: at least
-	// LabelTenant, LabelSession and LabelInstance.
+	// LabelTenant, LabelSession, LabelInstance and LabelBroker.
 	Labels map[string]string
 	// Env is added to the environment of every execution.
 	Env map[string]string
@@ -159,6 +163,9 @@ const (
 	LabelTenant   = "tenant"
 	LabelSession  = "session"
 	LabelInstance = "instance"
+	// LabelBroker is the broker ID again: the broker leaves alone what it finds
+	// in a list without it.
+	LabelBroker = "broker"
 )
 
 // Instance is one live sandbox.

@@ -42,6 +42,7 @@ func (p *Provider) Describe() sdk.Description {
 		Languages: languages,
 		Templates: []sdk.Template{{Name: "default", Description: "The programs below /usr of this machine.", Languages: languages}},
 		Schema:    schema(),
+		Ephemeral: true,
 	}
 }
 

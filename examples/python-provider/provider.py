@@ -257,7 +257,8 @@ class Provider:
         languages = ["python", "bash"]
         return pb.DescribeResponse(
             name="python_example", version="1.0.0", summary="Local processes under bubblewrap, from Python.", languages=languages,
-            templates=[pb.Template(name="default", languages=languages)], schema=[field])
+            templates=[pb.Template(name="default", languages=languages)], schema=[field],
+            ephemeral=True)
 
     async def Configure(self, request):
         self.directory = os.path.join(request.state_dir, "instances")

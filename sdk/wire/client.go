@@ -277,7 +277,7 @@ func metricsFromWire(wms []*providerv1.Metric) ([]sdk.Metric, error) {
 }
 
 func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, error) {
-	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary(), Icon: resp.GetIcon(), Tags: resp.GetTags()}
+	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary(), Icon: resp.GetIcon(), Tags: resp.GetTags(), Ephemeral: resp.GetEphemeral()}
 	if !pluginName.MatchString(d.Name) {
 		return d, fmt.Errorf("name %.70q is not of the form %s", d.Name, pluginName)
 	}

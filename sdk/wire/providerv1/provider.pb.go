@@ -85,7 +85,10 @@ type DescribeResponse struct {
 	// most), or a data URI of an image (svg+xml, png, webp) in base64, 16 KiB at most.
 	Icon string `protobuf:"bytes,8,opt,name=icon,proto3" json:"icon,omitempty"`
 	// Words to choose by, [a-z0-9._-], 40 bytes each, 16 at most.
-	Tags          []string `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
+	Tags []string `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
+	// Instances end with the plugin's process: a process that was just started
+	// has none.
+	Ephemeral     bool `protobuf:"varint,10,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -181,6 +184,13 @@ func (x *DescribeResponse) GetTags() []string {
 		return x.Tags
 	}
 	return nil
+}
+
+func (x *DescribeResponse) GetEphemeral() bool {
+	if x != nil {
+		return x.Ephemeral
+	}
+	return false
 }
 
 type Template struct {
@@ -1849,7 +1859,7 @@ var File_sandboxbroker_provider_v1_provider_proto protoreflect.FileDescriptor
 const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\n" +
 	"(sandboxbroker/provider/v1/provider.proto\x12\x19sandboxbroker.provider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x11\n" +
-	"\x0fDescribeRequest\"\xc1\x02\n" +
+	"\x0fDescribeRequest\"\xdf\x02\n" +
 	"\x10DescribeResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
@@ -1859,7 +1869,9 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x06schema\x18\x06 \x03(\v2 .sandboxbroker.provider.v1.FieldR\x06schema\x12\"\n" +
 	"\fcapabilities\x18\a \x03(\tR\fcapabilities\x12\x12\n" +
 	"\x04icon\x18\b \x01(\tR\x04icon\x12\x12\n" +
-	"\x04tags\x18\t \x03(\tR\x04tags\"^\n" +
+	"\x04tags\x18\t \x03(\tR\x04tags\x12\x1c\n" +
+	"\tephemeral\x18\n" +
+	" \x01(\bR\tephemeral\"^\n" +
 	"\bTemplate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1c\n" +

@@ -97,7 +97,8 @@ func (p *Provider) Describe() sdk.Description {
 			{Name: templateNode, Description: "Node.js, started ahead", Languages: []sdk.Language{sdk.JavaScript}},
 			{Name: templateBash, Description: "bash", Languages: []sdk.Language{sdk.Bash}},
 		},
-		Schema: schema(),
+		Schema:    schema(),
+		Ephemeral: true,
 	}
 }
 
