@@ -15,8 +15,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/journal"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
 
@@ -101,6 +103,16 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer closing(&err, b.state.close)
+	state, err := store.Open(b.state.file(), store.Options{})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, state.Close)
+	instances := journal.New(state)
+	past, err := instances.Load(ctx, b.logger.Named("state"))
+	if err != nil {
+		return err
+	}
 	previewKey, err := preview.LoadKey(b.state.previewKey())
 	if err != nil {
 		return err
@@ -124,6 +136,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Catalog: b.catalog,
 		Limits:  instanceLimits(cfg.Limits),
 		Logger:  options.Logger.Named("instances"),
+		Journal: instances, Past: past, BrokerID: b.state.id,
 	})
 	b.catalog.set(newGeneration(1, cfg, b.supervise(started)))
 	b.history.Note(admin.Reload{At: b.started, Trigger: admin.TriggerStart, Generation: 1, Applied: true, Revision: cfg.Revision})

@@ -128,6 +128,9 @@ func removeAll(dirs []string) (err error) {
 // previewKey is the file with the key that signs preview links.
 func (d *stateDir) previewKey() string { return filepath.Join(d.path, "preview_key") }
 
+// file holds the state that must survive a crash.
+func (d *stateDir) file() string { return filepath.Join(d.path, "state.db") }
+
 // close unlocks the directory.
 func (d *stateDir) close() error { return d.lock.Close() }
 

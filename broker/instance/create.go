@@ -33,6 +33,13 @@ type CreateRequest struct {
 	// Idle is how long it may be unused before it is destroyed, whatever is
 	// left of the TTL; zero means the longest there is.
 	Idle time.Duration
+	// Key is the caller's own name for this request; empty for none. Without a
+	// session, one that is made from the key takes its place: who asks again with
+	// the key gets the same instance.
+	Key string
+
+	// oneShot instances are destroyed after one execution.
+	oneShot bool
 }
 
 // Create returns the session's instance on that provider, made now if there was
@@ -45,6 +52,9 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	defer s.calls.Done()
 	if err := checkCreate(req, s.limits()); err != nil {
 		return Info{}, false, err
+	}
+	if req.Session == "" && req.Key != "" {
+		req.Session = sessionOfKey(req.Key)
 	}
 	t, e, created, err := s.obtain(ctx, who, req)
 	for errors.Is(err, errMoved) {
@@ -103,6 +113,10 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 		if found && s.retire(e, time.Now()) {
 			found = false
 		}
+		if r, unknown := s.awaited(key); !found && unknown {
+			s.mu.Unlock()
+			return nil, false, &Fault{Provider: t.provider.Label(), Err: stillUnknown(r)}
+		}
 		if found && e.provider != t.provider || !found && !s.offers(t.provider) {
 			s.mu.Unlock()
 			return nil, false, errMoved
@@ -114,6 +128,7 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 			}
 			if e.state == live {
 				e.holds++
+				s.noteUse(e)
 				s.mu.Unlock()
 				return e, false, nil
 			}
@@ -145,6 +160,9 @@ func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *en
 		ttl:      cmp.Or(req.TTL, s.limits().DefaultTTL),
 		idle:     cmp.Or(req.Idle, s.limits().MaxIdle),
 		labels:   maps.Clone(req.Labels),
+		claimed:  req.Session != "",
+		oneShot:  req.oneShot,
+		intended: time.Now(),
 		created:  time.Now(),
 		ready:    make(chan struct{}),
 		cancel:   cancel,
@@ -157,27 +175,46 @@ func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *en
 	s.tasks.Go("create", func() {
 		defer s.calls.Done()
 		defer cancel()
-		var made sdk.Instance
 		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
-		cut := true // unless make says that there was an answer
-		defer func() { s.finishCreation(e, made, cut, err) }()
-		made, cut, err = s.make(ctx, e, t, req.Env)
+		result := creation{cut: true} // unless make says that there was an answer
+		defer func() { s.finishCreation(e, result, err) }()
+		made, cut, failure := s.make(ctx, e, t, req.Env)
+		unnoted := false
+		if failure == nil {
+			unnoted, failure = s.noteMade(e, made)
+		}
+		result, err = creation{cut, unnoted}, failure
 	})
 	return e
+}
+
+// creation is how the making of an instance ended.
+type creation struct {
+	// cut means that nobody knows whether there is an instance.
+	cut bool
+	// unnoted means that there is one, which the journal did not take.
+	unnoted bool
 }
 
 // make calls the provider and puts its failures into words. It says cut when the
 // call was cut short or the provider failed in a way of its own, so that nobody
 // knows whether it had an effect.
 func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, cut bool, err error) {
+	if err := s.journal.Write(ctx, e.record()); err != nil {
+		return sdk.Instance{}, false, err
+	}
+	labels := map[string]string{
+		sdk.LabelTenant:   e.id.Tenant,
+		sdk.LabelSession:  e.id.Session,
+		sdk.LabelInstance: e.id.Instance,
+	}
+	if s.brokerID != "" {
+		labels[sdk.LabelBroker] = s.brokerID
+	}
 	made, err = t.ready.Create(ctx, sdk.CreateRequest{
 		Template: t.template,
-		Labels: map[string]string{
-			sdk.LabelTenant:   e.id.Tenant,
-			sdk.LabelSession:  e.id.Session,
-			sdk.LabelInstance: e.id.Instance,
-		},
-		Env: env,
+		Labels:   labels,
+		Env:      env,
 		// The end of an instance is ours to decide; the provider's limit is
 		// there for the day when nobody is left to destroy.
 		TTL:            s.limits().MaxLifetime + s.limits().slack(),
@@ -212,30 +249,31 @@ func brokenOff(err error) bool {
 }
 
 // finishCreation publishes the outcome. An instance that nobody waits for any
-// more, or whose making was cut short, is destroyed.
-func (s *Service) finishCreation(e *entry, made sdk.Instance, cut bool, err error) {
+// more, or whose making was cut short, is destroyed, and so is one that could not be
+// written down.
+func (s *Service) finishCreation(e *entry, result creation, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(e.ready)
-	if err == nil && s.inUse(e.provider, made.ID) {
-		err = sdk.Errorf(sdk.CodeInternal, "provider %q gave out an instance that it had given out before", e.provider.Label())
-	}
 	e.err = err
-	if err != nil {
+	switch {
+	case result.unnoted:
+		s.hide(e)
+		s.destroyLater(e)
+		return
+	case err != nil:
 		s.hide(e)
 		s.forget(e)
-		if cut {
+		if result.cut {
 			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e) })
 		}
 		return
 	}
-	e.instance = made
 	if e.state == ending { // abandoned by its callers meanwhile
 		s.destroyLater(e)
 		return
 	}
 	e.state = live
-	e.begin(time.Now(), s.limits())
 }
 
 // inUse reports whether an entry has the provider's instance already: no two
@@ -283,6 +321,7 @@ func (s *Service) release(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.use(time.Now())
+	s.noteUse(e)
 	s.drop(e)
 }
 

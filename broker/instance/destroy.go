@@ -29,8 +29,9 @@ func (s *Service) Destroy(ctx context.Context, who tenant.Tenant, id string) err
 	s.mu.Lock()
 	e := s.entries[id]
 	if e == nil || e.id.Tenant != who.Name || e.state == creating || e.doomed {
+		err := s.absent(who, id)
 		s.mu.Unlock()
-		return noSuchInstance()
+		return err
 	}
 	e.stopped = true
 	s.hide(e)
@@ -68,6 +69,23 @@ func (s *Service) destroyLater(e *entry) {
 	})
 }
 
+// noteEnd writes down that an instance is no more.
+func (s *Service) noteEnd(ctx context.Context, e *entry) error {
+	s.mu.Lock()
+	ended := e.epitaph()
+	s.mu.Unlock()
+	if err := s.journal.End(ctx, ended); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ended.Reason != "" {
+		s.graves.add(ended)
+	}
+	e.buried = true
+	return nil
+}
+
 // end destroys a hidden instance and forgets it. After a failure the reaper
 // tries again.
 func (s *Service) end(ctx context.Context, e *entry) error {
@@ -79,13 +97,17 @@ func (s *Service) end(ctx context.Context, e *entry) error {
 	if err == nil {
 		err = provider.Destroy(ctx, e.instance.ID)
 	}
+	if err == nil || sdk.CodeOf(err) == sdk.CodeNotFound {
+		err = s.noteEnd(ctx, e)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil || sdk.CodeOf(err) == sdk.CodeNotFound {
+	if err == nil {
 		s.forget(e)
 		return nil
 	}
 	e.retryAt = time.Now().Add(destroyRetry)
+	s.amendLater(e, func(r *Record) { r.Ending = true })
 	s.logger.Warn("destroying an instance did not work; it is tried again", "instance", e.id.String(),
 		"provider", e.provider.Label(), "error", err)
 	if brokenOff(err) {

@@ -146,15 +146,16 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 	if err := s.installable(ctx, t, req.Requirements); err != nil {
 		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
+	keep := req.Session != ""
+	if req.Keep != nil {
+		keep = *req.Keep
+	}
+	create.oneShot = !keep
 	e, created, err := s.acquire(ctx, who, t, create)
 	if err != nil {
 		return Execution{}, errors.Is(err, errMoved), err
 	}
 	defer s.release(e)
-	keep := req.Session != ""
-	if req.Keep != nil {
-		keep = *req.Keep
-	}
 	if !keep {
 		defer s.doom(e)
 	}
@@ -259,8 +260,7 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 	case sdk.CodeOf(err) == sdk.CodeNotFound:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.hide(e)
-		s.forget(e)
+		s.lose(e, reasonLost)
 		return noSuchInstance()
 	case brokenOff(err):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.provider.Label())

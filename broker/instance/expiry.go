@@ -62,6 +62,7 @@ func (s *Service) retire(e *entry, now time.Time) bool {
 		return false
 	}
 	s.hide(e)
+	e.reason = reasonExpired
 	if e.holds > 0 {
 		e.doomed = true
 	} else {

@@ -2,6 +2,8 @@ package instance
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"regexp"
 	"strings"
 )
@@ -20,6 +22,12 @@ type ID struct {
 func (id ID) String() string { return id.Tenant + ":" + id.Session + ":" + id.Instance }
 
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// sessionOfKey names the session of a creation by the key that its caller gave it.
+func sessionOfKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "k-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:26])
+}
 
 // randomName returns 20 characters of [a-z2-7]: 100 bits, which nobody guesses.
 func randomName() string {

@@ -49,7 +49,7 @@ func (s *Service) Get(who tenant.Tenant, id string) (Info, error) {
 func (s *Service) find(who tenant.Tenant, id string, now time.Time) (*entry, error) {
 	e := s.entries[id]
 	if e == nil || e.id.Tenant != who.Name || e.state != live || s.retire(e, now) {
-		return nil, noSuchInstance()
+		return nil, s.absent(who, id)
 	}
 	return e, nil
 }
@@ -63,6 +63,7 @@ func (s *Service) hold(who tenant.Tenant, id string) (*entry, error) {
 		return nil, err
 	}
 	e.holds++
+	s.noteUse(e)
 	return e, nil
 }
 

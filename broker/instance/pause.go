@@ -56,6 +56,11 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 	if err != nil {
 		return Info{}, lease.Fault(ctx, err)
 	}
+	record, cancelNote := context.WithTimeout(s.cleanup, journalTimeout)
+	defer cancelNote()
+	if err := s.journal.Amend(record, e.id, func(r *Record) { r.Paused = pause }); err != nil {
+		return Info{}, e.fault(err)
+	}
 	return lease.Info(), nil
 }
 

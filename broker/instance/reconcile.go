@@ -3,21 +3,31 @@ package instance
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// parallelDestroys bounds how many instances are destroyed at once.
-const parallelDestroys = 16
+const (
+	// parallelDestroys bounds how many instances are destroyed at once.
+	parallelDestroys = 16
+	// reconcileInterval is how often every provider is asked what it has.
+	reconcileInterval = time.Minute
+	// reconcileTimeout bounds that.
+	reconcileTimeout = 30 * time.Second
+)
 
-// Reconcile brings the registry and a provider whose plugin was just started
-// into agreement: what owner should have and the plugin no longer has is forgotten,
-// what the registry does not know is destroyed. It is called before anybody else
-// may use the plugin. Instances of another provider of the same label are left
-// alone, listed or not.
+// Reconcile brings the registry and a provider into agreement: what owner should
+// have and the provider no longer has is forgotten, what an earlier process of the
+// broker left is adopted if somebody may ask for it, what the registry does not know
+// is destroyed. It is called before anybody else may use a plugin that was just
+// started, and again and again. Instances of another provider of the same label are
+// left alone, listed or not, and so are those that carry another broker's ID.
 func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Provider) error {
 	label := owner.Label()
 	believed := s.liveOn(owner)
@@ -25,15 +35,16 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 	if err != nil {
 		return fmt.Errorf("list the instances of provider %q: %w", label, err)
 	}
-	orphans := s.compare(label, believed, listed)
+	adopted, orphans := s.compare(owner, believed, listed)
+	s.noteAdopted(ctx, adopted)
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelDestroys)
 	var failed atomic.Int64
 	for _, id := range orphans {
 		group.Go(func() error {
-			// It is tried again at the next start; this one shall not fail for
-			// it, nor fill the log.
+			// It is tried again the next time; this one shall not fail for it,
+			// nor fill the log.
 			if err := provider.Destroy(ctx, id); err != nil && failed.Add(1) == 1 {
 				s.logger.Warn("an orphaned instance could not be destroyed", "provider", label, "id", id, "error", err)
 			}
@@ -61,39 +72,153 @@ func (s *Service) liveOn(owner Provider) []*entry {
 	return list
 }
 
-// compare forgets entries that are not listed and returns the IDs of listed
-// instances that nobody knows.
-func (s *Service) compare(label string, believed []*entry, listed []sdk.Instance) (orphans []string) {
+// compare forgets entries that are not listed, adopts what an earlier process left,
+// and returns the provider's IDs of listed instances that nobody knows.
+func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instance) (adopted []*entry, orphans []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := map[string]bool{} // instance parts, which are never reused
-	for _, e := range s.entries {
-		if e.provider.Label() == label {
-			known[e.id.Instance] = true
-		}
-	}
 	there := map[string]bool{}
+	strangers := map[string][]sdk.Instance{} // by instance part, which is never reused
+	known := s.byInstancePart()
 	for _, i := range listed {
 		there[i.ID] = true
-		if !known[i.Labels[sdk.LabelInstance]] {
+		if s.brokerID != "" && i.Labels[sdk.LabelBroker] != s.brokerID {
+			continue
+		}
+		name := i.Labels[sdk.LabelInstance]
+		if e := known[name]; e == nil || e.instance.ID != "" && e.instance.ID != i.ID {
+			strangers[name] = append(strangers[name], i)
+		}
+	}
+	adopted = s.settle(owner, strangers)
+	for name, instances := range strangers {
+		if r, found := s.leftTo(owner, name); found {
+			s.logger.Debug("an instance is left to its own provider", "provider", owner.Label(), "owner", r.Provider)
+			continue
+		}
+		for _, i := range instances {
 			orphans = append(orphans, i.ID)
 		}
 	}
-	lost := 0
-	for _, e := range believed {
-		if !there[e.instance.ID] {
-			s.hide(e)
-			s.forget(e)
-			lost++
+	lost := s.forgetUnlisted(owner, believed, there)
+	if lost > 0 || len(orphans) > 0 || len(adopted) > 0 {
+		s.logger.Info("reconciled", "provider", owner.Label(), "lost", lost, "orphans", len(orphans), "adopted", len(adopted))
+	}
+	return adopted, orphans
+}
+
+// byInstancePart returns the entries of all providers: two of them may share an
+// account, and then list what is the other's. The caller holds mu.
+func (s *Service) byInstancePart() map[string]*entry {
+	known := make(map[string]*entry, len(s.entries))
+	for _, e := range s.entries {
+		known[e.id.Instance] = e
+	}
+	return known
+}
+
+// leftTo finds the record of an earlier process that is another provider's to
+// settle. The caller holds mu.
+func (s *Service) leftTo(owner Provider, name string) (Record, bool) {
+	for _, r := range s.recovered {
+		if r.ID.Instance == name && r.Provider != owner.Label() {
+			return r, true
 		}
 	}
-	if lost > 0 || len(orphans) > 0 {
-		s.logger.Info("reconciled", "provider", label, "lost", lost, "orphans", len(orphans))
+	return Record{}, false
+}
+
+// forgetUnlisted loses the entries that the provider does not have, but for those so
+// young that its list may only be late. The caller holds mu.
+func (s *Service) forgetUnlisted(owner Provider, believed []*entry, there map[string]bool) (lost int) {
+	reason, patience := reasonLost, listDelay
+	if owner.Description().Ephemeral {
+		reason, patience = reasonProcess, 0
 	}
-	return orphans
+	now := time.Now()
+	for _, e := range believed {
+		if there[e.instance.ID] || now.Sub(e.created) < patience || s.entries[e.id.String()] != e {
+			continue
+		}
+		s.lose(e, reason)
+		lost++
+	}
+	return lost
+}
+
+// noteAdopted writes down what was only intended when the earlier process ended.
+func (s *Service) noteAdopted(ctx context.Context, adopted []*entry) {
+	for _, e := range adopted {
+		s.mu.Lock()
+		record := e.record()
+		s.mu.Unlock()
+		if err := s.journal.Amend(ctx, e.id, func(r *Record) { *r = record }); err != nil {
+			s.logger.Warn("an instance was adopted, which could not be written down", "instance", e.id.String(), "error", err)
+		}
+	}
 }
 
 // Lose forgets what is left on a provider that is no more: nobody can reach it.
 func (s *Service) Lose(owner Provider) {
-	s.compare(owner.Label(), s.liveOn(owner), nil)
+	believed := s.liveOn(owner)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range believed {
+		if s.entries[e.id.String()] == e {
+			s.lose(e, reasonRemoved)
+		}
+	}
+}
+
+// reconcileAll reconciles with every provider that is ready, again and again, until
+// the service's lifetime ends: a provider may have made, or lost, what it did not
+// say.
+func (s *Service) reconcileAll() {
+	ticker := time.NewTicker(reconcileInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.lifetime.Done():
+			return
+		}
+		s.abandon()
+		var round sync.WaitGroup
+		for _, p := range s.everyProvider() {
+			if !p.Status().Ready {
+				continue
+			}
+			round.Add(1)
+			s.tasks.Go("reconcile "+p.Label(), func() {
+				defer round.Done()
+				s.reconcileOne(p)
+			})
+		}
+		round.Wait()
+	}
+}
+
+func (s *Service) reconcileOne(p Provider) {
+	ctx, cancel := s.bounded(context.Background(), reconcileTimeout)
+	defer cancel()
+	ready, err := p.Provider(ctx)
+	if err == nil {
+		err = s.Reconcile(ctx, p, ready)
+	}
+	if err != nil && s.lifetime.Err() == nil {
+		s.logger.Warn("a provider does not say what it has", "provider", p.Label(), "error", err)
+	}
+}
+
+// everyProvider returns those in the catalog and those that still have instances.
+func (s *Service) everyProvider() []Provider {
+	all := slices.Clone(s.catalog.Providers())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.retired {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -15,20 +16,34 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 	if ttl < 0 {
 		return Info{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be more than 0")
 	}
+	e, info, err := s.renew(who, id, ttl)
+	if err != nil {
+		return Info{}, err
+	}
+	// Before the answer: who is told a time may count on it.
+	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+	defer cancel()
+	if err := s.journal.Amend(ctx, e.id, func(r *Record) { r.Expires, r.Used = info.ExpiresAt, false }); err != nil {
+		return Info{}, e.fault(err)
+	}
+	return info, nil
+}
+
+func (s *Service) renew(who tenant.Tenant, id string, ttl time.Duration) (*entry, Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return Info{}, shuttingDown()
+		return nil, Info{}, shuttingDown()
 	}
 	now := time.Now()
 	e, err := s.find(who, id, now)
 	if err != nil {
-		return Info{}, err
+		return nil, Info{}, err
 	}
 	if ttl == 0 {
 		ttl = e.ttl
 	}
-	e.lastUsed = now
+	e.lastUsed, e.useNoted = now, false // the next use is to be noted again
 	e.expires = earlier(now.Add(min(ttl, s.limits().MaxLifetime)), e.deadline)
-	return e.info(now), nil
+	return e, e.info(now), nil
 }

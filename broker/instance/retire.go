@@ -46,6 +46,10 @@ func (s *Service) count(p Provider) int {
 // forget removes an entry. The caller holds mu.
 func (s *Service) forget(e *entry) {
 	delete(s.entries, e.id.String())
+	if !e.buried {
+		e.buried = true
+		s.bury(e.epitaph())
+	}
 	if s.retired[e.provider] != nil {
 		s.closeIfEmpty(e.provider)
 	}

@@ -38,6 +38,13 @@ type Options struct {
 	Catalog Catalog
 	Limits  Limits
 	Logger  hclog.Logger
+	// Journal remembers instances for the next process; nil for none. Past is what
+	// it remembers from those before.
+	Journal Journal
+	Past    Past
+	// BrokerID is the one that providers were configured with. Empty makes every
+	// listed instance the service's own.
+	BrokerID string
 }
 
 // Service makes, uses and destroys instances. All its methods may be called
@@ -46,6 +53,11 @@ type Service struct {
 	catalog Catalog
 	bounds  atomic.Pointer[Limits]
 	logger  hclog.Logger
+	journal Journal
+	// brokerID is put on instances as a label; started is told to owners of those
+	// that ended before.
+	brokerID string
+	started  time.Time
 
 	mu       sync.Mutex
 	draining bool
@@ -53,6 +65,10 @@ type Service struct {
 	sessions map[sessionKey]*entry
 	running  map[executionKey]*running
 	retired  map[Provider]chan struct{} // closed when it has no entries
+	// recovered is what an earlier process left, by ID, as long as nobody knows what
+	// became of it; graves is what ended.
+	recovered map[string]Record
+	graves    graves
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.
@@ -80,8 +96,11 @@ type entry struct {
 	ttl      time.Duration
 	idle     time.Duration
 	labels   map[string]string
-	ready    chan struct{} // closed when the creation has ended, well or not
-	cancel   context.CancelFunc
+	// claimed, oneShot and intended are as in its Record.
+	claimed, oneShot bool
+	intended         time.Time
+	ready            chan struct{} // closed when the creation has ended, well or not
+	cancel           context.CancelFunc
 	// installing has room for the one installation that is in progress.
 	installing chan struct{}
 
@@ -103,6 +122,9 @@ type entry struct {
 	expires   time.Time // moved by use and by renewal, up to deadline
 	deadline  time.Time // no new work from then on
 	retryAt   time.Time // of a destruction that failed
+	useNoted  bool      // the journal knows that it was used
+	reason    string    // for its owner, why it ended
+	buried    bool      // the journal knows that it ended
 }
 
 type state int
@@ -128,12 +150,20 @@ func NewService(opts Options) *Service {
 		running:  map[executionKey]*running{},
 		retired:  map[Provider]chan struct{}{},
 		tasks:    background.NewGroup(opts.Logger),
+
+		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
+		recovered: map[string]Record{},
 	}
+	if s.journal == nil {
+		s.journal = noJournal{}
+	}
+	s.recover(opts.Past)
 	s.SetLimits(opts.Limits)
 	s.lifetime, s.endLifetime = context.WithCancelCause(context.Background())
 	s.watching, s.endWatching = context.WithCancel(s.lifetime)
 	s.cleanup, s.endCleanup = context.WithCancel(context.Background())
 	s.tasks.Go("reaper", s.reap)
+	s.tasks.Go("reconcile", s.reconcileAll)
 	return s
 }
 

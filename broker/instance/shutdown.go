@@ -50,6 +50,9 @@ func (s *Service) destroyAll() {
 		// Who is doomed has a task of its own.
 		if !e.doomed || !e.retryAt.IsZero() {
 			s.hide(e)
+			if e.reason == "" && !e.stopped && !e.doomed {
+				e.reason = reasonStop
+			}
 			all = append(all, e)
 		}
 	}

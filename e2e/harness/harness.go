@@ -104,10 +104,7 @@ func launch(t testing.TB, o Options) *Broker {
 	if o.Prepare != nil {
 		o.Prepare(dir)
 	}
-	b.cmd = exec.Command(filepath.Join(dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile())
-	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
-	b.cmd.Dir = dir
-	b.cmd.Env = append(os.Environ(), "TMPDIR="+dir, "XDG_RUNTIME_DIR="+dir, "HOME="+dir, "PATH="+os.Getenv("PATH")+":"+binaries.Dir(t))
+	b.command()
 	if o.User != 0 {
 		// The repository may be where that user cannot look.
 		runsc, err := os.ReadFile(binaries.Runsc(t))
@@ -116,14 +113,48 @@ func launch(t testing.TB, o Options) *Broker {
 		b.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.User, Gid: o.User}}
 		assert.NilError(t, os.Chown(dir, int(o.User), int(o.User)))
 	}
-	assert.NilError(t, b.cmd.Start())
-	b.PID = b.cmd.Process.Pid
-	go func() {
-		_ = b.cmd.Wait()
-		close(b.ended)
-	}()
+	b.begin()
 	t.Cleanup(b.finish)
 	return b
+}
+
+// command prepares the next process of the broker.
+func (b *Broker) command() {
+	b.t.Helper()
+	b.cmd = exec.Command(filepath.Join(b.Dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile())
+	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
+	b.cmd.Dir = b.Dir
+	b.cmd.Env = append(os.Environ(), "TMPDIR="+b.Dir, "XDG_RUNTIME_DIR="+b.Dir, "HOME="+b.Dir, "PATH="+os.Getenv("PATH")+":"+binaries.Dir(b.t))
+}
+
+// begin starts the prepared process.
+func (b *Broker) begin() {
+	b.t.Helper()
+	assert.NilError(b.t, b.cmd.Start())
+	b.PID = b.cmd.Process.Pid
+	cmd, ended := b.cmd, b.ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+}
+
+// Restart starts the broker again, on the directory and with the configuration that
+// it has, after it was killed or stopped, and waits until it is ready. URL and PID
+// are new.
+func (b *Broker) Restart() {
+	b.t.Helper()
+	select {
+	case <-b.ended:
+	default:
+		b.t.Fatal("the broker still runs")
+	}
+	attributes := b.cmd.SysProcAttr
+	b.log, b.ended = &log{}, make(chan struct{})
+	b.command()
+	b.cmd.SysProcAttr = attributes
+	b.begin()
+	b.waitReady()
 }
 
 // layOut makes the directory of a broker: binaries, plugins, configuration.

@@ -42,7 +42,7 @@ func (c *call) well() {
 
 func description() *providerv1.DescribeResponse {
 	return &providerv1.DescribeResponse{
-		Name: "hostile", Version: "0.0.1", Summary: "Means harm when it is told to.", Languages: []string{"mock"},
+		Name: "hostile", Version: "0.0.1", Summary: "Means harm when it is told to.", Languages: []string{"mock"}, Ephemeral: true,
 		Templates: []*providerv1.Template{{Name: "mock", Languages: []string{"mock"}}},
 		Schema:    []*providerv1.Field{{Name: "secret", Type: "string", Secret: true}},
 		// None of these is there.

@@ -20,6 +20,7 @@ import (
 type action struct {
 	Delay      duration `json:"delay"`
 	Hang       bool     `json:"hang"`
+	HangAfter  bool     `json:"hang_after"`
 	Fail       sdk.Code `json:"fail"`
 	Message    string   `json:"message"`
 	Field      string   `json:"field"`
@@ -136,6 +137,9 @@ func (p *provider) before(ctx context.Context, act action) error {
 func (act action) after() {
 	if act.Crash == "after" {
 		crash(act.CrashWith)
+	}
+	if act.HangAfter {
+		select {}
 	}
 }
 

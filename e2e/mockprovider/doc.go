@@ -19,6 +19,7 @@
 //	delay        wait first; ends with the call's context, with the execution's
 //	             timeout (status "timeout"), or when it is interrupted
 //	hang         true: never return, whatever happens to the context
+//	hang_after   true: the same once the call took effect
 //	fail         an error code, "SB000" to "SB015": return it
 //	message      of that error
 //	field        of that error

@@ -140,7 +140,7 @@ func (r *recorder) Stderr(p []byte) error {
 
 func TestADescriptionSurvivesTheWire(t *testing.T) {
 	want := sdk.Description{
-		Name: "cloud", Version: "1.2.3", Summary: "A cloud.", Icon: "cloud", Tags: []string{"cloud", "eu"},
+		Name: "cloud", Version: "1.2.3", Summary: "A cloud.", Icon: "cloud", Tags: []string{"cloud", "eu"}, Ephemeral: true,
 		Languages: []sdk.Language{sdk.Python, sdk.Bash},
 		Templates: []sdk.Template{{Name: "python", Description: "CPython", Languages: []sdk.Language{sdk.Python}}},
 		Schema: sdk.Schema{

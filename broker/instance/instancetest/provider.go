@@ -49,6 +49,9 @@ type Provider struct {
 	// OwnLife, if set, is how long after its creation each instance says that
 	// the provider will end it.
 	OwnLife time.Duration
+	// Cloud makes this a provider whose instances do not end with its process, and
+	// whose list may be late.
+	Cloud bool
 	// Down is the reason why the provider is not ready.
 	Down string
 
@@ -110,6 +113,7 @@ func (p *Provider) Description() sdk.Description {
 			{Name: "nodejs", Description: "Node", Languages: []sdk.Language{sdk.JavaScript}},
 		},
 	}
+	d.Ephemeral = !p.Cloud
 	d.Capabilities = slices.Clone(p.Capabilities)
 	if p.OnPause != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPause)

@@ -1,0 +1,136 @@
+package instance
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Journal remembers instances beyond the life of this process; package journal has
+// one in the state file. What a method did is durable when it returns. Errors carry
+// SB009.
+type Journal interface {
+	// Write keeps a record, in place of one with the same ID.
+	Write(ctx context.Context, r Record) error
+	// Amend changes a record; change may be called several times. Without such a
+	// record it does nothing.
+	Amend(ctx context.Context, id ID, change func(*Record)) error
+	// End removes the records of instances that are no more, and remembers for a
+	// while what their owners are told, if there is a reason.
+	End(ctx context.Context, ended ...Ended) error
+}
+
+// Past is what a Journal knows from the processes before this one.
+type Past struct {
+	Records []Record
+	Ended   []Ended
+}
+
+// Record is what has to be known of an instance when this process is no more. It
+// is written before the provider is asked for the instance, and again when the
+// provider has made it. It holds no secrets: what the creator put into the
+// environment is not in it.
+type Record struct {
+	ID       ID                `json:"id"`
+	Provider string            `json:"provider"` // by label
+	Template string            `json:"template,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	TTL      time.Duration     `json:"ttl"`
+	Idle     time.Duration     `json:"idle"`
+	// Intended is when the provider was about to be asked.
+	Intended time.Time `json:"intended"`
+	// Claimed means that its owner can ask for it without knowing its ID.
+	Claimed bool `json:"claimed,omitempty"`
+	// OneShot means that it was to be destroyed after one execution.
+	OneShot bool `json:"one_shot,omitempty"`
+
+	// Made is the provider's own ID; empty as long as it has not answered. What
+	// follows is not set before.
+	Made     string            `json:"made,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Created  time.Time         `json:"created,omitzero"`
+	Expires  time.Time         `json:"expires,omitzero"`
+	Deadline time.Time         `json:"deadline,omitzero"`
+	// Used means that it was used since: nobody knows until when, and so how far
+	// its end was moved.
+	Used   bool `json:"used,omitempty"`
+	Paused bool `json:"paused,omitempty"`
+	// Ending means that it was given up and that its destruction did not work.
+	Ending bool `json:"ending,omitempty"`
+}
+
+// Ended is an instance that is no more.
+type Ended struct {
+	ID ID        `json:"id"`
+	At time.Time `json:"at"`
+	// Reason follows "ended at ...: ". Empty if there is nothing to be told.
+	Reason string `json:"reason"`
+}
+
+// journalTimeout bounds what is written when nobody waits, or nobody may stop it.
+const journalTimeout = 10 * time.Second
+
+// noJournal remembers nothing.
+type noJournal struct{}
+
+func (noJournal) Write(context.Context, Record) error            { return nil }
+func (noJournal) Amend(context.Context, ID, func(*Record)) error { return nil }
+func (noJournal) End(context.Context, ...Ended) error            { return nil }
+
+// record is what the journal keeps of an entry. The caller holds mu, or is the
+// only one who has the entry.
+func (e *entry) record() Record {
+	r := Record{
+		ID: e.id, Provider: e.provider.Label(), Template: e.template, Labels: maps.Clone(e.labels),
+		TTL: e.ttl, Idle: e.idle, Claimed: e.claimed, OneShot: e.oneShot,
+		Intended: e.intended, Made: e.instance.ID,
+	}
+	if r.Made != "" {
+		r.Metadata, r.Used, r.Paused = maps.Clone(e.instance.Metadata), e.useNoted, e.paused
+		r.Created, r.Expires, r.Deadline = e.created, e.expires, e.deadline
+	}
+	return r
+}
+
+// noteMade begins the time of an instance that was made, and writes that down
+// before anybody is told. unnoted says that the journal did not take it.
+func (s *Service) noteMade(e *entry, made sdk.Instance) (unnoted bool, err error) {
+	s.mu.Lock()
+	if s.inUse(e.provider, made.ID) {
+		s.mu.Unlock()
+		return false, sdk.Errorf(sdk.CodeInternal, "provider %q gave out an instance that it had given out before", e.provider.Label())
+	}
+	e.instance = made
+	e.begin(time.Now(), s.limits())
+	record := e.record()
+	s.mu.Unlock()
+	// Even if nobody waits any more: it may be there for long.
+	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+	defer cancel()
+	err = s.journal.Write(ctx, record)
+	return err != nil, err
+}
+
+// noteUse writes down, once in an instance's life, that its end is moved by use
+// from now on. It is not waited for: the use takes longer than the disk. The
+// caller holds mu.
+func (s *Service) noteUse(e *entry) {
+	if e.useNoted || e.oneShot {
+		return
+	}
+	e.useNoted = true
+	s.amendLater(e, func(r *Record) { r.Used = true })
+}
+
+// amendLater changes a record in the background.
+func (s *Service) amendLater(e *entry, change func(*Record)) {
+	s.tasks.Go("amend", func() {
+		ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+		defer cancel()
+		if err := s.journal.Amend(ctx, e.id, change); err != nil {
+			s.logger.Warn("what became of an instance could not be written down", "instance", e.id.String(), "error", err)
+		}
+	})
+}

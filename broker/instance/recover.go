@@ -1,0 +1,146 @@
+package instance
+
+import (
+	"maps"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// listDelay is how long a list may lack an instance that there is: the services of
+// clouds show what was made only after some seconds.
+const listDelay = time.Minute
+
+// What an earlier process left stays in Service.recovered until the provider has
+// said what became of it: adopted as an entry, destroyed, or gone.
+
+// recover takes over what the journal knows.
+func (s *Service) recover(past Past) {
+	for _, r := range past.Records {
+		s.recovered[r.ID.String()] = r
+	}
+	for _, ended := range past.Ended {
+		s.graves.add(ended)
+	}
+}
+
+// adoptable reports whether somebody may still ask for the instance. One that was
+// never acknowledged is found only by its session or by its creator's key.
+func (r Record) adoptable() bool {
+	return !r.OneShot && !r.Ending && (r.Made != "" || r.Claimed)
+}
+
+// since is when a list must have had it at the latest, but for its delay.
+func (r Record) since() time.Time {
+	if r.Made != "" {
+		return r.Created
+	}
+	return r.Intended
+}
+
+// stillUnknown is the answer as long as nobody knows what became of the instance.
+func stillUnknown(r Record) error {
+	e := sdk.Errorf(sdk.CodeUnavailable, "the broker was restarted, and provider %q has not said yet whether it still has the instance", r.Provider)
+	e.RetryAfter = time.Second
+	return e
+}
+
+// awaited returns the record of an earlier process for a session whose instance may
+// still be there. The caller holds mu.
+func (s *Service) awaited(key sessionKey) (Record, bool) {
+	for _, r := range s.recovered {
+		if r.ID.Tenant == key.tenant && r.ID.Session == key.session && r.Provider == key.provider && r.adoptable() {
+			return r, true
+		}
+	}
+	return Record{}, false
+}
+
+// adopt makes an entry of a record. An expiry that was due meanwhile is the reaper's.
+// The caller holds mu.
+func (s *Service) adopt(r Record, owner Provider, listed sdk.Instance) *entry {
+	now := time.Now()
+	e := &entry{
+		id: r.ID, provider: owner, template: r.Template, ttl: r.TTL, idle: r.Idle, labels: r.Labels,
+		claimed: r.Claimed, intended: r.Intended, useNoted: r.Used, paused: r.Paused,
+		ready: make(chan struct{}), cancel: func() {}, installing: make(chan struct{}, 1),
+		state: live, instance: listed,
+	}
+	close(e.ready)
+	if r.Made == "" {
+		e.begin(r.Intended, s.limits())
+	} else {
+		e.instance.Metadata = maps.Clone(r.Metadata)
+		e.created, e.lastUsed, e.expires, e.deadline = r.Created, r.Created, r.Expires, r.Deadline
+	}
+	if r.Used { // at the latest when the process before this one ended
+		e.use(now)
+	}
+	s.entries[e.id.String()] = e
+	s.sessions[e.sessionKey()] = e
+	return e
+}
+
+// settle finds out what became of the records of an earlier process, from a list of
+// their provider by instance parts. What is adopted or kept waiting leaves the list.
+// The caller holds mu.
+func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adopted []*entry) {
+	now := time.Now()
+	var gone []Ended
+	for id, r := range s.recovered {
+		if r.Provider != owner.Label() {
+			continue
+		}
+		found := listed[r.ID.Instance]
+		i := pickInstance(r, found)
+		switch {
+		case i >= 0 && r.adoptable() && s.sessions[sessionKey{r.ID.Tenant, r.ID.Session, r.Provider}] == nil:
+			adopted = append(adopted, s.adopt(r, owner, found[i]))
+			listed[r.ID.Instance] = append(found[:i:i], found[i+1:]...)
+			delete(s.recovered, id)
+		case len(found) > 0, owner.Description().Ephemeral, now.Sub(r.since()) >= listDelay:
+			ended := Ended{ID: r.ID, At: s.started}
+			if r.adoptable() {
+				ended.Reason = reasonLost
+				if owner.Description().Ephemeral {
+					ended.Reason = reasonRestart
+				}
+			}
+			gone = append(gone, ended)
+			delete(s.recovered, id)
+		}
+	}
+	if len(gone) > 0 {
+		s.bury(gone...)
+	}
+	return adopted
+}
+
+// pickInstance returns the index of the record's instance among those that carry its
+// label, less than 0 if it is not there.
+func pickInstance(r Record, found []sdk.Instance) int {
+	for i := range found {
+		if r.Made == "" || found[i].ID == r.Made {
+			return i
+		}
+	}
+	return -1
+}
+
+// abandon drops the records that nobody will ever answer for, because their provider
+// is not configured any more: their instances have ended by themselves.
+func (s *Service) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limits := s.limits()
+	var gone []Ended
+	for id, r := range s.recovered {
+		if time.Since(r.Intended) > limits.MaxLifetime+limits.slack() {
+			gone = append(gone, Ended{ID: r.ID, At: time.Now(), Reason: reasonExpired})
+			delete(s.recovered, id)
+		}
+	}
+	if len(gone) > 0 {
+		s.bury(gone...)
+	}
+}
