@@ -14,6 +14,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/journal"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
@@ -109,6 +110,10 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	}
 	defer closing(&err, state.Close)
 	instances := journal.New(state)
+	answers, err := idempotency.Open(state)
+	if err != nil {
+		return err
+	}
 	past, err := instances.Load(ctx, b.logger.Named("state"))
 	if err != nil {
 		return err
@@ -160,6 +165,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Meter:        meter,
 		Bounds:       requestBounds(cfg.Limits),
 		PreviewKey:   previewKey,
+		Answers:      answers,
 	}); err != nil {
 		return err
 	}

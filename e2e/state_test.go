@@ -182,3 +182,54 @@ func TestKillingTheBrokerDuringACreation(t *testing.T) {
 		})
 	}
 }
+
+// keyed sends a request with an Idempotency-Key.
+func keyed(b *harness.Broker, key, path string, body map[string]any) harness.Answer {
+	return b.DoWith(http.MethodPost, path, harness.Token, body, map[string]string{"Idempotency-Key": key})
+}
+
+func TestAKeyHoldsAcrossTheDeathOfTheBroker(t *testing.T) {
+	b := startCloud(t, "")
+	again := func() {
+		b.Kill()
+		b.WaitGone()
+		b.Restart()
+	}
+	first := keyed(b, "done", "/api/v1/instances", map[string]any{})
+	assert.Equal(t, first.Status, http.StatusCreated, "%s", first.Body)
+	ran := keyed(b, "ran", "/api/v1/execute", map[string]any{"language": "mock", "code": `{"stdout": "once"}`})
+	assert.Equal(t, ran.Status, http.StatusOK, "%s", ran.Body)
+
+	// The provider has made it when the broker is killed.
+	actions(t, b, `{"create": {"hang_after": true}}`)
+	answered := make(chan harness.Answer, 1)
+	go func() { answered <- keyed(b, "cut", "/api/v1/instances", map[string]any{"template": "python"}) }()
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(inCloud(t, b), 2)) })
+	b.Kill()
+	assert.Check(t, (<-answered).Err != nil)
+	b.WaitGone()
+	actions(t, b, "{}")
+	b.Restart()
+	cut := keyed(b, "cut", "/api/v1/instances", map[string]any{"template": "python"})
+	assert.Check(t, cut.Status == http.StatusOK || cut.Status == http.StatusCreated, "%s", cut.Body)
+	assert.Check(t, is.Len(inCloud(t, b), 2))
+
+	for range 2 {
+		assert.DeepEqual(t, keyed(b, "done", "/api/v1/instances", map[string]any{}).Body, first.Body)
+		assert.DeepEqual(t, keyed(b, "ran", "/api/v1/execute", map[string]any{"language": "mock", "code": `{"stdout": "once"}`}).Body, ran.Body)
+		assert.DeepEqual(t, keyed(b, "cut", "/api/v1/instances", map[string]any{"template": "python"}).Body, cut.Body)
+		harness.Refused(t, keyed(b, "cut", "/api/v1/instances", map[string]any{"template": "bash"}), http.StatusUnprocessableEntity, "SB014")
+		assert.Check(t, is.Len(inCloud(t, b), 2))
+		again()
+	}
+
+	// An execution that was cut off is not done again.
+	began := make(chan harness.Answer, 1)
+	hang := map[string]any{"language": "mock", "code": `{"hang": true}`, "session_id": "s", "timeout": 60}
+	go func() { began <- keyed(b, "hangs", "/api/v1/execute", hang) }()
+	running(t, b, "s")
+	again()
+	assert.Check(t, (<-began).Err != nil)
+	p := harness.Refused(t, keyed(b, "hangs", "/api/v1/execute", hang), http.StatusServiceUnavailable, "SB009")
+	assert.Check(t, is.Contains(p.Detail, "whether it had effects is unknown"))
+}

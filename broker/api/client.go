@@ -15,12 +15,16 @@ import (
 const clientPoll = 150 * time.Millisecond
 
 // contextOf returns the context of a request: it ends with its deadline, when
-// the client goes away, and when the server is closed. Neither Fiber nor
+// the client goes away (unless it left an Idempotency-Key), and when the server is
+// closed. Neither Fiber nor
 // fasthttp has one: theirs end for all requests when a shutdown begins, and
 // never for a client. The cancel function waits for the poll to end, so that
 // nothing touches the connection after the handler.
 func (s *Server) contextOf(c *fiber.Ctx) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(s.base, s.requestTimeout())
+	if exchangeOf(c).keyed {
+		return ctx, cancel // its answer is kept for the client's return
+	}
 	conn := c.Context().Conn()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	s.tasks.Go("watch a client", func() {

@@ -74,6 +74,9 @@ func CodesAsText() string {
 		if info.HTTPStatus == http.StatusOK {
 			status = "200, in the result"
 		}
+		if info.Code == sdk.CodeConflict {
+			status = "409, 422"
+		}
 		if info.Code == sdk.CodeInvalidRequest {
 			status = "400, 405, 408, 413, 415, 416, 422, 431"
 		}
@@ -120,6 +123,13 @@ func (d *document) add(op operation, in, out reflect.Type, body *decoder) {
 			Name: headerRequestID, In: "header", Description: "Your own ID of this request, for the logs.",
 			Schema: &huma.Schema{Type: huma.TypeString, Pattern: requestIDForm.String()},
 		}},
+	}
+	if op.takesKey() && !op.streams {
+		described.Parameters = append(described.Parameters, &huma.Param{
+			Name: headerIdempotencyKey, In: "header",
+			Description: "Your own name for this request. The same request with the same key within 24 hours is not carried out again but given the same answer, with the header " + headerReplayed + ".",
+			Schema:      &huma.Schema{Type: huma.TypeString, Pattern: keyForm.String()},
+		})
 	}
 	for _, match := range pathParameter.FindAllStringSubmatch(path, -1) {
 		described.Parameters = append(described.Parameters, &huma.Param{
@@ -214,8 +224,15 @@ func (d *document) addProblems(described *huma.Operation, op operation, hasBody 
 	for _, code := range op.codes {
 		refuse(code, code.Info().HTTPStatus)
 	}
+	if op.takesKey() && !op.streams {
+		refuse(sdk.CodeConflict, http.StatusConflict, http.StatusUnprocessableEntity)
+		refuse(sdk.CodeInvalidRequest, http.StatusBadRequest, http.StatusUnprocessableEntity)
+		refuse(sdk.CodeUnavailable, http.StatusServiceUnavailable)
+		refuse(sdk.CodeQuotaExceeded, http.StatusTooManyRequests)
+	}
 	for status, list := range codes {
 		slices.Sort(list)
+		list = slices.Compact(list)
 		var meanings []string
 		for _, code := range list {
 			meanings = append(meanings, string(code)+": "+code.Info().Title)

@@ -29,6 +29,8 @@ type exchange struct {
 	// streams is set when the request was handed over: its line in the log comes
 	// at the end of the stream.
 	streams bool
+	// keyed requests have an Idempotency-Key.
+	keyed bool
 }
 
 type exchangeKey struct{}

@@ -12,6 +12,7 @@ import (
 func (s *Server) createInstance(ctx context.Context, c call[CreateInstanceRequest]) (int, Instance, error) {
 	info, created, err := s.instances.Create(ctx, c.tenant, instance.CreateRequest{
 		Session:      c.body.SessionID,
+		Key:          c.key,
 		Template:     c.body.Template,
 		Language:     c.body.Language,
 		Provider:     c.body.Provider,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -22,10 +23,14 @@ type operation struct {
 	query []parameter
 	// anyQuery operations pass their query on as it is.
 	anyQuery bool
-	id       string
-	tag      string
-	summary  string
-	details  string
+	// resumes means that carrying it out once more gives what the first time gave.
+	resumes bool
+	// streams is set by stream.
+	streams bool
+	id      string
+	tag     string
+	summary string
+	details string
 	// public operations need no token, those of admin an administrator's.
 	public, admin bool
 	// conditional operations take If-Match, tagged ones answer with an ETag: the
@@ -57,7 +62,9 @@ type call[In any] struct {
 	query query
 	// ifMatch is the header of that name, of a conditional operation.
 	ifMatch string
-	body    In
+	// key is the request's Idempotency-Key.
+	key  string
+	body In
 }
 
 // none stands for a body that there is not.
@@ -140,7 +147,15 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 				return err
 			}
 		}
-		return handle(c, request)
+		key, err := s.keyOf(c, op)
+		if err != nil {
+			return err
+		}
+		if key == "" {
+			return handle(c, request)
+		}
+		request.key = key
+		return s.once(c, op, idempotency.ID{Tenant: request.tenant.Name, Key: key}, func() error { return handle(c, request) })
 	})
 }
 

@@ -80,6 +80,9 @@ func problemOf(err error, requestID string) (Problem, map[string]string) {
 		headers[fiber.HeaderContentRange] = fmt.Sprintf("bytes */%d", e.size)
 	} else if e, ok := errors.AsType[*requestError](err); ok {
 		code, p.Status, p.Detail, p.Errors = sdk.CodeInvalidRequest, e.status, e.detail, e.fields
+	} else if e, ok := errors.AsType[*conflictError](err); ok {
+		code, p.Status, p.Detail = sdk.CodeConflict, e.status, e.Error()
+		p.Errors = []FieldError{{Field: e.field, Detail: e.detail}}
 	} else if e, ok := errors.AsType[*fiber.Error](err); ok {
 		code, p.Status, p.Detail = frameworkError(e)
 	} else if e, ok := configurationProblem(err); ok {
@@ -114,6 +117,7 @@ func problemOf(err error, requestID string) (Problem, map[string]string) {
 	}
 	info := code.Info()
 	p.Code, p.Title, p.Retryable = string(code), info.Title, info.Retryable
+	p.Retryable = p.Retryable || headers[fiber.HeaderRetryAfter] != ""
 	p.Type = "urn:sandbox-broker:" + p.Code
 	return p, headers
 }

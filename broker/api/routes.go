@@ -41,6 +41,7 @@ func (s *Server) routes() {
 		summary: "Create an instance",
 		details: "Answers 201 for a new instance and 200 for the one that the session already has on that provider. " +
 			"A template, ttl or idle that differs from the session's instance is a conflict.",
+		resumes: true,
 		success: []int{http.StatusCreated, http.StatusOK},
 		codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
 	}, s.createInstance)

@@ -60,6 +60,8 @@ type Options struct {
 	// Meter may be nil.
 	Meter  Meter
 	Bounds Bounds
+	// Answers may be nil: requests with an Idempotency-Key are refused then.
+	Answers Answers
 	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
 	// random one: no link outlives the server then.
 	PreviewKey []byte
@@ -82,7 +84,8 @@ type Server struct {
 	// configurator is for administrators: nil where they are.
 	configurator Configurator
 	logger       hclog.Logger
-	meter        Meter // or nil
+	meter        Meter   // or nil
+	answers      Answers // or nil
 	bounds       atomic.Pointer[Bounds]
 	app          *fiber.App
 	document     *document
@@ -125,6 +128,7 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		configurator: opts.Configurator,
 		logger:       opts.Logger,
 		meter:        opts.Meter,
+		answers:      opts.Answers,
 		document:     newDocument(),
 		tasks:        background.NewGroup(opts.Logger),
 	}

@@ -26,6 +26,7 @@ var errAborted = errors.New("the answer was given up")
 // stream binds a handler to a route whose bodies are not read into memory. The
 // handler gets the request after authentication.
 func stream(s *Server, op operation, handle func(w http.ResponseWriter, r *http.Request, c call[none]) error) {
+	op.streams = true
 	s.document.add(op, nil, nil, nil)
 	s.holding = append(s.holding, newPathPattern(op))
 	bind(s, op, func(c *fiber.Ctx, request call[none]) error {

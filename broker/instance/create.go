@@ -72,6 +72,13 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 			return Info{}, false, err
 		}
 	}
+	info = s.finishCreate(e, created)
+	s.awaitNote(e)
+	return info, created, nil
+}
+
+// finishCreate gives back the hold that the creation took.
+func (s *Service) finishCreate(e *entry, created bool) Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -79,7 +86,7 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 		e.use(now)
 	}
 	s.drop(e)
-	return e.info(now), created, nil
+	return e.info(now)
 }
 
 // obtain finds out where an instance belongs and acquires it there.
@@ -319,10 +326,11 @@ func (s *Service) await(ctx context.Context, e *entry) (again bool, err error) {
 // release ends a use: it gives back a hold that acquire or hold took.
 func (s *Service) release(e *entry) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	e.use(time.Now())
 	s.noteUse(e)
 	s.drop(e)
+	s.mu.Unlock()
+	s.awaitNote(e)
 }
 
 // drop gives back a hold. The caller holds mu.

@@ -107,7 +107,7 @@ func (s *Service) end(ctx context.Context, e *entry) error {
 		return nil
 	}
 	e.retryAt = time.Now().Add(destroyRetry)
-	s.amendLater(e, func(r *Record) { r.Ending = true })
+	s.tasks.Go("note a destruction", func() { s.amend(e, func(r *Record) { r.Ending = true }) })
 	s.logger.Warn("destroying an instance did not work; it is tried again", "instance", e.id.String(),
 		"provider", e.provider.Label(), "error", err)
 	if brokenOff(err) {

@@ -211,7 +211,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out.truncated, Detail: detail}
 		return execution, nil
 	}
-	return Execution{}, e.fault(s.executionError(caller, ctx, e, req, err))
+	return Execution{}, e.begun(s.executionError(caller, ctx, e, req, err))
 }
 
 // bound is how long the provider may take in all.
@@ -290,6 +290,17 @@ func (s *Service) checkExecute(req *ExecuteRequest) error {
 		return err
 	}
 	return checkEnv(req.Env)
+}
+
+// begun is fault for what the provider was asked to do. It does nothing of what it
+// refuses.
+func (e *entry) begun(err error) error {
+	fault := &Fault{Provider: e.provider.Label(), InstanceID: e.id.String(), Begun: true, Err: err}
+	switch sdk.CodeOf(err) {
+	case sdk.CodeNotFound, sdk.CodeConflict, sdk.CodeInvalidRequest, sdk.CodeNotSupported:
+		fault.Begun = false
+	}
+	return fault
 }
 
 func (e *entry) fault(err error) error {

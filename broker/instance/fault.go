@@ -12,7 +12,9 @@ type Fault struct {
 	Provider string
 	// InstanceID is empty when there is no instance yet.
 	InstanceID string
-	Err        error
+	// Begun means that the provider was asked: what was to be done may have been.
+	Begun bool
+	Err   error
 }
 
 // Error says what happened and where.

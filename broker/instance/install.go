@@ -88,7 +88,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out != nil && out.truncated, Detail: detail}
 			return execution, nil
 		}
-		return Execution{}, e.fault(s.executionError(caller, ctx, e, req, err))
+		return Execution{}, e.begun(s.executionError(caller, ctx, e, req, err))
 	}
 	select {
 	case e.installing <- struct{}{}:

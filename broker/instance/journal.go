@@ -114,23 +114,42 @@ func (s *Service) noteMade(e *entry, made sdk.Instance) (unnoted bool, err error
 }
 
 // noteUse writes down, once in an instance's life, that its end is moved by use
-// from now on. It is not waited for: the use takes longer than the disk. The
-// caller holds mu.
+// from now on. It is done beside the use, and awaitNote waits for it. The caller
+// holds mu.
 func (s *Service) noteUse(e *entry) {
 	if e.useNoted || e.oneShot {
 		return
 	}
-	e.useNoted = true
-	s.amendLater(e, func(r *Record) { r.Used = true })
-}
-
-// amendLater changes a record in the background.
-func (s *Service) amendLater(e *entry, change func(*Record)) {
-	s.tasks.Go("amend", func() {
-		ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
-		defer cancel()
-		if err := s.journal.Amend(ctx, e.id, change); err != nil {
-			s.logger.Warn("what became of an instance could not be written down", "instance", e.id.String(), "error", err)
+	noted := make(chan struct{})
+	e.useNoted, e.noting = true, noted
+	s.tasks.Go("note a use", func() {
+		defer close(noted)
+		if !s.amend(e, func(r *Record) { r.Used = true }) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			e.useNoted = false // the next use tries again
 		}
 	})
+}
+
+// awaitNote waits until it is durable that the entry was used, before anybody is told
+// how long it stays.
+func (s *Service) awaitNote(e *entry) {
+	s.mu.Lock()
+	noting := e.noting
+	s.mu.Unlock()
+	if noting != nil {
+		<-noting // it has a deadline
+	}
+}
+
+// amend changes a record when nobody can be told that it does not work.
+func (s *Service) amend(e *entry, change func(*Record)) (done bool) {
+	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+	defer cancel()
+	err := s.journal.Amend(ctx, e.id, change)
+	if err != nil {
+		s.logger.Warn("what became of an instance could not be written down", "instance", e.id.String(), "error", err)
+	}
+	return err == nil
 }

@@ -136,6 +136,6 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 		// as from Create or Execute, of the provider's account.
 		return l.entry.fault(err)
 	default:
-		return l.entry.fault(providerError(l.entry.provider.Label(), err))
+		return l.entry.begun(providerError(l.entry.provider.Label(), err))
 	}
 }

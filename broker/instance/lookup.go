@@ -33,14 +33,23 @@ type Info struct {
 
 // Get returns an instance of the tenant, or SB013.
 func (s *Service) Get(who tenant.Tenant, id string) (Info, error) {
+	e, info, err := s.lookUp(who, id)
+	if err != nil {
+		return Info{}, err
+	}
+	s.awaitNote(e)
+	return info, nil
+}
+
+func (s *Service) lookUp(who tenant.Tenant, id string) (*entry, Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	e, err := s.find(who, id, now)
 	if err != nil {
-		return Info{}, err
+		return nil, Info{}, err
 	}
-	return e.info(now), nil
+	return e, e.info(now), nil
 }
 
 // find returns a live entry of the tenant whose time is not over. An instance of

@@ -119,12 +119,13 @@ type entry struct {
 	stopped   bool      // its tenant destroyed it, executions included
 	created   time.Time // when the creation began, and once it has ended well, when that was
 	lastUsed  time.Time
-	expires   time.Time // moved by use and by renewal, up to deadline
-	deadline  time.Time // no new work from then on
-	retryAt   time.Time // of a destruction that failed
-	useNoted  bool      // the journal knows that it was used
-	reason    string    // for its owner, why it ended
-	buried    bool      // the journal knows that it ended
+	expires   time.Time     // moved by use and by renewal, up to deadline
+	deadline  time.Time     // no new work from then on
+	retryAt   time.Time     // of a destruction that failed
+	useNoted  bool          // the journal knows, or is being told, that it was used
+	noting    chan struct{} // closed when it was told; nil if it never was
+	reason    string        // for its owner, why it ended
+	buried    bool          // the journal knows that it ended
 }
 
 type state int

@@ -118,45 +118,6 @@ func launch(t testing.TB, o Options) *Broker {
 	return b
 }
 
-// command prepares the next process of the broker.
-func (b *Broker) command() {
-	b.t.Helper()
-	b.cmd = exec.Command(filepath.Join(b.Dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile())
-	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
-	b.cmd.Dir = b.Dir
-	b.cmd.Env = append(os.Environ(), "TMPDIR="+b.Dir, "XDG_RUNTIME_DIR="+b.Dir, "HOME="+b.Dir, "PATH="+os.Getenv("PATH")+":"+binaries.Dir(b.t))
-}
-
-// begin starts the prepared process.
-func (b *Broker) begin() {
-	b.t.Helper()
-	assert.NilError(b.t, b.cmd.Start())
-	b.PID = b.cmd.Process.Pid
-	cmd, ended := b.cmd, b.ended
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
-}
-
-// Restart starts the broker again, on the directory and with the configuration that
-// it has, after it was killed or stopped, and waits until it is ready. URL and PID
-// are new.
-func (b *Broker) Restart() {
-	b.t.Helper()
-	select {
-	case <-b.ended:
-	default:
-		b.t.Fatal("the broker still runs")
-	}
-	attributes := b.cmd.SysProcAttr
-	b.log, b.ended = &log{}, make(chan struct{})
-	b.command()
-	b.cmd.SysProcAttr = attributes
-	b.begin()
-	b.waitReady()
-}
-
 // layOut makes the directory of a broker: binaries, plugins, configuration.
 func (b *Broker) layOut(o Options) {
 	t := b.t
@@ -227,8 +188,19 @@ func (b *Broker) Do(method, path, token string, body any) Answer {
 	return b.DoContext(ctx, method, path, token, body)
 }
 
+// DoWith is Do with further headers.
+func (b *Broker) DoWith(method, path, token string, body any, headers map[string]string) Answer {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	return b.do(ctx, method, path, token, body, headers)
+}
+
 // DoContext is Do with a context.
 func (b *Broker) DoContext(ctx context.Context, method, path, token string, body any) Answer {
+	return b.do(ctx, method, path, token, body, nil)
+}
+
+func (b *Broker) do(ctx context.Context, method, path, token string, body any, headers map[string]string) Answer {
 	var payload io.Reader
 	switch v := body.(type) {
 	case nil:
@@ -250,6 +222,9 @@ func (b *Broker) DoContext(ctx context.Context, method, path, token string, body
 	}
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range headers {
+		req.Header.Set(name, value)
 	}
 	resp, err := b.client.Do(req)
 	if err != nil {

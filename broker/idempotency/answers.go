@@ -1,0 +1,303 @@
+// Package idempotency keeps what requests with an Idempotency-Key were answered, in
+// the state file, for a day: who asks again with the same key gets the same answer,
+// also from the next process of the broker. What a request is, and which answers are
+// worth keeping, is decided in package api.
+//
+// Of a request only a SHA-256 is kept. Answers are kept as they were sent.
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Bounds of what is kept.
+const (
+	// Life of a key, from its answer on.
+	Life = 24 * time.Hour
+	// MaxBody is the largest body that is kept, in bytes.
+	MaxBody = 1 << 20
+	// MaxKeys and MaxBytes are what one tenant may have kept.
+	MaxKeys  = 10_000
+	MaxBytes = 64 << 20
+	// maxPruned bounds how many outdated answers one new key removes.
+	maxPruned = 100
+)
+
+// ID is a key of a tenant; administrators have no tenant, and share theirs.
+type ID struct{ Tenant, Key string }
+
+func (id ID) String() string { return id.Tenant + "\x00" + id.Key }
+
+// Fingerprint stands for a request: who sends another one with a used key has made a
+// mistake.
+type Fingerprint [32]byte
+
+// Answer to a request.
+type Answer struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type,omitempty"`
+	Body        []byte `json:"body,omitempty"`
+	// Dropped says that the body was too large to be kept.
+	Dropped bool `json:"dropped,omitempty"`
+}
+
+// State of a key when a request comes.
+type State int
+
+const (
+	// Fresh keys have never been used: the request is to be carried out.
+	Fresh State = iota
+	// Answered keys have an Answer.
+	Answered
+	// Running means that the same request is being carried out by this process.
+	Running
+	// Interrupted means that it was being carried out when the process before this
+	// one ended; nobody knows how far it came. It may be carried out once more.
+	Interrupted
+	// Reused means that the key was used for another request.
+	Reused
+)
+
+// Store is where answers are kept; *store.Store is it.
+type Store interface {
+	Update(ctx context.Context, change func(tx *bbolt.Tx) error) error
+	View(read func(tx *bbolt.Tx) error) error
+}
+
+// Answers are the kept ones. Methods may be called concurrently.
+type Answers struct {
+	store Store
+
+	mu      sync.Mutex
+	running map[ID]Fingerprint
+	held    map[string]usage // by tenant
+}
+
+// usage is what a tenant has kept.
+type usage struct{ keys, bytes int }
+
+// record is what the store has of a key.
+type record struct {
+	Tenant      string      `json:"tenant"`
+	At          time.Time   `json:"at"`
+	Fingerprint Fingerprint `json:"fingerprint"`
+	Answer      *Answer     `json:"answer,omitempty"` // nil as long as there is none
+}
+
+func (r record) size() int {
+	if r.Answer == nil {
+		return 0
+	}
+	return len(r.Answer.Body)
+}
+
+// Open returns the answers that a store holds.
+func Open(s Store) (*Answers, error) {
+	a := &Answers{store: s, running: map[ID]Fingerprint{}, held: map[string]usage{}}
+	err := s.View(func(tx *bbolt.Tx) error {
+		return store.Each(tx, store.Answers, func(_ string, r record, err error) error {
+			if err == nil {
+				a.count(r.Tenant, 1, r.size())
+			}
+			return nil //nolint:nilerr // a damaged one is replaced by its next use
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the kept answers: %w", err)
+	}
+	return a, nil
+}
+
+// Begin asks what is to be done with a request. After Fresh and Interrupted the
+// caller carries it out and calls End; what it does then is durably announced.
+// Errors carry SB008 for a tenant that has kept too much, and SB009.
+func (a *Answers) Begin(ctx context.Context, id ID, f Fingerprint) (State, Answer, error) {
+	if state, busy := a.reserve(id, f); busy {
+		return state, Answer{}, nil
+	}
+	state, answer, err := a.begin(ctx, id, f)
+	if err != nil || state != Fresh && state != Interrupted {
+		a.release(id)
+	}
+	return state, answer, err
+}
+
+// reserve takes the key for one request of this process.
+func (a *Answers) reserve(id ID, f Fingerprint) (state State, busy bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	other, busy := a.running[id]
+	switch {
+	case !busy:
+		a.running[id] = f
+		return Fresh, false
+	case other != f:
+		return Reused, true
+	default:
+		return Running, true
+	}
+}
+
+func (a *Answers) release(id ID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.running, id)
+}
+
+func (a *Answers) begin(ctx context.Context, id ID, f Fingerprint) (State, Answer, error) {
+	var r record
+	var found bool
+	read := func(tx *bbolt.Tx) (err error) {
+		r = record{}
+		found, err = store.Get(tx, store.Answers, id.String(), &r)
+		if err != nil || time.Since(r.At) > Life {
+			found = false // damaged or outdated: as if it had never been
+		}
+		return nil //nolint:nilerr // see above
+	}
+	if err := a.store.View(read); err != nil {
+		return Fresh, Answer{}, err
+	}
+	switch {
+	case found && r.Fingerprint != f:
+		return Reused, Answer{}, nil
+	case found && r.Answer != nil:
+		return Answered, *r.Answer, nil
+	case found:
+		return Interrupted, Answer{}, nil
+	}
+	if err := a.room(id.Tenant); err != nil {
+		return Fresh, Answer{}, err
+	}
+	fresh := record{Tenant: id.Tenant, At: time.Now(), Fingerprint: f}
+	return Fresh, Answer{}, a.write(ctx, id, &fresh, true)
+}
+
+// room says whether the tenant may use one more key.
+func (a *Answers) room(tenant string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if held := a.held[tenant]; held.keys >= MaxKeys || held.bytes >= MaxBytes {
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "too many answers are kept for this tenant (%d, of %d bytes, within 24 hours); send the request without an Idempotency-Key", held.keys, held.bytes)
+	}
+	return nil
+}
+
+// End keeps the answer, and frees the key if there is none to be kept. It is called
+// once after Begin, whatever happens. When the disk does not take the answer the key
+// counts as Interrupted from then on.
+func (a *Answers) End(ctx context.Context, id ID, answer *Answer) error {
+	defer a.release(id)
+	if answer == nil {
+		return a.write(ctx, id, nil, false)
+	}
+	kept := *answer
+	if len(kept.Body) > MaxBody {
+		kept.Body, kept.Dropped = nil, true
+	}
+	a.mu.Lock()
+	f := a.running[id]
+	a.mu.Unlock()
+	return a.write(ctx, id, &record{Tenant: id.Tenant, At: time.Now(), Fingerprint: f, Answer: &kept}, false)
+}
+
+// Abandon frees the key in this process alone: the request counts as Interrupted.
+func (a *Answers) Abandon(id ID) { a.release(id) }
+
+// write puts a record in place of the one that is there; nil for none.
+func (a *Answers) write(ctx context.Context, id ID, r *record, prune bool) error {
+	var removed []record
+	err := a.store.Update(ctx, func(tx *bbolt.Tx) error {
+		removed = nil
+		remove := func(key string) error {
+			old, err := take(tx, key)
+			if old != nil {
+				removed = append(removed, *old)
+			}
+			return err
+		}
+		if prune {
+			if err := pruneOutdated(tx, remove); err != nil {
+				return err
+			}
+		}
+		if err := remove(id.String()); err != nil || r == nil {
+			return err
+		}
+		return errors.Join(
+			store.Put(tx, store.Answers, id.String(), r),
+			store.AnswersByAge.Of(tx).Put(ageKey(r.At, id.String()), nil))
+	})
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, old := range removed {
+		a.count(old.Tenant, -1, -old.size())
+	}
+	if r != nil {
+		a.count(r.Tenant, 1, r.size())
+	}
+	return nil
+}
+
+// take removes a record and returns it, nil for none or a damaged one.
+func take(tx *bbolt.Tx, key string) (*record, error) {
+	var old record
+	found, err := store.Get(tx, store.Answers, key, &old)
+	if !found {
+		return nil, err
+	}
+	if delErr := store.Delete(tx, store.Answers, key); delErr != nil || err != nil {
+		return nil, delErr
+	}
+	return &old, store.AnswersByAge.Of(tx).Delete(ageKey(old.At, key))
+}
+
+// pruneOutdated removes some of the answers whose time is over.
+func pruneOutdated(tx *bbolt.Tx, remove func(key string) error) error {
+	limit := ageKey(time.Now().Add(-Life), "")
+	var keys [][]byte
+	cursor := store.AnswersByAge.Of(tx).Cursor()
+	for k, _ := cursor.First(); k != nil && bytes.Compare(k, limit) < 0 && len(keys) < maxPruned; k, _ = cursor.Next() {
+		keys = append(keys, bytes.Clone(k))
+	}
+	for _, k := range keys {
+		if len(k) > 8 {
+			if err := remove(string(k[8:])); err != nil {
+				return err
+			}
+		}
+		if err := store.AnswersByAge.Of(tx).Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ageKey sorts by time.
+func ageKey(at time.Time, key string) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())), key...)
+}
+
+// count changes what a tenant has kept. The caller holds mu, or is alone.
+func (a *Answers) count(tenant string, keys, size int) {
+	held := a.held[tenant]
+	held.keys += keys
+	held.bytes += size
+	if a.held[tenant] = held; held.keys <= 0 {
+		delete(a.held, tenant)
+	}
+}

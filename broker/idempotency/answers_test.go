@@ -1,0 +1,201 @@
+package idempotency_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
+	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+var (
+	key   = idempotency.ID{Tenant: "acme", Key: "k"}
+	one   = idempotency.Fingerprint{1}
+	other = idempotency.Fingerprint{2}
+)
+
+func openStore(t testing.TB, path string) *store.Store {
+	t.Helper()
+	s, err := store.Open(path, store.Options{})
+	assert.NilError(t, err)
+	t.Cleanup(func() { assert.Check(t, s.Close()) })
+	return s
+}
+
+// inTurn carries updates out in the caller's goroutine: a bubble cannot wait for the
+// store's own.
+type inTurn struct{ db *bbolt.DB }
+
+func (m inTurn) Update(_ context.Context, change func(tx *bbolt.Tx) error) error {
+	return m.db.Update(change)
+}
+func (m inTurn) View(read func(tx *bbolt.Tx) error) error { return m.db.View(read) }
+
+func open(t testing.TB, s idempotency.Store) *idempotency.Answers {
+	t.Helper()
+	a, err := idempotency.Open(s)
+	assert.NilError(t, err)
+	return a
+}
+
+func newStore(t testing.TB) *store.Store {
+	t.Helper()
+	return openStore(t, filepath.Join(t.TempDir(), "state.db"))
+}
+
+// crashed is the store as the next process finds it after a kill -9.
+func crashed(t *testing.T, s *store.Store) *store.Store {
+	t.Helper()
+	content, err := os.ReadFile(s.Path())
+	assert.NilError(t, err)
+	path := filepath.Join(t.TempDir(), "state.db")
+	assert.NilError(t, os.WriteFile(path, content, 0o600))
+	return openStore(t, path)
+}
+
+func expect(t *testing.T, a *idempotency.Answers, id idempotency.ID, f idempotency.Fingerprint, want idempotency.State) idempotency.Answer {
+	t.Helper()
+	state, answer, err := a.Begin(t.Context(), id, f)
+	assert.NilError(t, err)
+	assert.Equal(t, state, want)
+	return answer
+}
+
+func TestTheLifeOfAKey(t *testing.T) {
+	s := newStore(t)
+	a := open(t, s)
+	expect(t, a, key, one, idempotency.Fresh)
+	expect(t, a, key, one, idempotency.Running)
+	expect(t, a, key, other, idempotency.Reused)
+	expect(t, a, idempotency.ID{Tenant: "umbrella", Key: "k"}, other, idempotency.Fresh)
+
+	after := crashed(t, s)
+	next := open(t, after)
+	expect(t, next, key, other, idempotency.Reused)
+	expect(t, next, key, one, idempotency.Interrupted)
+	expect(t, next, key, one, idempotency.Running)
+	next.Abandon(key)
+	expect(t, next, key, one, idempotency.Interrupted)
+
+	want := idempotency.Answer{Status: 201, ContentType: "application/json", Body: []byte("{\"a\":\x00\xff}")}
+	assert.NilError(t, a.End(t.Context(), key, &want))
+	for range 2 {
+		assert.DeepEqual(t, expect(t, a, key, one, idempotency.Answered), want)
+		expect(t, a, key, other, idempotency.Reused)
+		a = open(t, crashed(t, s))
+	}
+}
+
+func TestAKeyWithoutAnAnswerToKeepIsFreeAgain(t *testing.T) {
+	a := open(t, newStore(t))
+	expect(t, a, key, one, idempotency.Fresh)
+	assert.NilError(t, a.End(t.Context(), key, nil))
+	expect(t, a, key, other, idempotency.Fresh)
+}
+
+func TestOfManyEqualRequestsAtOnceOneIsCarriedOut(t *testing.T) {
+	a := open(t, newStore(t))
+	var group sync.WaitGroup
+	states := make([]idempotency.State, 50)
+	for i := range states {
+		group.Go(func() {
+			state, _, err := a.Begin(t.Context(), key, one)
+			assert.Check(t, err)
+			states[i] = state
+		})
+	}
+	group.Wait()
+	fresh := 0
+	for _, state := range states {
+		if state == idempotency.Fresh {
+			fresh++
+		}
+	}
+	assert.Equal(t, fresh, 1)
+}
+
+func TestALargeAnswerIsKeptWithoutItsBody(t *testing.T) {
+	a := open(t, newStore(t))
+	expect(t, a, key, one, idempotency.Fresh)
+	assert.NilError(t, a.End(t.Context(), key, &idempotency.Answer{Status: 200, Body: make([]byte, idempotency.MaxBody+1)}))
+	got := expect(t, a, key, one, idempotency.Answered)
+	assert.DeepEqual(t, got, idempotency.Answer{Status: 200, Dropped: true})
+}
+
+func TestATenantsAnswersAreBounded(t *testing.T) {
+	s := newStore(t)
+	a := open(t, s)
+	large := &idempotency.Answer{Status: 200, Body: bytes.Repeat([]byte("x"), idempotency.MaxBody)}
+	n := 0
+	for ; n < idempotency.MaxBytes/idempotency.MaxBody; n++ {
+		id := idempotency.ID{Tenant: "acme", Key: strconv.Itoa(n)}
+		expect(t, a, id, one, idempotency.Fresh)
+		assert.NilError(t, a.End(t.Context(), id, large))
+	}
+	for range 2 {
+		_, _, err := a.Begin(t.Context(), idempotency.ID{Tenant: "acme", Key: "more"}, one)
+		assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
+		expect(t, a, idempotency.ID{Tenant: "acme", Key: "0"}, one, idempotency.Answered)
+		expect(t, a, idempotency.ID{Tenant: "umbrella", Key: "k"}, one, idempotency.Fresh)
+		assert.NilError(t, a.End(t.Context(), idempotency.ID{Tenant: "umbrella", Key: "k"}, nil))
+		a = open(t, s)
+	}
+}
+
+func TestADayLaterAKeyIsFree(t *testing.T) {
+	made := newStore(t)
+	assert.NilError(t, made.Close())
+	db, err := bbolt.Open(made.Path(), 0o600, &bbolt.Options{Timeout: time.Second})
+	assert.NilError(t, err)
+	s := inTurn{db}
+	synctest.Test(t, func(t *testing.T) {
+		a := open(t, s)
+		old := idempotency.ID{Tenant: "acme", Key: "old"}
+		expect(t, a, old, one, idempotency.Fresh)
+		assert.NilError(t, a.End(t.Context(), old, &idempotency.Answer{Status: 200, Body: []byte("x")}))
+		time.Sleep(idempotency.Life - time.Second)
+		expect(t, a, old, one, idempotency.Answered)
+		time.Sleep(2 * time.Second)
+		expect(t, a, key, one, idempotency.Fresh)
+		expect(t, a, old, other, idempotency.Fresh)
+	})
+	var left, index int
+	assert.NilError(t, s.View(func(tx *bbolt.Tx) error {
+		left, index = store.Answers.Of(tx).Stats().KeyN, store.AnswersByAge.Of(tx).Stats().KeyN
+		return nil
+	}))
+	assert.Equal(t, left, 2)
+	assert.Equal(t, index, 2)
+	assert.NilError(t, db.Close())
+}
+
+// FuzzRecord reads answers that no broker wrote.
+func FuzzRecord(f *testing.F) {
+	s := newStore(f)
+	for _, seed := range []string{`{"tenant":"acme","at":"2026-11-21T00:00:00Z","fingerprint":[1],"answer":{"status":200}}`, `{"at":1}`, `{`, `null`, `{"answer":{"body":"!"}}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+			return store.Answers.Of(tx).Put([]byte(key.String()), value)
+		}))
+		a := open(t, s)
+		state, _, err := a.Begin(t.Context(), key, one)
+		assert.NilError(t, err)
+		if state == idempotency.Fresh || state == idempotency.Interrupted {
+			assert.NilError(t, a.End(t.Context(), key, &idempotency.Answer{Status: 204}))
+			expect(t, a, key, one, idempotency.Answered)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package harness
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+)
+
+// command prepares the next process of the broker.
+func (b *Broker) command() {
+	b.t.Helper()
+	b.cmd = exec.Command(filepath.Join(b.Dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile())
+	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
+	b.cmd.Dir = b.Dir
+	b.cmd.Env = append(os.Environ(), "TMPDIR="+b.Dir, "XDG_RUNTIME_DIR="+b.Dir, "HOME="+b.Dir, "PATH="+os.Getenv("PATH")+":"+binaries.Dir(b.t))
+}
+
+// begin starts the prepared process.
+func (b *Broker) begin() {
+	b.t.Helper()
+	assert.NilError(b.t, b.cmd.Start())
+	b.PID = b.cmd.Process.Pid
+	cmd, ended := b.cmd, b.ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+}
+
+// Restart starts the broker again, on the directory and with the configuration that
+// it has, after it was killed or stopped, and waits until it is ready. URL and PID
+// are new.
+func (b *Broker) Restart() {
+	b.t.Helper()
+	select {
+	case <-b.ended:
+	default:
+		b.t.Fatal("the broker still runs")
+	}
+	attributes := b.cmd.SysProcAttr
+	b.log, b.ended = &log{}, make(chan struct{})
+	b.command()
+	b.cmd.SysProcAttr = attributes
+	b.begin()
+	b.waitReady()
+}
