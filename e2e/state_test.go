@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,7 +38,10 @@ func create(t *testing.T, b *harness.Broker, token string, request map[string]an
 // does, when broker and plugin are killed.
 func startCloud(t *testing.T, settings string) *harness.Broker {
 	t.Helper()
-	return startMock(t, "persist = true\n"+settings)
+	return harness.Start(t, harness.Options{
+		Config:  harness.Tenants + fmt.Sprintf("provider \"mock\" {\n  plugin = \"mock_cloud\"\n  persist = true\n  %s\n}\n", settings),
+		Plugins: map[string]string{"mock_cloud": mockPlugin},
+	})
 }
 
 // inCloud lists what the mock provider has, by the instance part of the IDs.
@@ -178,6 +182,12 @@ func TestKillingTheBrokerDuringACreation(t *testing.T) {
 				i := create(t, b, harness.Token, test.request)
 				assert.DeepEqual(t, []string{instancePart(i.ID)}, before)
 				assert.DeepEqual(t, inCloud(t, b), before)
+			}
+			if !test.made {
+				// It may be that the cloud only does not list it yet.
+				p := harness.Refused(t, b.Do(http.MethodPost, "/api/v1/instances", harness.Token, test.request), http.StatusServiceUnavailable, "SB009")
+				assert.Check(t, p.Retryable)
+				assert.Check(t, is.Contains(p.Detail, "has not said yet"))
 			}
 		})
 	}

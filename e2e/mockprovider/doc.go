@@ -83,6 +83,7 @@
 // What happens before Configure is chosen by the executable's name, mock_MODE, or
 // by the environment variable MOCK_START:
 //
+//	cloud        serves, and says that its instances outlive it; for persist
 //	garbage      prints two lines to stdout before serving
 //	flood        prints 1 MiB without a line end to stdout, then waits
 //	exit         complains on stderr and exits with 3

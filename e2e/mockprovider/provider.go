@@ -63,6 +63,7 @@ func (p *provider) Describe() sdk.Description {
 		Summary:   "Does what tests tell it to; runs no code.",
 		Icon:      "flask",
 		Tags:      []string{"test"},
+		Ephemeral: p.mode != "cloud",
 		Languages: []sdk.Language{"mock", sdk.Python, sdk.JavaScript, sdk.Bash},
 		Templates: []sdk.Template{
 			{Name: "python", Languages: []sdk.Language{sdk.Python}},
