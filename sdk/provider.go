@@ -164,7 +164,8 @@ const (
 	LabelSession  = "session"
 	LabelInstance = "instance"
 	// LabelBroker is the broker ID again: the broker leaves alone what it finds
-	// in a list without it.
+	// in a list without it. A provider that has lost the labels of an instance,
+	// but knows that it is this broker's, lists it with this one.
 	LabelBroker = "broker"
 )
 

@@ -79,7 +79,7 @@ func (s *Server) once(c *fiber.Ctx, op operation, id idempotency.ID, handle func
 		return errKeyReused
 	case state == idempotency.Interrupted && !op.resumes:
 		s.answers.Abandon(id)
-		return sdk.Errorf(sdk.CodeUnavailable, "the broker was restarted while it carried out the request with this Idempotency-Key; whether it had effects is unknown. Look, and use another key to do it again")
+		return sdk.Errorf(sdk.CodeUnavailable, "the request with this Idempotency-Key was cut off, by a restart of the broker for example; whether it had effects is unknown. Look, and use another key to do it again")
 	}
 	x.keyed = true
 	ended := false

@@ -79,13 +79,17 @@ func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instan
 	defer s.mu.Unlock()
 	there := map[string]bool{}
 	strangers := map[string][]sdk.Instance{} // by instance part, which is never reused
-	known := s.byInstancePart()
+	known, left := s.byInstancePart(), s.byProvidersID(owner)
 	for _, i := range listed {
 		there[i.ID] = true
-		if s.brokerID != "" && i.Labels[sdk.LabelBroker] != s.brokerID {
+		name, ours := left[i.ID] // whatever has become of its labels
+		if !ours {
+			name = i.Labels[sdk.LabelInstance]
+			ours = s.brokerID == "" || i.Labels[sdk.LabelBroker] == s.brokerID
+		}
+		if !ours {
 			continue
 		}
-		name := i.Labels[sdk.LabelInstance]
 		if e := known[name]; e == nil || e.instance.ID != "" && e.instance.ID != i.ID {
 			strangers[name] = append(strangers[name], i)
 		}

@@ -116,6 +116,18 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 	return adopted
 }
 
+// byProvidersID returns the instance parts of the records that are the owner's to
+// settle, by its own IDs. The caller holds mu.
+func (s *Service) byProvidersID(owner Provider) map[string]string {
+	names := map[string]string{}
+	for _, r := range s.recovered {
+		if r.Provider == owner.Label() && r.Made != "" {
+			names[r.Made] = r.ID.Instance
+		}
+	}
+	return names
+}
+
 // pickInstance returns the index of the record's instance among those that carry its
 // label, less than 0 if it is not there.
 func pickInstance(r Record, found []sdk.Instance) int {

@@ -268,6 +268,21 @@ func TestANeighboursInstancesAreLeftAlone(t *testing.T) {
 	})
 }
 
+func TestAnInstanceIsKnownAgainWithoutItsLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &instancetest.Provider{Name: "cloud", Cloud: true}
+		r := made("aaaaaaaaaaaaaaaaaaaa", func(*instance.Record) {})
+		cloud.Adopt(sdk.Instance{ID: r.Made})
+		s := journalled(nil, instance.Past{Records: []instance.Record{r}}, cloud)
+		defer s.Shutdown(t.Context())
+		reconciled(t, s, cloud)
+		info, err := s.Get(acme, r.ID.String())
+		assert.NilError(t, err)
+		assert.Assert(t, info.ExpiresAt.Equal(r.Expires))
+		assert.DeepEqual(t, cloud.Live(), []string{r.Made})
+	})
+}
+
 func TestTwoProvidersOfOneAccountLeaveEachOtherAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		us, eu := &instancetest.Provider{Name: "us", Cloud: true}, &instancetest.Provider{Name: "eu", Cloud: true}
