@@ -120,10 +120,6 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 		if found && s.retire(e, time.Now()) {
 			found = false
 		}
-		if r, unknown := s.awaited(key); !found && unknown {
-			s.mu.Unlock()
-			return nil, false, &Fault{Provider: t.provider.Label(), Err: stillUnknown(r)}
-		}
 		if found && e.provider != t.provider || !found && !s.offers(t.provider) {
 			s.mu.Unlock()
 			return nil, false, errMoved
@@ -140,7 +136,14 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 				return e, false, nil
 			}
 		} else {
-			e = s.startCreation(key, t, req)
+			if e, err = s.resumeCreation(key, t, req); err != nil {
+				s.mu.Unlock()
+				return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
+			}
+			if e == nil {
+				id := ID{Tenant: key.tenant, Session: key.session, Instance: randomName()}
+				e = s.startCreation(id, t, req)
+			}
 		}
 		e.waiters++
 		s.mu.Unlock()
@@ -158,10 +161,10 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 // startCreation registers an instance and makes it in the background: several
 // callers may wait for it, and it goes on as long as one of them does. The
 // caller holds mu.
-func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *entry {
+func (s *Service) startCreation(id ID, t target, req CreateRequest) *entry {
 	ctx, cancel := s.bounded(context.Background(), s.limits().CreateTimeout)
 	e := &entry{
-		id:       ID{Tenant: key.tenant, Session: key.session, Instance: randomName()},
+		id:       id,
 		provider: t.provider,
 		template: t.template,
 		ttl:      cmp.Or(req.TTL, s.limits().DefaultTTL),
@@ -177,7 +180,7 @@ func (s *Service) startCreation(key sessionKey, t target, req CreateRequest) *en
 		installing: make(chan struct{}, 1),
 	}
 	s.entries[e.id.String()] = e
-	s.sessions[key] = e
+	s.sessions[e.sessionKey()] = e
 	s.calls.Add(1) // under mu and by a caller that is counted itself
 	s.tasks.Go("create", func() {
 		defer s.calls.Done()

@@ -56,6 +56,26 @@ func (s *Service) awaited(key sessionKey) (Record, bool) {
 	return Record{}, false
 }
 
+// resumeCreation asks the provider once more for what an earlier process intended for
+// the session: the same creation gives the same instance, whether there is one already
+// or not. It returns nil if there is no such record, and an error when there is an
+// instance, which is only not listed yet. The caller holds mu.
+func (s *Service) resumeCreation(key sessionKey, t target, req CreateRequest) (*entry, error) {
+	r, found := s.awaited(key)
+	if !found {
+		return nil, nil
+	}
+	if r.Made != "" {
+		return nil, stillUnknown(r)
+	}
+	if err := (&entry{template: r.Template, ttl: r.TTL, idle: r.Idle}).conflict(req); err != nil {
+		return nil, err
+	}
+	delete(s.recovered, r.ID.String())
+	t.template, req.TTL, req.Idle, req.Labels = r.Template, r.TTL, r.Idle, r.Labels
+	return s.startCreation(r.ID, t, req), nil
+}
+
 // adopt makes an entry of a record. An expiry that was due meanwhile is the reaper's.
 // The caller holds mu.
 func (s *Service) adopt(r Record, owner Provider, listed sdk.Instance) *entry {

@@ -172,15 +172,9 @@ func TestABrokerThatIsKilledAtAnyWriteLeavesNothingAndLosesNothing(t *testing.T)
 			known := len(s.List(acme, instance.ListRequest{}).Instances)
 			assert.Equal(t, len(next.Live()), known, "crash %d: %v", n, next.Live())
 			_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "a"})
-			if sdk.CodeOf(err) != sdk.CodeUnavailable { // intended, and perhaps only late in the list
-				assert.NilError(t, err, "crash %d", n)
-			}
+			assert.NilError(t, err, "crash %d", n)
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			if err != nil {
-				_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Session: "a"})
-				assert.NilError(t, err, "crash %d", n)
-			}
 			s.Shutdown(t.Context())
 			assert.Check(t, cmp.Len(next.Live(), 0), "crash %d", n)
 			assert.Check(t, cmp.Len(later.past().Records, 0), "crash %d", n)
@@ -253,6 +247,41 @@ func TestWhatBecomesOfARecordAfterARestart(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACreationThatWasCutOffIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &instancetest.Provider{Name: "cloud", Cloud: true}
+		r := made("aaaaaaaaaaaaaaaaaaaa", func(r *instance.Record) { r.Made = "" })
+		s := journalled(nil, instance.Past{Records: []instance.Record{r}}, cloud)
+		defer s.Shutdown(t.Context())
+		reconciled(t, s, cloud)
+		_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s", Template: "nodejs"})
+		assertCode(t, err, sdk.CodeConflict)
+		info, created, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s"})
+		assert.NilError(t, err)
+		assert.Assert(t, created)
+		assert.Equal(t, info.ID, r.ID)
+		assert.Equal(t, cloud.Created()[0].IdempotencyKey, r.ID.String())
+	})
+}
+
+func TestWhatACloudMayOnlyNotListYetIsNotMadeASecondTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &instancetest.Provider{Name: "cloud", Cloud: true}
+		r := made("aaaaaaaaaaaaaaaaaaaa", func(*instance.Record) {})
+		s := journalled(nil, instance.Past{Records: []instance.Record{r}}, cloud)
+		defer s.Shutdown(t.Context())
+		reconciled(t, s, cloud)
+		_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s"})
+		assertCode(t, err, sdk.CodeUnavailable)
+		assertCode(t, s.Destroy(t.Context(), acme, r.ID.String()), sdk.CodeUnavailable)
+		assert.Check(t, cmp.Len(cloud.Created(), 0))
+		time.Sleep(121 * time.Second)
+		_, created, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s"})
+		assert.NilError(t, err)
+		assert.Assert(t, created)
+	})
 }
 
 func TestANeighboursInstancesAreLeftAlone(t *testing.T) {
