@@ -84,12 +84,14 @@ func TestAfterKillingTheBrokerAnOwnerIsToldThatItsSandboxEndedWithIt(t *testing.
 	after := create(t, b, harness.Token, map[string]any{"session_id": "s"})
 	assert.Check(t, after.ID != before.ID)
 
-	// It is still told after one more crash, and after a stop in order.
-	b.Kill()
+	// It is still told after a stop in order, which ends the next one.
+	assert.Equal(t, b.Stop(), 0)
 	b.WaitGone()
 	b.Restart()
 	again := harness.Refused(t, b.Do(http.MethodGet, "/api/v1/instances/"+before.ID, harness.Token, nil), http.StatusNotFound, "SB013")
 	assert.Equal(t, again.Detail, told.Detail)
+	stopped := harness.Refused(t, b.Do(http.MethodGet, "/api/v1/instances/"+after.ID, harness.Token, nil), http.StatusNotFound, "SB013")
+	assert.Check(t, is.Contains(stopped.Detail, "the broker was stopped"))
 }
 
 func TestAnInstanceInACloudOutlivesTheBroker(t *testing.T) {

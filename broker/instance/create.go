@@ -210,7 +210,7 @@ type creation struct {
 // call was cut short or the provider failed in a way of its own, so that nobody
 // knows whether it had an effect.
 func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, cut bool, err error) {
-	if err := s.journal.Write(ctx, e.record()); err != nil {
+	if err := s.journalOf(e).Write(ctx, e.record()); err != nil {
 		return sdk.Instance{}, false, err
 	}
 	labels := map[string]string{

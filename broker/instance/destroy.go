@@ -74,7 +74,7 @@ func (s *Service) noteEnd(ctx context.Context, e *entry) error {
 	s.mu.Lock()
 	ended := e.epitaph()
 	s.mu.Unlock()
-	if err := s.journal.End(ctx, ended); err != nil {
+	if err := s.journalOf(e).End(ctx, ended); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -30,7 +30,7 @@ type Past struct {
 
 // Record is what has to be known of an instance when this process is no more. It
 // is written before the provider is asked for the instance, and again when the
-// provider has made it. It holds no secrets: what the creator put into the
+// provider has made it; not for an instance that is made for one execution. It holds no secrets: what the creator put into the
 // environment is not in it.
 type Record struct {
 	ID       ID                `json:"id"`
@@ -43,8 +43,6 @@ type Record struct {
 	Intended time.Time `json:"intended"`
 	// Claimed means that its owner can ask for it without knowing its ID.
 	Claimed bool `json:"claimed,omitempty"`
-	// OneShot means that it was to be destroyed after one execution.
-	OneShot bool `json:"one_shot,omitempty"`
 
 	// Made is the provider's own ID; empty as long as it has not answered. What
 	// follows is not set before.
@@ -79,12 +77,22 @@ func (noJournal) Write(context.Context, Record) error            { return nil }
 func (noJournal) Amend(context.Context, ID, func(*Record)) error { return nil }
 func (noJournal) End(context.Context, ...Ended) error            { return nil }
 
+// journalOf returns the journal of an entry. One that is made for one execution has
+// none: nobody can ask for it after a crash, and what a provider lists that is not
+// known is destroyed in any case.
+func (s *Service) journalOf(e *entry) Journal {
+	if e.oneShot {
+		return noJournal{}
+	}
+	return s.journal
+}
+
 // record is what the journal keeps of an entry. The caller holds mu, or is the
 // only one who has the entry.
 func (e *entry) record() Record {
 	r := Record{
 		ID: e.id, Provider: e.provider.Label(), Template: e.template, Labels: maps.Clone(e.labels),
-		TTL: e.ttl, Idle: e.idle, Claimed: e.claimed, OneShot: e.oneShot,
+		TTL: e.ttl, Idle: e.idle, Claimed: e.claimed,
 		Intended: e.intended, Made: e.instance.ID,
 	}
 	if r.Made != "" {
@@ -109,7 +117,7 @@ func (s *Service) noteMade(e *entry, made sdk.Instance) (unnoted bool, err error
 	// Even if nobody waits any more: it may be there for long.
 	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
 	defer cancel()
-	err = s.journal.Write(ctx, record)
+	err = s.journalOf(e).Write(ctx, record)
 	return err != nil, err
 }
 
@@ -147,7 +155,7 @@ func (s *Service) awaitNote(e *entry) {
 func (s *Service) amend(e *entry, change func(*Record)) (done bool) {
 	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
 	defer cancel()
-	err := s.journal.Amend(ctx, e.id, change)
+	err := s.journalOf(e).Amend(ctx, e.id, change)
 	if err != nil {
 		s.logger.Warn("what became of an instance could not be written down", "instance", e.id.String(), "error", err)
 	}

@@ -58,7 +58,7 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 	}
 	record, cancelNote := context.WithTimeout(s.cleanup, journalTimeout)
 	defer cancelNote()
-	if err := s.journal.Amend(record, e.id, func(r *Record) { r.Paused = pause }); err != nil {
+	if err := s.journalOf(e).Amend(record, e.id, func(r *Record) { r.Paused = pause }); err != nil {
 		return Info{}, e.fault(err)
 	}
 	return lease.Info(), nil

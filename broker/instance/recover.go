@@ -27,7 +27,7 @@ func (s *Service) recover(past Past) {
 // adoptable reports whether somebody may still ask for the instance. One that was
 // never acknowledged is found only by its session or by its creator's key.
 func (r Record) adoptable() bool {
-	return !r.OneShot && !r.Ending && (r.Made != "" || r.Claimed)
+	return !r.Ending && (r.Made != "" || r.Claimed)
 }
 
 // since is when a list must have had it at the latest, but for its delay.

@@ -23,7 +23,7 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 	// Before the answer: who is told a time may count on it.
 	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
 	defer cancel()
-	if err := s.journal.Amend(ctx, e.id, func(r *Record) { r.Expires, r.Used = info.ExpiresAt, false }); err != nil {
+	if err := s.journalOf(e).Amend(ctx, e.id, func(r *Record) { r.Expires, r.Used = info.ExpiresAt, false }); err != nil {
 		return Info{}, e.fault(err)
 	}
 	return info, nil

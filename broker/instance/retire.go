@@ -46,7 +46,7 @@ func (s *Service) count(p Provider) int {
 // forget removes an entry. The caller holds mu.
 func (s *Service) forget(e *entry) {
 	delete(s.entries, e.id.String())
-	if !e.buried {
+	if !e.buried && !e.oneShot {
 		e.buried = true
 		s.bury(e.epitaph())
 	}

@@ -96,7 +96,8 @@ type entry struct {
 	ttl      time.Duration
 	idle     time.Duration
 	labels   map[string]string
-	// claimed, oneShot and intended are as in its Record.
+	// claimed and intended are as in its Record. oneShot means that it is destroyed
+	// after one execution.
 	claimed, oneShot bool
 	intended         time.Time
 	ready            chan struct{} // closed when the creation has ended, well or not
