@@ -3,13 +3,16 @@ package store_test
 import (
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -24,6 +27,44 @@ func fullDisk(t *testing.T, size uint64) (relieve func()) {
 	relieve = func() { assert.Check(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before)) }
 	t.Cleanup(relieve)
 	return relieve
+}
+
+func TestAFileThatIsMostlyEmptyIsWrittenAnew(t *testing.T) {
+	s := newStore(t)
+	large := record{Name: strings.Repeat("x", 1<<20)}
+	for n := range 40 {
+		assert.NilError(t, s.Update(t.Context(), put(strconv.Itoa(n), large)))
+	}
+	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+		for n := range 39 {
+			if err := store.Delete(tx, store.Instances, strconv.Itoa(n)); err != nil {
+				return err
+			}
+		}
+		_, err := store.Ended.Of(tx).NextSequence()
+		return err
+	}))
+	size := func() int64 {
+		info, err := os.Stat(s.Path())
+		assert.NilError(t, err)
+		return info.Size()
+	}
+	before := size()
+	assert.NilError(t, s.Close())
+	assert.NilError(t, os.WriteFile(s.Path()+".compact", []byte("what a crash left"), 0o600))
+	again := open(t, s.Path())
+	assert.Assert(t, size() < before/2, "%d of %d", size(), before)
+	got, found := get(t, again, "39")
+	assert.Assert(t, found)
+	assert.Equal(t, got.Name, large.Name)
+	assert.NilError(t, again.View(func(tx *bbolt.Tx) error {
+		assert.Equal(t, store.Ended.Of(tx).Sequence(), uint64(1))
+		return nil
+	}))
+	assert.NilError(t, again.Update(t.Context(), put("after", record{})))
+	left, err := os.ReadDir(filepath.Dir(s.Path()))
+	assert.NilError(t, err)
+	assert.Equal(t, len(left), 1)
 }
 
 func TestAFullDiskRefusesUpdatesUntilThereIsRoom(t *testing.T) {

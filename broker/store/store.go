@@ -47,10 +47,8 @@ func open(path string, opts Options, steps []func(tx *bbolt.Tx) error) (*Store, 
 	if opts.LockTimeout == 0 {
 		opts.LockTimeout = time.Second
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:      opts.LockTimeout,
-		FreelistType: bbolt.FreelistMapType,
-	})
+	options := &bbolt.Options{Timeout: opts.LockTimeout, FreelistType: bbolt.FreelistMapType}
+	db, err := bbolt.Open(path, 0o600, options)
 	if err != nil {
 		return nil, openError(path, err)
 	}
@@ -63,8 +61,11 @@ func open(path string, opts Options, steps []func(tx *bbolt.Tx) error) (*Store, 
 	if err := s.migrate(steps); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	if s.db, err = compacted(db, path, options); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
 	if err := syncDir(filepath.Dir(path)); err != nil {
-		return nil, errors.Join(openError(path, err), db.Close())
+		return nil, errors.Join(openError(path, err), s.db.Close())
 	}
 	go s.write()
 	return s, nil
