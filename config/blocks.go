@@ -32,6 +32,10 @@ func Blocks() []BlockSchema {
 			Description: "Without this block there are no metrics to be read.",
 		},
 		{
+			Type: "tls", Settings: tlsSchema(),
+			Description: "With this block the REST API speaks HTTPS, TLS 1.2 at least. The files are read again whenever they change.",
+		},
+		{
 			Type: "limits", Settings: limitsSchema(),
 			Description: "These hold for every tenant.",
 		},

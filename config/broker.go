@@ -43,6 +43,7 @@ func (p *parser) parse() *Config {
 	p.readBlocks(body.Blocks, map[string]blockKind{
 		"log":       {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
 		"metrics":   {read: func(b *hclsyntax.Block) { cfg.Metrics, metrics = p.readMetrics(b) }},
+		"tls":       {read: func(b *hclsyntax.Block) { cfg.TLS = p.readTLS(b) }},
 		"limits":    {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
 		"admin":     {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
 		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
@@ -120,7 +121,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	own.Attributes = hclsyntax.Attributes{}
 	for name, attr := range body.Attributes {
 		switch name {
-		case "log", "metrics", "limits", "providers", "admin":
+		case "log", "metrics", "tls", "limits", "providers", "admin":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
 		case "provider", "tenant":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))

@@ -20,8 +20,10 @@ type Config struct {
 	StateDir, PluginDir string
 	Log                 Log
 	Metrics             Metrics
-	Limits              Limits
-	Admin               Admin
+	// TLS of the REST API; nil for plain HTTP.
+	TLS    *TLS
+	Limits Limits
+	Admin  Admin
 	// ActiveProvider is the label of the provider that serves a request
 	// naming none.
 	ActiveProvider string

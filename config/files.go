@@ -36,6 +36,10 @@ const (
 	FileDirectory FileKind = "directory" // where include looked for files
 	FileValue     FileKind = "value"     // read by file()
 	FileKeys      FileKind = "keys"      // of key_file
+
+	FileCertificate FileKind = "certificate" // of tls
+	FilePrivateKey  FileKind = "private_key"
+	FileClientCA    FileKind = "client_ca"
 )
 
 // reading is what one Load reads. Each file is read once, so that all of the

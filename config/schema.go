@@ -92,6 +92,23 @@ func span(name string, value, least, most time.Duration, description string) sdk
 	}
 }
 
+func tlsSchema() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "cert_file", Type: sdk.TypeString, Required: true, Min: sdk.Bound(1),
+			Description: "The file with the certificate and those of its chain, in PEM, relative to this file's directory.",
+		},
+		{
+			Name: keyFileSetting, Type: sdk.TypeString, Required: true, Min: sdk.Bound(1),
+			Description: "The file with its private key, in PEM, relative to this file's directory. Nobody but its owner may have access (chmod 600).",
+		},
+		{
+			Name: "client_ca_file", Type: sdk.TypeString, Min: sdk.Bound(1),
+			Description: "A file of certificates, in PEM: clients must show one that one of these has signed. Without it they need none.",
+		},
+	}
+}
+
 func activeSchema() sdk.Schema {
 	return sdk.Schema{
 		{
@@ -148,5 +165,5 @@ const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), limitsSchema(), activeSchema(), adminSchema(), tenantSchema()}
+	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), activeSchema(), adminSchema(), tenantSchema()}
 }

@@ -78,7 +78,7 @@ type excerptGuard struct {
 
 var (
 	assignment   = regexp.MustCompile(`([\pL_][\pL\pN_-]*)\s*=[^=]`)
-	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|admin|log|metrics|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
+	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|admin|log|metrics|tls|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
 	otherBlock   = regexp.MustCompile(`^[\pL_][\pL\pN_-]*\s*\{`)
 	firstWord    = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
 	heredocStart = regexp.MustCompile(`<<-?\s*([\pL_][\pL\pN_-]*)\s*$`)
