@@ -50,10 +50,13 @@ func (s *Server) contextOf(c *fiber.Ctx) (context.Context, context.CancelFunc) {
 	})
 }
 
-// clientGone looks at the socket without taking anything from it. A client that
-// only closed its sending half looks gone too. One that sent the next request
-// already hides its going; then the execution runs to its end.
+// clientGone asks the system whether the client has closed its side, whatever it
+// sent before that and nobody has read: the next request, or the alert with which
+// TLS ends. A client that only closed its sending half looks gone too.
 func clientGone(conn net.Conn) bool {
+	if secure, ok := conn.(*secureConn); ok {
+		conn = secure.socket
+	}
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
@@ -64,10 +67,9 @@ func clientGone(conn net.Conn) bool {
 	}
 	gone := false
 	err = raw.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		waiting := err == unix.EAGAIN || err == unix.EINTR
-		gone = n <= 0 && !waiting
+		look := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(look, 0)
+		gone = n > 0 || err != nil && err != unix.EINTR
 	})
 	return err != nil || gone
 }

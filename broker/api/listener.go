@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,8 @@ type patientListener struct {
 	net.Listener
 	stall  time.Duration
 	closed sync.Once
+	// encryption holds nil for plain HTTP; it may be nil itself.
+	encryption *atomic.Pointer[tls.Config]
 }
 
 // Close closes the listener once. fasthttp keeps all that it ever had, and closes
@@ -48,10 +51,17 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err // unwrapped: fasthttp looks into it
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		return &patientConn{TCPConn: tcp, stall: l.stall}, nil
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return conn, nil
 	}
-	return conn, nil
+	patient := &patientConn{TCPConn: tcp, stall: l.stall}
+	if l.encryption != nil {
+		if config := l.encryption.Load(); config != nil {
+			return newSecureConn(patient, config), nil
+		}
+	}
+	return patient, nil
 }
 
 type patientConn struct {
@@ -69,7 +79,7 @@ var _ handover.Lingerer = (*patientConn)(nil)
 func (c *patientConn) Linger() { c.linger.Store(true) }
 
 func linger(conn net.Conn) {
-	if c, ok := conn.(*patientConn); ok {
+	if c, ok := conn.(handover.Lingerer); ok {
 		c.Linger()
 	}
 }

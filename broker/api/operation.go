@@ -58,8 +58,10 @@ type call[In any] struct {
 	id   string
 	path map[string]string
 	// host is where the client believes to have sent the request.
-	host  string
-	query query
+	host string
+	// scheme is http or https: how the request came to the broker itself.
+	scheme string
+	query  query
 	// ifMatch is the header of that name, of a conditional operation.
 	ifMatch string
 	// key is the request's Idempotency-Key.
@@ -141,6 +143,10 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 			request.ifMatch = c.Get(fiber.HeaderIfMatch)
 		}
 		request.host = string(c.Request().Header.Host())
+		request.scheme = "http"
+		if c.Context().IsTLS() {
+			request.scheme = "https"
+		}
 		if !op.anyQuery {
 			var err error
 			if request.query, err = parseQuery(string(c.Request().URI().QueryString()), op.query); err != nil {

@@ -60,7 +60,9 @@ func (s *Server) portRoutes() {
 type passage struct {
 	tenant     tenant.Tenant
 	instanceID string
-	port       uint16
+	// scheme that the client has used.
+	scheme string
+	port   uint16
 	// pattern is the route's, whose * is what the program is asked for.
 	pattern string
 	// until ends the exchange, if it is not zero.
@@ -73,7 +75,7 @@ func (s *Server) passToPort(w http.ResponseWriter, r *http.Request, c call[none]
 	if err != nil {
 		return err
 	}
-	return s.passOn(w, r, passage{tenant: c.tenant, instanceID: c.id, port: port, pattern: pathPort})
+	return s.passOn(w, r, passage{tenant: c.tenant, scheme: c.scheme, instanceID: c.id, port: port, pattern: pathPort})
 }
 
 // parsePort reads a port as there is but one way to write it.
@@ -124,7 +126,7 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p passage) error
 	}
 	defer conn.Close()
 	exchange := portproxy.Exchange{
-		Conn: conn, Port: p.port, Prefix: prefix, Path: path, Scheme: "http", Host: r.Host,
+		Conn: conn, Port: p.port, Prefix: prefix, Path: path, Scheme: p.scheme, Host: r.Host,
 		RequestID: w.Header().Get(headerRequestID), Browser: p.browser,
 	}
 	err = exchange.Serve(w, r.WithContext(ctx))

@@ -57,7 +57,7 @@ func (s *Server) createPreview(ctx context.Context, c call[CreatePreviewRequest]
 	if err != nil {
 		return 0, Preview{}, err
 	}
-	link := url.URL{Scheme: "http", Host: c.host, Path: "/preview/" + token + "/"}
+	link := url.URL{Scheme: c.scheme, Host: c.host, Path: "/preview/" + token + "/"}
 	return http.StatusCreated, Preview{URL: link.String(), Path: link.Path, Port: int(port), ExpiresAt: expires}, nil
 }
 
@@ -70,6 +70,7 @@ func (s *Server) passToPreview(w http.ResponseWriter, r *http.Request, c call[no
 		stream.tenant = grant.Tenant
 	}
 	return s.passOn(w, r, passage{
+		scheme: c.scheme,
 		tenant: tenant.Tenant{Name: grant.Tenant}, instanceID: grant.InstanceID, port: grant.Port,
 		pattern: pathPreview, until: grant.Expires, browser: true,
 	})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -62,6 +63,8 @@ type Options struct {
 	Bounds Bounds
 	// Answers may be nil: requests with an Idempotency-Key are refused then.
 	Answers Answers
+	// TLS is nil for plain HTTP.
+	TLS *TLS
 	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
 	// random one: no link outlives the server then.
 	PreviewKey []byte
@@ -87,13 +90,15 @@ type Server struct {
 	meter        Meter   // or nil
 	answers      Answers // or nil
 	bounds       atomic.Pointer[Bounds]
-	app          *fiber.App
-	document     *document
-	tasks        *background.Group
-	streams      *handover.Server
-	holding      []pathPattern // of the routes whose bodies stream
-	reading      []pathPattern // of those that come before them
-	previews     *preview.Signer
+	// encryption of new connections; nil for none.
+	encryption atomic.Pointer[tls.Config]
+	app        *fiber.App
+	document   *document
+	tasks      *background.Group
+	streams    *handover.Server
+	holding    []pathPattern // of the routes whose bodies stream
+	reading    []pathPattern // of those that come before them
+	previews   *preview.Signer
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -133,6 +138,7 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		tasks:        background.NewGroup(opts.Logger),
 	}
 	s.SetBounds(opts.Bounds)
+	s.SetTLS(opts.TLS)
 	s.base, s.end = context.WithCancel(context.Background())
 	s.streams = handover.NewServer(handover.Options{
 		Base:     s.base,
@@ -182,7 +188,7 @@ func (s *Server) requestTimeout() time.Duration { return s.bounds.Load().Request
 // Serve answers requests from the listener until Shutdown, which closes it, or
 // until somebody else does. There may be several at a time.
 func (s *Server) Serve(listener net.Listener) error {
-	if err := s.app.Server().Serve(&patientListener{Listener: listener, stall: writeStall}); err != nil {
+	if err := s.app.Server().Serve(&patientListener{Listener: listener, stall: writeStall, encryption: &s.encryption}); err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
