@@ -164,6 +164,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Logger:       options.Logger.Named("api"),
 		Meter:        meter,
 		Bounds:       requestBounds(cfg.Limits),
+		TLS:          serverTLS(cfg.TLS),
 		PreviewKey:   previewKey,
 		Answers:      answers,
 	}); err != nil {

@@ -38,6 +38,7 @@ func compare(from, to *config.Config) admin.Change {
 		{"plugin_dir", from.PluginDir != to.PluginDir},
 		{"log", from.Log != to.Log},
 		{"metrics", from.Metrics != to.Metrics},
+		{"tls", !from.TLS.Equal(to.TLS)},
 		{"limits", from.Limits != to.Limits},
 		{"admin", !reflect.DeepEqual(from.Admin, to.Admin)},
 		{"providers", from.ActiveProvider != to.ActiveProvider || !slices.Equal(from.FallbackProviders, to.FallbackProviders)},

@@ -70,6 +70,13 @@ func requestBounds(l config.Limits) api.Bounds {
 	return api.Bounds{MaxBody: l.RequestBody, RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + time.Minute}
 }
 
+func serverTLS(t *config.TLS) *api.TLS {
+	if t == nil {
+		return nil
+	}
+	return &api.TLS{Certificate: t.Certificate, ClientCAs: t.ClientCAs}
+}
+
 // needsRestart names the settings that differ and that a running broker cannot
 // change.
 func needsRestart(from, to *config.Config) config.Diagnostics {

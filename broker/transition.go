@@ -174,6 +174,7 @@ func (t *transition) commit() {
 	replaced := b.catalog.set(next)
 	b.instances.SetLimits(instanceLimits(t.to.Limits))
 	b.server.SetBounds(requestBounds(t.to.Limits))
+	b.server.SetTLS(serverTLS(t.to.TLS))
 	b.logger.SetLevel(hclog.LevelFromString(t.to.Log.Level))
 	if t.api != nil {
 		b.api.moveTo(t.api)

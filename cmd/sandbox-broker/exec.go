@@ -43,6 +43,12 @@ type execCommand struct {
 	JSON     bool          `name:"json" help:"Print the broker's whole answer instead of the output."`
 	URL      string        `env:"SANDBOX_BROKER_URL" default:"http://127.0.0.1:9385" help:"Where the broker is."`
 	Token    string        `env:"SANDBOX_BROKER_TOKEN" default:"demo-token" help:"A tenant's token."`
+
+	CAFile   string `name:"ca-file" env:"SANDBOX_BROKER_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) that the broker's must be signed by. Default: those that the system trusts."`
+	CertFile string `name:"cert-file" env:"SANDBOX_BROKER_CERT_FILE" placeholder:"FILE" help:"A certificate (PEM) to show to the broker, if it wants one; with --key-file."`
+	KeyFile  string `name:"key-file" env:"SANDBOX_BROKER_KEY_FILE" placeholder:"FILE" help:"The private key of that certificate."`
+
+	client *http.Client
 }
 
 // Help is shown below the usage.
@@ -67,6 +73,9 @@ Examples:
 // Run posts the code to the broker and shows what comes back.
 func (c *execCommand) Run(ctx context.Context, term *terminal) error {
 	request, err := c.request(term.in)
+	if err == nil {
+		c.client, err = c.newClient()
+	}
 	if err != nil {
 		fmt.Fprintf(term.err, "sandbox-broker: %v\n", err)
 		return exitCode(exitUsage)
@@ -228,7 +237,7 @@ func (c *execCommand) send(ctx context.Context, method, path string, body io.Rea
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no broker answers: %w", err)
 	}

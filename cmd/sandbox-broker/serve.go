@@ -121,6 +121,9 @@ func onHangup(reload chan<- struct{}) (stop func()) {
 // banner says where the broker is and how to try it.
 func banner(out io.Writer, cfg *config.Config, address net.Addr) {
 	url := "http://" + reachable(address)
+	if cfg.TLS != nil {
+		url = "https://" + reachable(address)
+	}
 	token, warning := "$SANDBOX_BROKER_TOKEN", ""
 	if tenant, ok := demoTenant(cfg); ok {
 		token = config.DemoToken

@@ -7,6 +7,7 @@ package harness
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,6 +53,8 @@ type Options struct {
 	User uint32
 	// Prepare, if not nil, gets the broker's directory before the broker starts.
 	Prepare func(dir string)
+	// TLS is how requests are sent to a broker with a tls block; nil for the usual.
+	TLS *tls.Config
 }
 
 // Broker is a running broker.
@@ -99,7 +102,7 @@ func launch(t testing.TB, o Options) *Broker {
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, os.RemoveAll(dir)) })
 	assert.NilError(t, os.Chmod(dir, 0o755))
-	b := &Broker{Dir: dir, t: t, log: &log{}, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}}
+	b := &Broker{Dir: dir, t: t, log: &log{}, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200, TLSClientConfig: o.TLS}}}
 	b.layOut(o)
 	if o.Prepare != nil {
 		o.Prepare(dir)
@@ -144,7 +147,7 @@ func (b *Broker) layOut(o Options) {
 // ConfigFile is the path of the broker's configuration.
 func (b *Broker) ConfigFile() string { return filepath.Join(b.Dir, "sandbox.hcl") }
 
-var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+var address = regexp.MustCompile(`https?://127\.0\.0\.1:\d+`)
 
 func (b *Broker) waitReady() {
 	b.t.Helper()
