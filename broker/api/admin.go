@@ -51,6 +51,7 @@ func (s *Server) adminRoutes() {
 		}
 		return http.StatusOK, AdminProviderAnswer{Data: adminProviderOf(p)}, nil
 	})
+	s.adminInstanceRoutes()
 }
 
 // authenticateAdmin lets administrators pass.

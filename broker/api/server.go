@@ -35,6 +35,9 @@ type Instances interface {
 	Interrupt(who tenant.Tenant, instanceID, executionID string) error
 	Run(ctx context.Context, who tenant.Tenant, req instance.RunRequest) (instance.Execution, error)
 	Providers(who tenant.Tenant) []instance.ProviderInfo
+	ListAll(owner string, req instance.ListRequest) instance.Page
+	Inspect(id string) (instance.Info, error)
+	Kill(ctx context.Context, id string) error
 	ActiveProvider() (instance.ProviderInfo, bool)
 	Draining() bool
 }

@@ -22,6 +22,12 @@ const (
 // fails nobody can use the instance any more, the caller may try again, and the
 // service does so by itself. Errors carry SB009 or SB013.
 func (s *Service) Destroy(ctx context.Context, who tenant.Tenant, id string) error {
+	return s.destroy(ctx, who, id, "the instance was destroyed during the execution", func(*entry) {})
+}
+
+// destroy does it and tells executions why. hidden gets the entry as soon as nobody
+// sees it any more, under mu.
+func (s *Service) destroy(ctx context.Context, who tenant.Tenant, id, why string, hidden func(*entry)) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -33,8 +39,9 @@ func (s *Service) Destroy(ctx context.Context, who tenant.Tenant, id string) err
 		s.mu.Unlock()
 		return err
 	}
-	e.stopped = true
+	e.stopped = why
 	s.hide(e)
+	hidden(e)
 	s.mu.Unlock()
 
 	// What was begun is finished even if the caller goes away. At the end of a

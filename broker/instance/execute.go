@@ -240,8 +240,8 @@ func (s *Service) outcome(ctx context.Context, e *entry, err error) (sdk.Status,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.stopped {
-		return sdk.StatusCancelled, "the instance was destroyed during the execution", true
+	if e.stopped != "" {
+		return sdk.StatusCancelled, e.stopped, true
 	}
 	return "", "", false
 }

@@ -34,13 +34,18 @@ type Page struct {
 // stays neither vanishes from the pages of a list nor comes twice, whatever else
 // comes and goes meanwhile.
 func (s *Service) List(who tenant.Tenant, req ListRequest) Page {
+	return s.list(func(id ID) bool { return id.Tenant == who.Name }, req)
+}
+
+// list is List for the instances that somebody may see.
+func (s *Service) list(visible func(ID) bool, req ListRequest) Page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	page := Page{Instances: []Info{}}
 	for _, id := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[id]
-		if e.id.Tenant != who.Name || e.state != live || id <= req.After || !e.selected(req) || s.retire(e, now) {
+		if !visible(e.id) || e.state != live || id <= req.After || !e.selected(req) || s.retire(e, now) {
 			continue
 		}
 		if req.Limit > 0 && len(page.Instances) == req.Limit {

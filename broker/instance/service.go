@@ -117,7 +117,7 @@ type entry struct {
 	// switching means that it is being paused or resumed.
 	switching bool
 	doomed    bool      // to be destroyed when the last hold is released
-	stopped   bool      // its tenant destroyed it, executions included
+	stopped   string    // what executions in it are told, if somebody destroyed it with them
 	created   time.Time // when the creation began, and once it has ended well, when that was
 	lastUsed  time.Time
 	expires   time.Time     // moved by use and by renewal, up to deadline
