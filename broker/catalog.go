@@ -32,7 +32,7 @@ func (c *catalog) generation() *generation {
 	return &generation{}
 }
 
-// Active implements instance.Catalog.
+// Active is the label of the provider that is used unless a request names one.
 func (c *catalog) Active() string {
 	if g := c.generation(); g.cfg != nil {
 		return g.cfg.ActiveProvider
@@ -42,6 +42,19 @@ func (c *catalog) Active() string {
 
 // Providers implements instance.Catalog.
 func (c *catalog) Providers() []instance.Provider { return c.generation().offered }
+
+// Offer implements instance.Catalog: all of it is of one generation.
+func (c *catalog) Offer(who tenant.Tenant) instance.Offer {
+	g := c.generation()
+	offer := instance.Offer{Providers: g.offered, Tenant: who}
+	if g.cfg != nil {
+		offer.Active = g.cfg.ActiveProvider
+		if now, ok := g.tenants.Tenant(who.Name); ok {
+			offer.Tenant = now
+		}
+	}
+	return offer
+}
 
 // Authenticate implements api.Tenants.
 func (c *catalog) Authenticate(token string) (tenant.Tenant, bool) {

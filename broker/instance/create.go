@@ -91,7 +91,8 @@ func (s *Service) finishCreate(e *entry, created bool) Info {
 
 // obtain finds out where an instance belongs and acquires it there.
 func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateRequest) (t target, e *entry, created bool, err error) {
-	t, err = s.resolve(ctx, wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language})
+	w := wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
+	t, err = s.resolve(ctx, w)
 	if err != nil {
 		return target{}, nil, false, err
 	}
@@ -99,6 +100,9 @@ func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateReque
 		t.language = t.templateLanguage()
 	}
 	if err := s.installable(ctx, t, req.Requirements); err != nil {
+		if s.moved(w, t.provider) {
+			return target{}, nil, false, errMoved
+		}
 		return target{}, nil, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
 	e, created, err = s.acquire(ctx, who, t, req)

@@ -136,7 +136,8 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (E
 // gone already: the provider may end an old one by itself. Nothing ran then,
 // and the session gets a new one, as it would have a moment later.
 func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
-	t, err := s.resolve(ctx, wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language})
+	w := wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
+	t, err := s.resolve(ctx, w)
 	if err != nil {
 		return Execution{}, false, err
 	}
@@ -144,6 +145,9 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
 	if err := s.installable(ctx, t, req.Requirements); err != nil {
+		if s.moved(w, t.provider) {
+			return Execution{}, true, errMoved
+		}
 		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
 	}
 	keep := req.Session != ""

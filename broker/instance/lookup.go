@@ -108,11 +108,10 @@ type ProviderInfo struct {
 
 // Providers lists those that the tenant may use.
 func (s *Service) Providers(who tenant.Tenant) []ProviderInfo {
+	offer := s.catalog.Offer(who)
 	list := []ProviderInfo{}
-	for _, p := range s.catalog.Providers() {
-		if who.Allows(p.Label()) {
-			list = append(list, s.describe(p))
-		}
+	for _, p := range offer.usable() {
+		list = append(list, describe(p, offer.Active))
 	}
 	return list
 }
@@ -120,19 +119,20 @@ func (s *Service) Providers(who tenant.Tenant) []ProviderInfo {
 // ActiveProvider describes the provider that is used by default; false when it
 // is not there.
 func (s *Service) ActiveProvider() (ProviderInfo, bool) {
-	for _, p := range s.catalog.Providers() {
-		if p.Label() == s.catalog.Active() {
-			return s.describe(p), true
+	offer := s.catalog.Offer(tenant.Tenant{})
+	for _, p := range offer.Providers {
+		if p.Label() == offer.Active {
+			return describe(p, offer.Active), true
 		}
 	}
 	return ProviderInfo{}, false
 }
 
-func (s *Service) describe(p Provider) ProviderInfo {
+func describe(p Provider, active string) ProviderInfo {
 	return ProviderInfo{
 		Label:       p.Label(),
 		Plugin:      p.Plugin(),
-		Active:      p.Label() == s.catalog.Active(),
+		Active:      p.Label() == active,
 		Description: p.Description(),
 		Status:      p.Status(),
 	}

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -38,11 +39,34 @@ type Status struct {
 	Details map[string]string
 }
 
-// Catalog says which providers there are at this moment.
+// Catalog says which providers there are at this moment. It may be another one at
+// the next.
 type Catalog interface {
 	// Providers in the order of the configuration.
 	Providers() []Provider
-	// Active is the label of the provider that is used unless a request
-	// names one.
-	Active() string
+	// Offer is what there is for a tenant. A request that was authenticated a
+	// moment ago may have seen a tenant of other providers than there are by now.
+	Offer(who tenant.Tenant) Offer
+}
+
+// Offer is what a catalog has at one moment. Its parts go together.
+type Offer struct {
+	// Providers in the order of the configuration, those that the tenant may not
+	// use included.
+	Providers []Provider
+	// Active is the label of the provider that is used unless a request names one.
+	Active string
+	// Tenant as it is now, or as it was last if it is one no more.
+	Tenant tenant.Tenant
+}
+
+// usable are the providers that the tenant may use.
+func (o Offer) usable() []Provider {
+	var usable []Provider
+	for _, p := range o.Providers {
+		if o.Tenant.Allows(p.Label()) {
+			usable = append(usable, p)
+		}
+	}
+	return usable
 }

@@ -34,14 +34,26 @@ type wish struct {
 // what the request wants.
 func (s *Service) resolve(ctx context.Context, w wish) (target, error) {
 	provider, err := s.pick(w)
-	if err != nil {
-		return target{}, err
+	for err == nil {
+		t, fault := s.offered(ctx, provider, w)
+		if fault == nil {
+			return t, nil
+		}
+		// What was replaced or removed while the request was on its way to it has
+		// no say any more.
+		asked := provider
+		if provider, err = s.pick(w); ctx.Err() != nil || err == nil && provider == asked {
+			return target{}, &Fault{Provider: asked.Label(), Err: fault}
+		}
 	}
-	t, err := s.offered(ctx, provider, w)
-	if err != nil {
-		return target{}, &Fault{Provider: provider.Label(), Err: err}
-	}
-	return t, nil
+	return target{}, err
+}
+
+// moved reports whether a request that was on its way to a provider belongs on
+// another one by now.
+func (s *Service) moved(w wish, from Provider) bool {
+	to, err := s.pick(w)
+	return err == nil && to != from
 }
 
 func (s *Service) offered(ctx context.Context, provider Provider, w wish) (target, error) {
@@ -108,24 +120,20 @@ func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Durat
 // session lives; else the active one, or the first of the tenant's own when it
 // may not use that.
 func (s *Service) pick(w wish) (Provider, error) {
-	var usable []Provider
-	for _, p := range s.catalog.Providers() {
-		if w.tenant.Allows(p.Label()) {
-			usable = append(usable, p)
-		}
-	}
+	offer := s.catalog.Offer(w.tenant)
+	usable := offer.usable()
 	if w.provider != "" {
-		p, err := pickNamed(w, usable, s.catalog.Providers())
+		p, err := pickNamed(w, usable, offer.Providers)
 		if err != nil {
 			return nil, err
 		}
 		return s.keeperOf(w, p), nil
 	}
-	if p := s.homeOf(w); p != nil {
+	if p := s.homeOf(w, usable, offer.Active); p != nil {
 		return p, nil
 	}
 	for _, p := range usable {
-		if p.Label() == s.catalog.Active() {
+		if p.Label() == offer.Active {
 			return p, nil
 		}
 	}
@@ -162,9 +170,9 @@ func (s *Service) keeperOf(w wish, p Provider) Provider {
 	return e.provider
 }
 
-// homeOf returns the provider on which the session already has an instance: the
-// active one if there are several, else the one made last.
-func (s *Service) homeOf(w wish) Provider {
+// homeOf returns the usable provider on which the session already has an instance:
+// the active one if there are several, else the one made last.
+func (s *Service) homeOf(w wish, usable []Provider, active string) Provider {
 	if w.session == "" {
 		return nil
 	}
@@ -172,12 +180,12 @@ func (s *Service) homeOf(w wish) Provider {
 	defer s.mu.Unlock()
 	now := time.Now()
 	var home *entry
-	for _, p := range s.catalog.Providers() {
+	for _, p := range usable {
 		e := s.sessions[sessionKey{w.tenant.Name, w.session, p.Label()}]
-		if e == nil || !w.tenant.Allows(p.Label()) || s.retire(e, now) {
+		if e == nil || s.retire(e, now) {
 			continue
 		}
-		if p.Label() == s.catalog.Active() {
+		if p.Label() == active {
 			return e.provider
 		}
 		if home == nil || e.created.After(home.created) {

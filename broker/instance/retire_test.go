@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -21,7 +22,9 @@ type changing struct {
 	now instance.Provider
 }
 
-func (c *changing) Active() string { return "p" }
+func (c *changing) Offer(who tenant.Tenant) instance.Offer {
+	return instance.Offer{Providers: c.Providers(), Active: "p", Tenant: who}
+}
 
 func (c *changing) Providers() []instance.Provider {
 	c.mu.Lock()

@@ -51,6 +51,15 @@ func NewDirectory(credentials []Credentials) *Directory {
 	return d
 }
 
+// Tenant returns the tenant of that name.
+func (d *Directory) Tenant(name string) (Tenant, bool) {
+	i := slices.IndexFunc(d.tenants, func(t Tenant) bool { return t.Name == name })
+	if i < 0 {
+		return Tenant{}, false
+	}
+	return d.tenants[i], true
+}
+
 // Authenticate returns the tenant whose token this is. Every known hash is
 // compared, in constant time, so that the time it takes tells nothing about
 // which of them matched or how nearly.

@@ -43,6 +43,15 @@ func TestAnEmptyDirectoryLetsNobodyIn(t *testing.T) {
 	assert.Assert(t, !ok)
 }
 
+func TestATenantByItsName(t *testing.T) {
+	_, ok := tenant.NewDirectory(nil).Tenant("acme")
+	assert.Check(t, !ok)
+	_, ok = directory().Tenant("")
+	assert.Check(t, !ok)
+	who, ok := directory().Tenant("umbrella")
+	assert.Check(t, ok && who.Name == "umbrella" && !who.Allows("self_managed"))
+}
+
 func TestAllows(t *testing.T) {
 	everything := tenant.Tenant{Name: "acme"}
 	onlyE2B := tenant.Tenant{Name: "umbrella", Providers: []string{"e2b"}}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -314,12 +315,13 @@ type Catalog []instance.Provider
 // Providers implements instance.Catalog.
 func (c Catalog) Providers() []instance.Provider { return c }
 
-// Active implements instance.Catalog.
-func (c Catalog) Active() string {
-	if len(c) == 0 {
-		return ""
+// Offer implements instance.Catalog.
+func (c Catalog) Offer(who tenant.Tenant) instance.Offer {
+	offer := instance.Offer{Providers: c, Tenant: who}
+	if len(c) > 0 {
+		offer.Active = c[0].Label()
 	}
-	return c[0].Label()
+	return offer
 }
 
 // Limits are generous, except for the output.
