@@ -65,6 +65,7 @@ func capable[T any](s *server, c Capability) (T, error) {
 // provider: a panic in one call becomes SB000 and ends nothing else, and every
 // error leaves with a code.
 func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
+	level := &levelFollower{logger: logger}
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
@@ -75,6 +76,7 @@ func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 		grpc.ForceServerCodecV2(filechunk.Codec()),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 			defer recoverTo(&err, logger, info.FullMethod)
+			level.follow(ctx)
 			resp, err = handler(ctx, req)
 			return resp, wireError(err)
 		}),

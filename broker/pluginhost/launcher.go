@@ -29,7 +29,7 @@ type LauncherOptions struct {
 	// the user's or the system's runtime directory.
 	RuntimeDir string
 	// LogLevel of the plugins: trace, debug, info, warn, error or off. Empty
-	// means that of Logger.
+	// means that of Logger, whatever it is at the moment.
 	LogLevel string
 	// StartTimeout bounds the time from the start of a plugin to its
 	// description; 10 s by default.
@@ -61,10 +61,7 @@ type Launcher struct {
 
 // NewLauncher makes the private socket directory; Close removes it.
 func NewLauncher(options LauncherOptions) (*Launcher, error) {
-	if options.LogLevel == "" {
-		options.LogLevel = options.Logger.GetLevel().String()
-	}
-	if hclog.LevelFromString(options.LogLevel) == hclog.NoLevel {
+	if options.LogLevel != "" && hclog.LevelFromString(options.LogLevel) == hclog.NoLevel {
 		return nil, fmt.Errorf("log level %q is none of trace, debug, info, warn, error and off", options.LogLevel)
 	}
 	if options.StartTimeout == 0 {
@@ -103,7 +100,7 @@ func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
 	defer exe.close()
 
 	logger := l.options.Logger.Named("plugin").With("provider", spec.Label)
-	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.options.LogLevel), logger))
+	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.logLevel()), logger))
 	p.runner.log.hide(listedValues(spec.Env))
 	bounded, cancel := context.WithTimeoutCause(ctx, l.options.StartTimeout,
 		notStarted(fmt.Sprintf("the plugin %q did not answer within %v", spec.Plugin, l.options.StartTimeout)))
@@ -138,6 +135,7 @@ func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
 		GRPCDialOptions: slices.Concat(wire.DialOptions(), []grpc.DialOption{
 			grpc.WithContextDialer(p.runner.dial),
 			grpc.WithChainStreamInterceptor(p.openStream),
+			grpc.WithChainUnaryInterceptor(l.tellLogLevel),
 		}),
 	}
 }
