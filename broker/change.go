@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -40,6 +41,8 @@ func compare(from, to *config.Config) admin.Change {
 		{"metrics", from.Metrics != to.Metrics},
 		{"tls", !from.TLS.Equal(to.TLS)},
 		{"limits", from.Limits != to.Limits},
+		{"quota", from.Quota != to.Quota},
+		{"cost_per_second", !maps.Equal(costs(from), costs(to))},
 		{"admin", !reflect.DeepEqual(from.Admin, to.Admin)},
 		{"providers", from.ActiveProvider != to.ActiveProvider || !slices.Equal(from.FallbackProviders, to.FallbackProviders)},
 	} {
@@ -48,4 +51,15 @@ func compare(from, to *config.Config) admin.Change {
 		}
 	}
 	return c
+}
+
+// costs of the providers that cost anything.
+func costs(cfg *config.Config) map[string]float64 {
+	list := map[string]float64{}
+	for _, p := range cfg.Providers {
+		if p.CostPerSecond > 0 {
+			list[p.Label] = p.CostPerSecond
+		}
+	}
+	return list
 }

@@ -13,11 +13,17 @@ type BlockSchema struct {
 	Description string
 	// Settings of the broker. A provider block holds those of its plugin too.
 	Settings sdk.Schema
+	// Blocks that it may hold, each once.
+	Blocks []BlockSchema
 }
 
 // Blocks describes all that a configuration may hold, in the order in which it is
 // best explained. It is the source of the reference and of the JSON Schema.
 func Blocks() []BlockSchema {
+	quota := BlockSchema{
+		Type: "quota", Settings: quotaSchema(),
+		Description: "How much each tenant may use. A quota that is not set has no limit, but for max_concurrent. What the block `quota` within a `tenant` block sets holds for that tenant in place of the same setting here.",
+	}
 	return []BlockSchema{
 		{
 			Settings:    rootSchema(),
@@ -48,9 +54,10 @@ func Blocks() []BlockSchema {
 			Description: "Which provider serves a request that names none. It can be left out where there is one provider.",
 		},
 		{
-			Type: "tenant", Label: tenantLabel.String(), Settings: tenantSchema(),
-			Description: "Who may ask.",
+			Type: "tenant", Label: tenantLabel.String(), Settings: tenantSchema(), Blocks: []BlockSchema{quota},
+			Description: "Who may ask. A block `quota` within it holds the settings of the block of that name at the top, for this tenant alone.",
 		},
+		quota,
 		{
 			Type: "admin", Settings: adminSchema(),
 			Description: "Who may look behind the scenes. Without this block there are no administrators.",

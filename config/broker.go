@@ -37,14 +37,17 @@ func (p *parser) parse() *Config {
 	// The defaults hold when the blocks are not given.
 	cfg.Log = p.readLog(emptyBlock("log"))
 	cfg.Limits = p.readLimits(emptyBlock("limits"))
+	quotas := newQuotaReader(p, body.Blocks)
+	cfg.Quota = quotas.usual
 	tokens := newTokenReader(p)
-	tenants := &tenantReader{parser: p, providers: labelsOf(body, "provider"), tokens: tokens}
+	tenants := &tenantReader{parser: p, providers: labelsOf(body, "provider"), tokens: tokens, quotas: quotas}
 	var active, metrics section
 	p.readBlocks(body.Blocks, map[string]blockKind{
 		"log":       {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
 		"metrics":   {read: func(b *hclsyntax.Block) { cfg.Metrics, metrics = p.readMetrics(b) }},
 		"tls":       {read: func(b *hclsyntax.Block) { cfg.TLS = p.readTLS(b) }},
 		"limits":    {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
+		"quota":     {read: func(*hclsyntax.Block) {}}, // by newQuotaReader, before the tenants
 		"admin":     {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
 		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
 		"provider": {label: providerLabel, read: func(b *hclsyntax.Block) {
@@ -121,7 +124,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	own.Attributes = hclsyntax.Attributes{}
 	for name, attr := range body.Attributes {
 		switch name {
-		case "log", "metrics", "tls", "limits", "providers", "admin":
+		case "log", "metrics", "tls", "limits", "quota", "providers", "admin":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
 		case "provider", "tenant":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))

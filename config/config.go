@@ -23,7 +23,9 @@ type Config struct {
 	// TLS of the REST API; nil for plain HTTP.
 	TLS    *TLS
 	Limits Limits
-	Admin  Admin
+	// Quota of a tenant whose block says nothing else.
+	Quota Quota
+	Admin Admin
 	// ActiveProvider is the label of the provider that serves a request
 	// naming none.
 	ActiveProvider string
@@ -87,6 +89,10 @@ type Limits struct {
 	// MaxIdle is how long an instance may be unused; its creator may name
 	// less. Never above MaxLifetime.
 	MaxIdle time.Duration `config:"max_idle"`
+	// MaxWait is how long a request may ask to wait for its turn.
+	MaxWait time.Duration `config:"max_wait"`
+	// MaxWaiting is how many requests of a tenant may wait at a time.
+	MaxWaiting int64 `config:"max_waiting"`
 	// ShutdownTimeout is how long a stop lets running executions finish.
 	ShutdownTimeout time.Duration `config:"shutdown_timeout"`
 }
@@ -100,6 +106,27 @@ type Tenant struct {
 	TokenSHA256 [][32]byte
 	// Providers that it may use, by label; empty means all.
 	Providers []string
+	// Quota is its own, complete: what its block does not say is as in
+	// Config.Quota.
+	Quota Quota
+}
+
+// Quota says how much a tenant may use. Zero means as much as it likes.
+type Quota struct {
+	// Instances that exist and executions that run at a time.
+	MaxInstances  int64 `config:"max_instances"`
+	MaxConcurrent int64 `config:"max_concurrent"`
+	// RequestsPerSecond on average; those of one second may come at once.
+	RequestsPerSecond float64 `config:"requests_per_second"`
+	// A day and a month are those of UTC.
+	ExecutionsPerDay    int64         `config:"executions_per_day"`
+	ExecutionTimePerDay time.Duration `config:"execution_seconds_per_day"`
+	// MaxMemoryMB and MaxCPUs of one instance.
+	MaxMemoryMB int64   `config:"max_memory_mb"`
+	MaxCPUs     float64 `config:"max_cpus"`
+	// Money in the unit of Provider.CostPerSecond.
+	MoneyPerDay   float64 `config:"money_per_day"`
+	MoneyPerMonth float64 `config:"money_per_month"`
 }
 
 // Provider returns the provider with that label, or nil.

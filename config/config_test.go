@@ -106,12 +106,18 @@ func settingsOf(t *testing.T, cfg *config.Config, out *strings.Builder) config.D
 		settings, ds := p.Settings(schemaOf(p.Plugin))
 		diags = append(diags, ds...)
 		fmt.Fprintf(out, "provider %s: plugin %s, sha256 %q, env %q\n", p.Label, p.Plugin, p.SHA256, p.Env)
+		if p.CostPerSecond > 0 {
+			fmt.Fprintf(out, "  costs %v a second\n", p.CostPerSecond)
+		}
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
 			fmt.Fprintf(out, "  %s = %#v\n", name, settings[name])
 		}
 	}
 	for _, tenant := range cfg.Tenants {
 		fmt.Fprintf(out, "tenant %s: tokens %x, providers %q\n", tenant.Name, tenant.TokenSHA256, tenant.Providers)
+		if usual := (config.Quota{MaxConcurrent: 10}); tenant.Quota != usual {
+			fmt.Fprintf(out, "  quota %+v\n", tenant.Quota)
+		}
 	}
 	return diags
 }

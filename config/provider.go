@@ -25,6 +25,8 @@ type Provider struct {
 	SHA256 string
 	// Env names the environment variables that the plugin gets.
 	Env []string
+	// CostPerSecond of an instance's life, in the unit of Quota.MoneyPerDay.
+	CostPerSecond float64
 
 	header     hcl.Range
 	attributes []attribute
@@ -54,6 +56,7 @@ func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 	}
 	pin, _ := s.Settings["sha256"].(string)
 	provider.SHA256 = strings.ToLower(pin)
+	provider.CostPerSecond, _ = s.Settings["cost_per_second"].(float64)
 	if a, ok := s.setting("env"); ok {
 		provider.Env = s.Settings["env"].([]string)
 		for i, name := range provider.Env {

@@ -74,6 +74,11 @@ func limitsSchema() sdk.Schema {
 		span("default_ttl", 5*time.Minute, time.Second, maxLifetime, "How long an instance lives after its creation and after each use, if its creator says nothing else."),
 		span("max_lifetime", 24*time.Hour, time.Second, maxLifetime, "How long an instance may live in all, however it is used and renewed."),
 		span("max_idle", 24*time.Hour, time.Second, maxLifetime, "How long an instance may be unused, whatever is left of its time. Its creator may ask for less."),
+		span("max_wait", time.Minute, 0, time.Hour, "How long a request may ask to wait for its turn, by wait_ms."),
+		{
+			Name: "max_waiting", Type: sdk.TypeInteger, Default: int64(1000), Min: sdk.Bound(0), Max: sdk.Bound(100_000),
+			Description: "How many requests of each tenant may wait for their turn at a time.",
+		},
 		span("shutdown_timeout", 30*time.Second, 0, time.Hour, "How long a stop lets running executions finish."),
 	}
 }
@@ -138,6 +143,10 @@ func pluginSchema() sdk.Schema {
 			Name: "env", Type: sdk.TypeList,
 			Description: "Names of environment variables of the broker that the plugin gets too.",
 		},
+		{
+			Name: "cost_per_second", Type: sdk.TypeNumber, Default: 0.0, Min: sdk.Bound(0), Max: sdk.Bound(1000),
+			Description: "What a second of an instance's life costs, in whatever currency the quotas of money are in.",
+		},
 	}
 }
 
@@ -165,5 +174,5 @@ const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), activeSchema(), adminSchema(), tenantSchema()}
+	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), activeSchema(), adminSchema(), tenantSchema(), quotaSchema()}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 
@@ -14,11 +15,13 @@ type tenantReader struct {
 	parser    *parser
 	providers []string
 	tokens    *tokenReader
+	quotas    *quotaReader
 }
 
 func (r *tenantReader) read(block *hclsyntax.Block) Tenant {
-	s := r.parser.readLeaf(block, tenantSchema())
 	tenant := Tenant{Name: block.Labels[0]}
+	s := r.parser.readSection(r.withoutQuota(block), tenantSchema(), block.DefRange())
+	tenant.Quota = r.quotas.read(block)
 	tenant.TokenSHA256 = r.tokens.read(fmt.Sprintf("tenant %q", tenant.Name), s)
 	if a, ok := s.setting("providers"); ok {
 		for i, label := range s.Settings["providers"].([]string) {
@@ -33,6 +36,19 @@ func (r *tenantReader) read(block *hclsyntax.Block) Tenant {
 		}
 	}
 	return tenant
+}
+
+// withoutQuota is a tenant's block without what is to be a block in it.
+func (r *tenantReader) withoutQuota(block *hclsyntax.Block) *hclsyntax.Body {
+	attr, given := block.Body.Attributes["quota"]
+	if !given {
+		return block.Body
+	}
+	r.parser.fail(attr.NameRange, "Block expected", "quota is a block: write it without the equals sign, quota { ... }.")
+	rest := *block.Body
+	rest.Attributes = maps.Clone(rest.Attributes)
+	delete(rest.Attributes, "quota")
+	return &rest
 }
 
 // DemoToken is the token of the tenant `demo` in the sandbox.hcl that comes

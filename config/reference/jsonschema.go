@@ -25,9 +25,7 @@ func JSONSchema(blocks []config.BlockSchema, providers []Provider) ([]byte, erro
 				root[name] = field
 			}
 		case block.Label == "":
-			s := object(block.Settings)
-			s["description"] = plain(block.Description)
-			root[block.Type] = s
+			root[block.Type] = single(block)
 		default:
 			root[block.Type] = named(block, providers)
 		}
@@ -42,9 +40,19 @@ func JSONSchema(blocks []config.BlockSchema, providers []Provider) ([]byte, erro
 	}, "", "  ")
 }
 
+// single describes a block without a name.
+func single(block config.BlockSchema) schema {
+	s := object(block.Settings)
+	s["description"] = plain(block.Description)
+	return s
+}
+
 // named describes all blocks of a type by their names.
 func named(block config.BlockSchema, providers []Provider) schema {
 	one := object(block.Settings)
+	for _, inner := range block.Blocks {
+		one["properties"].(schema)[inner.Type] = single(inner)
+	}
 	s := schema{
 		"description":   plain(block.Description),
 		"type":          "object",

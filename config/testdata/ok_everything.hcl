@@ -25,6 +25,13 @@ limits {
   default_ttl      = "10m"
   max_lifetime     = "720h"
   max_idle         = 3600
+  max_wait         = "5s"
+  max_waiting      = 7
+}
+
+quota {
+  max_instances   = 20
+  money_per_month = 100
 }
 
 providers {
@@ -35,6 +42,9 @@ provider "first" {
   plugin    = "full"
   sha256    = "ABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB"
   env       = ["HTTPS_PROXY", "_X"]
+
+  cost_per_second = 0.000028
+
   region    = "eu"
   hostname  = "box-1"
   api_key   = env("API_KEY")
@@ -57,6 +67,17 @@ admin {
 tenant "acme" {
   token_sha256 = ["1111111111111111111111111111111111111111111111111111111111111111", "2222222222222222222222222222222222222222222222222222222222222222"]
   providers    = ["first"]
+
+  quota {
+    max_instances             = 10
+    max_concurrent            = 4
+    requests_per_second       = 0.5
+    executions_per_day        = 100000
+    execution_seconds_per_day = 36000
+    max_memory_mb             = 512
+    max_cpus                  = 1.5
+    money_per_day             = 2.25
+  }
 }
 
 tenant "demo" {
