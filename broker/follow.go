@@ -29,11 +29,15 @@ type follower struct {
 
 // configuration is what the metrics say of the reloads.
 func (b *broker) configuration() metrics.Configuration {
-	totals := b.history.Totals()
-	return metrics.Configuration{
-		Generation: b.catalog.generation().number,
+	totals, g := b.history.Totals(), b.catalog.generation()
+	c := metrics.Configuration{
+		Generation: g.number,
 		Applied:    totals.Applied, Refused: totals.Refused, LastAt: totals.LastAt, LastOK: totals.LastOK,
 	}
+	if g.cfg != nil && g.cfg.TLS != nil {
+		c.CertificateEnds = g.cfg.TLS.Certificate.Leaf.NotAfter
+	}
+	return c
 }
 
 // follow works until ctx ends.

@@ -112,6 +112,20 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 	destroyAll(t, b)
 }
 
+func TestABrokerDoesNotStartWithACertificateOfNoUse(t *testing.T) {
+	authority := certtest.NewAuthority(t)
+	said := harness.Refusal(t, harness.Options{
+		Config:  harness.Tenants + tlsBlock + "provider \"mock\" {\n}\n",
+		Plugins: map[string]string{"mock": mockPlugin},
+		Prepare: func(dir string) {
+			_, key := authority.Issue("number 0").Write(t, dir)
+			assert.NilError(t, os.Chmod(key, 0o644))
+		},
+	})
+	assert.Check(t, is.Contains(said, "key_file: others have access to it (mode 0644); chmod 600 it"))
+	assert.Check(t, is.Contains(said, "in tls"))
+}
+
 func TestACommandLineSpeaksTLSWithTheBroker(t *testing.T) {
 	authority, other := certtest.NewAuthority(t), certtest.NewAuthority(t)
 	b := startTLS(t, authority)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +76,41 @@ func TestEverythingWorksOverTLS(t *testing.T) {
 	assert.Check(t, strings.HasPrefix(preview.URL, "https://"+f.address+"/preview/"), preview.URL)
 	assert.Equal(t, f.do(http.MethodGet, preview.Path, "").wants(http.StatusOK).text, "https")
 	assert.Equal(t, f.do(http.MethodGet, "/api/v1/instances/"+id+"/ports/8000/", "").wants(http.StatusOK).text, "https")
+}
+
+func TestAWebSocketGoesThroughTLS(t *testing.T) {
+	f, id := startPorts(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if !assert.Check(t, err) {
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_, _ = io.Copy(conn, rw)
+	})
+	authority := certtest.NewAuthority(t)
+	f.encrypt(authority)
+	conn, err := f.dialTLS(&tls.Config{RootCAs: authority.Pool()})
+	assert.NilError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "GET /api/v1/instances/%s/ports/8000/ws HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme-token\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", id)
+	assert.NilError(t, err)
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	assert.NilError(t, err)
+	defer resp.Body.Close()
+	assert.Equal(t, resp.StatusCode, http.StatusSwitchingProtocols)
+	sent := strings.Repeat("hello\n", 1<<16) // many records
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		_, err := io.WriteString(conn, sent)
+		assert.Check(t, err)
+	})
+	got := make([]byte, len(sent))
+	_, err = io.ReadFull(r, got)
+	assert.NilError(t, err)
+	sending.Wait()
+	assert.Assert(t, string(got) == sent)
 }
 
 func TestACertificateIsReplacedAndConnectionsLiveOn(t *testing.T) {

@@ -74,6 +74,9 @@ func (s *Service) begins(ctx context.Context, stop context.CancelCauseFunc, r *r
 	if slices.Contains(e.provider.Description().Capabilities, sdk.CapabilityInterrupt) {
 		r.provider, _ = t.ready.(sdk.Interrupter)
 	}
+	if e.stopped != "" { // since this execution was let in
+		stop(errKilled)
+	}
 	if r.interrupted { // when it was about to run in an instance that proved to be gone
 		stop(errInterrupted)
 	}

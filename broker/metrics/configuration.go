@@ -17,6 +17,9 @@ type Configuration struct {
 	// says whether it was accepted.
 	LastAt time.Time
 	LastOK bool
+	// CertificateEnds is when the certificate of the API is valid no more; zero for
+	// an API without one.
+	CertificateEnds time.Time
 }
 
 var (
@@ -28,6 +31,8 @@ var (
 		"Whether the last reload was accepted; 1 if there was none.", nil, nil)
 	configLastAt = prometheus.NewDesc("sandbox_broker_config_last_reload_timestamp_seconds",
 		"When the last reload was over; 0 if there was none.", nil, nil)
+	certificateEnds = prometheus.NewDesc("sandbox_broker_tls_certificate_end_timestamp_seconds",
+		"When the certificate of the API ends; absent without TLS.", nil, nil)
 )
 
 // configurationCollector shows the configuration as it is when it is asked.
@@ -35,7 +40,7 @@ type configurationCollector struct{ state func() Configuration }
 
 // Describe implements prometheus.Collector.
 func (configurationCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{configGeneration, configReloads, configLastOK, configLastAt} {
+	for _, d := range []*prometheus.Desc{configGeneration, configReloads, configLastOK, configLastAt, certificateEnds} {
 		out <- d
 	}
 }
@@ -55,4 +60,7 @@ func (c configurationCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(configReloads, prometheus.CounterValue, float64(state.Refused), "refused")
 	out <- prometheus.MustNewConstMetric(configLastOK, prometheus.GaugeValue, ok)
 	out <- prometheus.MustNewConstMetric(configLastAt, prometheus.GaugeValue, at)
+	if end := state.CertificateEnds; !end.IsZero() {
+		out <- prometheus.MustNewConstMetric(certificateEnds, prometheus.GaugeValue, float64(end.Unix()))
+	}
 }
