@@ -156,17 +156,19 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	b.showMetrics(metricsListener)
 	defer b.stop()
 
+	configurator := admin.NewConfigurator(administration{b})
 	if b.server, err = api.NewServer(api.Options{
-		Instances:    b.instances,
-		Tenants:      b.catalog,
-		Admin:        admin.NewService(b.catalog),
-		Configurator: admin.NewConfigurator(administration{b}),
-		Logger:       options.Logger.Named("api"),
-		Meter:        meter,
-		Bounds:       requestBounds(cfg.Limits),
-		TLS:          serverTLS(cfg.TLS),
-		PreviewKey:   previewKey,
-		Answers:      answers,
+		Instances:          b.instances,
+		Tenants:            b.catalog,
+		Admin:              admin.NewService(b.catalog),
+		Logger:             options.Logger.Named("api"),
+		Meter:              meter,
+		Bounds:             requestBounds(cfg.Limits),
+		TLS:                serverTLS(cfg.TLS),
+		PreviewKey:         previewKey,
+		Answers:            answers,
+		Configurator:       configurator,
+		TenantConfigurator: configurator,
 	}); err != nil {
 		return err
 	}

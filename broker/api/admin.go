@@ -52,6 +52,7 @@ func (s *Server) adminRoutes() {
 		return http.StatusOK, AdminProviderAnswer{Data: adminProviderOf(p)}, nil
 	})
 	s.adminInstanceRoutes()
+	s.adminTenantRoutes()
 }
 
 // authenticateAdmin lets administrators pass.

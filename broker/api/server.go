@@ -60,7 +60,9 @@ type Options struct {
 	Admin Admin
 	// Configurator may be nil where Admin is.
 	Configurator Configurator
-	Logger       hclog.Logger
+	// TenantConfigurator may be nil where Admin is.
+	TenantConfigurator TenantConfigurator
+	Logger             hclog.Logger
 	// Meter may be nil.
 	Meter  Meter
 	Bounds Bounds
@@ -93,6 +95,8 @@ type Server struct {
 	meter        Meter   // or nil
 	answers      Answers // or nil
 	bounds       atomic.Pointer[Bounds]
+	// tenantConfigurator is for administrators: nil where they are.
+	tenantConfigurator TenantConfigurator
 	// encryption of new connections; nil for none.
 	encryption atomic.Pointer[tls.Config]
 	app        *fiber.App
@@ -129,16 +133,17 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		previews:     previews,
-		instances:    opts.Instances,
-		tenants:      opts.Tenants,
-		admin:        opts.Admin,
-		configurator: opts.Configurator,
-		logger:       opts.Logger,
-		meter:        opts.Meter,
-		answers:      opts.Answers,
-		document:     newDocument(),
-		tasks:        background.NewGroup(opts.Logger),
+		previews:           previews,
+		instances:          opts.Instances,
+		tenants:            opts.Tenants,
+		admin:              opts.Admin,
+		configurator:       opts.Configurator,
+		logger:             opts.Logger,
+		meter:              opts.Meter,
+		answers:            opts.Answers,
+		document:           newDocument(),
+		tasks:              background.NewGroup(opts.Logger),
+		tenantConfigurator: opts.TenantConfigurator,
 	}
 	s.SetBounds(opts.Bounds)
 	s.SetTLS(opts.TLS)

@@ -22,6 +22,7 @@ const (
 	reasonProcess = "the process of its provider ended"
 	reasonLost    = "its provider does not have it any more"
 	reasonRemoved = "its provider was removed"
+	reasonKilled  = "an administrator destroyed it"
 )
 
 // graves are the instances that ended and whose owners may ask why.

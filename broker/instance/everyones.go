@@ -26,6 +26,7 @@ func (s *Service) Inspect(id string) (Info, error) { return s.Get(ownerOf(id), i
 func (s *Service) Kill(ctx context.Context, id string) error {
 	return s.destroy(ctx, ownerOf(id), id, errKilled.Error(), func(e *entry) {
 		s.logger.Info("an administrator destroys an instance", "instance", id, "provider", e.provider.Label(), "executions", e.running)
+		e.reason = reasonKilled
 		for _, r := range s.running {
 			if r.entry == e {
 				r.stop(errKilled)

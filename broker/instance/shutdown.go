@@ -50,7 +50,7 @@ func (s *Service) destroyAll() {
 		// Who is doomed has a task of its own.
 		if !e.doomed || !e.retryAt.IsZero() {
 			s.hide(e)
-			if e.reason == "" && !e.stopped && !e.doomed {
+			if e.reason == "" && e.stopped == "" && !e.doomed {
 				e.reason = reasonStop
 			}
 			all = append(all, e)
