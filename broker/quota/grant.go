@@ -1,0 +1,265 @@
+package quota
+
+import (
+	"context"
+	"time"
+)
+
+// Execution is the leave to run one execution. A nil one is that of nobody.
+type Execution struct {
+	keeper   *Keeper
+	account  *account
+	day      string // whose counts it is in
+	reserved time.Duration
+
+	// Guarded by Keeper.mu.
+	started  time.Time
+	released bool
+}
+
+// Start says that the code begins to run. Without it, Release takes back the whole
+// execution.
+func (e *Execution) Start() {
+	if e == nil {
+		return
+	}
+	e.keeper.mu.Lock()
+	defer e.keeper.mu.Unlock()
+	if e.started.IsZero() {
+		e.started = e.keeper.now()
+	}
+}
+
+// Release ends the execution. What it took is charged, at most what was reserved for
+// it, and the rest comes back. Later calls do nothing.
+func (e *Execution) Release() {
+	if e == nil {
+		return
+	}
+	k, a := e.keeper, e.account
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e.released {
+		return
+	}
+	e.released = true
+	a.concurrent--
+	now := k.now()
+	a.roll(now)
+	if e.day == a.used.Day { // else it was yesterday's, which nobody counts any more
+		back := e.reserved
+		if e.started.IsZero() {
+			a.used.Executions--
+		} else {
+			back -= min(max(0, now.Sub(e.started)), e.reserved)
+		}
+		a.used.ExecutionTime -= back
+		a.open -= e.reserved
+		k.changed(a)
+	}
+	k.serve(a)
+}
+
+const (
+	// paidAhead is how much of its life an instance pays at a time.
+	paidAhead = time.Minute
+	// payBefore is how long before the end of what it has paid it pays again.
+	payBefore = 30 * time.Second
+)
+
+// Instance is the leave to have one instance. A nil one is that of nobody.
+type Instance struct {
+	keeper   *Keeper
+	account  *account
+	provider string
+	price    Money // of a second
+
+	// Guarded by Keeper.mu.
+	began    time.Time
+	paid     time.Time // until when
+	day      string    // of the last payment, and how much on it
+	onDay    Money
+	month    string
+	inMonth  Money
+	released bool
+}
+
+// newInstance counts an instance in, and has it pay what it must at its beginning.
+// The caller holds mu.
+func (k *Keeper) newInstance(a *account, d *demand) *Instance {
+	now := k.now()
+	i := &Instance{keeper: k, account: a, provider: d.Provider, price: d.price, began: now, paid: now}
+	a.instances++
+	k.providers[d.Provider]++
+	i.pay(now.Add(paidAhead))
+	return i
+}
+
+// Adopt counts in an instance that there is already, whatever the limits.
+func (k *Keeper) Adopt(tenant, provider string) *Instance {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.account(tenant)
+	i := k.newInstance(a, &demand{Demand: Demand{Instance: true, Provider: provider}, price: k.rules.Costs[provider]})
+	k.changed(a)
+	return i
+}
+
+func (i *Instance) costs() bool { return i != nil && i.price > 0 }
+
+// pay charges the instance's life until a time. The caller holds mu.
+func (i *Instance) pay(until time.Time) {
+	if i.price == 0 || !until.After(i.paid) {
+		return
+	}
+	i.charge(costOf(i.price, until.Sub(i.paid)))
+	i.paid = until
+}
+
+func (i *Instance) charge(amount Money) {
+	a := i.account
+	if i.day != a.used.Day {
+		i.day, i.onDay = a.used.Day, 0
+	}
+	if i.month != a.used.Month {
+		i.month, i.inMonth = a.used.Month, 0
+	}
+	i.onDay += amount
+	i.inMonth += amount
+	a.pay(amount)
+}
+
+// Cover pays for the instance's life until a time, before it is lived, if that is
+// not paid yet. The error is a *Refusal, that of ctx, or SB009.
+func (i *Instance) Cover(ctx context.Context, until time.Time) error {
+	if !i.costs() {
+		return nil
+	}
+	k, a := i.keeper, i.account
+	k.mu.Lock()
+	now := k.now()
+	a.roll(now)
+	if i.released || !until.After(i.paid) {
+		k.mu.Unlock()
+		return nil
+	}
+	before := i.paid
+	if refusal := a.affords(costOf(i.price, until.Sub(before)), now); refusal != nil {
+		a.refused[refusal.Limit]++
+		k.mu.Unlock()
+		return refusal
+	}
+	i.pay(until)
+	k.mu.Unlock()
+	if k.books == nil {
+		return nil
+	}
+	err := k.books.settled(ctx, a.tenant)
+	if err != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		a.roll(k.now())
+		if !i.released && i.paid.Equal(until) {
+			i.refund(costOf(i.price, until.Sub(before)))
+			i.paid = before
+		}
+	}
+	return err
+}
+
+// Renew pays the next part of the instance's life when that is due. Until is up to
+// when it is paid; the zero time if it costs nothing. An error means that it must
+// have ended by then.
+func (i *Instance) Renew(ctx context.Context) (until time.Time, err error) {
+	if !i.costs() {
+		return time.Time{}, nil
+	}
+	k := i.keeper
+	k.mu.Lock()
+	now := k.now()
+	due := i.paid.Sub(now) < payBefore
+	k.mu.Unlock()
+	if due {
+		err = i.Cover(ctx, now.Add(paidAhead))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return i.paid, err
+}
+
+// Due reports whether Renew has something to do.
+func (i *Instance) Due() bool {
+	if !i.costs() {
+		return false
+	}
+	i.keeper.mu.Lock()
+	defer i.keeper.mu.Unlock()
+	return !i.released && i.paid.Sub(i.keeper.now()) < payBefore
+}
+
+// refund gives money back to the day and the month on which it was paid, if those
+// go on. The caller holds mu.
+func (i *Instance) refund(amount Money) {
+	a := i.account
+	if i.day == a.used.Day {
+		back := min(amount, i.onDay)
+		i.onDay -= back
+		a.used.MoneyDay -= back
+	}
+	if i.month == a.used.Month {
+		back := min(amount, i.inMonth)
+		i.inMonth -= back
+		a.used.MoneyMonth -= back
+	}
+	i.keeper.changed(a)
+}
+
+// Release says that the instance is no more. What it has paid too much comes back,
+// what it has lived beyond is charged. Later calls do nothing.
+func (i *Instance) Release() { i.end(true, nil) }
+
+// Cancel releases an instance that the provider did not make.
+func (i *Instance) Cancel() { i.end(false, nil) }
+
+// Full is Cancel where the provider had no room. It holds back who else wants one there. retry is when the provider wants to be
+// asked again, 0 if it did not say.
+func (i *Instance) Full(retry time.Duration) {
+	i.end(false, func(k *Keeper) { k.closeGate(i.provider, retry) })
+}
+
+func (i *Instance) end(lived bool, then func(k *Keeper)) {
+	if i == nil {
+		return
+	}
+	k, a := i.keeper, i.account
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if i.released {
+		return
+	}
+	i.released = true
+	a.instances--
+	if k.providers[i.provider]--; k.providers[i.provider] == 0 {
+		delete(k.providers, i.provider)
+	}
+	now := k.now()
+	a.roll(now)
+	switch {
+	case !i.costs():
+	case !lived:
+		i.refund(costOf(i.price, i.paid.Sub(i.began)))
+	case i.paid.After(now):
+		i.refund(costOf(i.price, i.paid.Sub(now)))
+	default:
+		i.pay(now)
+		k.changed(a)
+	}
+	if then != nil {
+		then(k)
+	}
+	if k.gates[i.provider] == nil {
+		k.serve(a)
+		return
+	}
+	k.serveAll() // the room may be another tenant's now
+}

@@ -1,0 +1,229 @@
+package quota
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Options of a Keeper. The zero value has no limits and forgets at its end.
+type Options struct {
+	Rules Rules
+	// Journal keeps the counts of days and months; nil for nowhere.
+	Journal Journal
+	// Now is the clock; nil for time.Now.
+	Now func() time.Time
+	// Logger may be nil.
+	Logger hclog.Logger
+}
+
+// Keeper keeps the accounts of all tenants. Its methods may be called
+// concurrently.
+type Keeper struct {
+	now   func() time.Time
+	books *books // nil without a journal
+
+	mu       sync.Mutex
+	rules    Rules
+	accounts map[string]*account
+	// turns are the tenants who wait, whose turn is next first.
+	turns     []*account
+	providers map[string]int64 // instances by the label of their provider
+	gates     map[string]*gate
+	closed    bool
+}
+
+// NewKeeper returns a keeper that goes on from what the journal has. Close must be
+// called.
+func NewKeeper(opts Options) (*Keeper, error) {
+	k := &Keeper{
+		now:       opts.Now,
+		rules:     opts.Rules,
+		accounts:  map[string]*account{},
+		providers: map[string]int64{},
+		gates:     map[string]*gate{},
+	}
+	if k.now == nil {
+		k.now = time.Now
+	}
+	if opts.Journal == nil {
+		return k, nil
+	}
+	records, err := opts.Journal.Load()
+	if err != nil {
+		return nil, err
+	}
+	for tenant, record := range records {
+		a := k.account(tenant)
+		a.used, a.rolls = record, time.Time{} // the record's day may be over
+	}
+	k.books = newBooks(opts.Journal, opts.Logger, k.recordsOf)
+	return k, nil
+}
+
+// Close writes what is not yet written. Nothing may be admitted any more.
+func (k *Keeper) Close() {
+	k.mu.Lock()
+	k.closed = true
+	for provider := range k.gates {
+		k.openGate(provider)
+	}
+	k.mu.Unlock()
+	if k.books != nil {
+		k.books.close()
+	}
+}
+
+// SetRules changes the limits. What is in use stays, be it more than is allowed
+// now; who waits and may go on under the new ones does.
+func (k *Keeper) SetRules(rules Rules) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rules = rules
+	for _, a := range k.accounts {
+		a.setLimits(rules.Tenants[a.tenant], k.now())
+	}
+	k.serveAll()
+}
+
+// account returns that of a tenant, up to date. The caller holds mu, or is the only
+// one.
+func (k *Keeper) account(tenant string) *account {
+	now := k.now()
+	a := k.accounts[tenant]
+	if a == nil {
+		a = &account{tenant: tenant, refused: map[Limit]int64{}}
+		a.setLimits(k.rules.Tenants[tenant], now)
+		k.accounts[tenant] = a
+	}
+	a.roll(now)
+	return a
+}
+
+// Request counts a request of a tenant against its rate, and says how many more may
+// come at once; limit is 0 when there is none.
+func (k *Keeper) Request(tenant string) (remaining, limit float64, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a, now := k.account(tenant), k.now()
+	if a.bucket == nil {
+		return 0, 0, nil
+	}
+	limit = a.limits.RequestsPerSecond
+	r := a.bucket.ReserveN(now, 1)
+	if delay := r.DelayFrom(now); delay > 0 {
+		r.CancelAt(now)
+		a.refused[RequestsPerSecond]++
+		return 0, limit, &Refusal{Tenant: tenant, Limit: RequestsPerSecond, Max: limit, Used: limit, RetryAfter: delay}
+	}
+	return max(0, a.bucket.TokensAt(now)), limit, nil
+}
+
+// Demand is what a request needs.
+type Demand struct {
+	Tenant string
+	// Execution with this Timeout.
+	Execution bool
+	Timeout   time.Duration
+	// Instance on the provider of this label.
+	Instance bool
+	Provider string
+	// Wait is how long to wait for a slot that others use; 0 to be refused at once.
+	Wait time.Duration
+	// Arrived is when the request came, where that is earlier than now: its place
+	// in the queue is by that.
+	Arrived time.Time
+}
+
+// Grant is what a request may use. Each part must be released.
+type Grant struct {
+	Execution *Execution // nil unless asked for
+	Instance  *Instance  // nil unless asked for
+}
+
+// Release gives all of it back when no instance was made.
+func (g Grant) Release() {
+	g.Execution.Release()
+	g.Instance.Cancel()
+}
+
+// Admit takes all that a request needs, or nothing. The error is a *Refusal, that of
+// ctx, or SB009 when what is granted cannot be made durable.
+func (k *Keeper) Admit(ctx context.Context, d Demand) (Grant, error) {
+	grant, err := k.admit(ctx, d)
+	if err != nil {
+		return Grant{}, err
+	}
+	if k.books != nil && (d.Execution || grant.Instance.costs()) {
+		if err := k.books.settled(ctx, d.Tenant); err != nil {
+			grant.Release()
+			return Grant{}, err
+		}
+	}
+	return grant, nil
+}
+
+func (k *Keeper) admit(ctx context.Context, d Demand) (Grant, error) {
+	w := k.enqueue(d)
+	select {
+	case o := <-w.outcome:
+		return o.get()
+	default:
+	}
+	timer := time.NewTimer(d.Wait)
+	defer timer.Stop()
+	select {
+	case o := <-w.outcome:
+		return o.get()
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	select {
+	case o := <-w.outcome: // at the last moment
+		return o.get()
+	default:
+	}
+	if ctx.Err() != nil {
+		k.remove(w)
+		return Grant{}, ctx.Err()
+	}
+	k.refuse(w, w.blocked)
+	return (<-w.outcome).get()
+}
+
+// take grants a demand that fits. The caller holds mu.
+func (k *Keeper) take(a *account, d *demand) Grant {
+	var grant Grant
+	if d.Execution {
+		a.concurrent++
+		a.used.Executions++
+		a.used.ExecutionTime += d.Timeout
+		a.open += d.Timeout
+		grant.Execution = &Execution{keeper: k, account: a, day: a.used.Day, reserved: d.Timeout}
+	}
+	if d.Instance {
+		grant.Instance = k.newInstance(a, d)
+	}
+	return grant
+}
+
+// changed has a tenant's counts written some time soon. The caller holds mu.
+func (k *Keeper) changed(a *account) {
+	if k.books != nil {
+		k.books.changed(a.tenant)
+	}
+}
+
+func (k *Keeper) recordsOf(tenants []string) map[string]Record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	records := map[string]Record{}
+	for _, tenant := range tenants {
+		records[tenant] = k.accounts[tenant].used
+	}
+	return records
+}
