@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -40,6 +41,14 @@ type CreateRequest struct {
 
 	// oneShot instances are destroyed after one execution.
 	oneShot bool
+
+	// Wait is how long it may wait for its turn where a quota or the provider has
+	// no room.
+	Wait time.Duration
+
+	turn turn
+	// granted, if not nil, is for a fresh instance.
+	granted *quota.Instance
 }
 
 // Create returns the session's instance on that provider, made now if there was
@@ -51,6 +60,9 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	}
 	defer s.calls.Done()
 	if err := checkCreate(req, s.limits()); err != nil {
+		return Info{}, false, err
+	}
+	if req.turn, err = s.newTurn(req.Wait); err != nil {
 		return Info{}, false, err
 	}
 	if req.Session == "" && req.Key != "" {
@@ -153,6 +165,9 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 		s.mu.Unlock()
 
 		again, err := s.await(ctx, e)
+		if found && req.turn.waitsLonger(err) {
+			continue
+		}
 		if err != nil {
 			return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
 		}
@@ -166,7 +181,7 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 // callers may wait for it, and it goes on as long as one of them does. The
 // caller holds mu.
 func (s *Service) startCreation(id ID, t target, req CreateRequest) *entry {
-	ctx, cancel := s.bounded(context.Background(), s.limits().CreateTimeout)
+	ctx, cancel := s.bounded(context.Background(), req.Wait+s.limits().CreateTimeout)
 	e := &entry{
 		id:       id,
 		provider: t.provider,
@@ -192,7 +207,7 @@ func (s *Service) startCreation(id ID, t target, req CreateRequest) *entry {
 		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
 		result := creation{cut: true} // unless make says that there was an answer
 		defer func() { s.finishCreation(e, result, err) }()
-		made, cut, failure := s.make(ctx, e, t, req.Env)
+		made, cut, failure := s.makeAdmitted(ctx, e, t, req)
 		unnoted := false
 		if failure == nil {
 			unnoted, failure = s.noteMade(e, made)
@@ -277,6 +292,7 @@ func (s *Service) finishCreation(e *entry, result creation, err error) {
 		return
 	case err != nil:
 		s.hide(e)
+		e.halfMade = result.cut
 		s.forget(e)
 		if result.cut {
 			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e) })
@@ -360,6 +376,7 @@ func (s *Service) hide(e *entry) {
 // behind. When the plugin died it asks the next process: that one was reconciled
 // maybe while the creation still counted as known.
 func (s *Service) destroyHalfMade(e *entry) {
+	defer e.permit.Release() // it counts as long as it may be there
 	ctx, cancel := context.WithTimeout(s.cleanup, destroyTimeout)
 	defer cancel()
 	if err := s.destroyLabelled(ctx, e); err != nil {

@@ -40,6 +40,9 @@ type ExecuteRequest struct {
 	// Requirements are packages of the language to install before the code runs,
 	// unless the same were installed in the instance before.
 	Requirements []string
+	// Wait is how long it may wait for its turn where a quota or the provider has
+	// no room.
+	Wait time.Duration
 	// Listener, if not nil, gets the output, which Execution does not hold then.
 	Listener Listener
 }
@@ -101,13 +104,17 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err := t.installs(req.Requirements); err != nil {
 		return Execution{}, e.fault(err)
 	}
+	if r.quota, err = s.admitExecution(ctx, who, req.Wait, req.Timeout); err != nil {
+		return Execution{}, err
+	}
+	defer r.quota.Release()
 	return s.run(ctx, r, e, t, req)
 }
 
 // Run takes the session's instance or makes one, runs the code in it, and
 // destroys or keeps it. The destruction does not delay the answer, and comes
 // after the end of the executions that others began in the instance.
-func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (Execution, error) {
+func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_ Execution, err error) {
 	if err := s.begin(); err != nil {
 		return Execution{}, err
 	}
@@ -115,8 +122,11 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (E
 	if err := s.checkExecute(&req.ExecuteRequest); err != nil {
 		return Execution{}, err
 	}
-	create := CreateRequest{Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider}
+	create := CreateRequest{Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider, Wait: req.Wait}
 	if err := checkCreate(create, s.limits()); err != nil {
+		return Execution{}, err
+	}
+	if create.turn, err = s.newTurn(req.Wait); err != nil {
 		return Execution{}, err
 	}
 	r, err := s.enroll(who, req.ID)
@@ -155,6 +165,12 @@ func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, cr
 		keep = *req.Keep
 	}
 	create.oneShot = !keep
+	grant, err := s.admitRun(ctx, who, t, create.turn, req)
+	if err != nil {
+		return Execution{}, false, err
+	}
+	defer grant.Release()
+	r.quota, create.granted = grant.Execution, grant.Instance
 	e, created, err := s.acquire(ctx, who, t, create)
 	if err != nil {
 		return Execution{}, errors.Is(err, errMoved), err
@@ -179,6 +195,10 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 	ctx, stop := context.WithCancelCause(caller)
 	defer stop(nil)
 	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
+	if err := s.cover(ctx, e, req.bound()); err != nil {
+		return Execution{}, e.fault(err)
+	}
+	r.quota.Start()
 	if ended, ready, err := s.installedFor(caller, ctx, stop, r, e, t, req); !ready {
 		return ended, err
 	}
@@ -215,7 +235,11 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out.truncated, Detail: detail}
 		return execution, nil
 	}
-	return Execution{}, e.begun(s.executionError(caller, ctx, e, req, err))
+	err = s.executionError(caller, ctx, e, req, err)
+	if sdk.CodeOf(err) == sdk.CodeNotFound {
+		r.quota.Cancel() // nothing ran: the instance or the context was gone
+	}
+	return Execution{}, e.begun(err)
 }
 
 // bound is how long the provider may take in all.

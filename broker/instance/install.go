@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -57,6 +58,12 @@ func (s *Service) Install(ctx context.Context, who tenant.Tenant, id string, req
 	if err := t.installs(req.Requirements); err != nil {
 		return Execution{}, e.fault(err)
 	}
+	leave, err := s.admitExecution(ctx, who, 0, cmp.Or(req.Timeout, s.limits().MaxTimeout))
+	if err != nil {
+		return Execution{}, err
+	}
+	defer leave.Release()
+	leave.Start()
 	if err := s.beginExecution(e); err != nil {
 		return Execution{}, e.fault(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -29,6 +30,8 @@ var executionName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 // fields below the line are guarded by Service.mu.
 type running struct {
 	key executionKey
+	// quota is the leave to run it; nil before it has one.
+	quota *quota.Execution
 
 	// ---
 	entry       *entry                  // where it runs; nil as long as that is not known

@@ -13,6 +13,7 @@ func (s *Service) reap() {
 		select {
 		case <-ticker.C:
 			s.reapExpired()
+			s.payForLives()
 		case <-s.lifetime.Done():
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -18,10 +19,21 @@ const listDelay = time.Minute
 func (s *Service) recover(past Past) {
 	for _, r := range past.Records {
 		s.recovered[r.ID.String()] = r
+		s.counted[r.ID.String()] = s.quotas.Adopt(r.ID.Tenant, r.Provider)
 	}
 	for _, ended := range past.Ended {
 		s.graves.add(ended)
 	}
+}
+
+// resolved ends the waiting for a record, and returns what the quotas count for its
+// instance. The caller holds mu.
+func (s *Service) resolved(r Record) *quota.Instance {
+	id := r.ID.String()
+	counted := s.counted[id]
+	delete(s.recovered, id)
+	delete(s.counted, id)
+	return counted
 }
 
 // adoptable reports whether somebody may still ask for the instance. One that was
@@ -71,7 +83,7 @@ func (s *Service) resumeCreation(key sessionKey, t target, req CreateRequest) (*
 	if err := (&entry{template: r.Template, ttl: r.TTL, idle: r.Idle}).conflict(req); err != nil {
 		return nil, err
 	}
-	delete(s.recovered, r.ID.String())
+	s.resolved(r).Release() // the creation asks for it itself
 	t.template, req.TTL, req.Idle, req.Labels = r.Template, r.TTL, r.Idle, r.Labels
 	return s.startCreation(r.ID, t, req), nil
 }
@@ -84,7 +96,7 @@ func (s *Service) adopt(r Record, owner Provider, listed sdk.Instance) *entry {
 		id: r.ID, provider: owner, template: r.Template, ttl: r.TTL, idle: r.Idle, labels: r.Labels,
 		claimed: r.Claimed, intended: r.Intended, useNoted: r.Used, paused: r.Paused,
 		ready: make(chan struct{}), cancel: func() {}, installing: make(chan struct{}, 1),
-		state: live, instance: listed,
+		state: live, instance: listed, permit: s.resolved(r),
 	}
 	close(e.ready)
 	if r.Made == "" {
@@ -107,7 +119,7 @@ func (s *Service) adopt(r Record, owner Provider, listed sdk.Instance) *entry {
 func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adopted []*entry) {
 	now := time.Now()
 	var gone []Ended
-	for id, r := range s.recovered {
+	for _, r := range s.recovered {
 		if r.Provider != owner.Label() {
 			continue
 		}
@@ -117,7 +129,6 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 		case i >= 0 && r.adoptable() && s.sessions[sessionKey{r.ID.Tenant, r.ID.Session, r.Provider}] == nil:
 			adopted = append(adopted, s.adopt(r, owner, found[i]))
 			listed[r.ID.Instance] = append(found[:i:i], found[i+1:]...)
-			delete(s.recovered, id)
 		case len(found) > 0, owner.Description().Ephemeral, now.Sub(r.since()) >= listDelay:
 			ended := Ended{ID: r.ID, At: s.started}
 			if r.adoptable() {
@@ -127,7 +138,7 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 				}
 			}
 			gone = append(gone, ended)
-			delete(s.recovered, id)
+			s.resolved(r).Release()
 		}
 	}
 	if len(gone) > 0 {
@@ -166,10 +177,10 @@ func (s *Service) abandon() {
 	defer s.mu.Unlock()
 	limits := s.limits()
 	var gone []Ended
-	for id, r := range s.recovered {
+	for _, r := range s.recovered {
 		if time.Since(r.Intended) > limits.MaxLifetime+limits.slack() {
 			gone = append(gone, Ended{ID: r.ID, At: time.Now(), Reason: reasonExpired})
-			delete(s.recovered, id)
+			s.resolved(r).Release()
 		}
 	}
 	if len(gone) > 0 {

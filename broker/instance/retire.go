@@ -50,6 +50,9 @@ func (s *Service) forget(e *entry) {
 		e.buried = true
 		s.bury(e.epitaph())
 	}
+	if !e.halfMade {
+		e.permit.Release()
+	}
 	if s.retired[e.provider] != nil {
 		s.closeIfEmpty(e.provider)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -31,6 +32,8 @@ type Limits struct {
 	// MaxIdle is the longest idle limit that a creator may name, and the one
 	// of who names none.
 	MaxIdle time.Duration
+	// MaxWait is how long a request may ask to wait for its turn.
+	MaxWait time.Duration
 }
 
 // Options of a Service.
@@ -45,6 +48,8 @@ type Options struct {
 	// BrokerID is the one that providers were configured with. Empty makes every
 	// listed instance the service's own.
 	BrokerID string
+	// Quotas may be nil: then there are none.
+	Quotas Quotas
 }
 
 // Service makes, uses and destroys instances. All its methods may be called
@@ -68,6 +73,8 @@ type Service struct {
 	// recovered is what an earlier process left, by ID, as long as nobody knows what
 	// became of it; graves is what ended.
 	recovered map[string]Record
+	// counted is what the quotas count for those meanwhile, by the same ID.
+	counted map[string]*quota.Instance
 	graves    graves
 
 	// calls counts requests in progress and creations. Add is called under mu
@@ -83,6 +90,9 @@ type Service struct {
 	cleanup     context.Context
 	endCleanup  context.CancelFunc
 	tasks       *background.Group
+
+	quotas   Quotas
+	payments payments
 }
 
 // sessionKey names the one instance that a session has on a provider.
@@ -104,6 +114,11 @@ type entry struct {
 	cancel           context.CancelFunc
 	// installing has room for the one installation that is in progress.
 	installing chan struct{}
+	// permit is what the quotas have granted for it. It belongs to the creation
+	// until ready closes.
+	permit *quota.Instance
+	// halfMade is set when the provider may have it although its creation failed.
+	halfMade bool
 
 	// ---
 	state     state
@@ -153,8 +168,12 @@ func NewService(opts Options) *Service {
 		retired:  map[Provider]chan struct{}{},
 		tasks:    background.NewGroup(opts.Logger),
 
+		quotas:  opts.Quotas,
 		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
-		recovered: map[string]Record{},
+		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
+	}
+	if s.quotas == nil {
+		s.quotas = unlimited{}
 	}
 	if s.journal == nil {
 		s.journal = noJournal{}

@@ -32,7 +32,12 @@ func (e *Execution) Start() {
 
 // Release ends the execution. What it took is charged, at most what was reserved for
 // it, and the rest comes back. Later calls do nothing.
-func (e *Execution) Release() {
+func (e *Execution) Release() { e.end(true) }
+
+// Cancel is Release when nothing ran, started or not.
+func (e *Execution) Cancel() { e.end(false) }
+
+func (e *Execution) end(ran bool) {
 	if e == nil {
 		return
 	}
@@ -48,7 +53,7 @@ func (e *Execution) Release() {
 	a.roll(now)
 	if e.day == a.used.Day { // else it was yesterday's, which nobody counts any more
 		back := e.reserved
-		if e.started.IsZero() {
+		if e.started.IsZero() || !ran {
 			a.used.Executions--
 		} else {
 			back -= min(max(0, now.Sub(e.started)), e.reserved)
@@ -103,6 +108,19 @@ func (k *Keeper) Adopt(tenant, provider string) *Instance {
 	i := k.newInstance(a, &demand{Demand: Demand{Instance: true, Provider: provider}, price: k.rules.Costs[provider]})
 	k.changed(a)
 	return i
+}
+
+// Take returns the same leave for its new owner and makes this one nobody's. It
+// returns nil when this one was released before.
+func (i *Instance) Take() *Instance {
+	i.keeper.mu.Lock()
+	defer i.keeper.mu.Unlock()
+	if i.released {
+		return nil
+	}
+	taken := *i
+	i.released = true
+	return &taken
 }
 
 func (i *Instance) costs() bool { return i != nil && i.price > 0 }
