@@ -19,6 +19,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/journal"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
@@ -60,6 +61,7 @@ type broker struct {
 	state     *stateDir
 	launcher  *pluginhost.Launcher
 	catalog   *catalog
+	quotas    *quota.Keeper
 	instances *instance.Service
 	server    *api.Server
 	api       *door
@@ -118,6 +120,13 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if b.quotas, err = quota.NewKeeper(quota.Options{
+		Journal: quota.NewStoreJournal(state, b.logger.Named("quota")),
+		Logger:  b.logger.Named("quota"),
+	}); err != nil {
+		return err
+	}
+	defer b.quotas.Close()
 	previewKey, err := preview.LoadKey(b.state.previewKey())
 	if err != nil {
 		return err
@@ -137,15 +146,20 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if err != nil {
 		return err
 	}
+	// Before the instances of an earlier process are counted in: they have a price.
+	b.quotas.SetRules(newGeneration(0, cfg, nil).quotaRules())
 	b.instances = instance.NewService(instance.Options{
 		Catalog: b.catalog,
 		Limits:  instanceLimits(cfg.Limits),
 		Logger:  options.Logger.Named("instances"),
 		Journal: instances, Past: past, BrokerID: b.state.id,
+		Quotas: b.quotas,
 	})
 	b.catalog.set(newGeneration(1, cfg, b.supervise(started)))
+	b.quotas.SetRules(b.catalog.generation().quotaRules())
 	b.history.Note(admin.Reload{At: b.started, Trigger: admin.TriggerStart, Generation: 1, Applied: true, Revision: cfg.Revision})
 	meter := metrics.New(b.catalog.states, b.configuration)
+	meter.ShowQuotas(b.quotaMetrics)
 	b.metrics = newDoor(meter.NewServer(), b.logger.Named("metrics"))
 	// It serves to the end: a stop is worth looking at too.
 	defer func() {
@@ -169,6 +183,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Answers:            answers,
 		Configurator:       configurator,
 		TenantConfigurator: configurator,
+		Quotas:             b.quotas,
 	}); err != nil {
 		return err
 	}

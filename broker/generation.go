@@ -63,11 +63,12 @@ func instanceLimits(l config.Limits) instance.Limits {
 		DefaultTTL:     l.DefaultTTL,
 		MaxLifetime:    l.MaxLifetime,
 		MaxIdle:        l.MaxIdle,
+		MaxWait:        l.MaxWait,
 	}
 }
 
 func requestBounds(l config.Limits) api.Bounds {
-	return api.Bounds{MaxBody: l.RequestBody, RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + time.Minute}
+	return api.Bounds{MaxBody: l.RequestBody, RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + l.MaxWait + time.Minute}
 }
 
 func serverTLS(t *config.TLS) *api.TLS {

@@ -172,6 +172,7 @@ func (t *transition) adopt() {
 func (t *transition) commit() {
 	b, next := t.broker, newGeneration(t.from.number+1, t.to, t.current)
 	replaced := b.catalog.set(next)
+	b.quotas.SetRules(next.quotaRules())
 	b.instances.SetLimits(instanceLimits(t.to.Limits))
 	b.server.SetBounds(requestBounds(t.to.Limits))
 	b.server.SetTLS(serverTLS(t.to.TLS))

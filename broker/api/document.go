@@ -217,6 +217,9 @@ func (d *document) addProblems(described *huma.Operation, op operation, hasBody 
 	if op.admin {
 		refuse(sdk.CodeNotAllowed, http.StatusForbidden)
 	}
+	if !op.public && !op.admin && !slices.Contains(op.codes, sdk.CodeQuotaExceeded) {
+		refuse(sdk.CodeQuotaExceeded, http.StatusTooManyRequests)
+	}
 	if hasBody {
 		refuse(sdk.CodeInvalidRequest, http.StatusBadRequest, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)

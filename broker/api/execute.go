@@ -59,6 +59,7 @@ func (s *Server) execute(ctx context.Context, c call[ExecuteRequest], listener i
 			Env:          c.body.Env,
 			Requirements: c.body.Requirements,
 			Files:        c.body.Artifacts.Files,
+			Wait:         waitOf(c.body.WaitMS),
 			Listener:     listener,
 		},
 		Session:  c.body.SessionID,
@@ -79,6 +80,7 @@ func (s *Server) executeInInstance(ctx context.Context, c call[InstanceExecuteRe
 		Requirements: c.body.Requirements,
 		ContextID:    c.body.ContextID,
 		Files:        c.body.Artifacts.Files,
+		Wait:         waitOf(c.body.WaitMS),
 		Listener:     listener,
 	})
 }

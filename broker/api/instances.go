@@ -21,6 +21,7 @@ func (s *Server) createInstance(ctx context.Context, c call[CreateInstanceReques
 		Labels:       c.body.Labels,
 		TTL:          duration(c.body.TTL),
 		Idle:         duration(c.body.Idle),
+		Wait:         waitOf(c.body.WaitMS),
 	})
 	if err != nil {
 		return 0, Instance{}, err

@@ -136,6 +136,9 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 			}
 			exchangeOf(c).tenant = who.Name
 			request.tenant = who
+			if err := s.countRequest(c, who.Name); err != nil {
+				return err
+			}
 		}
 		request.id = c.Params("id")
 		request.path = c.AllParams()

@@ -14,6 +14,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -34,6 +35,8 @@ type Problem struct {
 	Provider    string            `json:"provider,omitempty"`
 	InstanceID  string            `json:"instance_id,omitempty"`
 	Diagnostics []AdminDiagnostic `json:"diagnostics,omitempty" nullable:"false" doc:"All mistakes in a configuration that was refused, and warnings; for administrators."`
+
+	Quota *QuotaRefusal `json:"quota,omitempty" doc:"Which limit stands in the way, for SB008 of the broker itself."`
 }
 
 // FieldError says what is wrong with one field.
@@ -100,6 +103,9 @@ func problemOf(err error, requestID string) (Problem, map[string]string) {
 		if e.RetryAfter > 0 {
 			headers[fiber.HeaderRetryAfter] = strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))
 		}
+	}
+	if refusal, ok := errors.AsType[*quota.Refusal](err); ok {
+		p.Quota = refusalOf(refusal)
 	}
 	if code == sdk.CodeInternal {
 		p.Status = http.StatusInternalServerError

@@ -20,6 +20,7 @@ const (
 	tagFiles     = "files"
 	tagPorts     = "ports"
 	tagProviders = "providers"
+	tagUsage     = "usage"
 	tagAdmin     = "admin"
 	tagBroker    = "broker"
 )
@@ -103,6 +104,7 @@ func (s *Server) routes() {
 		summary: "List the providers that you may use",
 		success: []int{http.StatusOK},
 	}, s.listProviders)
+	s.usageRoutes()
 	s.adminRoutes()
 	s.configurationRoutes()
 	register(s, operation{

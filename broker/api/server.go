@@ -58,6 +58,8 @@ type Options struct {
 	Tenants   Tenants
 	// Admin may be nil: then there are no administrators.
 	Admin Admin
+	// Quotas may be nil: then there are none.
+	Quotas Quotas
 	// Configurator may be nil where Admin is.
 	Configurator Configurator
 	// TenantConfigurator may be nil where Admin is.
@@ -89,6 +91,7 @@ type Server struct {
 	instances Instances
 	tenants   Tenants
 	admin     Admin // or nil
+	quotas    Quotas
 	// configurator is for administrators: nil where they are.
 	configurator Configurator
 	logger       hclog.Logger
@@ -144,6 +147,10 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		document:           newDocument(),
 		tasks:              background.NewGroup(opts.Logger),
 		tenantConfigurator: opts.TenantConfigurator,
+		quotas:             opts.Quotas,
+	}
+	if s.quotas == nil {
+		s.quotas = noQuotas{}
 	}
 	s.SetBounds(opts.Bounds)
 	s.SetTLS(opts.TLS)

@@ -33,6 +33,11 @@ type Journal interface {
 // saveRetry is when the journal is tried again that could not be written.
 const saveRetry = time.Second
 
+// settleDelay is how long a settlement waits for company: nobody waits for it, and
+// the next reservation shall not wait for it either. After a crash what ended in
+// that time counts as it was reserved.
+const settleDelay = 100 * time.Millisecond
+
 // books writes the journal: all that has changed meanwhile at once, so that those
 // who wait for it wait for the disk together.
 type books struct {
@@ -44,7 +49,8 @@ type books struct {
 	dirty   map[string]bool
 	waiting []chan error
 
-	wake    chan struct{}
+	wake    chan struct{} // somebody waits
+	settle  chan struct{} // nobody does
 	closing chan struct{}
 	closed  chan struct{}
 }
@@ -57,6 +63,7 @@ func newBooks(journal Journal, logger hclog.Logger, records func([]string) map[s
 		journal: journal, logger: logger, records: records,
 		dirty:   map[string]bool{},
 		wake:    make(chan struct{}, 1),
+		settle:  make(chan struct{}, 1),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
 	}
@@ -64,12 +71,12 @@ func newBooks(journal Journal, logger hclog.Logger, records func([]string) map[s
 	return b
 }
 
-// changed has a tenant's record written; nobody waits for it.
+// changed has a tenant's record written soon; nobody waits for it.
 func (b *books) changed(tenant string) {
 	b.mu.Lock()
 	b.dirty[tenant] = true
 	b.mu.Unlock()
-	b.ring()
+	ring(b.settle)
 }
 
 // settled returns when a tenant's record is durable as it is now.
@@ -79,7 +86,7 @@ func (b *books) settled(ctx context.Context, tenant string) error {
 	b.dirty[tenant] = true
 	b.waiting = append(b.waiting, outcome)
 	b.mu.Unlock()
-	b.ring()
+	ring(b.wake)
 	select {
 	case err := <-outcome:
 		return err
@@ -88,9 +95,9 @@ func (b *books) settled(ctx context.Context, tenant string) error {
 	}
 }
 
-func (b *books) ring() {
+func ring(bell chan struct{}) {
 	select {
-	case b.wake <- struct{}{}:
+	case bell <- struct{}{}:
 	default:
 	}
 }
@@ -103,26 +110,33 @@ func (b *books) close() {
 
 func (b *books) keep() {
 	defer close(b.closed)
-	retry := time.NewTimer(saveRetry)
-	defer retry.Stop()
+	// later is when to write what nobody waits for.
+	later := time.NewTimer(settleDelay)
+	defer later.Stop()
+	set := true
 	for failed := false; ; {
-		var again <-chan time.Time
-		if failed {
-			retry.Reset(saveRetry)
-			again = retry.C
-		}
 		select {
+		case <-b.settle:
+			if !set {
+				later.Reset(settleDelay)
+				set = true
+			}
+			continue
 		case <-b.wake:
-		case <-again:
+		case <-later.C:
+			set = false
 		case <-b.closing:
-			_ = b.save() // save has logged it, and what is on disk counts too much, never too little
+			_ = b.save() // what is on disk then counts too much, never too little
 			return
 		}
 		err := b.save()
 		if err != nil && !failed {
 			b.logger.Error("what the tenants use cannot be written; nothing is admitted until it can", "error", err)
 		}
-		failed = err != nil
+		if failed = err != nil; failed {
+			later.Reset(saveRetry)
+			set = true
+		}
 	}
 }
 

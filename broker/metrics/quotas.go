@@ -1,0 +1,62 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Quota is what a tenant has used of its quotas at this moment.
+type Quota struct {
+	Tenant string
+	// Used and Limits by the name of the limit, those without a limit left out
+	// of Limits.
+	Used, Limits map[string]float64
+	// Refused counts refusals since the start by the name of the limit.
+	Refused map[string]int64
+	// Waiting requests.
+	Waiting int
+}
+
+// MaxTenants bounds how many tenants have metrics of their own: more labels than
+// that help nobody, and cost everybody.
+const MaxTenants = 100
+
+var (
+	quotaUsed = prometheus.NewDesc("sandbox_broker_quota_used",
+		"What a tenant has used of a quota, with what is reserved, in the unit of the quota's name.", []string{"tenant", "limit"}, nil)
+	quotaLimit = prometheus.NewDesc("sandbox_broker_quota_limit",
+		"The quota of a tenant; absent where there is none.", []string{"tenant", "limit"}, nil)
+	quotaRefused = prometheus.NewDesc("sandbox_broker_quota_refusals_total",
+		"What a tenant was refused, by the limit that stood in the way.", []string{"tenant", "limit"}, nil)
+	quotaWaiting = prometheus.NewDesc("sandbox_broker_quota_waiting",
+		"Requests of a tenant that wait for their turn.", []string{"tenant"}, nil)
+)
+
+// quotaCollector shows the quotas as they are when it is asked.
+type quotaCollector struct{ quotas func(most int) []Quota }
+
+// ShowQuotas adds those of the first MaxTenants tenants, by what the function
+// returns whenever somebody looks. It is called once at most.
+func (m *Metrics) ShowQuotas(quotas func(most int) []Quota) {
+	m.registry.MustRegister(quotaCollector{quotas})
+}
+
+// Describe implements prometheus.Collector.
+func (quotaCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{quotaUsed, quotaLimit, quotaRefused, quotaWaiting} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c quotaCollector) Collect(out chan<- prometheus.Metric) {
+	for _, q := range c.quotas(MaxTenants) {
+		for limit, used := range q.Used {
+			out <- prometheus.MustNewConstMetric(quotaUsed, prometheus.GaugeValue, used, q.Tenant, limit)
+		}
+		for limit, most := range q.Limits {
+			out <- prometheus.MustNewConstMetric(quotaLimit, prometheus.GaugeValue, most, q.Tenant, limit)
+		}
+		for limit, n := range q.Refused {
+			out <- prometheus.MustNewConstMetric(quotaRefused, prometheus.CounterValue, float64(n), q.Tenant, limit)
+		}
+		out <- prometheus.MustNewConstMetric(quotaWaiting, prometheus.GaugeValue, float64(q.Waiting), q.Tenant)
+	}
+}
