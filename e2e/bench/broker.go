@@ -16,7 +16,8 @@ import (
 // tenants has one tenant, whose token is token.
 const (
 	token   = "bench"
-	tenants = `tenant "bench" { token_sha256 = ["1b32c28cb38c05480eccc1bd60ff97029b57a05c96718b96dad7e9d84894f549"] }`
+	tenants = `quota { max_concurrent = 10000 }
+tenant "bench" { token_sha256 = ["1b32c28cb38c05480eccc1bd60ff97029b57a05c96718b96dad7e9d84894f549"] }`
 )
 
 // startBound is how long a broker may take until it is ready.

@@ -37,8 +37,9 @@ const (
 )
 
 // Tenants is a piece of configuration with two tenants, acme and rival, whose
-// tokens are Token and OtherToken.
+// tokens are Token and OtherToken. They may run as much as tests like.
 const Tenants = `
+quota { max_concurrent = 10000 }
 tenant "acme"  { token_sha256 = ["80f196a8c8fcbdecce7c3c1d44bcd50539617f29e98e5162ca24f75c693e1936"] }
 tenant "rival" { token_sha256 = ["2a745c00e7ccd079979b1e03b478d91bcacffee9cdf15b88e8c172ad2a7ba28c"] }
 `
