@@ -13,6 +13,7 @@ import (
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
@@ -133,4 +134,40 @@ func TestThoseWhoWaitAreServedAndNobodyIsLost(t *testing.T) {
 	})
 	assert.Equal(t, used(t, b, "max_concurrent"), 0.0)
 	assert.Equal(t, used(t, b, "executions_per_day"), 50.0)
+}
+
+func TestARequestWaitsForAProviderThatIsFull(t *testing.T) {
+	b := startLimited(t, "max_concurrent = 50", "", nil)
+	steer := filepath.Join(stateOf(t, b, "mock"), "actions.json")
+	assert.NilError(t, os.WriteFile(steer, []byte(`{"create": {"fail": "SB008", "message": "the account is full"}}`), 0o600))
+	p := harness.Refused(t, executeMock(b, harness.Token, nil), http.StatusTooManyRequests, "SB008")
+	assert.Equal(t, p.Detail, `provider "mock": the account is full`)
+	answers := make(chan harness.Answer, 10)
+	for range cap(answers) {
+		go func() { answers <- executeMock(b, harness.Token, map[string]any{"wait_ms": 60_000}) }()
+	}
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		var usage struct{ Waiting int }
+		b.Do(http.MethodGet, "/api/v1/usage", harness.Token, nil).Into(t, &usage)
+		if usage.Waiting != cap(answers) {
+			return poll.Continue("%d wait", usage.Waiting)
+		}
+		return poll.Success()
+	}, poll.WithDelay(10*time.Millisecond))
+	wantsLimit(t, executeMock(b, harness.OtherToken, nil), "provider")
+	assert.NilError(t, os.Remove(steer))
+	for range cap(answers) {
+		answer := <-answers
+		assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
+	}
+}
+
+func TestInstancesThatAreLargerThanTheQuotaAreNotMade(t *testing.T) {
+	b := harness.Start(t, harness.Options{Config: strings.Replace(harness.Tenants, "max_concurrent = 10000", "max_memory_mb = 200", 1) +
+		fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n  memory_mb = 256\n}\n", binaries.Runsc(t))})
+	request := map[string]any{"language": "python", "code": "print(1)"}
+	wantsLimit(t, b.Do(http.MethodPost, "/api/v1/execute", harness.Token, request), "max_memory_mb")
+	rewrite(t, b, with("max_memory_mb = 200", "max_memory_mb = 256"))
+	awaitLog(t, b, inForce, 1)
+	assert.Equal(t, b.Execute(t, request).Stdout, "1\n")
 }

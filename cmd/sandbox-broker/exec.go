@@ -39,6 +39,7 @@ type execCommand struct {
 	Args     string        `placeholder:"JSON" help:"All arguments for main as a JSON object; --arg adds to it."`
 	Language string        `short:"l" placeholder:"NAME" help:"The language. Default: by the file's extension; python for standard input."`
 	Timeout  time.Duration `placeholder:"DURATION" help:"How long the code may run, such as 10s."`
+	Wait     time.Duration `placeholder:"DURATION" help:"How long it may wait for its turn when a quota has no room, such as 30s."`
 	Session  string        `placeholder:"NAME" help:"Run in this session's instance and keep it."`
 	JSON     bool          `name:"json" help:"Print the broker's whole answer instead of the output."`
 	URL      string        `env:"SANDBOX_BROKER_URL" default:"http://127.0.0.1:9385" help:"Where the broker is."`
@@ -128,7 +129,7 @@ func (c *execCommand) answer(resp *http.Response) ([]byte, api.Execution, error)
 
 // request reads the code and the arguments.
 func (c *execCommand) request(in io.Reader) (api.ExecuteRequest, error) {
-	request := api.ExecuteRequest{Language: c.Language, Timeout: c.Timeout.Seconds(), SessionID: c.Session}
+	request := api.ExecuteRequest{Language: c.Language, Timeout: c.Timeout.Seconds(), SessionID: c.Session, WaitMS: c.Wait.Milliseconds()}
 	var code []byte
 	var err error
 	if c.File == "-" {
@@ -150,6 +151,9 @@ func (c *execCommand) request(in io.Reader) (api.ExecuteRequest, error) {
 	}
 	if c.Timeout < 0 {
 		return request, errors.New("--timeout must be more than 0")
+	}
+	if c.Wait < 0 {
+		return request, errors.New("--wait must be more than 0")
 	}
 	arguments, err := argumentsOf(c.Args, c.Arg)
 	request.Arguments = api.JSONObject(arguments)

@@ -68,6 +68,7 @@ func TestWhatExecSends(t *testing.T) {
 		"JavaScript by its extension": {[]string{dir.Join("b.MJS")}, `{"code":"1","language":"javascript"}`},
 		"a language that is named":    {[]string{dir.Join("c.txt"), "-l", "sh"}, `{"code":"1","language":"sh"}`},
 		"standard input":              {[]string{"-"}, `{"code":"from stdin","language":"python"}`},
+		"a time to wait":              {[]string{"-", "--wait", "1.5s"}, `{"code":"from stdin","language":"python","wait_ms":1500}`},
 		"timeout and session":         {[]string{"-", "--timeout", "1m30s", "--session", "s1"}, `{"code":"from stdin","language":"python","timeout":90,"session_id":"s1"}`},
 		"strings stay strings": {
 			[]string{"-", "--arg", "a=1", "-a", "b=x=y,z", "-a", "c=", "-a", "d=null", "-a", "e f=g"},
@@ -105,6 +106,7 @@ func TestACommandLineForExecThatMakesNoSense(t *testing.T) {
 		"JSON that is none":               {[]string{"-", "-a", "a:=x"}, "is not JSON"},
 		"arguments that are no object":    {[]string{"-", "--args", "[1]"}, "must be a JSON object"},
 		"arguments that are null":         {[]string{"-", "--args", "null"}, "must be a JSON object"},
+		"a negative wait":                 {[]string{"-", "--wait=-1s"}, "--wait"},
 		"a negative timeout":              {[]string{"-", "--timeout=-1s"}, "--timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
