@@ -6,8 +6,8 @@
 // refuses with a Refusal (SB008); what it grants is given back, or settled at what
 // was really used, when the Grant's parts are released. Who may wait stands in a
 // queue that is fair between tenants (queue.go), also for a provider that is full
-// (gate.go). The counts of a day and of a month are durable before they are granted
-// (journal.go), so that they hold across a crash.
+// (gate.go). The counts of a day and of a month that are limited are durable before
+// they are granted (journal.go), so that the limits hold across a crash.
 //
 // Not here: who a tenant is (package tenant), and the instances and executions
 // themselves (package instance, which calls this one).

@@ -168,8 +168,10 @@ func (i *Instance) Cover(ctx context.Context, until time.Time) error {
 		return refusal
 	}
 	i.pay(until)
+	k.changed(a)
+	durable := k.books != nil && a.limits.countsMoney()
 	k.mu.Unlock()
-	if k.books == nil {
+	if !durable {
 		return nil
 	}
 	err := k.books.settled(ctx, a.tenant)

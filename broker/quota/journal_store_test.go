@@ -63,7 +63,7 @@ func BenchmarkReserveAndSettleDurably(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
-	k := keeper(b, quota.Limits{Concurrent: 1000}, func(o *quota.Options) { o.Journal = quota.NewStoreJournal(s, hclog.NewNullLogger()) })
+	k := keeper(b, quota.Limits{ExecutionsPerDay: 1_000_000_000}, func(o *quota.Options) { o.Journal = quota.NewStoreJournal(s, hclog.NewNullLogger()) })
 	for b.Loop() {
 		g, err := k.Admit(context.Background(), execution(time.Second))
 		if err != nil {

@@ -113,7 +113,7 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 
 func TestNothingIsGrantedThatCannotBeWritten(t *testing.T) {
 	d := &disk{err: sdk.Errorf(sdk.CodeUnavailable, "the disk is full")}
-	k := keeper(t, quota.Limits{Instances: 5, Concurrent: 5}, on(d))
+	k := keeper(t, quota.Limits{ExecutionsPerDay: 5, MoneyPerDay: quota.MoneyOf(100)}, on(d))
 	both := instanceOn("cloud")
 	both.Execution, both.Timeout = true, time.Second
 	_, err := k.Admit(context.Background(), both)
@@ -136,7 +136,7 @@ func TestNothingIsGrantedThatCannotBeWritten(t *testing.T) {
 
 func TestThoseWhoComeTogetherWaitForTheDiskTogether(t *testing.T) {
 	d := &disk{hold: make(chan struct{})}
-	k := keeper(t, quota.Limits{}, on(d))
+	k := keeper(t, quota.Limits{ExecutionsPerDay: 1000}, on(d))
 	const many = 200
 	var group sync.WaitGroup
 	for range many {
@@ -156,7 +156,7 @@ func TestThoseWhoComeTogetherWaitForTheDiskTogether(t *testing.T) {
 
 func TestACallerThatGoesAwayWhileItIsWrittenTakesNothing(t *testing.T) {
 	d := &disk{hold: make(chan struct{})}
-	k := keeper(t, quota.Limits{}, on(d))
+	k := keeper(t, quota.Limits{ExecutionTimePerDay: time.Hour}, on(d))
 	ctx, cancel := context.WithCancel(context.Background())
 	outcome := make(chan error)
 	go func() {
@@ -184,4 +184,20 @@ func TestTheCountsOfADayThatIsOverAreNotGoneOnWith(t *testing.T) {
 	assert.Equal(t, used(t, k, quota.ExecutionsPerDay), 0.0)
 	assert.Equal(t, used(t, k, quota.MoneyPerDay), 0.0)
 	assert.Equal(t, used(t, k, quota.MoneyPerMonth), 2.0)
+}
+
+func TestWhatNoLimitHangsOnDoesNotWaitForTheDisk(t *testing.T) {
+	d := &disk{hold: make(chan struct{})}
+	k := keeper(t, quota.Limits{Instances: 5, Concurrent: 5, RequestsPerSecond: 100}, on(d))
+	both := instanceOn("cloud")
+	both.Execution, both.Timeout = true, time.Second
+	life := admit(t, k, both).Instance
+	assert.NilError(t, life.Cover(context.Background(), time.Now().Add(time.Hour)))
+	close(d.hold)
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if r := d.acme(); r.Executions == 1 && r.MoneyDay > quota.MoneyOf(30) {
+			return poll.Success()
+		}
+		return poll.Continue("%v", d.acme())
+	})
 }

@@ -141,6 +141,10 @@ type Demand struct {
 type Grant struct {
 	Execution *Execution // nil unless asked for
 	Instance  *Instance  // nil unless asked for
+
+	// durable says that it must be written before it is used: where a limit of the
+	// day or the month hangs on it.
+	durable bool
 }
 
 // Release gives all of it back when no instance was made.
@@ -150,13 +154,13 @@ func (g Grant) Release() {
 }
 
 // Admit takes all that a request needs, or nothing. The error is a *Refusal, that of
-// ctx, or SB009 when what is granted cannot be made durable.
+// ctx, or SB009 when what is granted had to be durable and cannot be.
 func (k *Keeper) Admit(ctx context.Context, d Demand) (Grant, error) {
 	grant, err := k.admit(ctx, d)
 	if err != nil {
 		return Grant{}, err
 	}
-	if k.books != nil && (d.Execution || grant.Instance.costs()) {
+	if grant.durable {
 		if err := k.books.settled(ctx, d.Tenant); err != nil {
 			grant.Release()
 			return Grant{}, err
@@ -207,6 +211,10 @@ func (k *Keeper) take(a *account, d *demand) Grant {
 	}
 	if d.Instance {
 		grant.Instance = k.newInstance(a, d)
+	}
+	if k.books != nil && (d.Execution || grant.Instance.costs()) {
+		grant.durable = d.Execution && a.limits.countsExecutions() || grant.Instance.costs() && a.limits.countsMoney()
+		k.changed(a)
 	}
 	return grant
 }

@@ -20,6 +20,12 @@ type Limits struct {
 	MoneyPerDay, MoneyPerMonth Money
 }
 
+// countsExecutions reports whether there is a limit of the day on executions.
+func (l Limits) countsExecutions() bool { return l.ExecutionsPerDay > 0 || l.ExecutionTimePerDay > 0 }
+
+// countsMoney reports whether there is a limit on money.
+func (l Limits) countsMoney() bool { return l.MoneyPerDay > 0 || l.MoneyPerMonth > 0 }
+
 // Size of an instance. Zero means that it is not known, or not limited.
 type Size struct {
 	MemoryMB int64
