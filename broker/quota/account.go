@@ -40,18 +40,23 @@ func (a *account) setLimits(limits Limits, now time.Time) {
 	a.bucket.SetBurstAt(now, burst)
 }
 
-// roll begins the counts anew when a day or a month has ended. A clock that goes
-// back begins none.
+// maxSetBack is how far a clock may be set back without a day being counted anew.
+// One that is set back further was wrong, and would keep what it has counted from
+// ever ending.
+const maxSetBack = 48 * time.Hour
+
+// roll begins the counts anew when a day or a month has ended.
 func (a *account) roll(now time.Time) {
-	if now.Before(a.rolls) {
+	if now.Before(a.rolls) && a.rolls.Sub(now) <= maxSetBack {
 		return
 	}
 	a.rolls = nextDay(now)
-	if day := dayOf(now); day > a.used.Day {
+	later := now.Add(maxSetBack)
+	if day := dayOf(now); day > a.used.Day || dayOf(later) < a.used.Day {
 		a.used.Day, a.used.Executions, a.used.ExecutionTime, a.used.MoneyDay = day, 0, 0, 0
 		a.open = 0
 	}
-	if month := monthOf(now); month > a.used.Month {
+	if month := monthOf(now); month > a.used.Month || monthOf(later) < a.used.Month {
 		a.used.Month, a.used.MoneyMonth = month, 0
 	}
 }

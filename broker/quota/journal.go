@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Record is what a tenant has used of its day and its month, with what was reserved
@@ -92,6 +94,8 @@ func (b *books) settled(ctx context.Context, tenant string) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-b.closed:
+		return sdk.Errorf(sdk.CodeUnavailable, "the broker is shutting down")
 	}
 }
 

@@ -107,8 +107,11 @@ func TestCloseWritesWhatIsLeft(t *testing.T) {
 	for range 10 {
 		admit(t, k, execution(10*time.Second)).Release()
 	}
+	k.SetRules(rules(quota.Limits{ExecutionsPerDay: 100}))
 	k.Close()
 	assert.Equal(t, d.acme().ExecutionTime, time.Duration(0))
+	_, err = k.Admit(context.Background(), execution(time.Second))
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
 }
 
 func TestNothingIsGrantedThatCannotBeWritten(t *testing.T) {
@@ -200,4 +203,18 @@ func TestWhatNoLimitHangsOnDoesNotWaitForTheDisk(t *testing.T) {
 		}
 		return poll.Continue("%v", d.acme())
 	})
+}
+
+func TestACountFromAClockThatWasWrongEnds(t *testing.T) {
+	c := noon()
+	d := &disk{records: map[string]quota.Record{"acme": {Day: "2036-01-01", Executions: 5, Month: "2036-01", MoneyMonth: quota.MoneyOf(2)}}}
+	k := keeper(t, quota.Limits{}, on(d), at(c))
+	assert.Equal(t, used(t, k, quota.ExecutionsPerDay), 0.0)
+	assert.Equal(t, used(t, k, quota.MoneyPerMonth), 0.0)
+	e := admit(t, k, execution(time.Second)).Execution
+	e.Start()
+	c.forward(-10 * 365 * 24 * time.Hour)
+	assert.Equal(t, used(t, k, quota.ExecutionsPerDay), 0.0)
+	e.Release()
+	assert.Equal(t, used(t, k, quota.ExecutionTimePerDay), 0.0)
 }
