@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 )
@@ -31,7 +33,7 @@ const (
 
 // Origin returns where a setting of the plugin has its value from.
 func (p *Provider) Origin(setting string) Origin {
-	a, given := find(p.attributes, setting)
+	a, given := find(slices.Concat(p.attributes, p.shared), setting)
 	if !given || a.value == nil && !a.broken {
 		return Origin{Kind: OriginDefault}
 	}

@@ -30,7 +30,10 @@ type Provider struct {
 
 	header     hcl.Range
 	attributes []attribute
-	file       reporter // for its place in the files; its diags stay empty
+	// shared are those of the broker's own that a plugin gets too, if it has
+	// settings of these names.
+	shared []attribute
+	file   reporter // for its place in the files; its diags stay empty
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -45,6 +48,9 @@ func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 	for _, a := range p.evaluate(block.Body) {
 		if _, ok := schema.Field(a.name); ok {
 			own = append(own, a)
+			if a.name == costSetting {
+				provider.shared = append(provider.shared, a)
+			}
 		} else {
 			provider.attributes = append(provider.attributes, a)
 		}
@@ -56,7 +62,7 @@ func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 	}
 	pin, _ := s.Settings["sha256"].(string)
 	provider.SHA256 = strings.ToLower(pin)
-	provider.CostPerSecond, _ = s.Settings["cost_per_second"].(float64)
+	provider.CostPerSecond, _ = s.Settings[costSetting].(float64)
 	if a, ok := s.setting("env"); ok {
 		provider.Env = s.Settings["env"].([]string)
 		for i, name := range provider.Env {
@@ -88,7 +94,7 @@ func (p *Provider) Settings(schema sdk.Schema) (settings sdk.Settings, diags Dia
 		report.fail(p.header, "Plugin not usable", report.scrub(fmt.Sprintf("The schema of plugin %q breaks the rules: %s. This is a fault of the plugin; ask its author.", p.Plugin, err)))
 		return nil, report.diags
 	}
-	settings = report.resolve(schema, p.attributes, p.header)
+	settings = report.resolve(schema, p.given(schema), p.header)
 	report.diags.sort()
 	if report.diags.HasErrors() {
 		return nil, report.diags
@@ -113,12 +119,23 @@ func (p *Provider) Diagnose(err error, schema sdk.Schema) Diagnostics {
 	summary := capitalize(broken.Code.Info().Title)
 	name := leadingName.FindString(broken.Field)
 	field, _ := schema.Field(name)
-	if a, ok := find(p.attributes, name); ok {
+	if a, ok := find(p.given(schema), name); ok {
 		report.add(SeverityError, a.expr.Range(), field.Name != "" && !field.Secret && !a.sensitive, summary, detail)
 		return report.diags
 	}
 	report.fail(p.header, summary, detail)
 	return report.diags
+}
+
+// given returns the settings that stand in the block for a plugin with this schema.
+func (p *Provider) given(schema sdk.Schema) []attribute {
+	attributes := p.attributes
+	for _, a := range p.shared {
+		if _, ok := schema.Field(a.name); ok {
+			attributes = append(attributes[:len(attributes):len(attributes)], a)
+		}
+	}
+	return attributes
 }
 
 // leadingName finds the setting in a field path such as headers.accept.
@@ -127,7 +144,7 @@ var leadingName = regexp.MustCompile(`^[a-z][a-z0-9_]*`)
 // reporter knows, from the schema, which values must not be repeated.
 func (p *Provider) reporter(schema sdk.Schema) *reporter {
 	report := p.file
-	for _, a := range p.attributes {
+	for _, a := range p.given(schema) {
 		if f, ok := schema.Field(a.name); ok && (f.Secret || a.sensitive) {
 			report.secrets = append(report.secrets[:len(report.secrets):len(report.secrets)], texts(a.value)...)
 		}

@@ -127,8 +127,11 @@ func activeSchema() sdk.Schema {
 	}
 }
 
+// costSetting is the broker's, and the plugin's too if it has one of that name.
+const costSetting = "cost_per_second"
+
 // pluginSchema holds what the broker itself takes from a provider block; the
-// names are reserved in the schema of every plugin.
+// names are reserved in the schema of every plugin, but for costSetting.
 func pluginSchema() sdk.Schema {
 	return sdk.Schema{
 		{
@@ -144,7 +147,7 @@ func pluginSchema() sdk.Schema {
 			Description: "Names of environment variables of the broker that the plugin gets too.",
 		},
 		{
-			Name: "cost_per_second", Type: sdk.TypeNumber, Default: 0.0, Min: sdk.Bound(0), Max: sdk.Bound(1000),
+			Name: costSetting, Type: sdk.TypeNumber, Default: 0.0, Min: sdk.Bound(0), Max: sdk.Bound(1000),
 			Description: "What a second of an instance's life costs, in whatever currency the quotas of money are in.",
 		},
 	}

@@ -65,7 +65,7 @@ const (
 var fieldName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
 // reserved names belong to the broker in a provider block.
-var reserved = map[string]bool{"plugin": true, "sha256": true, "env": true, "cost_per_second": true}
+var reserved = map[string]bool{"plugin": true, "sha256": true, "env": true}
 
 // Field returns the field with that name.
 func (s Schema) Field(name string) (Field, bool) {
