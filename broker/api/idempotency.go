@@ -104,11 +104,15 @@ func (s *Server) once(c *fiber.Ctx, op operation, id idempotency.ID, handle func
 // something that was not begun may come to another end the next time.
 func (s *Server) worthKeeping(c *fiber.Ctx, err error, requestID string) *idempotency.Answer {
 	if err == nil {
-		return &idempotency.Answer{
+		answer := &idempotency.Answer{
 			Status:      c.Response().StatusCode(),
 			ContentType: string(c.Response().Header.ContentType()),
 			Body:        append([]byte(nil), c.Response().Body()...),
 		}
+		if tag := c.Response().Header.Peek(fiber.HeaderETag); len(tag) > 0 {
+			answer.Headers = map[string]string{fiber.HeaderETag: string(tag)}
+		}
+		return answer
 	}
 	fault, isFault := errors.AsType[*instance.Fault](err)
 	if !isFault || !fault.Begun {
@@ -128,6 +132,9 @@ func replay(c *fiber.Ctx, answer idempotency.Answer) error {
 	if answer.ContentType != "" {
 		c.Set(fiber.HeaderContentType, answer.ContentType)
 	}
+	for name, value := range answer.Headers {
+		c.Set(name, value)
+	}
 	c.Response().SetBodyRaw(answer.Body)
 	return nil
 }
@@ -138,7 +145,7 @@ func fingerprintOf(c *fiber.Ctx) (f idempotency.Fingerprint) {
 	h := sha256.New()
 	for _, part := range [][]byte{
 		[]byte(c.Method()), c.Request().URI().Path(), c.Request().URI().QueryString(),
-		c.Request().Header.ContentType(), c.Request().Header.ContentEncoding(), c.BodyRaw(),
+		c.Request().Header.ContentType(), c.Request().Header.ContentEncoding(), c.Request().Header.Peek(fiber.HeaderIfMatch), c.BodyRaw(),
 	} {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)

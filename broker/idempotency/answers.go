@@ -47,7 +47,9 @@ type Fingerprint [32]byte
 type Answer struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
-	Body        []byte `json:"body,omitempty"`
+	// Headers beside Content-Type that are part of the answer.
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    []byte            `json:"body,omitempty"`
 	// Dropped says that the body was too large to be kept.
 	Dropped bool `json:"dropped,omitempty"`
 }
@@ -77,7 +79,8 @@ type Store interface {
 
 // Answers are the kept ones. Methods may be called concurrently.
 type Answers struct {
-	store Store
+	store             Store
+	maxKeys, maxBytes int
 
 	mu      sync.Mutex
 	running map[ID]Fingerprint
@@ -104,7 +107,7 @@ func (r record) size() int {
 
 // Open returns the answers that a store holds.
 func Open(s Store) (*Answers, error) {
-	a := &Answers{store: s, running: map[ID]Fingerprint{}, held: map[string]usage{}}
+	a := &Answers{store: s, maxKeys: MaxKeys, maxBytes: MaxBytes, running: map[ID]Fingerprint{}, held: map[string]usage{}}
 	err := s.View(func(tx *bbolt.Tx) error {
 		return store.Each(tx, store.Answers, func(_ string, r record, err error) error {
 			if err == nil {
@@ -188,7 +191,7 @@ func (a *Answers) begin(ctx context.Context, id ID, f Fingerprint) (State, Answe
 func (a *Answers) room(tenant string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if held := a.held[tenant]; held.keys >= MaxKeys || held.bytes >= MaxBytes {
+	if held := a.held[tenant]; held.keys >= a.maxKeys || held.bytes >= a.maxBytes {
 		return sdk.Errorf(sdk.CodeQuotaExceeded, "too many answers are kept for this tenant (%d, of %d bytes, within 24 hours); send the request without an Idempotency-Key", held.keys, held.bytes)
 	}
 	return nil

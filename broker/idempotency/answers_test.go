@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -88,7 +87,7 @@ func TestTheLifeOfAKey(t *testing.T) {
 	next.Abandon(key)
 	expect(t, next, key, one, idempotency.Interrupted)
 
-	want := idempotency.Answer{Status: 201, ContentType: "application/json", Body: []byte("{\"a\":\x00\xff}")}
+	want := idempotency.Answer{Status: 201, ContentType: "application/json", Headers: map[string]string{"ETag": "x"}, Body: []byte("{\"a\":\x00\xff}")}
 	assert.NilError(t, a.End(t.Context(), key, &want))
 	for range 2 {
 		assert.DeepEqual(t, expect(t, a, key, one, idempotency.Answered), want)
@@ -134,22 +133,26 @@ func TestALargeAnswerIsKeptWithoutItsBody(t *testing.T) {
 }
 
 func TestATenantsAnswersAreBounded(t *testing.T) {
-	s := newStore(t)
-	a := open(t, s)
-	large := &idempotency.Answer{Status: 200, Body: bytes.Repeat([]byte("x"), idempotency.MaxBody)}
-	n := 0
-	for ; n < idempotency.MaxBytes/idempotency.MaxBody; n++ {
-		id := idempotency.ID{Tenant: "acme", Key: strconv.Itoa(n)}
-		expect(t, a, id, one, idempotency.Fresh)
-		assert.NilError(t, a.End(t.Context(), id, large))
-	}
-	for range 2 {
-		_, _, err := a.Begin(t.Context(), idempotency.ID{Tenant: "acme", Key: "more"}, one)
-		assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
-		expect(t, a, idempotency.ID{Tenant: "acme", Key: "0"}, one, idempotency.Answered)
-		expect(t, a, idempotency.ID{Tenant: "umbrella", Key: "k"}, one, idempotency.Fresh)
-		assert.NilError(t, a.End(t.Context(), idempotency.ID{Tenant: "umbrella", Key: "k"}, nil))
-		a = open(t, s)
+	for name, bound := range map[string][2]int{"in number": {3, 1000}, "in bytes": {1000, 30}} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			a := open(t, s)
+			a.Bound(bound[0], bound[1])
+			for n := range 3 {
+				id := idempotency.ID{Tenant: "acme", Key: strconv.Itoa(n)}
+				expect(t, a, id, one, idempotency.Fresh)
+				assert.NilError(t, a.End(t.Context(), id, &idempotency.Answer{Status: 200, Body: []byte("0123456789")}))
+			}
+			for range 2 {
+				_, _, err := a.Begin(t.Context(), idempotency.ID{Tenant: "acme", Key: "more"}, one)
+				assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
+				expect(t, a, idempotency.ID{Tenant: "acme", Key: "0"}, one, idempotency.Answered)
+				expect(t, a, idempotency.ID{Tenant: "umbrella", Key: "k"}, one, idempotency.Fresh)
+				assert.NilError(t, a.End(t.Context(), idempotency.ID{Tenant: "umbrella", Key: "k"}, nil))
+				a = open(t, s) // counts anew
+				a.Bound(bound[0], bound[1])
+			}
+		})
 	}
 }
 
