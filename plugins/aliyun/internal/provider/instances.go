@@ -237,7 +237,8 @@ func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 		seen[s.SandboxID] = true
 		one, ok := p.records.get(s.SandboxID)
 		if !ok {
-			one = record{ID: s.SandboxID}
+			// Its ID says whose it is.
+			one = record{ID: s.SandboxID, Labels: map[string]string{sdk.LabelBroker: p.brokerID}}
 			if at, err := time.Parse(time.RFC3339, s.CreatedAt); err == nil {
 				one.CreatedAt, one.ExpiresAt = at.UTC(), at.UTC().Add(maxLifetime)
 			}

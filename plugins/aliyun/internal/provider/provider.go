@@ -29,8 +29,8 @@ type Provider struct {
 	data      dataPlane
 	records   *records
 	// owner begins the IDs of all sandboxes of this broker and provider block.
-	owner    string
-	template *template
+	brokerID, owner string
+	template        *template
 
 	running  executions
 	writing  turns
@@ -116,7 +116,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	p.transport.MaxIdleConnsPerHost = 32
 	p.control = control.New(controlURL, p.settings.Region, keys.Get, p.transport)
 	p.data = data.New(dataURL, p.settings.Region, keys.Get, p.transport)
-	p.owner = ownerOf(req.BrokerID, req.Label)
+	p.brokerID, p.owner = req.BrokerID, ownerOf(req.BrokerID, req.Label)
 	if p.records, err = openRecords(req.StateDir, req.AbandonedDirs); err != nil {
 		return err
 	}
