@@ -121,6 +121,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	if b.quotas, err = quota.NewKeeper(quota.Options{
+		Rules:   quotaRules(cfg, nil),
 		Journal: quota.NewStoreJournal(state, b.logger.Named("quota")),
 		Logger:  b.logger.Named("quota"),
 	}); err != nil {
@@ -146,8 +147,6 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	// Before the instances of an earlier process are counted in: they have a price.
-	b.quotas.SetRules(newGeneration(0, cfg, nil).quotaRules())
 	b.instances = instance.NewService(instance.Options{
 		Catalog: b.catalog,
 		Limits:  instanceLimits(cfg.Limits),

@@ -8,20 +8,23 @@ import (
 )
 
 // quotaRules are what the generation says of quotas.
-func (g *generation) quotaRules() quota.Rules {
+func (g *generation) quotaRules() quota.Rules { return quotaRules(g.cfg, g.current) }
+
+// quotaRules are what a configuration says, with the providers that have started.
+func quotaRules(cfg *config.Config, providers []*revision) quota.Rules {
 	rules := quota.Rules{
 		Tenants:    map[string]quota.Limits{},
 		Costs:      map[string]quota.Money{},
 		Sizes:      map[string]quota.Size{},
-		MaxWaiting: int(g.cfg.Limits.MaxWaiting),
+		MaxWaiting: int(cfg.Limits.MaxWaiting),
 	}
-	for _, t := range g.cfg.Tenants {
+	for _, t := range cfg.Tenants {
 		rules.Tenants[t.Name] = quotaLimits(t.Quota)
 	}
-	for _, p := range g.cfg.Providers {
+	for _, p := range cfg.Providers {
 		rules.Costs[p.Label] = quota.MoneyOf(p.CostPerSecond)
 	}
-	for _, r := range g.current {
+	for _, r := range providers {
 		rules.Sizes[r.Label()] = instanceSize(r.settings)
 	}
 	return rules

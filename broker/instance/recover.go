@@ -83,7 +83,7 @@ func (s *Service) resumeCreation(key sessionKey, t target, req CreateRequest) (*
 	if err := (&entry{template: r.Template, ttl: r.TTL, idle: r.Idle}).conflict(req); err != nil {
 		return nil, err
 	}
-	s.resolved(r).Release() // the creation asks for it itself
+	req.granted = s.resolved(r) // it counts already
 	t.template, req.TTL, req.Idle, req.Labels = r.Template, r.TTL, r.Idle, r.Labels
 	return s.startCreation(r.ID, t, req), nil
 }
