@@ -1,0 +1,305 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Options of a Log.
+type Options struct {
+	// Dir holds the files. It is made if need be and belongs to one log alone.
+	Dir    string
+	Detail Detail
+	Logger hclog.Logger
+
+	// The rest is for tests.
+
+	// Patience is how long a line may take; 5 s unless given.
+	Patience time.Duration
+	// RetryEvery is how often a log that cannot be written is tried; 500 ms unless
+	// given.
+	RetryEvery time.Duration
+	// Open opens files; OpenFile unless given.
+	Open OpenFunc
+	// Now is the clock; time.Now unless given.
+	Now func() time.Time
+}
+
+// Detail is what may change while the log is written.
+type Detail struct {
+	// IncludeCode writes code itself, beside its sum.
+	IncludeCode bool
+	// MaxBytes is the size above which a file is followed by another; 0 for none.
+	MaxBytes int64
+	// KeepDays is how many days files are kept; 0 for ever.
+	KeepDays int
+}
+
+// Log is an audit log. All its methods may be called concurrently.
+type Log struct {
+	options Options
+	logger  hclog.Logger
+	detail  atomic.Pointer[Detail]
+	tasks   *background.Group
+	writer  *writer
+	// wake has room for one: there is work, or it is time to stop.
+	wake chan struct{}
+	// tidy asks for housekeeping, in the same way.
+	tidy    chan struct{}
+	stopped chan struct{} // closed when the writer has ended
+
+	mu      sync.Mutex
+	queue   []*entry
+	closing bool
+	ended   bool          // nobody writes any more
+	failure error         // why nothing can be written, nil if it can
+	busy    time.Time     // when the write in progress began; zero if there is none
+	grown   chan struct{} // closed, and made anew, when lines have become durable
+
+	last      atomic.Uint64 // the last line that is durable
+	lines     atomic.Uint64
+	refused   atomic.Uint64
+	late      atomic.Uint64
+	recovered atomic.Uint64
+}
+
+// entry is a line that waits for its place.
+type entry struct {
+	event   Event
+	id      string // of the effect
+	content []byte
+	done    chan error // has room for the one answer
+	// state is pending until either side has decided.
+	state atomic.Int32
+}
+
+const (
+	pending   int32 = iota
+	durable         // written; its caller goes on
+	abandoned       // its caller has gone: nothing was done
+)
+
+// Open opens a log, or makes it. It puts in order what the last run left: a torn
+// line is set aside and noted, and effects whose end nobody knows get one. The log
+// must be closed.
+func Open(o Options) (*Log, error) {
+	o.Patience = cmp.Or(o.Patience, 5*time.Second)
+	o.RetryEvery = cmp.Or(o.RetryEvery, 500*time.Millisecond)
+	if o.Open == nil {
+		o.Open = OpenFile
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	l := &Log{
+		options: o, logger: o.Logger, tasks: background.NewGroup(o.Logger),
+		wake: make(chan struct{}, 1), tidy: make(chan struct{}, 1), stopped: make(chan struct{}), grown: make(chan struct{}),
+	}
+	l.Change(o.Detail)
+	w, err := l.start()
+	if err != nil {
+		return nil, err
+	}
+	l.writer = w
+	go func() { // a panic here ends the broker: nothing may happen without a log
+		defer close(l.stopped)
+		l.write()
+	}()
+	l.tasks.Go("tidy the audit log", l.tidyUp)
+	signal(l.tidy)
+	return l, nil
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // one is on its way
+	}
+}
+
+// Change sets what may change, for lines that come from now on.
+func (l *Log) Change(d Detail) { l.detail.Store(&d) }
+
+// Record is an effect that has a line in the log and may happen.
+type Record struct {
+	log    *Log
+	id     string
+	effect Effect
+	began  time.Time
+}
+
+// Begin writes that an effect is about to happen, and returns when that is on disk.
+// With an error, SB009 or that of ctx, the effect must not happen. Else the caller
+// must call End.
+func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
+	if !l.detail.Load().IncludeCode {
+		effect.Code = ""
+	}
+	r := &Record{log: l, id: "f-" + strings.ToLower(rand.Text()[:20]), began: l.options.Now()}
+	e, err := newEntry(content{Event: EventBegin, EffectID: r.id, Effect: &effect}, r.began)
+	if err == nil {
+		err = l.await(ctx, e)
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil, err
+	}
+	if err != nil {
+		l.refused.Add(1)
+		coded := sdk.Errorf(sdk.CodeUnavailable, "the audit log cannot be written at the moment, and nothing is done without it")
+		coded.RetryAfter = time.Second
+		return nil, coded
+	}
+	effect.Code = ""
+	r.effect = effect
+	return r, nil
+}
+
+// Fill changes what the end's line says of the effect, where that was not known
+// before.
+func (r *Record) Fill(fill func(*Effect)) { fill(&r.effect) }
+
+// End writes what became of the effect, and returns when that is on disk. The
+// error, SB009, says that the effect has happened and has no such line: that is
+// what the caller must be told. The line is written when that is possible again.
+func (r *Record) End(outcome Outcome) error {
+	now := r.log.options.Now()
+	outcome.DurationMS = float64(now.Sub(r.began).Microseconds()) / 1000
+	e, err := newEntry(content{Event: EventEnd, EffectID: r.id, Effect: &r.effect, Outcome: &outcome}, now)
+	if err == nil {
+		err = r.log.await(context.Background(), e)
+	}
+	if err != nil {
+		r.log.late.Add(1)
+		return sdk.Errorf(sdk.CodeUnavailable, "it was done, but the audit log could not take down what became of it: look at how things are before trying again")
+	}
+	return nil
+}
+
+func newEntry(c content, at time.Time) (*entry, error) {
+	text, err := c.encode(at)
+	return &entry{event: c.Event, id: c.EffectID, content: text, done: make(chan error, 1)}, err
+}
+
+var (
+	errSlow   = errors.New("writing takes too long")
+	errClosed = errors.New("the log is closed")
+)
+
+// await hands a line to the writer and waits until it is durable.
+func (l *Log) await(ctx context.Context, e *entry) error {
+	if err := l.enqueue(e); err != nil {
+		return err
+	}
+	patience := time.NewTimer(l.options.Patience)
+	defer patience.Stop()
+	var gone error
+	select {
+	case err := <-e.done:
+		return err
+	case <-patience.C:
+		gone = errSlow
+	case <-ctx.Done():
+		gone = ctx.Err()
+	}
+	if e.state.CompareAndSwap(pending, abandoned) {
+		return gone
+	}
+	return <-e.done
+}
+
+// enqueue refuses at once what would only wait in vain. Ends are taken all the same:
+// they are owed.
+func (l *Log) enqueue(e *entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.event == EventBegin {
+		if l.closing {
+			return errClosed
+		}
+		if err := l.unwritable(); err != nil {
+			return err
+		}
+	}
+	if l.ended {
+		return errClosed
+	}
+	l.queue = append(l.queue, e)
+	signal(l.wake)
+	return nil
+}
+
+// unwritable says why nothing can be written. The caller holds mu.
+func (l *Log) unwritable() error {
+	if l.failure == nil && !l.busy.IsZero() && time.Since(l.busy) > l.options.Patience {
+		return errSlow
+	}
+	return l.failure
+}
+
+// Err says why nothing can be written at this moment, nil if it can. It is for
+// operators.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unwritable()
+}
+
+// State counts what the log has done since it was opened.
+type State struct {
+	// Writable says whether effects may happen.
+	Writable bool
+	// Lines that were written, effects that were Refused, and those that were told
+	// to be without their last line, which came Late.
+	Lines, Refused, Late uint64
+	// Recovered counts how often the log could be written again.
+	Recovered uint64
+	// Last is the number of the last line.
+	Last uint64
+}
+
+// State returns the counts.
+func (l *Log) State() State {
+	return State{
+		Writable: l.Err() == nil, Lines: l.lines.Load(), Refused: l.refused.Load(), Late: l.late.Load(),
+		Recovered: l.recovered.Load(), Last: l.last.Load(),
+	}
+}
+
+// Dir is where the files are.
+func (l *Log) Dir() string { return l.options.Dir }
+
+// Last returns the number of the last line that is on disk, and a channel that is
+// closed when there are more.
+func (l *Log) Last() (seq uint64, more <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last.Load(), l.grown
+}
+
+// Close ends the log when all lines that were asked for are written, or could not
+// be. When ctx ends before, files stay open, and the error says so.
+func (l *Log) Close(ctx context.Context) error {
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
+	signal(l.wake)
+	signal(l.tidy)
+	select {
+	case <-l.stopped:
+	case <-ctx.Done():
+		return errors.New("close the audit log: " + errSlow.Error())
+	}
+	l.tasks.Wait()
+	return l.writer.close()
+}

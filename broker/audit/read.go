@@ -1,0 +1,70 @@
+package audit
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+)
+
+// maxLine is the longest line that is read, in bytes. Code that is included is
+// bounded by the largest request.
+const maxLine = 64 << 20
+
+// errTorn is a line that does not end.
+var errTorn = errors.New("the line does not end")
+
+// Reader reads the lines of a file.
+type Reader struct {
+	file   *os.File
+	unzip  *gzip.Reader
+	lines  *bufio.Reader
+	offset int64 // of the next line, in the uncompressed text
+}
+
+// OpenReader opens a file of the log, compressed or not.
+func OpenReader(path string, compressed bool) (*Reader, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{file: file, lines: bufio.NewReaderSize(file, 64<<10)}
+	if compressed {
+		if r.unzip, err = gzip.NewReader(r.lines); err != nil {
+			_ = file.Close()
+			return nil, err
+		}
+		r.lines = bufio.NewReaderSize(r.unzip, 64<<10)
+	}
+	return r, nil
+}
+
+// Next returns the next line without its newline, valid until the next call. The
+// error is io.EOF at the end of the file.
+func (r *Reader) Next() ([]byte, error) {
+	var long []byte
+	for {
+		piece, err := r.lines.ReadSlice('\n')
+		switch {
+		case err == nil && long == nil:
+			r.offset += int64(len(piece))
+			return piece[:len(piece)-1], nil
+		case err == nil:
+			long = append(long, piece...)
+			r.offset += int64(len(long))
+			return long[:len(long)-1], nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			if long = append(long, piece...); len(long) > maxLine {
+				return nil, errTorn
+			}
+		case errors.Is(err, io.EOF) && len(long)+len(piece) > 0:
+			return nil, errTorn
+		default:
+			return nil, err
+		}
+	}
+}
+
+// Close closes the file.
+func (r *Reader) Close() error { return r.file.Close() }

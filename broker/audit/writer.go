@@ -1,0 +1,343 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+)
+
+// writer is what only the writing goroutine touches.
+type writer struct {
+	log  *Log
+	lock *os.File
+
+	file File // nil if the next line begins one
+	path string
+	day  string
+	// size of the file up to the last durable line. dirty says that there may be
+	// more behind it, which was never promised.
+	size  int64
+	dirty bool
+	// seq and hash of the last durable line.
+	seq  uint64
+	hash Hash
+	// open are the effects that have begun and not ended.
+	open map[string]bool
+	// owed are ends that could not be written, and noted what the log is to say
+	// about itself.
+	owed  []*entry
+	noted []note
+	why   string // the next file begins, if it is not the day or the size
+	buf   []byte
+}
+
+// write makes lines durable until the log is closed.
+func (l *Log) write() {
+	w := l.writer
+	ticker := time.NewTicker(l.options.RetryEvery)
+	defer ticker.Stop()
+	for {
+		retry := false
+		select {
+		case <-l.wake:
+		case <-ticker.C:
+			retry = true
+		}
+		entries, closing, failed := l.take()
+		if closing {
+			w.noted = append(w.noted, note{Note: "the broker stops"})
+		}
+		switch {
+		case failed != nil && !retry && !closing:
+			w.refuse(entries, failed)
+			l.idle(failed)
+			continue
+		case failed != nil:
+			w.refuse(entries, failed)
+			failed = w.recover(failed)
+		case len(entries) > 0 || len(w.noted) > 0:
+			if failed = w.commit(entries); failed != nil {
+				w.refuse(entries, failed)
+				l.logger.Error("the audit log cannot be written; nothing is done until it can", "file", w.path, "error", failed)
+			}
+		}
+		l.idle(failed)
+		if closing {
+			w.refuse(l.end(), errClosed)
+			return
+		}
+	}
+}
+
+// take returns what waits.
+func (l *Log) take() (entries []*entry, closing bool, failed error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entries, l.queue = l.queue, nil
+	l.busy = time.Now()
+	return entries, l.closing, l.failure
+}
+
+// idle says that nothing is being written, and how the last attempt went.
+func (l *Log) idle(failed error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy, l.failure = time.Time{}, failed
+	if last := l.writer.seq; failed == nil && last != l.last.Load() {
+		l.last.Store(last)
+		close(l.grown)
+		l.grown = make(chan struct{})
+	}
+}
+
+// end returns what came too late.
+func (l *Log) end() []*entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	return l.queue
+}
+
+// refuse answers lines that were not written. Ends are kept.
+func (w *writer) refuse(entries []*entry, err error) {
+	for _, e := range entries {
+		if e.event == EventEnd {
+			w.owed = append(w.owed, late(e))
+		}
+		if e.state.CompareAndSwap(pending, durable) {
+			e.done <- err
+		}
+	}
+}
+
+// late marks an end whose effect was told to be without it.
+func late(e *entry) *entry {
+	text := append(e.content[:len(e.content)-1:len(e.content)-1], `,"late":true}`...)
+	return &entry{event: EventEnd, id: e.id, content: text, done: make(chan error, 1)}
+}
+
+// recover tries to go on after a failure, and writes what is owed.
+func (w *writer) recover(failed error) error {
+	if err := w.repair(); err != nil {
+		return err
+	}
+	owed := w.owed
+	w.noted = append(w.noted, note{Note: fmt.Sprintf("the log could not be written: %v; it can again", rootOf(failed))})
+	if err := w.commit(owed); err != nil {
+		w.noted = w.noted[:len(w.noted)-1]
+		return err
+	}
+	w.owed = nil
+	w.log.recovered.Add(1)
+	w.log.logger.Info("the audit log can be written again", "late", len(owed))
+	return nil
+}
+
+// rootOf is the system's word on an error, without the path.
+func rootOf(err error) error {
+	for errors.Unwrap(err) != nil {
+		err = errors.Unwrap(err)
+	}
+	return err
+}
+
+// repair takes back what was written and never promised. Of a write or a sync that
+// failed nobody knows how much of it is on disk.
+func (w *writer) repair() error {
+	switch {
+	case w.file == nil, !w.dirty:
+		return nil
+	case !w.file.Present():
+		w.abandon("the file before was removed or replaced")
+		return nil
+	}
+	if err := w.file.Truncate(w.size); err != nil {
+		return fmt.Errorf("take back what was not written to the end: %w", err)
+	}
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	if w.size == 0 { // it never began
+		w.abandon(w.why)
+		return os.Remove(w.path)
+	}
+	w.dirty = false
+	return nil
+}
+
+// abandon leaves a file as it is. The next line begins another.
+func (w *writer) abandon(why string) {
+	_ = w.file.Close() // what is in it was synced or never promised
+	w.file, w.dirty, w.size, w.why = nil, false, 0, why
+}
+
+// commit writes lines and makes them durable, all or none. After an error repair
+// comes first.
+func (w *writer) commit(entries []*entry) error {
+	if w.dirty {
+		if err := w.repair(); err != nil {
+			return err
+		}
+	}
+	now := w.log.options.Now()
+	if err := w.choose(dayOf(now), sizeOf(entries)); err != nil {
+		return err
+	}
+	seq, hash := w.seq, w.hash
+	w.buf = w.buf[:0]
+	add := func(content []byte) {
+		seq++
+		w.buf, hash = seal(w.buf, seq, hash, content)
+	}
+	if w.size == 0 {
+		header, err := content{Event: EventFile, note: &note{Note: w.why, Open: slices.Sorted(maps.Keys(w.open))}}.encode(now)
+		if err != nil {
+			return err
+		}
+		add(header)
+	}
+	for i := range w.noted {
+		text, err := content{Event: EventNote, note: &w.noted[i]}.encode(now)
+		if err != nil {
+			return err
+		}
+		add(text)
+	}
+	written := entries[:0:0]
+	for _, e := range entries {
+		if e.event == EventBegin && e.state.Load() == abandoned {
+			continue // nobody waits, and nothing will happen
+		}
+		add(e.content)
+		written = append(written, e)
+	}
+	if len(w.buf) == 0 {
+		return nil
+	}
+	w.dirty = true
+	if _, err := w.file.Write(w.buf); err != nil {
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	if w.size == 0 {
+		if err := syncDir(w.log.options.Dir); err != nil {
+			return err
+		}
+	}
+	w.dirty, w.why, w.noted = false, "", nil
+	w.size += int64(len(w.buf))
+	w.log.lines.Add(seq - w.seq)
+	w.seq, w.hash = seq, hash
+	w.publish(written)
+	const mostKept = 1 << 20
+	if cap(w.buf) > mostKept {
+		w.buf = nil
+	}
+	return nil
+}
+
+// publish answers who waits for lines that are durable now.
+func (w *writer) publish(written []*entry) {
+	for _, e := range written {
+		switch e.event {
+		case EventBegin:
+			w.open[e.id] = true
+		case EventEnd:
+			delete(w.open, e.id)
+		}
+		if e.state.CompareAndSwap(pending, durable) {
+			e.done <- nil
+		} else if e.event == EventBegin {
+			w.takeBack(e.id)
+		}
+	}
+}
+
+// takeBack ends an effect whose line came after its caller had gone.
+func (w *writer) takeBack(id string) {
+	end, err := newEntry(content{Event: EventEnd, EffectID: id, Outcome: &Outcome{Status: StatusNotBegun}}, w.log.options.Now())
+	if err == nil {
+		err = w.log.enqueue(end)
+	}
+	if err != nil {
+		w.log.logger.Error("a line of the audit log without an effect has no end", "effect", id, "error", err)
+	}
+}
+
+// choose makes sure that there is a file for lines of that day and size.
+func (w *writer) choose(day string, size int64) error {
+	most := w.log.detail.Load().MaxBytes
+	switch {
+	case w.file == nil:
+	case !w.file.Present():
+		w.log.logger.Warn("a file of the audit log was removed or replaced; another begins", "file", w.path)
+		w.abandon("the file before was removed or replaced")
+	case w.size == 0: // it was made and nothing is in it
+	case w.day != day:
+		w.abandon("another day")
+	case most > 0 && w.size+size > most:
+		w.abandon("the file before has its size")
+	}
+	if w.file != nil {
+		return nil
+	}
+	path := pathOf(w.log.options.Dir, day, w.seq+1)
+	file, err := w.log.options.Open(path, true)
+	if err != nil && w.clear(path, err) {
+		file, err = w.log.options.Open(path, true)
+	}
+	if err != nil {
+		return err
+	}
+	w.file, w.path, w.day, w.size = file, path, day, 0
+	signal(w.log.tidy)
+	return nil
+}
+
+// clear removes what keeps a file from being made, and says whether that was all.
+func (w *writer) clear(path string, err error) bool {
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // the directory was removed
+		return w.makeDir() == nil
+	case errors.Is(err, fs.ErrExist): // there never was such a line, so nothing in it was promised
+		return os.Rename(path, path+".torn-0") == nil
+	default:
+		return false
+	}
+}
+
+func sizeOf(entries []*entry) int64 {
+	size := int64(0)
+	for _, e := range entries {
+		size += int64(len(e.content)) + int64(len(seqKey)+len(prevKey)+hexHash+trailing)
+	}
+	return size
+}
+
+// makeDir makes the directory and locks it.
+func (w *writer) makeDir() error {
+	lock, err := lockDir(w.log.options.Dir)
+	if err != nil {
+		return err
+	}
+	if w.lock != nil {
+		_ = w.lock.Close()
+	}
+	w.lock = lock
+	return nil
+}
+
+// close closes what is open.
+func (w *writer) close() error {
+	var err error
+	if w.file != nil {
+		err = w.file.Close()
+	}
+	return errors.Join(err, w.lock.Close())
+}
