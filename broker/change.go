@@ -43,6 +43,7 @@ func compare(from, to *config.Config) admin.Change {
 		{"limits", from.Limits != to.Limits},
 		{"quota", from.Quota != to.Quota},
 		{"cost_per_second", !maps.Equal(costs(from), costs(to))},
+		{"audit", from.Audit != to.Audit},
 		{"admin", !reflect.DeepEqual(from.Admin, to.Admin)},
 		{"providers", from.ActiveProvider != to.ActiveProvider || !slices.Equal(from.FallbackProviders, to.FallbackProviders)},
 	} {

@@ -87,6 +87,7 @@ func needsRestart(from, to *config.Config) config.Diagnostics {
 		differs bool
 	}{
 		{"state", from.StateDir != to.StateDir},
+		{"audit.dir", from.Audit.Dir != to.Audit.Dir},
 		{"log.format", from.Log.Format != to.Log.Format},
 	} {
 		if s.differs {

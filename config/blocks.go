@@ -59,6 +59,10 @@ func Blocks() []BlockSchema {
 		},
 		quota,
 		{
+			Type: "audit", Settings: auditSchema(),
+			Description: "The log of everything that is done to instances and to the broker. It is written without this block too.",
+		},
+		{
 			Type: "admin", Settings: adminSchema(),
 			Description: "Who may look behind the scenes. Without this block there are no administrators.",
 		},

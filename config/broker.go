@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -39,6 +40,7 @@ func (p *parser) parse() *Config {
 	cfg.Limits = p.readLimits(emptyBlock("limits"))
 	quotas := newQuotaReader(p, body.Blocks)
 	cfg.Quota = quotas.usual
+	cfg.Audit = p.readAudit(emptyBlock("audit"))
 	tokens := newTokenReader(p)
 	tenants := &tenantReader{parser: p, providers: labelsOf(body, "provider"), tokens: tokens, quotas: quotas}
 	var active, metrics section
@@ -49,6 +51,7 @@ func (p *parser) parse() *Config {
 		"limits":    {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
 		"quota":     {read: func(*hclsyntax.Block) {}}, // by newQuotaReader, before the tenants
 		"admin":     {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
+		"audit":     {read: func(b *hclsyntax.Block) { cfg.Audit = p.readAudit(b) }},
 		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
 		"provider": {label: providerLabel, read: func(b *hclsyntax.Block) {
 			if provider := p.readProvider(b); provider != nil {
@@ -124,7 +127,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	own.Attributes = hclsyntax.Attributes{}
 	for name, attr := range body.Attributes {
 		switch name {
-		case "log", "metrics", "tls", "limits", "quota", "providers", "admin":
+		case "log", "metrics", "tls", "limits", "quota", "providers", "admin", "audit":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
 		case "provider", "tenant":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))
@@ -138,6 +141,9 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	p.checkAddress(s, cfg.Listen)
 	state, _ := s.Settings["state"].(string)
 	cfg.StateDir = absolute(p.dirOf(body, "state"), state)
+	if cfg.Audit.Dir == "" {
+		cfg.Audit.Dir = filepath.Join(cfg.StateDir, "audit")
+	}
 	dir, valid := s.Settings["plugin_dir"].(string)
 	switch a, given := find(s.attributes, "plugin_dir"); {
 	case valid:

@@ -26,6 +26,7 @@ type Config struct {
 	// Quota of a tenant whose block says nothing else.
 	Quota Quota
 	Admin Admin
+	Audit Audit
 	// ActiveProvider is the label of the provider that serves a request
 	// naming none.
 	ActiveProvider string

@@ -177,5 +177,5 @@ const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), activeSchema(), adminSchema(), tenantSchema(), quotaSchema()}
+	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), activeSchema(), adminSchema(), auditSchema(), tenantSchema(), quotaSchema()}
 }
