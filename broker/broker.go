@@ -13,6 +13,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -59,6 +60,7 @@ type broker struct {
 	options   Options
 	logger    hclog.Logger
 	state     *stateDir
+	audit     *audit.Log
 	launcher  *pluginhost.Launcher
 	catalog   *catalog
 	quotas    *quota.Keeper
@@ -128,6 +130,12 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer b.quotas.Close()
+	if b.audit, err = audit.Open(audit.Options{
+		Dir: cfg.Audit.Dir, Detail: auditDetail(cfg.Audit), Logger: options.Logger.Named("audit"),
+	}); err != nil {
+		return err
+	}
+	defer closing(&err, b.closeAudit)
 	previewKey, err := preview.LoadKey(b.state.previewKey())
 	if err != nil {
 		return err
@@ -159,6 +167,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	b.history.Note(admin.Reload{At: b.started, Trigger: admin.TriggerStart, Generation: 1, Applied: true, Revision: cfg.Revision})
 	meter := metrics.New(b.catalog.states, b.configuration)
 	meter.ShowQuotas(b.quotaMetrics)
+	meter.ShowAudit(b.auditState)
 	b.metrics = newDoor(meter.NewServer(), b.logger.Named("metrics"))
 	// It serves to the end: a stop is worth looking at too.
 	defer func() {
@@ -183,6 +192,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Configurator:       configurator,
 		TenantConfigurator: configurator,
 		Quotas:             b.quotas,
+		Audit:              b.audit.Err,
 	}); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/broker/audited"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
 
@@ -29,17 +30,22 @@ func (b *broker) reload(ctx context.Context, cfg *config.Config, save func() err
 		t.abandon()
 		return t.change, err
 	}
-	if save != nil {
-		if err := save(); err != nil {
-			t.abandon()
-			return t.change, &saveError{err}
-		}
-	}
-	if t.change.Empty() {
+	if save == nil && t.change.Empty() {
 		t.adopt()
 		return t.change, nil
 	}
-	t.commit()
+	err := b.recorded(ctx, audited.OpReload, t.change.String(), func() error {
+		if save != nil {
+			if err := save(); err != nil {
+				return &saveError{err}
+			}
+		}
+		return t.committed()
+	})
+	if err != nil {
+		t.abandon()
+		return t.change, err
+	}
 	return t.change, nil
 }
 
@@ -87,7 +93,10 @@ func (b *broker) replace(ctx context.Context, label string) error {
 	t.current = slices.Clone(from.current)
 	t.current[slices.Index(t.current, old)] = r
 	t.change.Providers = []admin.ProviderChange{b.replaced(admin.ProviderRestarts, old)}
-	t.commit()
+	if err := b.recorded(ctx, audited.OpReplacePlugin, t.change.String(), t.committed); err != nil {
+		t.abandon()
+		return err
+	}
 	b.history.Note(admin.Reload{
 		At: time.Now(), Took: time.Since(began), Trigger: admin.TriggerPlugin,
 		Generation: from.number + 1, Applied: true, Revision: from.cfg.Revision, Change: t.change,
@@ -99,4 +108,14 @@ func (b *broker) replace(ctx context.Context, label string) error {
 // replaced is what happens to a revision that is there.
 func (b *broker) replaced(action admin.ProviderAction, old *revision) admin.ProviderChange {
 	return admin.ProviderChange{Provider: old.Label(), Action: action, Draining: b.instances.Instances(old)}
+}
+
+// committed puts in force what is left to be.
+func (t *transition) committed() error {
+	if t.change.Empty() {
+		t.adopt()
+	} else {
+		t.commit()
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/audited"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/config"
@@ -20,6 +21,8 @@ type revision struct {
 	settings sdk.Settings
 	// dir is the state directory of its process.
 	dir string
+	// witness has what is done with it taken down.
+	witness *audited.Witness
 
 	mu sync.Mutex
 	// heir serves what calls are left when the process has ended.
@@ -36,7 +39,8 @@ func (r *revision) Provider(ctx context.Context) (sdk.Provider, error) {
 	if heir != nil {
 		return heir.Provider(ctx)
 	}
-	return r.Supervised.Provider(ctx)
+	p, err := r.Supervised.Provider(ctx)
+	return witnessed(r.witness, p, err)
 }
 
 // follow sends calls for this revision to the one after it from now on.
@@ -60,7 +64,7 @@ func (r *revision) Status() instance.Status {
 // newRevision hands a started plugin over to supervision, which configures it and
 // keeps it running.
 func (b *broker) newRevision(l launched) *revision {
-	r := &revision{block: l.block, spec: l.spec, settings: l.settings, dir: l.stateDir}
+	r := &revision{block: l.block, spec: l.spec, settings: l.settings, dir: l.stateDir, witness: audited.NewWitness(l.block.Label, b.audit)}
 	// OnReady may come before Supervise has returned.
 	known := make(chan struct{})
 	defer close(known)
@@ -78,7 +82,7 @@ func (b *broker) newRevision(l launched) *revision {
 				b.logger.Warn("state directories of earlier plugins could not be removed", "provider", l.block.Label, "error", err)
 			}
 			l.abandoned = nil // another process may get their names
-			return b.instances.Reconcile(ctx, r, provider)
+			return b.reconcile(ctx, r, provider)
 		},
 		Logger: b.logger.Named("plugins"),
 	})

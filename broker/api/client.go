@@ -21,7 +21,7 @@ const clientPoll = 150 * time.Millisecond
 // never for a client. The cancel function waits for the poll to end, so that
 // nothing touches the connection after the handler.
 func (s *Server) contextOf(c *fiber.Ctx) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(s.base, s.requestTimeout())
+	ctx, cancel := context.WithTimeout(exchangeOf(c).asked(s.base), s.requestTimeout())
 	if exchangeOf(c).keyed {
 		return ctx, cancel // its answer is kept for the client's return
 	}

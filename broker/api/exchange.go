@@ -23,6 +23,8 @@ type exchange struct {
 	start     time.Time
 	requestID string
 	tenant    string
+	// remote is the address of the other end of the connection.
+	remote string
 	// route is the pattern, not the path: paths hold IDs.
 	route string
 	code  sdk.Code
@@ -41,7 +43,7 @@ func exchangeOf(c *fiber.Ctx) *exchange {
 		return x
 	}
 	// Errors of the protocol itself have passed no middleware.
-	x := &exchange{start: time.Now(), requestID: requestID(c)}
+	x := &exchange{start: time.Now(), requestID: requestID(c), remote: c.Context().RemoteAddr().String()}
 	c.Locals(exchangeKey{}, x)
 	c.Set(headerRequestID, x.requestID)
 	return x

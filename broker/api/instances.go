@@ -155,6 +155,9 @@ func (s *Server) readyz(context.Context, call[none]) (int, Health, error) {
 	if s.instances.Draining() {
 		return 0, Health{}, sdk.Errorf(sdk.CodeUnavailable, "The broker is shutting down.")
 	}
+	if s.audit != nil && s.audit() != nil {
+		return 0, Health{}, sdk.Errorf(sdk.CodeUnavailable, "The audit log cannot be written, and nothing is done without it. The broker's log says why.")
+	}
 	active, ok := s.instances.ActiveProvider()
 	if !ok {
 		return 0, Health{}, sdk.Errorf(sdk.CodeUnavailable, "There is no active provider.")

@@ -66,7 +66,10 @@ type Options struct {
 	TenantConfigurator TenantConfigurator
 	Logger             hclog.Logger
 	// Meter may be nil.
-	Meter  Meter
+	Meter Meter
+	// Audit, if not nil, says why nothing can be taken down at this moment, so that
+	// nothing is done.
+	Audit  func() error
 	Bounds Bounds
 	// Answers may be nil: requests with an Idempotency-Key are refused then.
 	Answers Answers
@@ -95,8 +98,9 @@ type Server struct {
 	// configurator is for administrators: nil where they are.
 	configurator Configurator
 	logger       hclog.Logger
-	meter        Meter   // or nil
-	answers      Answers // or nil
+	meter        Meter        // or nil
+	answers      Answers      // or nil
+	audit        func() error // or nil
 	bounds       atomic.Pointer[Bounds]
 	// tenantConfigurator is for administrators: nil where they are.
 	tenantConfigurator TenantConfigurator
@@ -148,6 +152,7 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		tasks:              background.NewGroup(opts.Logger),
 		tenantConfigurator: opts.TenantConfigurator,
 		quotas:             opts.Quotas,
+		audit:              opts.Audit,
 	}
 	if s.quotas == nil {
 		s.quotas = noQuotas{}

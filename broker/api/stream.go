@@ -54,7 +54,7 @@ func (s *Server) handOver(c *fiber.Ctx, handle streamHandler) error {
 // answerStream surrounds a stream as observe does every other request.
 func (s *Server) answerStream(w *streamWriter, r *http.Request, x *exchange, method string, handle streamHandler) {
 	w.Header().Set(headerRequestID, x.requestID)
-	err := callStream(w, r, handle)
+	err := callStream(w, r.WithContext(x.asked(r.Context())), handle)
 	if w.tenant != "" {
 		x.tenant = w.tenant
 	}

@@ -64,6 +64,7 @@ type Effect struct {
 	Program     string   `json:"program,omitempty"`
 	Path        string   `json:"path,omitempty"`
 	To          string   `json:"to,omitempty"`
+	Paths       []string `json:"paths,omitempty"`
 	Signal      string   `json:"signal,omitempty"`
 	Port        int      `json:"port,omitempty"`
 	EnvNames    []string `json:"env_names,omitempty"`

@@ -156,7 +156,7 @@ func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
 	}
 	if err != nil {
 		l.refused.Add(1)
-		coded := sdk.Errorf(sdk.CodeUnavailable, "the audit log cannot be written at the moment, and nothing is done without it")
+		coded := sdk.Errorf(sdk.CodeUnavailable, "%w", errRefused)
 		coded.RetryAfter = time.Second
 		return nil, coded
 	}
@@ -181,7 +181,7 @@ func (r *Record) End(outcome Outcome) error {
 	}
 	if err != nil {
 		r.log.late.Add(1)
-		return sdk.Errorf(sdk.CodeUnavailable, "it was done, but the audit log could not take down what became of it: look at how things are before trying again")
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", ErrUnrecorded)
 	}
 	return nil
 }
@@ -190,6 +190,15 @@ func newEntry(c content, at time.Time) (*entry, error) {
 	text, err := c.encode(at)
 	return &entry{event: c.Event, id: c.EffectID, content: text, done: make(chan error, 1)}, err
 }
+
+// ErrUnrecorded is in the error of an effect that has happened, or may have, and
+// whose outcome the log could not take down.
+var ErrUnrecorded = errors.New("it was done, but the audit log could not take down what became of it; look at how things are before trying again")
+
+var errRefused = errors.New("the audit log cannot be written at the moment, and nothing is done without it")
+
+// Refuses reports whether an error is the log's own, and not that of the effect.
+func Refuses(err error) bool { return errors.Is(err, errRefused) || errors.Is(err, ErrUnrecorded) }
 
 var (
 	errSlow   = errors.New("writing takes too long")

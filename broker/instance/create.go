@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -152,13 +153,13 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 				return e, false, nil
 			}
 		} else {
-			if e, err = s.resumeCreation(key, t, req); err != nil {
+			if e, err = s.resumeCreation(ctx, key, t, req); err != nil {
 				s.mu.Unlock()
 				return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
 			}
 			if e == nil {
 				id := ID{Tenant: key.tenant, Session: key.session, Instance: randomName()}
-				e = s.startCreation(id, t, req)
+				e = s.startCreation(ctx, id, t, req)
 			}
 		}
 		e.waiters++
@@ -179,9 +180,9 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 
 // startCreation registers an instance and makes it in the background: several
 // callers may wait for it, and it goes on as long as one of them does. The
-// caller holds mu.
-func (s *Service) startCreation(id ID, t target, req CreateRequest) *entry {
-	ctx, cancel := s.bounded(context.Background(), req.Wait+s.limits().CreateTimeout)
+// caller holds mu, and ctx only says why.
+func (s *Service) startCreation(ctx context.Context, id ID, t target, req CreateRequest) *entry {
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx), req.Wait+s.limits().CreateTimeout)
 	e := &entry{
 		id:       id,
 		provider: t.provider,
@@ -266,7 +267,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		// These tell what became of code; there is none yet.
 		return made, false, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	default:
-		cut = code == sdk.CodeInternal || errors.Is(err, sdk.ErrPluginGone)
+		cut = code == sdk.CodeInternal || errors.Is(err, sdk.ErrPluginGone) || errors.Is(err, audit.ErrUnrecorded)
 		return made, cut, providerError(label, err)
 	}
 }

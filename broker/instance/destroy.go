@@ -100,6 +100,7 @@ func (s *Service) end(ctx context.Context, e *entry) error {
 	defer cancel()
 	defer context.AfterFunc(s.cleanup, cancel)()
 
+	ctx = s.because(ctx, e)
 	provider, err := e.provider.Provider(ctx)
 	if err == nil {
 		err = provider.Destroy(ctx, e.instance.ID)

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"maps"
 	"time"
 
@@ -72,7 +73,7 @@ func (s *Service) awaited(key sessionKey) (Record, bool) {
 // the session: the same creation gives the same instance, whether there is one already
 // or not. It returns nil if there is no such record, and an error when there is an
 // instance, which is only not listed yet. The caller holds mu.
-func (s *Service) resumeCreation(key sessionKey, t target, req CreateRequest) (*entry, error) {
+func (s *Service) resumeCreation(ctx context.Context, key sessionKey, t target, req CreateRequest) (*entry, error) {
 	r, found := s.awaited(key)
 	if !found {
 		return nil, nil
@@ -85,7 +86,7 @@ func (s *Service) resumeCreation(key sessionKey, t target, req CreateRequest) (*
 	}
 	req.granted = s.resolved(r) // it counts already
 	t.template, req.TTL, req.Idle, req.Labels = r.Template, r.TTL, r.Idle, r.Labels
-	return s.startCreation(r.ID, t, req), nil
+	return s.startCreation(ctx, r.ID, t, req), nil
 }
 
 // adopt makes an entry of a record. An expiry that was due meanwhile is the reaper's.

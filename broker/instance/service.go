@@ -75,7 +75,7 @@ type Service struct {
 	recovered map[string]Record
 	// counted is what the quotas count for those meanwhile, by the same ID.
 	counted map[string]*quota.Instance
-	graves    graves
+	graves  graves
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.

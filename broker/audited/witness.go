@@ -1,0 +1,196 @@
+package audited
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/origin"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Recorder is the audit log; audit.Log is it.
+type Recorder interface {
+	Begin(ctx context.Context, effect audit.Effect) (*audit.Record, error)
+}
+
+// Witness records what is done with one provider. It knows whose the provider's
+// instances are: from their labels, when they are made or listed.
+type Witness struct {
+	label string
+	log   Recorder
+
+	mu    sync.Mutex
+	known map[string]*owned // by the provider's ID
+}
+
+// owned is an instance and whose it is.
+type owned struct {
+	tenant, session, id, region string
+	// commands that run in it, as far as the broker knows, by ID.
+	commands map[string]*audit.Record
+}
+
+// NewWitness returns a witness for the provider with that label.
+func NewWitness(label string, log Recorder) *Witness {
+	return &Witness{label: label, log: log, known: map[string]*owned{}}
+}
+
+// client is what a provider of the plugin host is: all that a plugin may be able to
+// do, whether or not it can.
+type client interface {
+	sdk.Provider
+	sdk.Interrupter
+	sdk.Contexts
+	sdk.Commands
+	sdk.Files
+	sdk.FileSearcher
+	sdk.FileWatcher
+	sdk.Archiver
+	sdk.Ports
+	sdk.Pauser
+	sdk.TTLSetter
+	sdk.Meter
+	sdk.PackageInstaller
+	Explain(ctx context.Context, err error) error
+}
+
+// provider is a client with a witness. Calls that only look go to the client.
+type provider struct {
+	client
+	witness *Witness
+}
+
+// Provider returns p with its effects in the log. The error is SB000, for something
+// that is no client of a plugin.
+func (w *Witness) Provider(p sdk.Provider) (sdk.Provider, error) {
+	c, ok := p.(client)
+	if !ok {
+		return nil, sdk.Errorf(sdk.CodeInternal, "the client of provider %q cannot be recorded", w.label)
+	}
+	return &provider{client: c, witness: w}, nil
+}
+
+// effect is what all effects on an instance have.
+func (w *Witness) effect(ctx context.Context, operation, instanceID string) audit.Effect {
+	from := origin.Of(ctx)
+	e := audit.Effect{
+		Operation: operation, Cause: string(from.Cause), Tenant: from.Tenant, RequestID: from.RequestID, Remote: from.Remote,
+		Provider: w.label, ProviderInstance: instanceID,
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.known[instanceID]; o != nil {
+		e.Tenant, e.Session, e.Instance = o.tenant, o.session, o.id
+	}
+	return e
+}
+
+// record makes a call that has an effect. outcome, if not nil, is filled in by it.
+func (w *Witness) record(ctx context.Context, effect audit.Effect, call func(*audit.Outcome) error) error {
+	r, err := w.log.Begin(ctx, effect)
+	if err != nil {
+		return err
+	}
+	outcome := audit.Outcome{Status: string(sdk.StatusSucceeded), Region: w.region(effect.ProviderInstance)}
+	if err = call(&outcome); err != nil {
+		failed(ctx, &outcome, err)
+	}
+	if unrecorded := r.End(outcome); unrecorded != nil {
+		return unrecorded
+	}
+	return err
+}
+
+// failed puts an error into an outcome: its code, and not the words of a provider.
+func failed(ctx context.Context, outcome *audit.Outcome, err error) {
+	outcome.Status, outcome.Error = audit.StatusError, sdk.CodeOf(err)
+	if ctx.Err() != nil {
+		outcome.Status = string(sdk.StatusCancelled)
+	}
+}
+
+// region is what the provider said of where an instance is.
+func (w *Witness) region(instanceID string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.known[instanceID]; o != nil {
+		return o.region
+	}
+	return ""
+}
+
+// learn remembers whose an instance is.
+func (w *Witness) learn(i sdk.Instance, labels map[string]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.known[i.ID]
+	if o == nil {
+		o = &owned{commands: map[string]*audit.Record{}}
+		w.known[i.ID] = o
+	}
+	o.tenant, o.session, o.id, o.region = labels[sdk.LabelTenant], labels[sdk.LabelSession], idOf(labels), i.Metadata["region"]
+}
+
+// idOf is the broker's name for an instance, "" for labels that are not ours.
+func idOf(labels map[string]string) string {
+	parts := []string{labels[sdk.LabelTenant], labels[sdk.LabelSession], labels[sdk.LabelInstance]}
+	if slices.Contains(parts, "") {
+		return ""
+	}
+	return strings.Join(parts, ":")
+}
+
+// all returns the instances that are known.
+func (w *Witness) all() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := map[string]bool{}
+	for id := range w.known {
+		ids[id] = true
+	}
+	return ids
+}
+
+// forget drops an instance that is gone. Nobody will ever know what became of the
+// commands in it.
+func (w *Witness) forget(instanceID string) {
+	w.mu.Lock()
+	o := w.known[instanceID]
+	delete(w.known, instanceID)
+	w.mu.Unlock()
+	if o == nil {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(o.commands)) {
+		_ = o.commands[id].End(audit.Outcome{Status: audit.StatusUnknown, Made: id, Detail: "the instance ended"}) // the log owes it
+	}
+}
+
+// started remembers a command whose end is to come.
+func (w *Witness) started(instanceID, commandID string, r *audit.Record) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.known[instanceID]
+	if o == nil || o.commands[commandID] != nil {
+		return false
+	}
+	o.commands[commandID] = r
+	return true
+}
+
+// ended gives back a command's record, to whoever is the first to see its end.
+func (w *Witness) ended(instanceID, commandID string) *audit.Record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.known[instanceID]
+	if o == nil {
+		return nil
+	}
+	r := o.commands[commandID]
+	delete(o.commands, commandID)
+	return r
+}
