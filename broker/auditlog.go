@@ -20,11 +20,30 @@ func auditDetail(c config.Audit) audit.Detail {
 	return audit.Detail{IncludeCode: c.IncludeCode, MaxBytes: c.MaxMB * 1e6, KeepDays: int(c.KeepDays)}
 }
 
+// openAudit opens the audit log and has it sent where the configuration says.
+func (b *broker) openAudit(c config.Audit) (err error) {
+	logger := b.logger.Named("audit")
+	if b.audit, err = audit.Open(audit.Options{Dir: c.Dir, Detail: auditDetail(c), Logger: logger}); err != nil {
+		return err
+	}
+	b.sinks = newAuditSinks(b.audit, logger)
+	b.sinks.set(c)
+	return nil
+}
+
+// setAudit changes what may change while the log is written.
+func (b *broker) setAudit(c config.Audit) {
+	b.audit.Change(auditDetail(c))
+	b.sinks.set(c)
+}
+
 // closeAudit ends the audit log, after everything that is written to it.
 func (b *broker) closeAudit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), auditTimeout)
 	defer cancel()
-	return b.audit.Close(ctx)
+	err := b.audit.Close(ctx)
+	b.sinks.close()
+	return err
 }
 
 // recorded changes the broker itself, with a line in the audit log before and after.
@@ -72,5 +91,5 @@ func (b *broker) reconcile(ctx context.Context, r *revision, p sdk.Provider) err
 // auditState is what the metrics say of the audit log.
 func (b *broker) auditState() metrics.Audit {
 	s := b.audit.State()
-	return metrics.Audit{Writable: s.Writable, Lines: s.Lines, Refused: s.Refused, Late: s.Late}
+	return metrics.Audit{Writable: s.Writable, Lines: s.Lines, Refused: s.Refused, Late: s.Late, Behind: b.sinks.behind()}
 }

@@ -61,6 +61,7 @@ type broker struct {
 	logger    hclog.Logger
 	state     *stateDir
 	audit     *audit.Log
+	sinks     *auditSinks
 	launcher  *pluginhost.Launcher
 	catalog   *catalog
 	quotas    *quota.Keeper
@@ -130,9 +131,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer b.quotas.Close()
-	if b.audit, err = audit.Open(audit.Options{
-		Dir: cfg.Audit.Dir, Detail: auditDetail(cfg.Audit), Logger: options.Logger.Named("audit"),
-	}); err != nil {
+	if err = b.openAudit(cfg.Audit); err != nil {
 		return err
 	}
 	defer closing(&err, b.closeAudit)

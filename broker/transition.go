@@ -176,7 +176,7 @@ func (t *transition) commit() {
 	b.instances.SetLimits(instanceLimits(t.to.Limits))
 	b.server.SetBounds(requestBounds(t.to.Limits))
 	b.server.SetTLS(serverTLS(t.to.TLS))
-	b.audit.Change(auditDetail(t.to.Audit))
+	b.setAudit(t.to.Audit)
 	b.logger.SetLevel(hclog.LevelFromString(t.to.Log.Level))
 	if t.api != nil {
 		b.api.moveTo(t.api)

@@ -11,9 +11,6 @@ func IDOf(r *Record) string { return r.id }
 // NameOf is the name of a file that begins at that time with that line.
 func NameOf(at time.Time, first uint64) string { return filepath.Base(pathOf("", dayOf(at), first)) }
 
-// ParseLine is for fuzzing.
-func ParseLine(text []byte) (Line, error) { return parseLine(text) }
-
 // Seal is for fuzzing.
 func Seal(seq uint64, prev Hash, content []byte) []byte {
 	text, _ := seal(nil, seq, prev, content)

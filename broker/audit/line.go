@@ -167,9 +167,9 @@ type Line struct {
 // ErrAltered is a line whose content does not match its hash.
 var ErrAltered = errors.New("the line does not match its hash")
 
-// parseLine reads a line, without the newline at its end. Of several that mean the
+// ParseLine reads a line, without the newline at its end. Of several that mean the
 // same JSON it takes only the one that seal writes.
-func parseLine(text []byte) (Line, error) {
+func ParseLine(text []byte) (Line, error) {
 	var l Line
 	if len(text) < trailing || !bytes.HasSuffix(text, []byte(`"}`)) || !bytes.HasPrefix(text[len(text)-trailing:], []byte(hashKey)) {
 		return l, errors.New("the line has no hash at its end")

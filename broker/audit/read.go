@@ -66,5 +66,21 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
+// Offset is where the next line begins, in the text as it is without compression.
+func (r *Reader) Offset() int64 { return r.offset }
+
+// Skip goes to an offset of a file that was just opened.
+func (r *Reader) Skip(offset int64) error {
+	if r.unzip != nil {
+		_, err := io.CopyN(io.Discard, r.lines, offset)
+		r.offset = offset
+		return err
+	}
+	_, err := r.file.Seek(offset, io.SeekStart)
+	r.lines.Reset(r.file)
+	r.offset = offset
+	return err
+}
+
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }

@@ -155,7 +155,7 @@ func scan(s Segment) (found scanned, err error) {
 		}
 		line, bad := Line{}, err
 		if bad == nil {
-			line, bad = parseLine(text)
+			line, bad = ParseLine(text)
 		}
 		if bad == nil && (found.lines == 0 && line.Seq != s.First || found.lines > 0 && (line.Seq != found.seq+1 || line.Prev != found.hash)) {
 			bad = errors.New("the line does not follow on the one before")
@@ -200,7 +200,7 @@ func (f scanned) rest(s Segment, r *Reader, bad error) (scanned, error) {
 		if err != nil {
 			return f, err
 		}
-		if line, err := parseLine(text); err == nil {
+		if line, err := ParseLine(text); err == nil {
 			f.problem, f.highest = bad, max(f.highest, line.Seq)
 		}
 	}

@@ -158,7 +158,7 @@ func (v *verifier) file(s Segment) error {
 			}
 			return err
 		}
-		line, err := parseLine(text)
+		line, err := ParseLine(text)
 		if err != nil {
 			problem.Fault, problem.Detail = FaultChanged, err.Error()
 			return problem

@@ -23,6 +23,7 @@ type commandLine struct {
 	Seal    sealCommand    `cmd:"" help:"Seal a secret, so that it can stand in a configuration file."`
 	Unseal  unsealCommand  `cmd:"" help:"Show a value that was sealed."`
 	Rotate  rotateCommand  `cmd:"" help:"Seal all sealed values of a configuration anew, with the first key."`
+	Audit   auditCommand   `cmd:"" help:"Check an audit log."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
