@@ -25,6 +25,8 @@ type exchange struct {
 	tenant    string
 	// remote is the address of the other end of the connection.
 	remote string
+	// admin says that an administrator asks.
+	admin bool
 	// route is the pattern, not the path: paths hold IDs.
 	route string
 	code  sdk.Code

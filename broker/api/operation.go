@@ -129,6 +129,7 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 			if err := s.authenticateAdmin(&c.Request().Header); err != nil {
 				return err
 			}
+			exchangeOf(c).admin = true
 		case !op.public:
 			who, err := s.authenticate(&c.Request().Header)
 			if err != nil {

@@ -8,5 +8,9 @@ import (
 
 // asked says in a context which request its work is for.
 func (x *exchange) asked(ctx context.Context) context.Context {
-	return origin.With(ctx, origin.Origin{Cause: origin.Request, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote})
+	cause := origin.Request
+	if x.admin {
+		cause = origin.Admin
+	}
+	return origin.With(ctx, origin.Origin{Cause: cause, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote})
 }

@@ -107,7 +107,7 @@ func (w *writer) resume(segments []Segment) error {
 			w.log.logger.Error("a file of the audit log was changed; another begins", "file", last.Path, "line", found.lines+1, "error", found.problem)
 			w.why = fmt.Sprintf("the file before was changed: line %d: %v", found.lines+1, found.problem)
 			w.seq = max(w.seq, found.highest)
-			return nil
+			return nil //nolint:nilerr // the next file says it
 		}
 		if last.Compressed {
 			w.why = "the file before is compressed"

@@ -49,12 +49,15 @@ func (e *everything) Describe() sdk.Description { return sdk.Description{Name: "
 func (e *everything) Configure(context.Context, sdk.ConfigureRequest) error {
 	return e.called("Configure")
 }
+
 func (e *everything) Health(context.Context) (sdk.Health, error) {
 	return sdk.Health{Healthy: true}, e.called("Health")
 }
+
 func (e *everything) Create(_ context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	return sdk.Instance{ID: "i-1", Labels: req.Labels, Metadata: map[string]string{"region": "eu"}}, e.called("Create")
 }
+
 func (e *everything) Execute(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
 	return sdk.ExecuteResult{Status: sdk.StatusTimeout, ExitCode: 137, PeakMemoryBytes: 3 << 19}, e.called("Execute")
 }
@@ -62,19 +65,25 @@ func (e *everything) Destroy(context.Context, string) error { return e.called("D
 func (e *everything) List(context.Context) ([]sdk.Instance, error) {
 	return e.list, e.called("List")
 }
+
 func (e *everything) Interrupt(context.Context, string, string) error { return e.called("Interrupt") }
+
 func (e *everything) CreateContext(context.Context, sdk.CreateContextRequest) (sdk.CodeContext, error) {
 	return sdk.CodeContext{ID: "c-1"}, e.called("CreateContext")
 }
+
 func (e *everything) ListContexts(context.Context, string) ([]sdk.CodeContext, error) {
 	return nil, e.called("ListContexts")
 }
+
 func (e *everything) RestartContext(context.Context, string, string) error {
 	return e.called("RestartContext")
 }
+
 func (e *everything) DeleteContext(context.Context, string, string) error {
 	return e.called("DeleteContext")
 }
+
 func (e *everything) command() sdk.Command {
 	c := sdk.Command{ID: "k-1", State: sdk.CommandRunning}
 	if e.ended {
@@ -82,66 +91,86 @@ func (e *everything) command() sdk.Command {
 	}
 	return c
 }
+
 func (e *everything) StartCommand(context.Context, sdk.CommandRequest) (sdk.Command, error) {
 	return sdk.Command{ID: "k-1", State: sdk.CommandRunning}, e.called("StartCommand")
 }
+
 func (e *everything) ListCommands(context.Context, string) ([]sdk.Command, error) {
 	return []sdk.Command{e.command()}, e.called("ListCommands")
 }
+
 func (e *everything) ReadCommand(context.Context, sdk.ReadCommandRequest, func(sdk.CommandOutput) error) (sdk.Command, error) {
 	return e.command(), e.called("ReadCommand")
 }
+
 func (e *everything) WriteCommand(context.Context, string, string, []byte, bool) error {
 	return e.called("WriteCommand")
 }
+
 func (e *everything) ResizeCommand(context.Context, string, string, sdk.TerminalSize) error {
 	return e.called("ResizeCommand")
 }
+
 func (e *everything) SignalCommand(context.Context, string, string, string) error {
 	return e.called("SignalCommand")
 }
+
 func (e *everything) StatFile(context.Context, string, string) (sdk.FileInfo, error) {
 	return sdk.FileInfo{}, e.called("StatFile")
 }
+
 func (e *everything) ListFiles(context.Context, sdk.ListFilesRequest, func([]sdk.FileInfo) error) (bool, error) {
 	return false, e.called("ListFiles")
 }
+
 func (e *everything) ReadFile(context.Context, sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
 	return sdk.FileInfo{}, nil, e.called("ReadFile")
 }
+
 func (e *everything) WriteFile(_ context.Context, _ sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
 	if content != nil {
 		_, _ = io.Copy(io.Discard, content)
 	}
 	return sdk.FileInfo{}, e.called("WriteFile")
 }
+
 func (e *everything) MakeDirectory(context.Context, string, string, fs.FileMode) (sdk.FileInfo, error) {
 	return sdk.FileInfo{}, e.called("MakeDirectory")
 }
+
 func (e *everything) MoveFile(context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	return sdk.FileInfo{}, e.called("MoveFile")
 }
+
 func (e *everything) CopyFile(context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	return sdk.FileInfo{}, e.called("CopyFile")
 }
+
 func (e *everything) RemoveFile(context.Context, string, string, bool) error {
 	return e.called("RemoveFile")
 }
+
 func (e *everything) SearchFiles(context.Context, sdk.SearchFilesRequest, func([]sdk.FileMatch) error) (bool, error) {
 	return false, e.called("SearchFiles")
 }
+
 func (e *everything) ReplaceInFiles(context.Context, sdk.ReplaceInFilesRequest) ([]sdk.FileReplacement, error) {
 	return nil, e.called("ReplaceInFiles")
 }
+
 func (e *everything) WatchFiles(context.Context, sdk.WatchFilesRequest, func() error, func([]sdk.FileChange) error) error {
 	return e.called("WatchFiles")
 }
+
 func (e *everything) ReadArchive(context.Context, sdk.ReadArchiveRequest) (io.ReadCloser, error) {
 	return nil, e.called("ReadArchive")
 }
+
 func (e *everything) WriteArchive(context.Context, string, string, io.Reader) (sdk.ArchiveSummary, error) {
 	return sdk.ArchiveSummary{}, e.called("WriteArchive")
 }
+
 func (e *everything) DialPort(context.Context, string, uint16) (net.Conn, error) {
 	return nil, e.called("DialPort")
 }
@@ -150,15 +179,19 @@ func (e *everything) Resume(context.Context, string) error { return e.called("Re
 func (e *everything) SetTTL(context.Context, string, time.Duration) (time.Time, error) {
 	return time.Time{}, e.called("SetTTL")
 }
+
 func (e *everything) InstanceMetrics(context.Context, string) (sdk.InstanceMetrics, error) {
 	return sdk.InstanceMetrics{}, e.called("InstanceMetrics")
 }
+
 func (e *everything) CheckPackages(context.Context, sdk.Language, []string) error {
 	return e.called("CheckPackages")
 }
+
 func (e *everything) InstallPackages(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error) {
 	return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, e.called("InstallPackages")
 }
+
 func (e *everything) Explain(_ context.Context, err error) error {
 	return errors.Join(errors.New("explained"), err)
 }

@@ -40,9 +40,9 @@ func newLog(t *testing.T, dir string, o audit.Options) *audit.Log {
 	return log
 }
 
-func act(t *testing.T, log *audit.Log, operation string) {
+func act(t *testing.T, log *audit.Log) {
 	t.Helper()
-	r, err := log.Begin(t.Context(), audit.Effect{Operation: operation})
+	r, err := log.Begin(t.Context(), audit.Effect{Operation: "create"})
 	assert.NilError(t, err)
 	assert.NilError(t, r.End(audit.Outcome{Status: "succeeded"}))
 }
@@ -129,7 +129,7 @@ func TestLinesAreSentInOrderAcrossFiles(t *testing.T) {
 	to := &store{}
 	f, _ := follow(t, log, to)
 	for range 100 {
-		act(t, log, "create")
+		act(t, log)
 	}
 	to.awaitUpTo(t, lastOf(log))
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
@@ -145,7 +145,7 @@ func TestWhatCannotBeSentStaysAndIsSentLater(t *testing.T) {
 	to := &store{fail: errors.New("nobody there")}
 	f, _ := follow(t, log, to)
 	for range 10 {
-		act(t, log, "create")
+		act(t, log)
 	}
 	assert.Equal(t, f.Behind(), uint64(20))
 	to.set(nil)
@@ -157,11 +157,11 @@ func TestTheNextRunSendsWhatThisOneCouldNot(t *testing.T) {
 	log := newLog(t, dir, audit.Options{})
 	first := &store{}
 	_, stop := follow(t, log, first)
-	act(t, log, "create")
+	act(t, log)
 	first.awaitUpTo(t, lastOf(log))
 	first.set(errors.New("nobody there"))
 	for range 10 {
-		act(t, log, "create")
+		act(t, log)
 	}
 	stop()
 	assert.NilError(t, log.Close(t.Context()))
@@ -179,7 +179,7 @@ func TestAFollowerEndsWhenEverythingIsSent(t *testing.T) {
 	to := &store{}
 	_, stop := follow(t, log, to)
 	for range 2000 {
-		act(t, log, "create")
+		act(t, log)
 	}
 	assert.NilError(t, log.Close(t.Context()))
 	stop()
@@ -191,11 +191,11 @@ func TestLinesThatSomebodyHasRemovedAreMissedOnce(t *testing.T) {
 	log := newLog(t, dir, audit.Options{})
 	to := &store{fail: errors.New("nobody there")}
 	follow(t, log, to)
-	act(t, log, "create")
+	act(t, log)
 	segments, err := audit.Segments(dir)
 	assert.NilError(t, err)
 	assert.NilError(t, os.Remove(segments[0].Path))
-	act(t, log, "create")
+	act(t, log)
 	to.set(nil)
 	to.awaitUpTo(t, lastOf(log))
 }
