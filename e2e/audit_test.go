@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,7 +122,35 @@ func TestWhatATenantDoesIsInTheAuditLog(t *testing.T) {
 	changes := ends(lines, "change_configuration")
 	assert.Assert(t, is.Len(changes, 1))
 	assert.Equal(t, changes[0].Change, "settings: audit")
+	rewrite(t, b, with("include_code = true", "dir = \"elsewhere\""))
+	awaitLog(t, b, "audit.dir cannot change while the broker runs", 1)
 	assert.Check(t, verifyAudit(t, auditDir(b)).OK)
+}
+
+func TestTheAuditLogIsSentToAWebhookThatIsAddedWhileTheBrokerRuns(t *testing.T) {
+	got := make(chan string, 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.Check(t, err)
+		got <- r.Header.Get("Authorization") + "\n" + string(body)
+	}))
+	defer server.Close()
+	b := startMock(t, "")
+	block := fmt.Sprintf("audit {\n  webhook = %q\n  webhook_token = \"hunter2\"\n}\n", server.URL)
+	rewrite(t, b, func(text string) string { return text + block })
+	awaitLog(t, b, inForce, 1)
+	b.Execute(t, map[string]any{"language": "mock", "code": `{"stdout": "x"}`, "session_id": "sent"})
+	assert.Equal(t, b.Stop(), 0)
+	close(got)
+	var sent string
+	for body := range got {
+		assert.Check(t, strings.HasPrefix(body, "Bearer hunter2\n"))
+		sent += body
+	}
+	for _, text := range []string{`"operation":"execute_code"`, `"session_id":"sent"`, `"cause":"shutdown"`, "the broker stops"} {
+		assert.Check(t, is.Contains(sent, text), "to the end")
+	}
+	assert.Check(t, !strings.Contains(b.Log(), "hunter2"))
 }
 
 func TestTheAuditLogOutlivesAKill(t *testing.T) {

@@ -68,6 +68,12 @@ func (f *faults) ask(which func(*faults) func() error) error {
 	return ask()
 }
 
+func (f *faults) halves() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.half
+}
+
 func (f *faults) Open(path string, fresh bool) (audit.File, error) {
 	if err := f.ask(func(f *faults) func() error { return f.open }); err != nil {
 		return nil, err
@@ -85,7 +91,7 @@ type faultyFile struct {
 func (f *faultyFile) Write(p []byte) (int, error) {
 	if err := f.f.ask(func(f *faults) func() error { return f.write }); err != nil {
 		n := 0
-		if f.f.half {
+		if f.f.halves() {
 			n, _ = f.File.Write(p[:len(p)/2])
 		}
 		return n, err
@@ -149,6 +155,7 @@ type line struct {
 	Status    string   `json:"status"`
 	Note      string   `json:"note"`
 	Code      string   `json:"code"`
+	Program   string   `json:"program"`
 	Timestamp string   `json:"timestamp"`
 	Late      bool     `json:"late"`
 	Open      []string `json:"open"`

@@ -45,6 +45,8 @@ type sinkFault struct {
 	// lost says that lines which were durable are gone, by the fault itself: then
 	// the chain must show it.
 	lost bool
+	// patience of the log; 0 for the usual.
+	patience time.Duration
 }
 
 func sinkFaults() map[string]sinkFault {
@@ -77,7 +79,7 @@ func sinkFaults() map[string]sinkFault {
 			s.faults.set(func(f *faults) { f.open = failing(unix.EMFILE) })
 			s.clock.move(24 * time.Hour)
 		}, mend: clear},
-		"the disk is slow beyond the bound": {breaks: func(_ *testing.T, s *sink) {
+		"the disk is slow beyond the bound": {patience: 500 * time.Millisecond, breaks: func(_ *testing.T, s *sink) {
 			release := make(chan struct{})
 			s.faults.set(func(f *faults) { f.sync = func() error { <-release; return nil } })
 			s.faults.set(func(f *faults) { f.truncate = func() error { return nil } })
@@ -123,7 +125,7 @@ func TestNothingHappensThatTheLogCannotTakeDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &sink{dir: newDir(t), faults: &faults{}, clock: newClock()}
 			s.log = open(t, audit.Options{
-				Dir: s.dir, Open: s.faults.Open, Now: s.clock.Now, Patience: 100 * time.Millisecond, RetryEvery: 5 * time.Millisecond,
+				Dir: s.dir, Open: s.faults.Open, Now: s.clock.Now, Patience: fault.patience, RetryEvery: 5 * time.Millisecond,
 			})
 			s.withstands(t, fault)
 		})

@@ -146,6 +146,7 @@ func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
 	if !l.detail.Load().IncludeCode {
 		effect.Code = ""
 	}
+	effect.clip()
 	r := &Record{log: l, id: "f-" + strings.ToLower(rand.Text()[:20]), began: l.options.Now()}
 	e, err := newEntry(content{Event: EventBegin, EffectID: r.id, Effect: &effect}, r.began)
 	if err == nil {
@@ -174,6 +175,8 @@ func (r *Record) Fill(fill func(*Effect)) { fill(&r.effect) }
 // what the caller must be told. The line is written when that is possible again.
 func (r *Record) End(outcome Outcome) error {
 	now := r.log.options.Now()
+	r.effect.clip()
+	outcome.clip()
 	outcome.DurationMS = float64(now.Sub(r.began).Microseconds()) / 1000
 	e, err := newEntry(content{Event: EventEnd, EffectID: r.id, Effect: &r.effect, Outcome: &outcome}, now)
 	if err == nil {

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,23 @@ func TestWhatTenantsWriteCannotForgeALine(t *testing.T) {
 	assert.NilError(t, r.End(audit.Outcome{Status: "succeeded"}))
 	assert.Equal(t, len(linesOf(t, dir)), 4)
 	intact(t, dir)
+}
+
+func TestNoRequestMakesALineOfMegabytes(t *testing.T) {
+	dir := newDir(t)
+	log := open(t, audit.Options{Dir: dir, Detail: audit.Detail{IncludeCode: true}})
+	long := effect("run_command")
+	long.Program = strings.Repeat("é", 1<<20)
+	long.Code = strings.Repeat("\x00", 16<<20)
+	long.Paths = slices.Repeat([]string{strings.Repeat("p", 1<<16)}, 10_000)
+	r, err := log.Begin(t.Context(), long)
+	assert.NilError(t, err)
+	assert.NilError(t, r.End(audit.Outcome{Status: "succeeded"}))
+	info, err := os.Stat(only(t, dir))
+	assert.NilError(t, err)
+	assert.Check(t, info.Size() < 10<<20, "%d", info.Size())
+	assert.Equal(t, intact(t, dir).Effects, 1)
+	assert.Check(t, !strings.Contains(linesOf(t, dir)[2].Program, "\uFFFD"), "characters are whole")
 }
 
 func TestTheNextRunGoesOnWhereTheLastEnded(t *testing.T) {
