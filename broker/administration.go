@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/broker/audited"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -126,7 +127,7 @@ func (a administration) Describe(ctx context.Context, cfg *config.Config, block 
 // Try implements admin.Daemon.
 func (a administration) Try(ctx context.Context, cfg *config.Config, block *config.Provider) (admin.Trial, error) {
 	t := trial{broker: a.broker, cfg: cfg, block: block}
-	err := a.aside(ctx, "try a provider", t.run)
+	err := a.recorded(ctx, audited.OpTry, "provider "+block.Label, func() error { return a.aside(ctx, "try a provider", t.run) })
 	return t.result, a.ended(err)
 }
 

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -34,7 +35,7 @@ func (b *broker) reload(ctx context.Context, cfg *config.Config, save func() err
 		t.adopt()
 		return t.change, nil
 	}
-	err := b.recorded(ctx, audited.OpReload, t.change.String(), func() error {
+	err := b.recorded(ctx, audited.OpReload, cmp.Or(t.change.String(), "what the files say, to the same effect"), func() error {
 		if save != nil {
 			if err := save(); err != nil {
 				return &saveError{err}

@@ -26,9 +26,11 @@ const (
 	OpRemoveFile     = "remove_file"
 	OpReplaceInFiles = "replace_in_files"
 	OpConnect        = "connect_port"
-	// OpReload and OpReplacePlugin change the broker itself.
+	// OpReload and OpReplacePlugin change the broker itself, OpTry starts a provider
+	// beside those that it has.
 	OpReload        = "change_configuration"
 	OpReplacePlugin = "replace_plugin"
+	OpTry           = "try_provider"
 )
 
 // packageName is the beginning of a requirement, up to where an address may begin.
