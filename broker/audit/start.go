@@ -75,7 +75,6 @@ func (l *Log) start() (_ *writer, err error) {
 	if err := w.commit(ends); err != nil {
 		return nil, err
 	}
-	l.last.Store(w.seq)
 	if len(ends) > 0 {
 		l.logger.Warn("effects of the last run have no known outcome", "count", len(ends))
 	}

@@ -87,11 +87,15 @@ func (l *Log) idle(failed error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.busy, l.failure = time.Time{}, failed
-	if last := l.writer.seq; failed == nil && last != l.last.Load() {
-		l.last.Store(last)
-		close(l.grown)
-		l.grown = make(chan struct{})
-	}
+}
+
+// grow says that there are more lines, before anybody is told of his own.
+func (l *Log) grow(last uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last.Store(last)
+	close(l.grown)
+	l.grown = make(chan struct{})
 }
 
 // end returns what came too late.
@@ -234,6 +238,7 @@ func (w *writer) commit(entries []*entry) error {
 	w.size += int64(len(w.buf))
 	w.log.lines.Add(seq - w.seq)
 	w.seq, w.hash = seq, hash
+	w.log.grow(seq)
 	w.publish(written)
 	const mostKept = 1 << 20
 	if cap(w.buf) > mostKept {
