@@ -3,9 +3,7 @@ package audit
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Options of a Log.
@@ -131,77 +128,10 @@ func signal(c chan struct{}) {
 // Change sets what may change, for lines that come from now on.
 func (l *Log) Change(d Detail) { l.detail.Store(&d) }
 
-// Record is an effect that has a line in the log and may happen.
-type Record struct {
-	log    *Log
-	id     string
-	effect Effect
-	began  time.Time
-}
-
-// Begin writes that an effect is about to happen, and returns when that is on disk.
-// With an error, SB009 or that of ctx, the effect must not happen. Else the caller
-// must call End.
-func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
-	if !l.detail.Load().IncludeCode {
-		effect.Code = ""
-	}
-	effect.clip()
-	r := &Record{log: l, id: "f-" + strings.ToLower(rand.Text()[:20]), began: l.options.Now()}
-	e, err := newEntry(content{Event: EventBegin, EffectID: r.id, Effect: &effect}, r.began)
-	if err == nil {
-		err = l.await(ctx, e)
-	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil, err
-	}
-	if err != nil {
-		l.refused.Add(1)
-		coded := sdk.Errorf(sdk.CodeUnavailable, "%w", errRefused)
-		coded.RetryAfter = time.Second
-		return nil, coded
-	}
-	effect.Code = ""
-	r.effect = effect
-	return r, nil
-}
-
-// Fill changes what the end's line says of the effect, where that was not known
-// before.
-func (r *Record) Fill(fill func(*Effect)) { fill(&r.effect) }
-
-// End writes what became of the effect, and returns when that is on disk. The
-// error, SB009, says that the effect has happened and has no such line: that is
-// what the caller must be told. The line is written when that is possible again.
-func (r *Record) End(outcome Outcome) error {
-	now := r.log.options.Now()
-	r.effect.clip()
-	outcome.clip()
-	outcome.DurationMS = float64(now.Sub(r.began).Microseconds()) / 1000
-	e, err := newEntry(content{Event: EventEnd, EffectID: r.id, Effect: &r.effect, Outcome: &outcome}, now)
-	if err == nil {
-		err = r.log.await(context.Background(), e)
-	}
-	if err != nil {
-		r.log.late.Add(1)
-		return sdk.Errorf(sdk.CodeUnavailable, "%w", ErrUnrecorded)
-	}
-	return nil
-}
-
 func newEntry(c content, at time.Time) (*entry, error) {
 	text, err := c.encode(at)
 	return &entry{event: c.Event, id: c.EffectID, content: text, done: make(chan error, 1)}, err
 }
-
-// ErrUnrecorded is in the error of an effect that has happened, or may have, and
-// whose outcome the log could not take down.
-var ErrUnrecorded = errors.New("it was done, but the audit log could not take down what became of it; look at how things are before trying again")
-
-var errRefused = errors.New("the audit log cannot be written at the moment, and nothing is done without it")
-
-// Refuses reports whether an error is the log's own, and not that of the effect.
-func Refuses(err error) bool { return errors.Is(err, errRefused) || errors.Is(err, ErrUnrecorded) }
 
 var (
 	errSlow   = errors.New("writing takes too long")
