@@ -24,7 +24,14 @@
 
   const request = JSON.parse(Buffer.from(encoded, 'base64').toString());
   const { stdout, stderr } = process; // the code may replace them
-  if (own && !request.kernel) fs.rmSync(own, { force: true }); // it has the marker in it
+  if (own && !request.kernel) remove(own); // it has the marker in it
+
+  // remove does what it can: the file may lie where nobody can write.
+  function remove(file) {
+    try {
+      fs.rmSync(file, { force: true });
+    } catch {}
+  }
 
   // send tells the provider what main returned, in frames among the output.
   function send(data) {
@@ -154,7 +161,7 @@
     const dir = process.cwd();
     // Nobody else knows the marker yet, but part of it is no secret worth keeping.
     const file = path.join(dir, `.main-${Math.random().toString(36).slice(2)}.mjs`);
-    return { dir, script: path.join(dir, 'main.js'), module: file, remove: () => fs.rmSync(file, { force: true }) };
+    return { dir, script: path.join(dir, 'main.js'), module: file, remove: () => remove(file) };
   }
 
   // evaluate runs the code and main, and says whether it called main. What it returns
