@@ -112,7 +112,8 @@ func TestManyChangeTheConfigurationAtOnce(t *testing.T) {
 		for range 3 {
 			status, text, err := a.do(t.Context(), http.MethodPost, "/test", map[string]any{"provider": "mock"})
 			assert.Check(t, err)
-			assert.Check(t, status == http.StatusOK, "%d %s", status, text)
+			// The file may change between its reading and its check.
+			assert.Check(t, status == http.StatusOK || status == http.StatusConflict, "%d %s", status, text)
 		}
 	})
 	all.Go(func() {

@@ -131,10 +131,15 @@ func TestAPluginIsUpgradedInPlace(t *testing.T) {
 	awaitPlugins(t, b, "self_managed", 1)
 	destroyAll(t, b)
 	awaitPlugins(t, b, "self_managed", 0)
-	left, err := os.ReadDir(filepath.Join(b.Dir, "state", "providers", "self_managed"))
-	assert.NilError(t, err)
-	assert.Assert(t, is.Len(left, 1))
-	assert.Equal(t, left[0].Name(), "2")
+	// Its directory goes after it.
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		left, err := os.ReadDir(filepath.Join(b.Dir, "state", "providers", "self_managed"))
+		assert.NilError(t, err)
+		if len(left) == 1 && left[0].Name() == "2" {
+			return poll.Success()
+		}
+		return poll.Continue("%v", left)
+	}, poll.WithTimeout(30*time.Second))
 }
 
 // destroyAll destroys the tenant's instances.
