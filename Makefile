@@ -52,19 +52,19 @@ run: build runsc ## build all and serve sandbox.hcl until ^C
 
 test: lint unit ## everything: format, vet, lint, generated files, all tests on the real binaries
 
-# Four packages at once, whatever the number of cores: most of their tests wait.
+# Three packages at once, whatever the number of cores: most of their tests wait.
 #
 # The corpus runs by itself, after the others: it says how many programs passed,
 # and whatever changes on this machine meanwhile would alarm its canaries.
 BUT_CORPUS = $$(go list $(1) | grep -v /e2e/hostile)
 
 unit: build runsc
-	go test $(RACE) -p 4 -timeout 20m $(call BUT_CORPUS,./...)
+	go test $(RACE) -p 3 -timeout 20m $(call BUT_CORPUS,./...)
 	cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...
 	@$(MAKE) --no-print-directory corpus
 
 e2e: build runsc ## only the tests over the real binaries
-	go test $(RACE) -p 4 -timeout 20m -count=1 $(call BUT_CORPUS,./e2e/... ./plugins/...)
+	go test $(RACE) -p 3 -timeout 20m -count=1 $(call BUT_CORPUS,./e2e/... ./plugins/...)
 	@$(MAKE) --no-print-directory corpus
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there

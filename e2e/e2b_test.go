@@ -2,13 +2,11 @@ package e2e_test
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -24,7 +22,7 @@ import (
 func startE2B(t *testing.T) (*harness.Broker, *e2bfake.Server) {
 	t.Helper()
 	server := fakeE2B(t)
-	return harness.Start(t, e2bOptions(t, server, nil)), server
+	return harness.Start(t, e2bOptions(t, server)), server
 }
 
 func fakeE2B(t *testing.T) *e2bfake.Server {
@@ -41,10 +39,10 @@ func fakeE2B(t *testing.T) *e2bfake.Server {
 	return server
 }
 
-func e2bOptions(t *testing.T, server *e2bfake.Server, prepare func(dir string)) harness.Options {
+func e2bOptions(t *testing.T, server *e2bfake.Server) harness.Options {
 	return harness.Options{
 		Config:  harness.Tenants + e2bBlock(server),
-		Plugins: map[string]string{"e2b": filepath.Join(binaries.Dir(t), "plugins", "e2b")}, Prepare: prepare,
+		Plugins: map[string]string{"e2b": filepath.Join(binaries.Dir(t), "plugins", "e2b")},
 	}
 }
 
@@ -77,23 +75,4 @@ func TestCodeRunsInE2BThroughTheBroker(t *testing.T) {
 	}
 	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Sandboxes(), 0)) })
 	assert.Check(t, !strings.Contains(b.Log(), e2bfake.DefaultAPIKey), "the key is in the log")
-}
-
-// A broker that was killed leaves its sandboxes running and paid for; the next one on
-// the same state finds them by their labels.
-func TestABrokerThatWasKilledLeavesNoSandboxAtE2B(t *testing.T) {
-	first, server := startE2B(t)
-	got := first.Execute(t, map[string]any{"language": "bash", "code": "echo mine > file", "session_id": "s"})
-	assert.Equal(t, got.Status, "succeeded", "%+v", got)
-	first.Kill()
-	assert.Check(t, is.Len(server.Sandboxes(), 1))
-
-	second := harness.Start(t, e2bOptions(t, server, func(dir string) {
-		assert.NilError(t, os.CopyFS(filepath.Join(dir, "state"), os.DirFS(filepath.Join(first.Dir, "state"))))
-	}))
-	got = second.Execute(t, map[string]any{"language": "bash", "code": "echo again", "session_id": "s"})
-	assert.Equal(t, got.Stdout, "again\n", "%+v", got)
-	answer := second.Do(http.MethodDelete, "/api/v1/instances/"+got.InstanceID, harness.Token, nil)
-	assert.NilError(t, answer.Err)
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Sandboxes(), 0)) }, poll.WithTimeout(30*time.Second))
 }

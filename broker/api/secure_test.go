@@ -211,7 +211,7 @@ func TestWhoSpeaksHTTPIsToldToSpeakHTTPS(t *testing.T) {
 	}
 	t.Run("not who speaks neither", func(t *testing.T) {
 		conn, r := f.dial()
-		_, err := io.WriteString(conn, "\x16\x03\x01 garbage that is no handshake of anybody")
+		_, err := io.WriteString(conn, "\x16\x03\x01\x00\x07garbage")
 		assert.NilError(t, err)
 		text, err := io.ReadAll(r)
 		assert.Check(t, err == nil || !errors.Is(err, context.DeadlineExceeded))

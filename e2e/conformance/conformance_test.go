@@ -137,7 +137,7 @@ func TestVerifyTellsWhatAPluginBreaks(t *testing.T) {
 
 	for name, c := range map[string]struct{ settings, run, reason string }{
 		"a Create that fails":                {`on_create = "{\"fail\": \"SB004\", \"message\": \"no room\"}"`, "^labels/an instance carries", "no room"},
-		"a plugin that ends":                 {`on_create = "{\"crash\": \"before\", \"crash_with\": \"kill\"}"`, "^labels/an instance carries", "the provider's process ended"},
+		"a plugin that ends":                 {`on_create = "{\"crash\": \"before\", \"crash_with\": \"kill\"}"`, "^labels/an instance carries", "ended"},
 		"a panic":                            {`on_list = "{\"panic\": true}"`, "^labels/List returns", "the provider panicked"},
 		"a secret in the log":                {"secret = \"hunter2-hunter2\"\n  on_health = \"{\\\"log\\\": \\\"the secret is hunter2-hunter2\\\"}\"", "^configure/what it shows", "a secret of the settings"},
 		"an ID that is acceptable to nobody": {`on_create = "{\"lie\": \"bad_id\"}"`, "^labels/an instance carries", "which is not of the form"},

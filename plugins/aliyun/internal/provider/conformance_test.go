@@ -65,7 +65,7 @@ func conforms(t *testing.T, which ...providertest.Option) {
 	cloud.PageSize = 3
 	// What ends code is the same for all languages; the suite with an account runs all.
 	once := regexp.MustCompile("^(deadlines|streams)/(javascript|bash)/")
-	providertest.Run(t, provider.New, append(which, providertest.WithSkip(once, "it runs in Python"),
+	providertest.Run(t, provider.New, append(which, providertest.WithPatience(2), providertest.WithSkip(once, "it runs in Python"),
 		providertest.WithSettings(given(cloud)),
 		providertest.WithBreakage(func(context.Context) (func(context.Context) error, error) {
 			cloud.Break(true)

@@ -22,7 +22,7 @@ func conforms(t *testing.T, which providertest.Option) {
 	t.Helper()
 	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
-	providertest.Run(t, provider.New, which, providertest.WithSettings(map[string]any{
+	providertest.Run(t, provider.New, which, providertest.WithPatience(2), providertest.WithSettings(map[string]any{
 		"api_key": e2bfake.DefaultAPIKey, "api_url": server.APIURL, "sandbox_url": server.SandboxURL,
 	}), providertest.WithBreakage(func(context.Context) (func(context.Context) error, error) {
 		repair := server.Break()
