@@ -21,7 +21,7 @@ EXAMPLE := examples/bubblewrap-provider
 # The race detector needs a C compiler; without one the tests still run.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
-.PHONY: help build runsc rootfs demo run test unit e2e corpus lint fmt generate drift bench clean tools
+.PHONY: help build runsc rootfs demo run test unit e2e corpus lint fmt generate drift bench soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -92,6 +92,9 @@ drift: tools
 
 bench: build runsc ## figures of the whole system, side by side in one run
 	@go run ./e2e/bench
+
+soak: build runsc ## 2,000 changes of the settings under load, half of them wrong, with figures
+	go test ./e2e/soak -count=1 -v -timeout 3h -reloads 2000 -saves 200
 
 tools: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) $(TOOLS)/buf-$(BUF_VERSION) $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO) $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC)
 

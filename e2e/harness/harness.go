@@ -239,6 +239,9 @@ func (b *Broker) do(ctx context.Context, method, path, token string, body any, h
 	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: text, Err: err}
 }
 
+// CloseIdleConnections closes those that no request uses.
+func (b *Broker) CloseIdleConnections() { b.client.CloseIdleConnections() }
+
 // Execution is the result of an execution.
 type Execution struct {
 	Status        string          `json:"status"`

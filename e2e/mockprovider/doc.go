@@ -52,7 +52,7 @@
 //	                            instance_id, execution_id, language, arguments,
 //	                            env, instance_env, labels, template, timeout
 //	                            (seconds), output_limit, pid, broker_id, label,
-//	                            environment (of the process)
+//	                            mark, environment (of the process)
 //	lie                         "bad_json" (a result that is not JSON), and with
 //	                            the start mode liar also "no_result" and
 //	                            "too_much" (output above the limit)
@@ -68,6 +68,7 @@
 //	             state directory, so that the next process lists them
 //	bad_starts   integer: the first so many processes on this state directory
 //	             exit with 7 in Configure
+//	mark         string: what an echo tells
 //	secret       string, secret; "log" actions may name it
 //	on_configure, on_health, on_create, on_execute, on_interrupt, on_destroy,
 //	on_list

@@ -101,6 +101,7 @@ func (p *provider) received(req sdk.ExecuteRequest, instance stored) map[string]
 		"pid":          os.Getpid(),
 		"label":        p.config.Label,
 		"broker_id":    p.config.BrokerID,
+		"mark":         p.config.Settings["mark"],
 		"environment":  os.Environ(),
 	}
 }

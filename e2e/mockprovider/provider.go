@@ -74,6 +74,7 @@ func (p *provider) Describe() sdk.Description {
 		Schema: sdk.Schema{
 			{Name: "persist", Type: sdk.TypeBoolean, Default: false, Description: "Keep instances in the state directory."},
 			{Name: "bad_starts", Type: sdk.TypeInteger, Default: int64(0), Min: sdk.Bound(0), Description: "How many processes exit in Configure."},
+			{Name: "mark", Type: sdk.TypeString, Description: "What an echo tells, to know one configuration from another."},
 			{Name: "secret", Type: sdk.TypeString, Secret: true, Description: "Something to keep out of logs."},
 			{Name: "unhealthy", Type: sdk.TypeString, Description: "Why Health says no."},
 		},
