@@ -153,6 +153,9 @@ func (b *broker) attempt(ctx context.Context, begun admin.Reload, cfg *config.Co
 	if _, unsaved := errors.AsType[*saveError](err); !unsaved { // which says nothing about the configuration
 		b.history.Add(reload)
 		b.tell(reload)
+		if err != nil {
+			err = reload.Diagnostics // a port that is taken, too, is the configuration's fault
+		}
 	}
 	return reload, err
 }
@@ -189,10 +192,16 @@ func asDiagnostics(cfg *config.Config, err error) config.Diagnostics {
 	d := config.Diagnostic{
 		Severity: config.SeverityError, Summary: "The configuration cannot be put in force", Detail: fmt.Sprintf("%v.", err),
 	}
-	if files := cfg.Files(); len(files) > 0 {
-		d.File = files[0].Name
-	}
+	d.File = mainFile(cfg)
 	return config.Diagnostics{d}
+}
+
+// mainFile is the file that a mistake without a place is about.
+func mainFile(cfg *config.Config) string {
+	if files := cfg.Files(); len(files) > 0 {
+		return files[0].Name
+	}
+	return ""
 }
 
 func paths(cfg *config.Config) (paths []string) {

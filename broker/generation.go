@@ -92,7 +92,7 @@ func needsRestart(from, to *config.Config) config.Diagnostics {
 	} {
 		if s.differs {
 			diags = append(diags, config.Diagnostic{
-				Severity: config.SeverityError, Summary: "Needs a restart",
+				Severity: config.SeverityError, Summary: "Needs a restart", File: mainFile(to),
 				Detail: fmt.Sprintf("%s cannot change while the broker runs. Change it back, or stop the broker and start it again.", s.name),
 			})
 		}

@@ -23,6 +23,7 @@ type clients struct {
 	broker  *harness.Broker
 	t       testing.TB
 	ended   chan struct{}
+	end     sync.Once
 	running sync.WaitGroup
 
 	mock, real, failed atomic.Int64
@@ -31,6 +32,7 @@ type clients struct {
 func startClients(t testing.TB, b *harness.Broker) *clients {
 	t.Helper()
 	c := &clients{broker: b, t: t, ended: make(chan struct{})}
+	t.Cleanup(c.leave) // before the broker stops
 	for i := range mockClients {
 		c.running.Go(func() { c.keepOn(20*time.Millisecond, func(n int) error { return c.useMock(i, n) }, &c.mock) })
 	}
@@ -40,11 +42,15 @@ func startClients(t testing.TB, b *harness.Broker) *clients {
 	return c
 }
 
-// stop waits for the last of them, and takes back what sessions they were in. It can
-// be called once.
-func (c *clients) stop() {
-	close(c.ended)
+// leave waits for the last of them.
+func (c *clients) leave() {
+	c.end.Do(func() { close(c.ended) })
 	c.running.Wait()
+}
+
+// stop is leave, and takes back what sessions they were in.
+func (c *clients) stop() {
+	c.leave()
 	list, err := c.instances("")
 	if err != nil {
 		c.t.Error(err)

@@ -46,12 +46,12 @@ func faults(t testing.TB) []fault {
 		{"a plugin that does not start", add("provider \"unable\" {\n  plugin = \"mock_exit\"\n}\n"), nil},
 		{"a plugin that refuses its settings", ofMock("on_configure = " + quote(refuses)), map[string]any{"on_configure": refuses}},
 		{"a plugin that dies of its settings", ofMock("on_configure = " + quote(dies)), nil},
-		{"a value sealed with another key", replace("secret = sealed(", "secret = sealed(\""+unopened+"\") #"), nil},
-		{"a key file that is not there", replace(keyFile, "absent.keys"), nil},
-		{"a port that is taken", replace(`listen = "127.0.0.1:0"`, `listen = "`+taken(t)+`"`), nil},
 		{"a port for metrics that is taken", replace("metrics {\n  listen = \"127.0.0.1:0\"", "metrics {\n  listen = \""+taken(t)+`"`), nil},
-		{"two tenants with one token", add("tenant \"twin\" {\n  token_sha256 = [\"" + sum(adminToken+"-of-two") + "\", \"" + sum("token-of-acme") + "\"]\n}\n"), nil},
+		{"a key file that is not there", replace(keyFile, "absent.keys"), nil},
 		{"what needs a restart", replace("./state", "./state2"), nil},
+		{"a value sealed with another key", replace("secret = sealed(", "secret = sealed(\""+unopened+"\") #"), nil},
+		{"two tenants with one token", add("tenant \"twin\" {\n  token_sha256 = [\"" + sum(adminToken+"-of-two") + "\", \"" + sum("token-of-acme") + "\"]\n}\n"), nil},
+		{"a port that is taken", replace(`listen = "127.0.0.1:0"`, `listen = "`+taken(t)+`"`), nil},
 	}
 }
 
