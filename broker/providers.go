@@ -104,7 +104,7 @@ func (b *broker) awaitProviders(ctx context.Context) error {
 }
 
 func specOf(cfg *config.Config, block *config.Provider) pluginhost.Spec {
-	return pluginhost.Spec{Label: block.Label, Dir: cfg.PluginDir, Plugin: block.Plugin, SHA256: block.SHA256, Env: block.Env}
+	return pluginhost.Spec{Label: block.Label, Dir: cfg.PluginDir, Plugin: block.Plugin, SHA256: block.SHA256, Env: block.Env, Secrets: block.Secrets()}
 }
 
 // Describe starts the plugin of a provider block, asks what it is and stops it.

@@ -99,6 +99,9 @@ func (b *boundProvider) Destroy(ctx context.Context, instanceID string) error {
 
 func (b *boundProvider) List(ctx context.Context) ([]sdk.Instance, error) {
 	instances, err := b.Client.List(ctx)
+	for _, i := range instances {
+		b.cleanAll(i.Metadata)
+	}
 	return instances, b.failed(ctx, err)
 }
 

@@ -51,6 +51,9 @@ type Spec struct {
 	// Env lists names of the broker's environment variables that the plugin
 	// gets beside the usual ones.
 	Env []string
+	// Secrets are blanked in whatever the plugin says, beside the values of Env
+	// and the settings that its schema calls secret.
+	Secrets []string
 }
 
 // Launcher starts plugins.
@@ -101,7 +104,7 @@ func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
 
 	logger := l.options.Logger.Named("plugin").With("provider", spec.Label)
 	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.logLevel()), logger))
-	p.runner.log.hide(listedValues(spec.Env))
+	p.runner.log.hide(slices.Concat(listedValues(spec.Env), spec.Secrets))
 	bounded, cancel := context.WithTimeoutCause(ctx, l.options.StartTimeout,
 		notStarted(fmt.Sprintf("the plugin %q did not answer within %v", spec.Plugin, l.options.StartTimeout)))
 	defer cancel()

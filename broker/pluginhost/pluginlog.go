@@ -152,7 +152,7 @@ func (l *pluginLog) pairs(entry map[string]any) []any {
 	slices.Sort(keys)
 	var pairs []any
 	for _, key := range keys[:min(len(keys), maxLogKeys)] {
-		pairs = append(pairs, strings.TrimPrefix(key, "@"), l.clean(logValue(entry[key])))
+		pairs = append(pairs, strings.TrimPrefix(key, "@"), l.logValue(entry[key]))
 	}
 	return pairs
 }
@@ -172,10 +172,15 @@ func (l *pluginLog) forwardText(stream, line string, cut bool) {
 	if cut {
 		pairs = append(pairs, "cut", true)
 	}
-	l.logger.Log(level, l.clean(oneLine(line)), pairs...)
+	text := l.clean(oneLine(line))
+	if cut {
+		text = l.redactor().Part(oneLine(line))
+	}
+	l.logger.Log(level, text, pairs...)
 }
 
-func logValue(value any) string {
+// logValue is cleaned before it is cut: a piece of a secret would not be known.
+func (l *pluginLog) logValue(value any) string {
 	text, ok := value.(string)
 	if !ok {
 		encoded, err := json.Marshal(value)
@@ -184,7 +189,7 @@ func logValue(value any) string {
 		}
 		text = string(encoded)
 	}
-	if len(text) > maxLogValue {
+	if text = l.clean(text); len(text) > maxLogValue {
 		text = text[:maxLogValue] + "…"
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")

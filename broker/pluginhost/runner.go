@@ -258,7 +258,13 @@ func (r *processRunner) neverStarted() {
 }
 
 // lastStderr returns what the plugin said last.
-func (r *processRunner) lastStderr() string { return printable(r.log.clean(r.tail.String())) }
+func (r *processRunner) lastStderr() string {
+	text, cut := r.tail.text()
+	if cut {
+		return printable(r.log.redactor().Part(text))
+	}
+	return printable(r.log.clean(text))
+}
 
 func (r *processRunner) processID() int {
 	r.mu.Lock()

@@ -13,6 +13,7 @@ const tailSize = 64 << 10
 type tail struct {
 	mu   sync.Mutex
 	kept []byte
+	cut  bool // something was kept no longer
 }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -20,17 +21,20 @@ func (t *tail) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	// Twice the size is let grow before it is cut, so that a byte is moved
 	// once at most.
+	t.cut = t.cut || len(p) > tailSize
 	t.kept = append(t.kept, p[max(0, len(p)-tailSize):]...)
 	if len(t.kept) > 2*tailSize {
+		t.cut = true
 		t.kept = append([]byte(nil), t.kept[len(t.kept)-tailSize:]...)
 	}
 	return len(p), nil
 }
 
-// String returns at most tailSize bytes, as text that is fit for a log.
-func (t *tail) String() string {
+// text returns at most tailSize bytes, as text that is fit for a log, and whether
+// something was before.
+func (t *tail) text() (text string, cut bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := string(t.kept[max(0, len(t.kept)-tailSize):])
-	return strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
+	text = string(t.kept[max(0, len(t.kept)-tailSize):])
+	return strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD")), t.cut || len(t.kept) > tailSize
 }

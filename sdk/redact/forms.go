@@ -2,6 +2,7 @@ package redact
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"strconv"
@@ -30,6 +31,7 @@ func forms(secret string) []string {
 	for _, s := range []string{secret, trimmed} {
 		all = append(all, url.QueryEscape(s), url.PathEscape(s), strings.ToLower(url.QueryEscape(s)))
 		all = append(all, unquoted(strconv.Quote(s)), unquoted(strconv.QuoteToASCII(s)))
+		all = append(all, hex.EncodeToString([]byte(s)), strings.ToUpper(hex.EncodeToString([]byte(s))))
 		all = append(all, asJSON(s)...)
 		all = append(all, asBase64(s)...)
 	}

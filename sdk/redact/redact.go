@@ -24,12 +24,13 @@ const (
 // goroutines. A nil *Redactor knows none.
 type Redactor struct {
 	replacer *strings.Replacer
+	words    []string
 }
 
 // New returns a Redactor of these secrets, in all forms in which they are found in
 // texts: as they are, each of their lines, as base64 (alone, and within something
-// longer such as the header of Basic authentication), as parts of URLs, and escaped
-// as in JSON or Go. Secrets below Shortest are left alone.
+// longer such as the header of Basic authentication), in hexadecimal, as parts of
+// URLs, and escaped as in JSON or Go. Secrets below Shortest are left alone.
 func New(secrets ...string) *Redactor {
 	var words []string
 	for _, secret := range secrets {
@@ -40,11 +41,12 @@ func New(secrets ...string) *Redactor {
 	words = slices.DeleteFunc(words, func(w string) bool { return len(w) < Shortest })
 	// The replacer takes the first that fits: longest first.
 	slices.SortFunc(words, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	words = slices.Compact(words)
 	var pairs []string
-	for _, word := range slices.Compact(words) {
+	for _, word := range words {
 		pairs = append(pairs, word, Blank)
 	}
-	return &Redactor{strings.NewReplacer(pairs...)}
+	return &Redactor{strings.NewReplacer(pairs...), words}
 }
 
 // Secrets returns the values of the secret settings.
