@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -122,15 +123,21 @@ func readDirectory(path string) ([]string, error) {
 	return names, nil
 }
 
-// revision is the sum over the names and contents of all that was read.
+// revision is the sum over the names and contents of all that was read, in whichever
+// order that was: settings are not always evaluated in the same.
 func (r *reading) revision() string {
-	sum := sha256.New()
+	var lines []string
 	for _, f := range r.files {
 		state := "read"
 		if f.Err != nil {
 			state = f.Err.Error()
 		}
-		fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%x\n", f.Kind, f.Path, strings.ReplaceAll(state, "\n", " "), f.SHA256)
+		lines = append(lines, fmt.Sprintf("%s\x00%s\x00%s\x00%x\n", f.Kind, f.Path, strings.ReplaceAll(state, "\n", " "), f.SHA256))
+	}
+	slices.Sort(lines)
+	sum := sha256.New()
+	for _, line := range lines {
+		_, _ = io.WriteString(sum, line) // never fails
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
