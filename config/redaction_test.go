@@ -66,3 +66,28 @@ func TestOneSlipShowsNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// Who pastes a token where its sum belongs, or a key where its file does, does not
+// see it on the screen again.
+func TestATokenInThePlaceOfItsSumIsNotShown(t *testing.T) {
+	t.Parallel()
+	const sum, token = `"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`, "hunter2"
+	for _, value := range []string{
+		`"hunter2"`, `["hunter2"]`, "[" + sum + `, "hunter2"]`, "[hunter2]", "[\n    " + sum + ",\n    \"hunter2\",\n  ]", "[\n    " + sum + "\n    hunter2\n  ]",
+		"[" + sum + "] # hunter2", `"hunter2`, `["hunter2`, "<<EOT\nhunter2\nEOT", `{ hunter2 = "hunter2" }`, "[" + sum + ", \"hunter2\n]",
+	} {
+		for _, block := range []string{"tenant \"a\" {\n  token_sha256 = %\n}\n", "admin {\n  token_sha256 = %\n}\n", "tenant \"a\" { token_sha256 = % }\n", "admin {\n  token_sha256 = %\n  listen = 5\n}\n"} {
+			src := "provider \"x\" {}\n" + strings.Replace(block, "%", value, 1) + "tenant \"b\" {\n  token_sha256 = [5]\n}\n"
+			_, diags := config.Parse("x.hcl", []byte(src))
+			var out strings.Builder
+			assert.NilError(t, diags.Write(&out, config.Style{}))
+			assert.Check(t, diags.HasErrors() && !strings.Contains(out.String(), token), "%s\nshows\n%s", src, out.String())
+		}
+	}
+	for _, own := range []string{"sbk_hunter2", "sbkey_hunter2"} {
+		_, diags := config.Parse("x.hcl", []byte("key_file = \""+own+"\"\nlisten = \""+own+"\"\nstate = sealed(\"x\")\n"))
+		var out strings.Builder
+		assert.NilError(t, diags.Write(&out, config.Style{}))
+		assert.Check(t, diags.HasErrors() && !strings.Contains(out.String(), "hunter2"), out.String())
+	}
+}

@@ -125,7 +125,7 @@ func (r *reporter) resolve(schema sdk.Schema, attributes []attribute, header hcl
 			detail += " " + f.Description
 		}
 		if a, ok := find(attributes, f.Name); ok && a.value != nil {
-			r.add(SeverityError, a.expr.Range(), !f.Secret, "Invalid value", detail)
+			r.add(SeverityError, a.expr.Range(), !f.Secret && a.name != tokenSums, "Invalid value", detail)
 		} else {
 			r.fail(header, "Missing setting", detail)
 		}

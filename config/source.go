@@ -37,7 +37,11 @@ func newSource(name string, order int, text []byte) *source {
 	start := 0
 	for raw := range bytes.Lines(text) {
 		line := strings.TrimRight(string(raw), "\r\n")
-		src.lines = append(src.lines, sourceLine{start: start, text: line, hideFrom: guard.hideFrom(line)})
+		hideFrom := guard.hideFrom(line)
+		if own := ownSecret.FindStringIndex(line); own != nil {
+			hideFrom = min(hideFrom, own[0])
+		}
+		src.lines = append(src.lines, sourceLine{start: start, text: line, hideFrom: hideFrom})
 		start += len(raw)
 	}
 	return src
@@ -74,7 +78,15 @@ type excerptGuard struct {
 	open bool
 	// heredoc is the word that ends the text in which the guard stands.
 	heredoc string
+	// inSums says that the list of token_sha256 goes on.
+	inSums bool
 }
+
+const referenceForm = `((env|file)\("[\w./-]*"\)|sealed\("sb1:[0-9a-f]{8}:[\w-]{38,}"\))`
+
+// ownSecret begins the tokens and keys that the broker makes. They stand in no
+// configuration but by mistake.
+var ownSecret = regexp.MustCompile(`sbk(ey)?_`)
 
 var (
 	assignment   = regexp.MustCompile(`([\pL_][\pL\pN_-]*)\s*=[^=]`)
@@ -83,7 +95,8 @@ var (
 	firstWord    = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
 	heredocStart = regexp.MustCompile(`<<-?\s*([\pL_][\pL\pN_-]*)\s*$`)
 	// reference is a value that tells where a secret is and not the secret.
-	reference     = regexp.MustCompile(`^((env|file)\("[\w./-]*"\)|sealed\("sb1:[0-9a-f]{8}:[\w-]{38,}"\))$`)
+	reference     = regexp.MustCompile(`^` + referenceForm + `$`)
+	sumOrComma    = regexp.MustCompile(`^("[0-9A-Fa-f]{64}"|` + referenceForm + `|,)`)
 	statementName = regexp.MustCompile(`^([\pL_][\pL\pN_-]*)\s*=\s*[^=\s]`)
 )
 
@@ -102,6 +115,13 @@ func (g *excerptGuard) hideFrom(line string) int {
 		g.heredoc = m[1]
 	}
 	at := 0
+	if g.inSums {
+		stray := false
+		if at, stray = g.sums(line); stray {
+			g.open = false
+			return at
+		}
+	}
 	for {
 		rest := strings.TrimLeft(line[at:], " \t")
 		at = len(line) - len(rest)
@@ -151,11 +171,32 @@ func (g *excerptGuard) hideFrom(line string) int {
 func (g *excerptGuard) firstForeign(text string) int {
 	for _, m := range assignment.FindAllStringSubmatchIndex(text, -1) {
 		value := strings.TrimLeft(text[m[1]-1:], " \t")
-		if !g.own(text[m[2]:m[3]]) && !reference.MatchString(value) {
+		name := text[m[2]:m[3]]
+		if !g.own(name) && !reference.MatchString(value) {
 			return len(text) - len(value)
+		}
+		if name == tokenSums {
+			if at, stray := g.sums(strings.TrimPrefix(value, "[")); stray {
+				return len(text) - len(strings.TrimPrefix(value, "[")) + at
+			}
 		}
 	}
 	return len(text)
+}
+
+// sums reads the value of token_sha256, or a further line of it: who mistakes the
+// setting puts the token itself there. It returns where the sums end, and whether
+// something follows that is none.
+func (g *excerptGuard) sums(text string) (end int, stray bool) {
+	rest := strings.TrimLeft(text, " \t")
+	for item := sumOrComma.FindString(rest); item != ""; item = sumOrComma.FindString(rest) {
+		rest = strings.TrimLeft(rest[len(item):], " \t")
+	}
+	g.inSums = !strings.ContainsAny(rest, "]}")
+	if after, closed := strings.CutPrefix(rest, "]"); closed {
+		rest = strings.TrimLeft(after, " \t")
+	}
+	return len(text) - len(rest), rest != "" && rest[0] != '}'
 }
 
 // own reports whether a setting belongs to the broker, where the guard stands.

@@ -10,6 +10,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
+// tokenSums is the setting with the sums of tokens.
+const tokenSums = "token_sha256"
+
 var sum = regexp.MustCompile(`^` + hexSum + `$`)
 
 // tokenReader reads sums of tokens and remembers whose each is: nobody shall be two.
@@ -33,11 +36,11 @@ func newTokenReader(p *parser) *tokenReader {
 
 // read takes the setting token_sha256 of a section.
 func (r *tokenReader) read(who string, s section) (tokens [][32]byte) {
-	a, ok := s.setting("token_sha256")
+	a, ok := s.setting(tokenSums)
 	if !ok {
 		return nil
 	}
-	for i, text := range s.Settings["token_sha256"].([]string) {
+	for i, text := range s.Settings[tokenSums].([]string) {
 		if token, ok := r.token(who, text, a.itemRange(i)); ok {
 			tokens = append(tokens, token)
 		}

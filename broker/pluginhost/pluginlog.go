@@ -152,7 +152,7 @@ func (l *pluginLog) pairs(entry map[string]any) []any {
 	slices.Sort(keys)
 	var pairs []any
 	for _, key := range keys[:min(len(keys), maxLogKeys)] {
-		pairs = append(pairs, strings.TrimPrefix(key, "@"), l.logValue(entry[key]))
+		pairs = append(pairs, l.clean(strings.TrimPrefix(key, "@")), l.logValue(entry[key]))
 	}
 	return pairs
 }

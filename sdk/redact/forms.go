@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,10 @@ func forms(secret string) []string {
 		all = append(all, hex.EncodeToString([]byte(s)), strings.ToUpper(hex.EncodeToString([]byte(s))))
 		all = append(all, asJSON(s)...)
 		all = append(all, asBase64(s)...)
+	}
+	// What is escaped already is often put into JSON, as by a logger.
+	for _, s := range slices.Clone(all) {
+		all = append(all, asJSON(s)...)
 	}
 	return all
 }
