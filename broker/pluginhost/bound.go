@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -118,6 +119,19 @@ func (b *boundProvider) clean(text string) string {
 	return printable(b.process.runner.log.clean(text))
 }
 
+// longError is the length in bytes from which on the text of an error may be one that
+// was cut, by the SDK that sent it or by ours: see sdk.Error.
+const longError = 4<<10 - 8
+
+// cleanError is clean for the texts of an error.
+func (b *boundProvider) cleanError(text string) string {
+	if len(text) < longError {
+		return b.clean(text)
+	}
+	// A character that was cut in two is no part of a secret any more.
+	return printable(b.process.runner.log.redactor().Part(strings.TrimRight(text, "\uFFFD")))
+}
+
 func (b *boundProvider) cleanAll(facts map[string]string) {
 	for _, name := range slices.Collect(maps.Keys(facts)) {
 		value := facts[name]
@@ -152,8 +166,8 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	}
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		copied := *e
-		copied.Message, copied.Field = b.clean(e.Message), b.clean(e.Field)
-		copied.Capability = sdk.Capability(b.clean(string(e.Capability)))
+		copied.Message, copied.Field = b.cleanError(e.Message), b.cleanError(e.Field)
+		copied.Capability = sdk.Capability(b.cleanError(string(e.Capability)))
 		return named(label, &copied)
 	}
 	return named(label, err)

@@ -70,6 +70,14 @@
 //	             exit with 7 in Configure
 //	mark         string: what an echo tells
 //	secret       string, secret; "log" actions may name it
+//	tokens, headers, names, labels
+//	             lists and maps, the first two secret
+//	parrot       list: repeat all settings, and the variables PARROT_... of the
+//	             environment, in many forms and wherever a provider may say
+//	             something. A call named in it fails with them: "configure",
+//	             "create", "execute", "health_call"; with _panic behind it, it
+//	             panics with them; with _crash the process does. "health" makes it
+//	             unhealthy, any other word none of this
 //	on_configure, on_health, on_create, on_execute, on_interrupt, on_destroy,
 //	on_list
 //	             strings: an action as JSON, for every call of that name

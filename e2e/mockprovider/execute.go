@@ -44,7 +44,11 @@ func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if err := act.writeLines(timed, out); err != nil {
 		return result, err
 	}
+	if err := p.bird().fail("execute"); err != nil {
+		return result, err
+	}
 	result = act.result(started)
+	p.bird().result(&result)
 	if act.Echo {
 		if result.Result, err = json.Marshal(p.received(req, instance)); err != nil {
 			return result, err

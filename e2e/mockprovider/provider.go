@@ -27,6 +27,7 @@ type provider struct {
 	mu      sync.Mutex
 	config  sdk.ConfigureRequest
 	actions map[string]action
+	parrot  *parrot
 	store   *store
 
 	executions executions
@@ -76,6 +77,11 @@ func (p *provider) Describe() sdk.Description {
 			{Name: "bad_starts", Type: sdk.TypeInteger, Default: int64(0), Min: sdk.Bound(0), Description: "How many processes exit in Configure."},
 			{Name: "mark", Type: sdk.TypeString, Description: "What an echo tells, to know one configuration from another."},
 			{Name: "secret", Type: sdk.TypeString, Secret: true, Description: "Something to keep out of logs."},
+			{Name: "tokens", Type: sdk.TypeList, Secret: true, Description: "More to keep out of logs."},
+			{Name: "headers", Type: sdk.TypeMap, Secret: true, Description: "And more."},
+			{Name: "names", Type: sdk.TypeList, Description: "What is no secret by itself."},
+			{Name: "labels", Type: sdk.TypeMap, Description: "What is no secret by itself either."},
+			{Name: "parrot", Type: sdk.TypeList, Description: "Where all settings are repeated."},
 			{Name: "unhealthy", Type: sdk.TypeString, Description: "Why Health says no."},
 		},
 	}
@@ -103,7 +109,13 @@ func (p *provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	}
 	p.mu.Lock()
 	p.config, p.actions = req, actions
+	p.parrot = newParrot(p.logger, req.Settings)
+	bird := p.parrot
 	p.mu.Unlock()
+	bird.log()
+	if err := bird.fail("configure"); err != nil {
+		return err
+	}
 
 	if err := p.countStart(req); err != nil {
 		return err
@@ -147,14 +159,19 @@ func (p *provider) Health(ctx context.Context) (health sdk.Health, err error) {
 			Details: map[string]string{"pid": strconv.Itoa(os.Getpid()), "instances": strconv.Itoa(instances)},
 			Metrics: []sdk.Metric{{Name: "instances", Help: "Instances that there are.", Kind: sdk.MetricGauge, Value: float64(instances)}},
 		}
-		return nil
+		p.bird().health(&health)
+		return p.bird().fail("health_call")
 	})
 	return health, err
 }
 
 func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (instance sdk.Instance, err error) {
 	err = p.call(ctx, "create", func() error {
+		if err := p.bird().fail("create"); err != nil {
+			return err
+		}
 		instance, err = p.instances().create(req)
+		p.bird().instance(&instance)
 		return err
 	})
 	switch p.action("create").Lie {
@@ -175,6 +192,9 @@ func (p *provider) Destroy(ctx context.Context, instanceID string) error {
 func (p *provider) List(ctx context.Context) (list []sdk.Instance, err error) {
 	err = p.call(ctx, "list", func() error {
 		list = p.instances().list()
+		for i := range list {
+			p.bird().instance(&list[i])
+		}
 		return nil
 	})
 	return list, err
@@ -230,6 +250,12 @@ func (p *provider) settings() sdk.Settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.config.Settings
+}
+
+func (p *provider) bird() *parrot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.parrot
 }
 
 func (p *provider) stateDir() string {
