@@ -41,6 +41,7 @@ type sandbox struct {
 	expiry       *time.Timer
 	paused       bool
 	starting     bool
+	kills        int
 	endOnce      sync.Once
 }
 
@@ -50,6 +51,9 @@ func newID() string { return "i" + strings.ToLower(rand.Text())[:20] }
 func (s *Server) launch(sb *sandbox, config agent.Config) error {
 	sb.dir = s.socketDir(sb.id)
 	if err := os.Mkdir(sb.dir, 0o755); err != nil {
+		return err
+	}
+	if err := sb.setKills(0); err != nil {
 		return err
 	}
 	executable, err := os.Executable()
@@ -68,6 +72,7 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 		"--ro-bind-try", "/etc/alternatives", "/etc/alternatives", "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache",
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/home/user", "--dir", "/root",
 		"--bind", sb.dir, config.Dir, "--ro-bind", executable, "/run/agent",
+		"--ro-bind", sb.vmstat(), "/proc/vmstat",
 		"--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", agent.Variable, string(text), "--chdir", "/home/user",
 		"/run/agent")
 	sb.command.Stderr = os.Stderr
@@ -94,6 +99,15 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 		}}
 	}
 	return nil
+}
+
+// vmstat is what the sandbox has as /proc/vmstat.
+func (sb *sandbox) vmstat() string { return filepath.Join(sb.dir, "vmstat") }
+
+// setKills says how many processes were killed for memory.
+func (sb *sandbox) setKills(kills int) error {
+	sb.kills = kills
+	return os.WriteFile(sb.vmstat(), fmt.Appendf(nil, "nr_free_pages 1000\noom_kill %d\n", kills), 0o644)
 }
 
 // end kills the sandbox and waits until it is gone.

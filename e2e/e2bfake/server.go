@@ -175,6 +175,20 @@ func (s *Server) ReplaceToken(ctx context.Context, id string) error {
 	return sb.replaceToken(ctx)
 }
 
+// KillForMemory makes the kernel of a sandbox say that it has killed one more process
+// for want of memory. It kills none: that is for the code.
+func (s *Server) KillForMemory(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sb, ok := s.sandboxes[id]
+	if !ok {
+		return errors.New("no such sandbox")
+	}
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	return sb.setKills(sb.kills + 1)
+}
+
 // Left is how long a sandbox has to live.
 func (s *Server) Left(id string) time.Duration {
 	s.mu.Lock()

@@ -39,6 +39,17 @@ func (c *Client) CreateContext(ctx context.Context, language, cwd string) (id st
 	return made.ID, err
 }
 
+// Contexts returns the IDs of all kernels, those of the code interpreter itself too.
+func (c *Client) Contexts(ctx context.Context) ([]string, error) {
+	var all []struct{ ID string }
+	err := c.call(ctx, http.MethodGet, "/contexts", nil, &all)
+	var ids []string
+	for _, found := range all {
+		ids = append(ids, found.ID)
+	}
+	return ids, err
+}
+
 // RestartContext ends what runs in a kernel and forgets its state.
 func (c *Client) RestartContext(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodPost, "/contexts/"+id+"/restart", nil, nil)

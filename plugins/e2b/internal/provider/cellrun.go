@@ -81,7 +81,7 @@ func (r *cellRun) run(ctx context.Context, e *execution) (sdk.ExecuteResult, err
 	if closed := r.filter.Close(); closed != nil {
 		return result, closed
 	}
-	if err := r.settle(&result); err != nil {
+	if err := r.settle(ctx, &result); err != nil {
 		return result, err
 	}
 	return result, r.p.sendNewFiles(ctx, r.c.sb, before, r.req, r.out)
@@ -162,7 +162,7 @@ func (r *cellRun) result(value *interpreter.Result) error {
 }
 
 // settle says what became of code that came to its end.
-func (r *cellRun) settle(result *sdk.ExecuteResult) error {
+func (r *cellRun) settle(ctx context.Context, result *sdk.ExecuteResult) error {
 	result.Status, result.Result = sdk.StatusSucceeded, r.value
 	if r.failed == nil {
 		if r.req.Arguments != nil && r.value == nil {
@@ -179,12 +179,17 @@ func (r *cellRun) settle(result *sdk.ExecuteResult) error {
 			return errNoContext()
 		default:
 		}
-		r.c.renewed()
+		r.p.furnished(r.c, false)
 		result.ExitCode = 128 + 9
 		result.Detail = "the interpreter has ended; the context starts afresh"
+		if r.p.memoryKills(ctx, r.c.sb) {
+			result.Status, result.Detail = sdk.StatusOutOfMemory, "the interpreter was killed for want of memory; the context starts afresh"
+		}
 	case r.failed.Interrupted():
-		r.c.renewed()
+		r.p.furnished(r.c, false)
 		result.Detail = "the connection to the interpreter was lost within the sandbox; the context may have started afresh"
+	case r.failed.Name == "MemoryError":
+		result.Status = sdk.StatusOutOfMemory
 	case result.ExitCode == 0:
 		result.Status = sdk.StatusSucceeded
 	}

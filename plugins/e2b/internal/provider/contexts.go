@@ -17,8 +17,8 @@ import (
 
 var _ sdk.Contexts = (*Provider)(nil)
 
-// codeContext is a kernel of the code interpreter. What is known of it is known to this
-// process alone.
+// codeContext is a kernel of the code interpreter. What the service does not know of it
+// is written down (savedContext).
 type codeContext struct {
 	sb    *sandbox
 	state sdk.CodeContext // Busy apart, which turn says
@@ -53,13 +53,17 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 	case len(req.Env) > 0 && !cell.Supports(req.Language):
 		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "env", "contexts in %s have no environment of their own", req.Language)
 	}
+	if err := p.restoreContexts(ctx, sb); err != nil {
+		return sdk.CodeContext{}, err
+	}
 	c, err := p.newContext(ctx, sb, req)
 	if err != nil {
 		return sdk.CodeContext{}, err
 	}
 	sb.mu.Lock()
-	defer sb.mu.Unlock()
 	sb.contexts = append(sb.contexts, c)
+	sb.mu.Unlock()
+	p.saveContexts(sb)
 	return c.state, nil
 }
 
@@ -69,6 +73,7 @@ func (p *Provider) newContext(ctx context.Context, sb *sandbox, req sdk.CreateCo
 	if cwd == "" {
 		cwd = workspace
 	}
+	p.memoryKills(ctx, sb)
 	id, err := p.startKernel(ctx, sb, string(req.Language), absolute(cwd))
 	if err != nil {
 		return nil, err
@@ -108,6 +113,9 @@ func (p *Provider) ListContexts(ctx context.Context, instanceID string) ([]sdk.C
 	if err != nil {
 		return nil, err
 	}
+	if err := p.restoreContexts(ctx, sb); err != nil {
+		return nil, err
+	}
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	var all []sdk.CodeContext
@@ -124,7 +132,10 @@ func errNoContext() error {
 }
 
 // context finds a context of an instance.
-func (sb *sandbox) context(id string) (*codeContext, error) {
+func (p *Provider) context(ctx context.Context, sb *sandbox, id string) (*codeContext, error) {
+	if err := p.restoreContexts(ctx, sb); err != nil {
+		return nil, err
+	}
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	for _, c := range sb.contexts {
@@ -141,7 +152,7 @@ func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID str
 	if err != nil {
 		return err
 	}
-	c, err := sb.context(contextID)
+	c, err := p.context(ctx, sb, contextID)
 	if err != nil {
 		return err
 	}
@@ -157,15 +168,16 @@ func (p *Provider) restart(ctx context.Context, c *codeContext) error {
 	if err != nil {
 		return p.explain(ctx, c.sb, err)
 	}
-	c.renewed()
+	p.furnished(c, false)
 	return nil
 }
 
-// renewed says that the kernel is a new one.
-func (c *codeContext) renewed() {
+// furnished notes whether the kernel has its environment.
+func (p *Provider) furnished(c *codeContext, it bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fresh = true
+	c.fresh = !it
+	c.mu.Unlock()
+	p.saveContexts(c.sb)
 }
 
 // DeleteContext implements sdk.Contexts.
@@ -174,9 +186,12 @@ func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 	if err != nil {
 		return err
 	}
-	c, err := sb.context(contextID)
-	if err != nil {
-		return nil //nolint:nilerr // it is gone already
+	c, err := p.context(ctx, sb, contextID)
+	switch {
+	case sdk.CodeOf(err) == sdk.CodeNotFound && ctx.Err() == nil && sb.gone.Err() == nil:
+		return nil // it is gone already
+	case err != nil:
+		return err
 	}
 	return p.deleteContext(ctx, c)
 }
@@ -193,8 +208,9 @@ func (p *Provider) deleteContext(ctx context.Context, c *codeContext) error {
 		return p.explain(ctx, c.sb, err)
 	}
 	c.sb.mu.Lock()
-	defer c.sb.mu.Unlock()
 	c.sb.contexts = slices.DeleteFunc(c.sb.contexts, func(other *codeContext) bool { return other == c })
+	c.sb.mu.Unlock()
+	p.saveContexts(c.sb)
 	return nil
 }
 
@@ -235,9 +251,7 @@ func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
 			return err
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fresh = false
+	p.furnished(c, true)
 	return nil
 }
 

@@ -46,7 +46,8 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 		return nil, p.notMade(err)
 	}
 	sb := p.add(p.newSandbox(made, order.Metadata, now, now.Add(life)))
-	sb.connected(made) // a list may have been faster to make it known, without its tokens
+	sb.restored.Store(true) // it has no contexts yet
+	sb.connected(made)      // a list may have been faster to make it known, without its tokens
 	if err := p.prepare(ctx, sb); err != nil {
 		if killed := p.kill(context.WithoutCancel(ctx), sb.id); killed != nil {
 			p.logger.Warn("a sandbox that is no good could not be ended; it ends by itself", "sandbox", sb.id, "error", killed)

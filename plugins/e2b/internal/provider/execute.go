@@ -19,7 +19,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return sdk.ExecuteResult{}, err
 	}
 	if req.ContextID != "" {
-		c, err := sb.context(req.ContextID)
+		c, err := p.context(ctx, sb, req.ContextID)
 		if err != nil {
 			return sdk.ExecuteResult{}, err
 		}

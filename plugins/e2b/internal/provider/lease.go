@@ -63,7 +63,7 @@ func (p *Provider) forgetEnded(now time.Time) {
 	}
 	p.mu.Unlock()
 	for _, id := range ended {
-		p.forget(id)
+		p.drop(id)
 	}
 }
 

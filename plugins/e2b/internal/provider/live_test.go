@@ -82,7 +82,7 @@ func cleanUp(t *testing.T, values map[string]any, brokers map[string]bool) {
 		p := provider.New(hclog.NewNullLogger()).(*provider.Provider)
 		settings, mistakes := p.Describe().Schema.Resolve(values)
 		assert.Equal(t, len(mistakes), 0)
-		if err := p.Configure(ctx, sdk.ConfigureRequest{Label: "e2b", BrokerID: broker, Settings: settings}); err != nil {
+		if err := p.Configure(ctx, sdk.ConfigureRequest{Label: "e2b", BrokerID: broker, StateDir: t.TempDir(), Settings: settings}); err != nil {
 			continue // one that was never accepted has made nothing
 		}
 		left, err := p.List(ctx)
@@ -100,7 +100,7 @@ func TestLiveFirst(t *testing.T) {
 	p := provider.New(hclog.NewNullLogger()).(*provider.Provider)
 	settings, mistakes := p.Describe().Schema.Resolve(liveSettings(t))
 	assert.Equal(t, len(mistakes), 0)
-	assert.NilError(t, p.Configure(t.Context(), sdk.ConfigureRequest{Label: "e2b", BrokerID: "live" + strings.ToLower(rand.Text()), Settings: settings}))
+	assert.NilError(t, p.Configure(t.Context(), sdk.ConfigureRequest{Label: "e2b", BrokerID: "live" + strings.ToLower(rand.Text()), StateDir: t.TempDir(), Settings: settings}))
 	defer func() { assert.Check(t, p.Close(context.Background())) }()
 	id := create(t, p)
 	defer func() { assert.NilError(t, p.Destroy(context.Background(), id)) }()

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -33,6 +34,8 @@ type Provider struct {
 	background sync.WaitGroup
 
 	usage usage
+	// contexts are those of each sandbox, by its ID.
+	contexts *records.Store[[]savedContext]
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
@@ -108,9 +111,13 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err != nil {
 		return p.refusedConfiguration(err)
 	}
+	if p.contexts, err = records.Open[[]savedContext]("contexts", req.StateDir, req.AbandonedDirs); err != nil {
+		return err
+	}
 	for _, detail := range found {
 		p.adopt(detail)
 	}
+	p.forgetContextsOfOthers(found)
 	p.background.Go(p.renewLeases)
 	return nil
 }

@@ -65,6 +65,9 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.J
 			j.started(j.pid)
 		}
 		j.report = r
+		if r.Exit != nil {
+			sb.noteKills(r.Kills)
+		}
 	})
 	program, file, upload := run.Program()
 	if upload != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
@@ -51,6 +52,16 @@ type sandbox struct {
 	paused          bool
 	commands        []*command
 	contexts        []*codeContext
+	// kills is how many processes its kernel has killed for memory, as far as is known;
+	// -1 before the first look.
+	kills int64
+
+	// restoring holds a token while the contexts of an earlier process are looked for;
+	// restored says that they have been.
+	restoring chan struct{}
+	restored  atomic.Bool
+	// saving is held by who writes down the contexts.
+	saving sync.Mutex
 }
 
 var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "no such instance")
@@ -60,6 +71,7 @@ func (p *Provider) newSandbox(made control.Sandbox, metadata map[string]string, 
 	sb := &sandbox{
 		id: made.SandboxID, template: metadata[metaTemplate], key: metadata[metaKey], labels: map[string]string{}, createdAt: createdAt,
 		token: made.EnvdAccessToken, trafficToken: made.TrafficAccessToken, domain: made.Domain, endAt: endAt, deadline: endAt,
+		kills: -1, restoring: make(chan struct{}, 1),
 	}
 	for name, value := range metadata {
 		if label, ok := strings.CutPrefix(name, metaLabel); ok {
@@ -103,6 +115,12 @@ func (p *Provider) adopt(d control.Detail) *sandbox {
 
 // forget is called when a sandbox is gone, for whatever reason.
 func (p *Provider) forget(id string) {
+	p.drop(id)
+	p.forgetContexts(id)
+}
+
+// drop is forget for a sandbox that may turn out to be there.
+func (p *Provider) drop(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sb, ok := p.sandboxes[id]

@@ -151,6 +151,8 @@ type Report struct {
 	Left int
 	// Memory says that the kernel killed something meanwhile for want of memory.
 	Memory bool
+	// Kills is how many processes of the sandbox it has killed so ever.
+	Kills int64
 	// Peak memory of the largest process, in bytes.
 	Peak  int64
 	Files []File

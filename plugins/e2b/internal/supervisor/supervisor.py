@@ -226,9 +226,10 @@ def main():
     code = -signal.SIGKILL if status is None else os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
     import resource
 
+    kills = killed_for_memory()
     tell(
         marker, exit=code if code >= 0 else 128 - code, why=why, seconds=seconds, left=left,
-        memory=killed_for_memory() > memory, peak=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
+        memory=kills > memory, kills=kills, peak=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
         files=artifacts.made() if not why else [],
     )
 

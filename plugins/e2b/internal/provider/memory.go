@@ -1,0 +1,34 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+)
+
+// memoryKills looks whether the kernel of the sandbox has killed a process for memory
+// since the last look: nobody else tells why an interpreter has ended. A look that fails
+// shows nothing.
+func (p *Provider) memoryKills(ctx context.Context, sb *sandbox) (more bool) {
+	counter := envd.Program{Cmd: "grep", Args: []string{"-m1", "^oom_kill ", "/proc/vmstat"}, Cwd: "/"}
+	text, _, err := p.script(ctx, sb, counter)
+	if err != nil {
+		p.logger.Debug("it could not be seen whether memory is short", "sandbox", sb.id, "error", err)
+		return false
+	}
+	_, number, _ := bytes.Cut(bytes.TrimSpace(text), []byte(" "))
+	kills, err := strconv.ParseInt(string(number), 10, 64)
+	return err == nil && sb.noteKills(kills)
+}
+
+// noteKills takes down how many processes were killed, and says whether that are more
+// than at the last look. At the first one nobody knows.
+func (sb *sandbox) noteKills(kills int64) (more bool) {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	more = sb.kills >= 0 && kills > sb.kills
+	sb.kills = max(sb.kills, kills)
+	return more
+}

@@ -1,0 +1,99 @@
+package provider
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// savedContext is what of a context outlives this process: the code interpreter lists
+// its kernels, but knows nothing of whose they are and of what they were made with.
+type savedContext struct {
+	ID        string            `json:"id"`
+	Language  sdk.Language      `json:"language"`
+	Cwd       string            `json:"cwd"`
+	Env       map[string]string `json:"env,omitempty"`
+	CreatedAt time.Time         `json:"created_at"`
+	Fresh     bool              `json:"fresh,omitempty"`
+}
+
+// saveContexts writes down the contexts of a sandbox. If that fails, a later process
+// will not know them; for this one nothing is lost.
+func (p *Provider) saveContexts(sb *sandbox) {
+	sb.saving.Lock()
+	defer sb.saving.Unlock()
+	sb.mu.Lock()
+	var all []savedContext
+	for _, c := range sb.contexts {
+		c.mu.Lock()
+		all = append(all, savedContext{c.state.ID, c.state.Language, c.state.Cwd, c.env, c.state.CreatedAt, c.fresh})
+		c.mu.Unlock()
+	}
+	sb.mu.Unlock()
+	if _, saved := p.contexts.Get(sb.id); !saved && len(all) == 0 {
+		return
+	}
+	if err := p.contexts.Put(sb.id, all); err != nil {
+		p.logger.Warn("contexts could not be written down; they are forgotten when the plugin restarts", "sandbox", sb.id, "error", err)
+	}
+	if sb.gone.Err() != nil && p.life.Err() == nil { // meanwhile
+		p.forgetContexts(sb.id)
+	}
+}
+
+// forgetContexts is for a sandbox that is gone.
+func (p *Provider) forgetContexts(id string) {
+	if err := p.contexts.Remove(id); err != nil {
+		p.logger.Warn("what was written down about a sandbox that is gone is left", "sandbox", id, "error", err)
+	}
+}
+
+// forgetContextsOfOthers forgets what is written down about sandboxes that have ended
+// while nobody looked.
+func (p *Provider) forgetContextsOfOthers(found []control.Detail) {
+	for id := range p.contexts.All() {
+		if !slices.ContainsFunc(found, func(d control.Detail) bool { return d.SandboxID == id }) {
+			p.forgetContexts(id)
+		}
+	}
+}
+
+// restoreContexts makes the contexts known that an earlier process has made, once for
+// each sandbox: those that are written down and that the code interpreter still has.
+func (p *Provider) restoreContexts(ctx context.Context, sb *sandbox) error {
+	if sb.restored.Load() {
+		return nil
+	}
+	select {
+	case sb.restoring <- struct{}{}:
+		defer func() { <-sb.restoring }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	saved, _ := p.contexts.Get(sb.id)
+	if sb.restored.Load() || len(saved) == 0 {
+		sb.restored.Store(true)
+		return nil
+	}
+	kernels, err := p.interpreter(sb).Contexts(ctx)
+	if err != nil {
+		return p.explain(ctx, sb, err)
+	}
+	p.memoryKills(ctx, sb)
+	sb.mu.Lock()
+	for _, s := range saved {
+		if slices.Contains(kernels, s.ID) {
+			sb.contexts = append(sb.contexts, &codeContext{
+				sb: sb, env: s.Env, turn: make(chan struct{}, 1), gone: make(chan struct{}), fresh: s.Fresh,
+				state: sdk.CodeContext{ID: s.ID, Language: s.Language, Cwd: s.Cwd, CreatedAt: s.CreatedAt},
+			})
+		}
+	}
+	sb.mu.Unlock()
+	sb.restored.Store(true)
+	p.saveContexts(sb)
+	return nil
+}
