@@ -72,6 +72,7 @@ corpus: build runsc ## only the hostile programs, on every runtime that is there
 
 lint: tools ## format, vet, static analysis, drift of generated files
 	go vet ./...
+	go vet -tags live ./plugins/...
 	$(TOOLS)/golangci-lint run
 	cd $(EXAMPLE) && go vet ./... && $(TOOLS)/golangci-lint run
 	$(TOOLS)/buf lint
