@@ -14,6 +14,7 @@ import (
 // settings are the values of schema.
 type settings struct {
 	APIKey        string            `config:"api_key"`
+	Region        string            `config:"region"`
 	Domain        string            `config:"domain"`
 	APIURL        string            `config:"api_url"`
 	SandboxURL    string            `config:"sandbox_url"`
@@ -30,6 +31,8 @@ type settings struct {
 
 const (
 	defaultDomain   = "e2b.app"
+	regionUS        = "us"
+	regionEU        = "eu"
 	defaultTemplate = "code-interpreter-v1"
 	templateForm    = `[A-Za-z0-9_.:/-]+`
 	urlForm         = `https?://[^/?#@\s]+(/[^?#\s]*)?`
@@ -40,6 +43,10 @@ func schema() sdk.Schema {
 		{
 			Name: "api_key", Type: sdk.TypeString, Required: true, Secret: true, Min: sdk.Bound(1),
 			Label: "API key", Description: "A key of your team.", Placeholder: `env("E2B_API_KEY")`,
+		},
+		{
+			Name: "region", Type: sdk.TypeString, Options: []string{regionUS, regionEU},
+			Label: "Region", Description: "Where E2B's own sandboxes are to be, if that matters. Nothing is sent to a place that is not sure to be there: `us` is at e2b.app, and for `eu` give as `domain` the one that E2B has told you, for its cluster in the EU is opened on request.",
 		},
 		{
 			Name: "domain", Type: sdk.TypeString, Default: defaultDomain, Pattern: `[A-Za-z0-9][A-Za-z0-9.-]*`,
@@ -133,8 +140,24 @@ func (s settings) check() error {
 			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "allowed_hosts", "%.100q is neither a name nor an address", host)
 		}
 	}
+	if err := s.checkRegion(); err != nil {
+		return err
+	}
 	if !s.AllowInternet && len(s.AllowedHosts) > 0 {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "allowed_hosts", "allow_internet is false, so nothing is reached")
+	}
+	return nil
+}
+
+// checkRegion keeps data from a region where it is not to be: the addresses decide, and
+// the default ones are in the US.
+func (s settings) checkRegion() error {
+	elsewhere := s.Domain != defaultDomain
+	switch {
+	case s.Region == regionEU && !elsewhere && (s.APIURL == "" || s.SandboxURL == ""):
+		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "region", "%s is in the US; set domain to the one that E2B has told you for the EU", defaultDomain)
+	case s.Region == regionUS && (elsewhere || s.APIURL != "" || s.SandboxURL != ""):
+		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "region", "us is at %s; leave region out for another domain or URL", defaultDomain)
 	}
 	return nil
 }
