@@ -55,6 +55,7 @@ func newEnvd(c Config) http.Handler {
 	mux.HandleFunc("POST /filesystem.Filesystem/Stat", unary(e.stat))
 	mux.HandleFunc("POST /filesystem.Filesystem/MakeDir", unary(e.makeDir))
 	mux.HandleFunc("POST /filesystem.Filesystem/Remove", unary(e.remove))
+	mux.HandleFunc("POST /filesystem.Filesystem/WatchDir", serverStream(e.watchDir))
 	return e.authorize(mux)
 }
 

@@ -31,13 +31,22 @@ func envelope(message any) ([]byte, error) {
 // errCut is the cause of a LostError for a stream that stops before its end.
 var errCut = errors.New("the connection ended within a stream")
 
+// cut says that a stream has stopped before its end. A body that ends as if all were
+// well is no better than a connection that breaks.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return e2bhttp.Lost(fmt.Errorf("%w: %w", errCut, err))
+}
+
 // readMessage reads the next message of a stream. io.EOF is the end that the server
 // has told; an error that it has told is an *e2bhttp.Error, and a stream that is cut an
 // *e2bhttp.LostError.
 func readMessage(r io.Reader, into any) error {
 	head := make([]byte, envelopeHead)
 	if _, err := io.ReadFull(r, head); err != nil {
-		return e2bhttp.Lost(fmt.Errorf("%w: %w", errCut, err))
+		return cut(err)
 	}
 	length := binary.BigEndian.Uint32(head[1:])
 	if length > maxEnvelope {
@@ -45,7 +54,7 @@ func readMessage(r io.Reader, into any) error {
 	}
 	payload := make([]byte, length)
 	if _, err := io.ReadFull(r, payload); err != nil {
-		return e2bhttp.Lost(fmt.Errorf("%w: %w", errCut, err))
+		return cut(err)
 	}
 	if head[0]&flagEnd == 0 {
 		if err := json.Unmarshal(payload, into); err != nil {

@@ -38,6 +38,7 @@ func TestAStreamIsReadToItsEnd(t *testing.T) {
 		_, err = read(append(bytes.Clone(one), end...)[:cut])
 		_, lost := errors.AsType[*e2bhttp.LostError](err)
 		assert.Check(t, lost, "cut after %d bytes: %v", cut, err)
+		assert.Check(t, !errors.Is(err, io.EOF), "cut after %d bytes, and taken for the end", cut)
 	}
 }
 

@@ -39,12 +39,8 @@ func (p *Provider) executeInContext(ctx context.Context, c *codeContext, req sdk
 	if req.Language != "" && req.Language != c.state.Language {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "the context is one of %s", c.state.Language)
 	}
-	if !cell.Supports(c.state.Language) {
-		for field, given := range map[string]bool{"arguments": req.Arguments != nil, "env": len(req.Env) > 0} {
-			if given {
-				return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "there are none for %s", c.state.Language)
-			}
-		}
+	if err := checkCell(c.state.Language, req); err != nil {
+		return sdk.ExecuteResult{}, err
 	}
 	release, err := c.takeTurn(ctx)
 	if err != nil {
@@ -55,6 +51,19 @@ func (p *Provider) executeInContext(ctx context.Context, c *codeContext, req sdk
 	defer p.finish(e)
 	run := &cellRun{p: p, c: c, req: req, out: out}
 	return run.run(ctx, e)
+}
+
+// checkCell refuses what there are no cells of ours for.
+func checkCell(language sdk.Language, req sdk.ExecuteRequest) error {
+	switch {
+	case cell.Supports(language):
+		return nil
+	case req.Arguments != nil:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "there are none for %s", language)
+	case len(req.Env) > 0:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "env", "there is none for %s", language)
+	}
+	return nil
 }
 
 func (r *cellRun) run(ctx context.Context, e *execution) (sdk.ExecuteResult, error) {
@@ -282,6 +291,9 @@ func (r *cellRun) explain(ctx context.Context, err error) error {
 // executeCell runs code in a kernel of its own, for languages that have no other
 // interpreter in the template.
 func (p *Provider) executeCell(ctx context.Context, sb *sandbox, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	if err := checkCell(req.Language, req); err != nil {
+		return sdk.ExecuteResult{}, err
+	}
 	c, err := p.newContext(ctx, sb, sdk.CreateContextRequest{Language: req.Language})
 	if err != nil {
 		return sdk.ExecuteResult{}, err

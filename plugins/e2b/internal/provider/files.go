@@ -160,14 +160,17 @@ func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.F
 	return info, content, nil
 }
 
-// draftTimeout bounds the making of a draft.
-const draftTimeout = 30 * time.Second
+const (
+	// draftTimeout bounds the making of a draft.
+	draftTimeout = 30 * time.Second
+	draftPrefix  = ".draft-"
+)
 
 // WriteFile implements sdk.Files. The content goes into a draft beside the file, which
 // takes its place at the end.
 func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
 	name := absolute(req.Path)
-	draft := path.Join(path.Dir(name), ".draft-"+randomName())
+	draft := path.Join(path.Dir(name), draftPrefix+randomName())
 	// Once begun it is waited for, so that nothing is made behind the back of what
 	// tidies up.
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), draftTimeout)

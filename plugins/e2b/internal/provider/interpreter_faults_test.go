@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -58,4 +59,28 @@ func TestOtherLanguagesRunInAKernelOfTheirOwn(t *testing.T) {
 	assert.Equal(t, len(list), 0)
 	_, err = p.Execute(t.Context(), request(id, sdk.R, "1"), &out)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
+}
+
+func TestTypeScriptTakesArgumentsAndAnEnvironmentAndOthersDoNot(t *testing.T) {
+	server := cloud(t, e2bfake.Options{})
+	p := configured(t, server, nil)
+	id := create(t, p)
+	req := request(id, sdk.TypeScript, "async function main(a) { return { sum: a.x + a.y, from: process.env.FROM }; }")
+	req.Arguments, req.Env = []byte(`{"x": 1, "y": 2}`), map[string]string{"FROM": "it's `here`"}
+	result, err := p.Execute(t.Context(), req, &heard{})
+	assert.NilError(t, err)
+	assert.Equal(t, result.Status, sdk.StatusSucceeded, "%s", result.Detail)
+	assert.Equal(t, string(result.Result), "{\"sum\":3,\"from\":\"it's `here`\"}")
+	for field, given := range map[string]func(*sdk.ExecuteRequest){
+		"arguments": func(req *sdk.ExecuteRequest) { req.Arguments = []byte("{}") },
+		"env":       func(req *sdk.ExecuteRequest) { req.Env = map[string]string{"A": "b"} },
+	} {
+		for _, language := range []sdk.Language{sdk.R, sdk.Java} {
+			req := request(id, language, "1")
+			given(&req)
+			_, err := p.Execute(t.Context(), req, &heard{})
+			e, ok := errors.AsType[*sdk.Error](err)
+			assert.Assert(t, ok && e.Code == sdk.CodeInvalidRequest && e.Field == field, "%s, %s: %v", language, field, err)
+		}
+	}
 }
