@@ -190,7 +190,7 @@ func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
 // kill ends a sandbox. One that is not there is a success.
 func (p *Provider) kill(ctx context.Context, id string) error {
 	_, err := again(ctx, p.retry, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.api.Kill(ctx, id) })
-	if err != nil && statusOf(err) != http.StatusNotFound {
+	if err != nil && !isAbsent(err, id) {
 		return p.failure(fmt.Errorf("end the sandbox: %w", err))
 	}
 	p.forget(id)

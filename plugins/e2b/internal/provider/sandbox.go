@@ -30,8 +30,18 @@ const (
 // workspace is where code starts.
 const workspace = "/workspace"
 
-// idForm is what IDs look like: nothing else goes into a path.
-var idForm = regexp.MustCompile(`^[a-z0-9]{1,100}$`)
+// idForm is what IDs look like, also in other clouds: nothing else goes into a path.
+// E2B's own have ownForm, and to any other its API says that the request is wrong.
+var (
+	idForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+	ownForm = regexp.MustCompile(`^[a-z0-9]+$`)
+)
+
+// isAbsent says that the API knows no such sandbox.
+func isAbsent(err error, id string) bool {
+	status := statusOf(err)
+	return status == http.StatusNotFound || status == http.StatusBadRequest && !ownForm.MatchString(id)
+}
 
 // sandbox is one that is believed to be there.
 type sandbox struct {
@@ -169,7 +179,7 @@ func (p *Provider) lookup(ctx context.Context, id string) (*sandbox, error) {
 func (p *Provider) inspect(ctx context.Context, id string) (control.Detail, error) {
 	detail, err := again(ctx, p.retry, func(ctx context.Context) (control.Detail, error) { return p.api.Get(ctx, id) })
 	switch {
-	case statusOf(err) == http.StatusNotFound, err == nil && detail.Metadata[metaBroker] != p.brokerID:
+	case isAbsent(err, id), err == nil && detail.SandboxID != id, err == nil && detail.Metadata[metaBroker] != p.brokerID:
 		p.forget(id)
 		return detail, errNoInstance
 	case err != nil:
