@@ -50,7 +50,7 @@ func TestTheProviderIsBackAfterEachOfManyKills(t *testing.T) {
 			select {
 			case answer := <-hanging:
 				p := harness.Refused(t, answer, http.StatusServiceUnavailable, "SB009")
-				assert.Check(t, is.Contains(p.Detail, "the plugin ended during the call"))
+				assert.Check(t, is.Contains(p.Detail, "the plugin ended"))
 			case <-time.After(30 * time.Second):
 				t.Fatalf("kill %d: a caller waits although the plugin is dead", i)
 			}

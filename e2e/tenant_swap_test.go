@@ -19,7 +19,7 @@ import (
 // is served by the one before or by the one after.
 func TestATenantsOnlyProviderIsSwappedUnderLoad(t *testing.T) {
 	tenants := func(provider string) string {
-		return fmt.Sprintf("tenant \"acme\" {\n  token_sha256 = [\"80f196a8c8fcbdecce7c3c1d44bcd50539617f29e98e5162ca24f75c693e1936\"]\n  providers = [%q]\n}\nprovider %q {\n  plugin = \"mock\"\n}\n", provider, provider)
+		return fmt.Sprintf("tenant \"acme\" {\n  token_sha256 = [\"80f196a8c8fcbdecce7c3c1d44bcd50539617f29e98e5162ca24f75c693e1936\"]\n  providers = [%q]\n  quota { max_concurrent = 100 }\n}\nprovider %q {\n  plugin = \"mock\"\n}\n", provider, provider)
 	}
 	b := harness.Start(t, harness.Options{Config: tenants("mock_0"), Plugins: map[string]string{"mock": mockPlugin}})
 	stop := make(chan struct{})
