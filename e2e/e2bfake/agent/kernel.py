@@ -8,6 +8,7 @@ import inspect
 import io
 import json
 import os
+import signal
 import sys
 import traceback
 
@@ -72,13 +73,25 @@ async def run(code):
         show(value, True)
 
 
+async def finish(tasks):
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 count = 0
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as long as no cell runs
 for line in cells:
     count += 1
     tell(type="number_of_executions", execution_count=count)
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         loop.run_until_complete(run(json.loads(line)["code"]))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     except BaseException as e:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if isinstance(e, KeyboardInterrupt):
+            loop.run_until_complete(finish(asyncio.all_tasks(loop)))
         text = "" if isinstance(e, SystemExit) else "".join(traceback.format_exception(e))
         tell(type="error", name=type(e).__name__, value=str(e), traceback="\x1b[0;31m" + text + "\x1b[0m")
     tell(type="end_of_execution")

@@ -41,6 +41,9 @@ func RestoreEnv(language sdk.Language) string {
 	return `void Object.entries(process[Symbol.for("sandbox.before")]).forEach(([name, value]) => { if (value === undefined) delete process.env[name]; else process.env[name] = value; })`
 }
 
+// ShowPID prints the PID of a Python kernel.
+const ShowPID = `print(__import__("os").getpid(), flush=True)`
+
 // Call calls main with arguments, a JSON object, and tells the result as a frame. One
 // above limit bytes fails.
 func Call(language sdk.Language, arguments json.RawMessage, marker string, limit int64) string {

@@ -74,30 +74,65 @@ func (r *cellRun) run(ctx context.Context, e *execution) (sdk.ExecuteResult, err
 	if err := r.p.furnish(ctx, r.c); err != nil {
 		return sdk.ExecuteResult{}, r.explain(ctx, err)
 	}
+	if err := r.p.findKernel(ctx, r.c); err != nil {
+		return sdk.ExecuteResult{}, r.explain(ctx, err)
+	}
 	e.inKernel()
-	timed, cancel := context.WithTimeoutCause(ctx, r.req.Timeout, errCellTimeout)
+	// The code is to stop at the end of stopping; at the end of listening, which may be
+	// a little later, the connection is closed.
+	stopping, cancel := context.WithTimeoutCause(ctx, r.req.Timeout, errCellTimeout)
 	defer cancel()
-	// A connection that is closed is the only way to stop listening.
-	timed, stop := context.WithCancelCause(timed)
+	stopping, stop := context.WithCancelCause(stopping)
 	defer stop(nil)
 	defer context.AfterFunc(r.c.sb.gone, func() { stop(errNoInstance) })()
+	listening, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	over, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.stopSoftly(stopping, over, giveUp)
+	}()
 	began := time.Now()
-	err = r.cells(timed)
+	err = r.cells(listening, stopping)
+	close(over)
+	<-watched
 	result := sdk.ExecuteResult{Duration: time.Since(began)}
 	if err != nil {
-		return r.stopped(ctx, timed, result, e, err)
+		return r.stopped(ctx, stopping, result, e, err)
 	}
 	if closed := r.filter.Close(); closed != nil {
 		return result, closed
 	}
-	if err := r.settle(ctx, &result); err != nil {
+	if err := r.settle(context.WithoutCancel(ctx), &result); err != nil {
 		return result, err
+	}
+	if cause := context.Cause(stopping); cause != nil {
+		return r.obeyed(result, e, cause)
 	}
 	return result, r.p.sendNewFiles(ctx, r.c.sb, before, r.req, r.out)
 }
 
-// cells runs the code, and around it what its environment and arguments need.
-func (r *cellRun) cells(ctx context.Context) error {
+// obeyed says what became of code that was to stop and came to an end, so that its
+// context goes on.
+func (r *cellRun) obeyed(result sdk.ExecuteResult, e *execution, cause error) (sdk.ExecuteResult, error) {
+	switch {
+	case e.isInterrupted():
+		result.Status = sdk.StatusCancelled
+	case errors.Is(cause, errCellTimeout):
+		result.Status = sdk.StatusTimeout
+	default:
+		return result, cause
+	}
+	result.Result = nil
+	if result.ExitCode == 0 {
+		result.ExitCode = 128 + 2
+	}
+	return result, nil
+}
+
+// cells runs the code, and around it what its environment and arguments need. None is
+// begun when stopping has ended.
+func (r *cellRun) cells(ctx, stopping context.Context) error {
 	language := r.c.state.Language
 	marker := frames.NewMarker()
 	r.filter = frames.NewFilter(marker, int(min(r.req.OutputLimit, 32<<20)), r.out.Stdout, func(payload []byte) bool {
@@ -114,7 +149,7 @@ func (r *cellRun) cells(ctx context.Context) error {
 		codes = append(codes, cell.Call(language, r.req.Arguments, marker, r.req.OutputLimit))
 	}
 	for _, code := range codes {
-		if r.failed != nil {
+		if r.failed != nil || stopping.Err() != nil {
 			break
 		}
 		if err := r.p.interpreter(r.c.sb).Execute(ctx, r.c.state.ID, code, r.event); err != nil {
@@ -243,7 +278,7 @@ func trace(e *interpreter.Error) string {
 }
 
 // stopped says what became of code that did not come to its end, and ends it.
-func (r *cellRun) stopped(ctx, timed context.Context, result sdk.ExecuteResult, e *execution, err error) (sdk.ExecuteResult, error) {
+func (r *cellRun) stopped(ctx, stopping context.Context, result sdk.ExecuteResult, e *execution, err error) (sdk.ExecuteResult, error) {
 	select {
 	case <-r.c.gone:
 		return result, errNoContext()
@@ -251,7 +286,7 @@ func (r *cellRun) stopped(ctx, timed context.Context, result sdk.ExecuteResult, 
 		return result, errNoInstance
 	default:
 	}
-	cause := context.Cause(timed)
+	cause := context.Cause(stopping)
 	ours, failedOutput := errors.AsType[*sinkError](err)
 	if cause == nil && !failedOutput && !isLost(err) {
 		return result, r.explain(ctx, err)

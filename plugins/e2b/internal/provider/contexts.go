@@ -32,6 +32,8 @@ type codeContext struct {
 	deleted bool
 	// fresh says that the kernel needs its environment before the next execution.
 	fresh bool
+	// pid of the kernel, for those that can be interrupted; 0 if not known.
+	pid int
 }
 
 func (p *Provider) interpreter(sb *sandbox) *interpreter.Client {
@@ -176,6 +178,9 @@ func (p *Provider) restart(ctx context.Context, c *codeContext) error {
 func (p *Provider) furnished(c *codeContext, it bool) {
 	c.mu.Lock()
 	c.fresh = !it
+	if !it {
+		c.pid = 0 // it is another kernel
+	}
 	c.mu.Unlock()
 	p.saveContexts(c.sb)
 }

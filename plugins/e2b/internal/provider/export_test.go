@@ -15,8 +15,12 @@ func NewImpatient(logger hclog.Logger) sdk.Provider {
 		looks:    []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond},
 		sweeps:   []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second},
 		renewals: 100 * time.Millisecond,
+		kernels:  time.Minute, // a busy machine is no reason to lose state
 	})
 }
+
+// ExpectObedience makes the provider restart kernels that are not interrupted so soon.
+func (p *Provider) ExpectObedience(within time.Duration) { p.patience.kernels = within }
 
 // Usage is what the provider has counted.
 func (p *Provider) Usage() []sdk.Metric { return p.usage.metrics(p.settings.CostPerSecond) }

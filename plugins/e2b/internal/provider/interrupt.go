@@ -23,7 +23,7 @@ func (p *Provider) Interrupt(ctx context.Context, instanceID, executionID string
 		return nil
 	}
 	if e.supervisor() == 0 {
-		e.stop(errInterrupted) // a kernel belongs to another user, and can only be restarted
+		e.stop(errInterrupted) // whoever runs the cell interrupts the kernel
 		return nil
 	}
 	// Whatever becomes of the signal, the code does not run for longer.

@@ -12,6 +12,8 @@ import (
 // since the last look: nobody else tells why an interpreter has ended. A look that fails
 // shows nothing.
 func (p *Provider) memoryKills(ctx context.Context, sb *sandbox) (more bool) {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
 	counter := envd.Program{Cmd: "grep", Args: []string{"-m1", "^oom_kill ", "/proc/vmstat"}, Cwd: "/"}
 	text, _, err := p.script(ctx, sb, counter)
 	if err != nil {

@@ -57,6 +57,8 @@ type patience struct {
 	looks, sweeps []time.Duration
 	// renewals is how often leases are looked at.
 	renewals time.Duration
+	// kernels is how long interrupted code in a kernel may take to end.
+	kernels time.Duration
 }
 
 // New is the sdk.Factory.
@@ -66,6 +68,7 @@ func New(logger hclog.Logger) sdk.Provider {
 		looks:    []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second},
 		sweeps:   []time.Duration{10 * time.Second, 20 * time.Second, time.Minute},
 		renewals: 10 * time.Second,
+		kernels:  sdk.InterruptGrace,
 	})
 }
 
