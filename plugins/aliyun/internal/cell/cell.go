@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/kernelmain"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -34,10 +35,10 @@ type Start struct {
 func Begin(language sdk.Language, s Start) string {
 	if language == sdk.Python {
 		return fmt.Sprintf(`(lambda sys, types: ("_sandbox" in sys.modules or (sys.modules.__setitem__("_sandbox", types.ModuleType("_sandbox")), exec(compile(__import__("base64").b64decode("%s"), "<sandbox>", "exec"), sys.modules["_sandbox"].__dict__)), sys.modules["_sandbox"].begin("%s"), None)[2])(__import__("sys"), __import__("types"))`,
-			base64.StdEncoding.EncodeToString(python), encode(s))
+			base64.StdEncoding.EncodeToString(kernelmain.Python(python)), encode(s))
 	}
 	return fmt.Sprintf(`void (process[Symbol.for("sandbox")] ??= eval(Buffer.from("%s", "base64").toString())(require)).begin("%s")`,
-		base64.StdEncoding.EncodeToString(javaScript), encode(s))
+		base64.StdEncoding.EncodeToString(kernelmain.JavaScript(javaScript)), encode(s))
 }
 
 // Call is the cell behind the code that calls main with arguments, a JSON object. A

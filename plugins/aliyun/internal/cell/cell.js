@@ -2,7 +2,8 @@
 // into the kernel once; begin is called before each execution.
 //
 // From begin on all that the code prints goes to files in the place of the execution:
-// package guest reads them there.
+// package guest reads them there. The expression stands behind returned.js of package
+// kernelmain.
 (require) => {
   'use strict';
   const fs = require('node:fs');
@@ -55,21 +56,7 @@
   };
 
   const call = async (main, encoded) => {
-    const request = JSON.parse(Buffer.from(encoded, 'base64').toString());
-    if (typeof main !== 'function') throw new ReferenceError('arguments were given, so the code must define a function main');
-    const value = await main(JSON.parse(request.arguments));
-    let text;
-    try {
-      text = JSON.stringify(value === undefined ? null : value, (key, v) => {
-        if (typeof v === 'number' && !Number.isFinite(v)) throw new TypeError(`${v} is not JSON`);
-        return v;
-      });
-    } catch (e) {
-      throw new TypeError(`main must return something that JSON can express: ${e.message}`);
-    }
-    if (text === undefined) throw new TypeError(`main must return something that JSON can express, not a ${typeof value}`);
-    const data = Buffer.from(text);
-    if (data.length > request.limit) throw new RangeError(`main returned ${data.length} bytes of JSON, more than the limit of ${request.limit}`);
+    const { data } = await returned(main, encoded);
     fs.writeFileSync(`${place}/result`, data);
   };
   return { begin, call };

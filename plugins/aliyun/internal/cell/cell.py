@@ -2,11 +2,9 @@
 # into the kernel once, as a module of its own; begin is called before each execution.
 #
 # From begin on all that is printed, by processes that the code starts too, goes to files
-# in the place of the execution, byte for byte: package guest reads them there.
-import base64
-import inspect
+# in the place of the execution, byte for byte: package guest reads them there. The
+# program stands behind returned.py of package kernelmain.
 import io
-import json
 import os
 import shutil
 import sys
@@ -64,20 +62,6 @@ def begin(encoded):
 
 
 async def call(main, encoded):
-    request = json.loads(base64.b64decode(encoded))
-    if not callable(main):
-        raise NameError("arguments were given, so the code must define a function main")
-    value = main(**json.loads(request["arguments"]))
-    if inspect.isawaitable(value):
-        value = await value
-    try:
-        try:
-            data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-        except UnicodeEncodeError:  # lone surrogates have no UTF-8 form
-            data = json.dumps(value, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as e:
-        raise TypeError(f"main must return something that JSON can express: {e}") from None
-    if len(data) > request["limit"]:
-        raise ValueError(f"main returned {len(data)} bytes of JSON, more than the limit of {request['limit']}")
+    _, data = await returned(main, encoded)
     with open(place + "/result", "wb") as f:
         f.write(data)

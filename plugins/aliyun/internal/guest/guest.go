@@ -5,7 +5,7 @@
 // A small script travels with each call. calls.py starts a program under a supervisor
 // (supervise.py) that survives the call, enforces the time limit, and ends all that the
 // program started; further calls wait for output as it appears, byte for byte, write to
-// the program or stop it. files.py does one thing with a file. Every call can be repeated:
+// the program or stop it. Package guestfiles does one thing with a file. Every call can be repeated:
 // a program with the same ID is not started twice, and input is not written twice.
 //
 // All that is known of a program lies in the sandbox, so that a process after a crash
@@ -34,11 +34,8 @@ var (
 	supervise []byte
 	//go:embed calls.py
 	calls []byte
-	//go:embed files.py
-	filesScript []byte
 
-	programs   = pack(slices.Concat(place, supervise, calls))
-	fileAccess = pack(filesScript)
+	programs = pack(slices.Concat(place, supervise, calls))
 )
 
 const (

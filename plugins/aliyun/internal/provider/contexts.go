@@ -39,7 +39,7 @@ func errNoContext() error {
 
 // use finds a context, and what is known of it.
 func (p *Provider) use(instanceID, id string) (savedContext, *codeContext, error) {
-	one, _ := p.records.get(instanceID)
+	one, _ := p.records.Get(instanceID)
 	i := slices.IndexFunc(one.Contexts, func(s savedContext) bool { return s.ID == id })
 	if i < 0 {
 		return savedContext{}, nil, errNoContext()
@@ -101,7 +101,7 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 	if saved, err = p.newKernel(ctx, box, saved); err != nil {
 		return sdk.CodeContext{}, err
 	}
-	err = p.records.change(box.ID, func(all []savedContext) []savedContext { return append(all, saved) })
+	err = p.changeContexts(box.ID, func(all []savedContext) []savedContext { return append(all, saved) })
 	if err != nil {
 		p.endKernel(ctx, box, saved.Kernel)
 		return sdk.CodeContext{}, err
@@ -156,7 +156,7 @@ func (p *Provider) sweep(ctx context.Context, box sandbox, like savedContext) {
 	if err != nil {
 		p.log.Warn("a kernel may be left in a sandbox", "sandbox", box.ID, "error", p.secrets.Error(err))
 	}
-	one, _ := p.records.get(box.ID)
+	one, _ := p.records.Get(box.ID)
 	for _, k := range kernels {
 		ours := slices.ContainsFunc(one.Contexts, func(s savedContext) bool { return s.Kernel == k.ID })
 		if !ours && k.Language == like.Language && k.Cwd == like.Cwd {
@@ -243,7 +243,7 @@ func (p *Provider) restart(ctx context.Context, box sandbox, contextID string) e
 	if err != nil {
 		return err
 	}
-	return p.records.change(box.ID, func(all []savedContext) []savedContext {
+	return p.changeContexts(box.ID, func(all []savedContext) []savedContext {
 		for i := range all {
 			if all[i].ID == contextID {
 				all[i] = fresh
@@ -268,7 +268,7 @@ func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 	if err != nil {
 		return nil //nolint:nilerr // it is gone already
 	}
-	err = p.records.change(instanceID, func(all []savedContext) []savedContext {
+	err = p.changeContexts(instanceID, func(all []savedContext) []savedContext {
 		return slices.DeleteFunc(all, func(s savedContext) bool { return s.ID == contextID })
 	})
 	if err != nil {

@@ -6,13 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"path"
-	"strings"
-
-	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -21,8 +18,6 @@ var _ sdk.Files = (*Provider)(nil)
 const (
 	// maxListed bounds what a list looks at.
 	maxListed = 10_000
-	// listedAtOnce is how many entries are passed on together.
-	listedAtOnce = 500
 	// readAtOnce is how much of a file comes with its description, in bytes.
 	readAtOnce = 256 << 10
 	// pieceSize is how much of a file is uploaded at once, in bytes.
@@ -30,22 +25,17 @@ const (
 )
 
 // files makes an operation in a sandbox.
-func (p *Provider) files(ctx context.Context, instanceID string, req guest.FileRequest) (guest.FileAnswer, error) {
-	for field, name := range map[string]string{"path": req.Path, "to": req.To} {
-		switch {
-		case name == "" && (field == "path" || req.Op == guest.Move || req.Op == guest.Copy):
-			return guest.FileAnswer{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "is empty")
-		case strings.ContainsRune(name, 0):
-			return guest.FileAnswer{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "has a NUL in it")
-		}
+func (p *Provider) files(ctx context.Context, instanceID string, req guestfiles.Request) (guestfiles.Answer, error) {
+	if err := req.Check(); err != nil {
+		return guestfiles.Answer{}, err
 	}
 	box, err := p.lookup(ctx, instanceID)
 	if err != nil {
-		return guest.FileAnswer{}, err
+		return guestfiles.Answer{}, err
 	}
 	req.Workspace = box.Workspace
-	call := func(ctx context.Context) (guest.FileAnswer, error) { return req.Do(ctx, box) }
-	var answer guest.FileAnswer
+	call := func(ctx context.Context) (guestfiles.Answer, error) { return guest.Do(ctx, box, req) }
+	var answer guestfiles.Answer
 	if req.Op.Repeatable() {
 		answer, err = ask(ctx, call)
 	} else {
@@ -54,72 +44,10 @@ func (p *Provider) files(ctx context.Context, instanceID string, req guest.FileR
 	return answer, p.explain(ctx, err, sdk.CodeUnavailable, "use the files of the sandbox")
 }
 
-func (p *Provider) file(ctx context.Context, instanceID string, req guest.FileRequest) (sdk.FileInfo, error) {
-	answer, err := p.files(ctx, instanceID, req)
-	return answer.File.Info(), err
-}
-
-// StatFile implements sdk.Files.
-func (p *Provider) StatFile(ctx context.Context, instanceID, name string) (sdk.FileInfo, error) {
-	return p.file(ctx, instanceID, guest.FileRequest{Op: guest.Stat, Path: name})
-}
-
-// MakeDirectory implements sdk.Files.
-func (p *Provider) MakeDirectory(ctx context.Context, instanceID, name string, mode fs.FileMode) (sdk.FileInfo, error) {
-	return p.file(ctx, instanceID, guest.FileRequest{Op: guest.MkDir, Path: name, Mode: mode.Perm()})
-}
-
-// MoveFile implements sdk.Files.
-func (p *Provider) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
-	return p.file(ctx, req.InstanceID, guest.FileRequest{Op: guest.Move, Path: req.From, To: req.To, Overwrite: req.Overwrite})
-}
-
-// CopyFile implements sdk.Files.
-func (p *Provider) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
-	return p.file(ctx, req.InstanceID, guest.FileRequest{Op: guest.Copy, Path: req.From, To: req.To, Overwrite: req.Overwrite})
-}
-
-// RemoveFile implements sdk.Files.
-func (p *Provider) RemoveFile(ctx context.Context, instanceID, name string, recursive bool) error {
-	_, err := p.files(ctx, instanceID, guest.FileRequest{Op: guest.Remove, Path: name, Recursive: recursive})
-	return err
-}
-
-// ListFiles implements sdk.Files.
-func (p *Provider) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
-	if req.Glob != "" && !doublestar.ValidatePattern(req.Glob) {
-		return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "is not a pattern")
-	}
-	most := maxListed
-	if req.Glob == "" {
-		most = min(most, req.Limit)
-	}
-	answer, err := p.files(ctx, req.InstanceID, guest.FileRequest{Op: guest.List, Path: req.Path, Depth: req.Depth, Most: most})
-	if err != nil {
-		return false, err
-	}
-	var selected []sdk.FileInfo
-	for _, f := range answer.Files {
-		if req.Glob == "" || doublestar.MatchUnvalidated(req.Glob, f.Below) {
-			selected = append(selected, f.Info())
-		}
-	}
-	truncated = answer.More || len(selected) > req.Limit
-	selected = selected[:min(len(selected), req.Limit)]
-	for len(selected) > 0 {
-		n := min(len(selected), listedAtOnce)
-		if err := found(selected[:n]); err != nil {
-			return false, err
-		}
-		selected = selected[n:]
-	}
-	return truncated, nil
-}
-
 // ReadFile implements sdk.Files. A small part comes with the description; a large one
 // is downloaded from its beginning on, for the service knows no other.
 func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
-	answer, err := p.files(ctx, req.InstanceID, guest.FileRequest{Op: guest.Open, Path: req.Path, Offset: req.Offset, Length: req.Length, Most: readAtOnce})
+	answer, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Open, Path: req.Path, Offset: req.Offset, Length: req.Length, Most: readAtOnce})
 	if err != nil {
 		return sdk.FileInfo{}, nil, err
 	}
@@ -158,14 +86,16 @@ func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, cont
 	// tidies up.
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanUp)
 	defer cancel()
-	made, err := p.files(making, req.InstanceID, guest.FileRequest{Op: guest.Draft, Path: req.Path, Draft: draft, Parents: req.MakeParents})
+	made, err := p.files(making, req.InstanceID, guestfiles.Request{Op: guestfiles.Draft, Path: req.Path, Draft: draft, Parents: req.MakeParents})
 	if code := sdk.CodeOf(err); code != "" && code != sdk.CodeUnavailable && code != sdk.CodeConnectionFailed {
 		return sdk.FileInfo{}, err
 	}
 	var info sdk.FileInfo
 	if err == nil {
 		if err = p.fill(ctx, box, req, draft, content); err == nil {
-			info, err = p.file(ctx, req.InstanceID, guest.FileRequest{Op: guest.Commit, Path: req.Path, Draft: draft, Mode: cmp.Or(req.Mode.Perm(), made.Mode, 0o644)})
+			var done guestfiles.Answer
+			done, err = p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Commit, Path: req.Path, Draft: draft, Mode: cmp.Or(req.Mode.Perm(), made.Mode, 0o644)})
+			info = done.File.Info()
 		}
 	}
 	if err == nil {
@@ -174,7 +104,7 @@ func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, cont
 	// The context may be what has ended.
 	tidying, done := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer done()
-	if _, discarded := p.files(tidying, req.InstanceID, guest.FileRequest{Op: guest.Discard, Path: req.Path, Draft: draft}); discarded != nil && sdk.CodeOf(discarded) != sdk.CodeNotFound {
+	if _, discarded := p.files(tidying, req.InstanceID, guestfiles.Request{Op: guestfiles.Discard, Path: req.Path, Draft: draft}); discarded != nil && sdk.CodeOf(discarded) != sdk.CodeNotFound {
 		p.log.Warn("half a file may be left in a sandbox", "sandbox", box.ID, "error", p.secrets.Error(discarded))
 	}
 	return sdk.FileInfo{}, err
@@ -190,7 +120,7 @@ func (p *Provider) fill(ctx context.Context, box sandbox, req sdk.WriteFileReque
 			return err
 		}
 		if n > 0 {
-			if err := p.appendTo(ctx, box, guest.FileRequest{Op: guest.Append, Path: req.Path, Draft: draft, Offset: offset, Data: buffer[:n]}); err != nil {
+			if err := p.appendTo(ctx, box, guestfiles.Request{Op: guestfiles.Append, Path: req.Path, Draft: draft, Offset: offset, Data: buffer[:n]}); err != nil {
 				return err
 			}
 		}
@@ -207,7 +137,7 @@ func (p *Provider) fill(ctx context.Context, box sandbox, req sdk.WriteFileReque
 
 // appendTo adds a piece to a draft. A large one is uploaded first, by the service, which
 // need not be the user that commands run as.
-func (p *Provider) appendTo(ctx context.Context, box sandbox, req guest.FileRequest) error {
+func (p *Provider) appendTo(ctx context.Context, box sandbox, req guestfiles.Request) error {
 	if len(req.Data) > guest.Inline {
 		data, name := req.Data, guest.Scratch(newName())
 		req.Data, req.Upload, req.Length = nil, name, int64(len(data))

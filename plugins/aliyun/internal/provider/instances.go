@@ -75,7 +75,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	}
 	for taken := range maxTaken {
 		id := p.nameOf(req.IdempotencyKey, taken)
-		if one, ok := p.records.get(id); ok {
+		if one, ok := p.records.Get(id); ok {
 			s, err := p.data.GetSandbox(ctx, id)
 			switch {
 			case err == nil && s.Status == agentrun.StatusReady:
@@ -87,7 +87,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 		now := time.Now().UTC().Truncate(time.Second)
 		idle := max(p.settings.IdleTimeout, req.TTL+time.Minute)
 		one := record{ID: id, Template: req.Template, Labels: req.Labels, Env: req.Env, CreatedAt: now, ExpiresAt: now.Add(maxLifetime)}
-		if err := p.records.put(one); err != nil {
+		if err := p.records.Put(one.ID, one); err != nil {
 			return sdk.Instance{}, err
 		}
 		s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) {
@@ -98,7 +98,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 		if err != nil && exists(err) {
 			s, err = again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) { return p.data.GetSandbox(ctx, id) })
 			if isMissing(err) || err == nil && s.Status == agentrun.StatusTerminated {
-				if err := p.records.remove(id); err != nil {
+				if err := p.records.Remove(id); err != nil {
 					return sdk.Instance{}, err
 				}
 				continue
@@ -166,7 +166,7 @@ func (p *Provider) setup(ctx context.Context, one record) (record, error) {
 	if err != nil {
 		return one, err
 	}
-	return one, p.records.put(one)
+	return one, p.records.Put(one.ID, one)
 }
 
 func (p *Provider) instance(one record) sdk.Instance {
@@ -216,7 +216,7 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 	if err != nil && !isMissing(err) {
 		return err
 	}
-	err = p.records.remove(id)
+	err = p.records.Remove(id)
 	p.contexts.forget(id)
 	return err
 }
@@ -226,7 +226,7 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 	var list []sdk.Instance
 	seen := map[string]bool{}
-	known := p.records.list() // before, so that nothing made meanwhile is judged
+	known := p.records.All() // before, so that nothing made meanwhile is judged
 	err := p.control.ListSandboxes(ctx, func(s agentrun.Sandbox) {
 		if !p.owns(s.SandboxID) || seen[s.SandboxID] {
 			return
@@ -235,7 +235,7 @@ func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 			return
 		}
 		seen[s.SandboxID] = true
-		one, ok := p.records.get(s.SandboxID)
+		one, ok := p.records.Get(s.SandboxID)
 		if !ok {
 			// Its ID says whose it is.
 			one = record{ID: s.SandboxID, Labels: map[string]string{sdk.LabelBroker: p.brokerID}}

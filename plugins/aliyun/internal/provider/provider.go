@@ -12,6 +12,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/data"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -19,6 +21,8 @@ import (
 
 // Provider runs code in sandboxes of Aliyun AgentRun.
 type Provider struct {
+	guestfiles.Calls // the methods of sdk.Files that need no more than the program in the sandbox
+
 	log hclog.Logger
 
 	// What Configure sets.
@@ -27,7 +31,7 @@ type Provider struct {
 	transport *http.Transport
 	control   controlPlane
 	data      dataPlane
-	records   *records
+	records   *records.Store[record]
 	// owner begins the IDs of all sandboxes of this broker and provider block.
 	brokerID, owner string
 	template        *template
@@ -71,10 +75,12 @@ var (
 
 // New makes a provider; Configure connects it.
 func New(log hclog.Logger) sdk.Provider {
-	return &Provider{
+	p := &Provider{
 		log: log, running: executions{all: map[executionName]*execution{}}, writing: turns{all: map[string]*turn{}},
 		contexts: contexts{all: map[contextName]*codeContext{}},
 	}
+	p.Calls = guestfiles.NewCalls(p.files, maxListed)
+	return p
 }
 
 // Describe implements sdk.Provider.
@@ -117,7 +123,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	p.control = control.New(controlURL, p.settings.Region, keys.Get, p.transport)
 	p.data = data.New(dataURL, p.settings.Region, keys.Get, p.transport)
 	p.brokerID, p.owner = req.BrokerID, ownerOf(req.BrokerID, req.Label)
-	if p.records, err = openRecords(req.StateDir, req.AbandonedDirs); err != nil {
+	if p.records, err = records.Open[record]("instances", req.StateDir, req.AbandonedDirs); err != nil {
 		return err
 	}
 	if err := p.control.Ping(ctx); err != nil {

@@ -25,7 +25,7 @@ func (p *Provider) lookup(ctx context.Context, id string) (sandbox, error) {
 	if !p.owns(id) {
 		return sandbox{}, errNoInstance
 	}
-	one, ok := p.records.get(id)
+	one, ok := p.records.Get(id)
 	if !ok {
 		one = record{ID: id}
 	}

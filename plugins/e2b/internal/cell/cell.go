@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/kernelmain"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -50,10 +51,10 @@ func Call(language sdk.Language, arguments json.RawMessage, marker string, limit
 	request := encode(map[string]any{"arguments": string(arguments), "marker": marker, "limit": limit})
 	if language == sdk.Python {
 		return fmt.Sprintf(`await (lambda _: (exec(compile(__import__("base64").b64decode("%s"), "<sandbox>", "exec"), _), _["call"])[1])({"__name__": "sandbox"})(globals().get("main"), "%s")`,
-			base64.StdEncoding.EncodeToString(callPython), request)
+			base64.StdEncoding.EncodeToString(kernelmain.Python(callPython)), request)
 	}
 	return fmt.Sprintf(`eval(Buffer.from("%s", "base64").toString())(typeof main === "undefined" ? undefined : main, "%s")`,
-		base64.StdEncoding.EncodeToString(callJavaScript), request)
+		base64.StdEncoding.EncodeToString(kernelmain.JavaScript(callJavaScript)), request)
 }
 
 func encode(value any) string {

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 

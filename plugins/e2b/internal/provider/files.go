@@ -4,123 +4,56 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
-	"strings"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 var _ sdk.Files = (*Provider)(nil)
 
+const (
+	// maxListed bounds what a list looks at.
+	maxListed = 50_000
+	// readAtOnce is how much of a file comes with its description, in bytes.
+	readAtOnce = 64 << 10
+)
+
+// fileProgram takes its request from the environment, where there is room for long paths.
+var fileProgram = guestfiles.Program(`print(json.dumps(answer(json.loads(os.environ["SANDBOX_REQUEST"]))))`)
+
 // files makes an operation in a sandbox.
 func (p *Provider) files(ctx context.Context, instanceID string, req guestfiles.Request) (guestfiles.Answer, error) {
-	for field, name := range map[string]string{"path": req.Path, "to": req.To} {
-		switch {
-		case name == "" && (field == "path" || req.Op == guestfiles.Move || req.Op == guestfiles.Copy):
-			return guestfiles.Answer{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "is empty")
-		case strings.ContainsRune(name, 0):
-			return guestfiles.Answer{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "has a NUL in it")
-		}
+	if err := req.Check(); err != nil {
+		return guestfiles.Answer{}, err
 	}
 	sb, err := p.lookup(ctx, instanceID)
 	if err != nil {
 		return guestfiles.Answer{}, err
 	}
-	program, err := req.Program()
+	req.Workspace = workspace
+	request, err := json.Marshal(req)
+	if err != nil {
+		return guestfiles.Answer{}, fmt.Errorf("encode a request: %w", err)
+	}
+	text, exit, err := p.script(ctx, sb, envd.Program{
+		Cmd: "python3", Args: []string{"-I", "-c", fileProgram}, Cwd: "/", Envs: map[string]string{"SANDBOX_REQUEST": string(request)},
+	})
 	if err != nil {
 		return guestfiles.Answer{}, err
 	}
-	text, exit, err := p.script(ctx, sb, program)
-	if err != nil {
-		return guestfiles.Answer{}, err
+	var answer guestfiles.Answer
+	if err := json.Unmarshal(text, &answer); err != nil || exit != 0 {
+		return answer, sdk.Errorf(sdk.CodeUnavailable, "the sandbox could not look at its files (exit code %d); it needs python3", exit)
 	}
-	return guestfiles.ReadAnswer(text, exit)
-}
-
-func (p *Provider) file(ctx context.Context, instanceID string, req guestfiles.Request) (sdk.FileInfo, error) {
-	answer, err := p.files(ctx, instanceID, req)
-	return answer.File.Info(), err
-}
-
-// StatFile implements sdk.Files.
-func (p *Provider) StatFile(ctx context.Context, instanceID, name string) (sdk.FileInfo, error) {
-	return p.file(ctx, instanceID, guestfiles.Request{Op: guestfiles.Stat, Path: name})
-}
-
-// MakeDirectory implements sdk.Files.
-func (p *Provider) MakeDirectory(ctx context.Context, instanceID, name string, mode fs.FileMode) (sdk.FileInfo, error) {
-	return p.file(ctx, instanceID, guestfiles.Request{Op: guestfiles.MkDir, Path: name, Mode: mode.Perm()})
-}
-
-// MoveFile implements sdk.Files.
-func (p *Provider) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
-	return p.file(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Move, Path: req.From, To: req.To, Overwrite: req.Overwrite})
-}
-
-// CopyFile implements sdk.Files.
-func (p *Provider) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
-	return p.file(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Copy, Path: req.From, To: req.To, Overwrite: req.Overwrite})
-}
-
-// RemoveFile implements sdk.Files.
-func (p *Provider) RemoveFile(ctx context.Context, instanceID, name string, recursive bool) error {
-	_, err := p.files(ctx, instanceID, guestfiles.Request{Op: guestfiles.Remove, Path: name, Recursive: recursive})
-	return err
-}
-
-const (
-	// maxListed bounds what a list looks at.
-	maxListed = 50_000
-	// listedAtOnce is how many entries are passed on together.
-	listedAtOnce = 500
-)
-
-// ListFiles implements sdk.Files.
-func (p *Provider) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
-	if req.Glob != "" && !doublestar.ValidatePattern(req.Glob) {
-		return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "is not a pattern")
-	}
-	most := maxListed
-	if req.Glob == "" {
-		most = min(most, req.Limit)
-	}
-	answer, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.List, Path: req.Path, Depth: req.Depth, Most: most})
-	if err != nil {
-		return false, err
-	}
-	root := strings.TrimSuffix(absolute(req.Path), "/") + "/"
-	var some []sdk.FileInfo
-	count, more := 0, answer.More
-	for _, f := range answer.Files {
-		if req.Glob != "" && !doublestar.MatchUnvalidated(req.Glob, strings.TrimPrefix(f.Path, root)) {
-			continue
-		}
-		if count == req.Limit {
-			more = true
-			break
-		}
-		count++
-		if some = append(some, f.Info()); len(some) == listedAtOnce {
-			if err := found(some); err != nil {
-				return false, err
-			}
-			some = nil
-		}
-	}
-	if len(some) > 0 {
-		if err := found(some); err != nil {
-			return false, err
-		}
-	}
-	return more, nil
+	return answer, answer.Refusal()
 }
 
 // absolute is a path as the sandbox resolves it.
@@ -131,19 +64,15 @@ func absolute(name string) string {
 	return path.Join(workspace, name)
 }
 
-// ReadFile implements sdk.Files.
+// ReadFile implements sdk.Files. A small part comes with the description.
 func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
-	answer, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Open, Path: req.Path})
+	answer, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Open, Path: req.Path, Offset: req.Offset, Length: req.Length, Most: readAtOnce})
 	if err != nil {
 		return sdk.FileInfo{}, nil, err
 	}
 	info := answer.File.Info()
-	offset := req.Offset
-	if offset < 0 {
-		offset = max(info.Size+offset, 0)
-	}
-	if offset >= info.Size {
-		return info, io.NopCloser(bytes.NewReader(nil)), nil
+	if answer.Whole {
+		return info, io.NopCloser(bytes.NewReader(answer.Data)), nil
 	}
 	sb, err := p.lookup(ctx, req.InstanceID)
 	if err != nil {
@@ -151,7 +80,7 @@ func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.F
 	}
 	var content io.ReadCloser
 	err = p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		content, err = c.Download(ctx, answer.Real, offset, req.Length)
+		content, err = c.Download(ctx, answer.Real, answer.Offset, req.Length)
 		return err
 	})
 	if err != nil {
@@ -207,7 +136,8 @@ func (p *Provider) fill(ctx context.Context, req sdk.WriteFileRequest, draft str
 	case err != nil:
 		return sdk.FileInfo{}, p.explain(ctx, sb, err)
 	}
-	return p.file(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Commit, Path: req.Path, Draft: draft, Mode: mode})
+	done, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Commit, Path: req.Path, Draft: draft, Mode: mode})
+	return done.File.Info(), err
 }
 
 // watchedReader remembers what went wrong on the reading side.

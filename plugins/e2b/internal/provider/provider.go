@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
@@ -17,6 +18,8 @@ import (
 
 // Provider makes sandboxes at E2B.
 type Provider struct {
+	guestfiles.Calls // the methods of sdk.Files that need no more than the program in the sandbox
+
 	logger   hclog.Logger
 	settings settings
 	brokerID string
@@ -74,10 +77,12 @@ func New(logger hclog.Logger) sdk.Provider {
 
 func newProvider(logger hclog.Logger, patience patience) *Provider {
 	life, end := context.WithCancel(context.Background())
-	return &Provider{
+	p := &Provider{
 		logger: logger, patience: patience, life: life, end: end,
 		sandboxes: map[string]*sandbox{}, creations: map[string]*creation{}, running: map[executionName]*execution{},
 	}
+	p.Calls = guestfiles.NewCalls(p.files, maxListed)
+	return p
 }
 
 // Describe implements sdk.Provider.

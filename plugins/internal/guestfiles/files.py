@@ -1,7 +1,7 @@
 # Does with the files of a sandbox what the broker's contract says, with the rights of
-# the user that it runs as: envd itself is root, and knows no modes, no copies and no
-# list of a large tree. It reads a request from its environment and prints an answer. It
-# needs Python 3.8 and nothing besides.
+# the user that it runs as: the file calls of services know no modes, no copies and no
+# list of a large tree, and are another user's. What reads a request and prints its answer
+# is put behind it (guestfiles.go). It needs Python 3.8 and nothing besides.
 import base64
 import errno
 import json
@@ -9,9 +9,6 @@ import os
 import shutil
 import stat
 import sys
-import zlib
-
-WORKSPACE = "/workspace"
 
 
 class Refused(Exception):
@@ -67,10 +64,17 @@ def op_stat(r):
 
 
 def op_open(r):
+    """Describe a file and, if it is a small part of it that is asked for, read it."""
     info = regular(r["path"])
-    with open(r["path"], "rb"):  # whether the user may
-        pass
-    return {"file": info, "real": os.path.realpath(r["path"])}
+    with open(r["path"], "rb") as f:  # whether the user may
+        offset = r["offset"] if r["offset"] >= 0 else max(info["size"] + r["offset"], 0)
+        rest = max(info["size"] - offset, 0)
+        length = min(rest, r["length"] or rest)
+        found = {"file": info, "real": os.path.realpath(r["path"]), "offset": offset, "length": length, "whole": length <= r["most"]}
+        if found["whole"]:
+            f.seek(offset)
+            found["data"] = base64.b64encode(f.read(length)).decode()
+    return found
 
 
 def op_draft(r):
@@ -82,14 +86,33 @@ def op_draft(r):
     mode = 0
     if os.path.lexists(path):
         mode = regular(path, follow=False)["mode"]
-    with open(os.open(r["draft"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"):
+    with open(os.open(r["draft"], os.O_WRONLY | os.O_CREAT, 0o600), "wb"):
         pass
     return {"mode": mode}
+
+
+def op_append(r):
+    """Add content to a draft: from the request, or from a file that the service wrote."""
+    data = base64.b64decode(r["data"] or "")
+    if r["upload"]:
+        if not os.path.exists(r["upload"]) and os.stat(r["draft"]).st_size == r["offset"] + r["length"]:
+            return {}  # a call before, whose answer was lost, did it
+        with open(r["upload"], "rb") as f:
+            data = f.read()
+    with open(r["draft"], "r+b") as f:
+        f.truncate(r["offset"])  # what a call before, whose answer was lost, has added
+        f.seek(r["offset"])
+        f.write(data)
+    if r["upload"]:
+        op_discard({"draft": r["upload"]})
+    return {}
 
 
 def op_commit(r):
     """Give a draft its name."""
     path = r["path"]
+    if not os.path.lexists(r["draft"]) and os.path.lexists(path):
+        return {"file": describe(path)}  # a call before, whose answer was lost, did it
     os.chmod(r["draft"], r["mode"])
     if os.path.isdir(path) and not os.path.islink(path):
         raise Refused("conflict", "is a directory")
@@ -100,7 +123,7 @@ def op_commit(r):
 def op_discard(r):
     try:
         os.unlink(r["draft"])
-    except FileNotFoundError:
+    except OSError:  # it is gone, or another user's
         pass
     return {}
 
@@ -181,7 +204,7 @@ def remove(path):
 
 def op_remove(r):
     path = r["path"]
-    if path in ("/", WORKSPACE):
+    if path in ("/", r["workspace"]):
         raise Refused("not_allowed", "stays as long as the instance")
     if describe(path)["type"] != "directory":
         os.unlink(path)
@@ -214,6 +237,7 @@ def op_list(r):
                 info = describe(path)
             except FileNotFoundError:
                 continue
+            info["below"] = shown(os.path.relpath(path, root))
             found.append(info)
             if info["type"] == "directory" and depth > 1:
                 walk(path, depth - 1)
@@ -225,15 +249,12 @@ def op_list(r):
 
 def answer(r):
     try:
-        os.chdir(WORKSPACE)
-        for name in ("path", "to"):
-            if name in r:
-                r[name] = os.path.normpath(os.path.join(WORKSPACE, r[name]))
+        os.chdir(r["workspace"])
+        for name in ("path", "to", "draft"):
+            if r.get(name):
+                r[name] = os.path.normpath(os.path.join(r["workspace"], r[name]))
         return globals()["op_" + r["op"]](r)
     except Refused as e:
         return e.answer
     except OSError as e:
         return {"code": CODES.get(e.errno, "failed"), "message": (e.strerror or str(e)).lower(), "field": "path"}
-
-
-print(json.dumps(answer(json.loads(zlib.decompress(base64.b64decode(os.environ["SANDBOX_REQUEST"]))))))

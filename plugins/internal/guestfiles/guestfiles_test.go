@@ -1,0 +1,146 @@
+package guestfiles_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// here runs the program on this machine.
+func here(t *testing.T, workspace string) func(context.Context, string, guestfiles.Request) (guestfiles.Answer, error) {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	return func(ctx context.Context, _ string, req guestfiles.Request) (a guestfiles.Answer, err error) {
+		if err := req.Check(); err != nil {
+			return a, err
+		}
+		req.Workspace = workspace
+		text, err := json.Marshal(req)
+		assert.NilError(t, err)
+		cmd := exec.CommandContext(ctx, python, "-I", "-c", guestfiles.Program("print(json.dumps(answer(json.load(sys.stdin))))"))
+		cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
+		output, err := cmd.Output()
+		assert.NilError(t, err)
+		assert.NilError(t, json.Unmarshal(output, &a))
+		return a, a.Refusal()
+	}
+}
+
+// The contract of sdk.Files is tested by the conformance suites of the providers; this is
+// for what they cannot see.
+func TestAnOperationWhoseAnswerWasLostCanBeRepeated(t *testing.T) {
+	workspace := t.TempDir()
+	do := here(t, workspace)
+	for _, req := range []guestfiles.Request{
+		{Op: guestfiles.MkDir, Path: "d"},
+		{Op: guestfiles.Draft, Path: "f", Draft: ".draft"},
+		{Op: guestfiles.Append, Path: "f", Draft: ".draft", Data: []byte("hello ")},
+		{Op: guestfiles.Append, Path: "f", Draft: ".draft", Offset: 6, Data: []byte("there")},
+		{Op: guestfiles.Commit, Path: "f", Draft: ".draft", Mode: 0o640},
+		{Op: guestfiles.Discard, Path: "f", Draft: ".draft"},
+	} {
+		assert.Assert(t, req.Op.Repeatable())
+		for range 2 {
+			_, err := do(t.Context(), "", req)
+			assert.NilError(t, err, "%s", req.Op)
+		}
+	}
+	got, err := os.ReadFile(filepath.Join(workspace, "f"))
+	assert.NilError(t, err)
+	assert.Equal(t, string(got), "hello there")
+}
+
+func TestAPartOfAFileIsReadIfItIsSmall(t *testing.T) {
+	workspace := t.TempDir()
+	do := here(t, workspace)
+	assert.NilError(t, os.WriteFile(filepath.Join(workspace, "f"), []byte("0123456789"), 0o600))
+	for name, c := range map[string]struct {
+		offset, length int64
+		most           int
+		want           string
+		whole          bool
+	}{
+		"all":                {0, 0, 10, "0123456789", true},
+		"more than is small": {0, 0, 9, "", false},
+		"a part":             {2, 3, 3, "234", true},
+		"the end":            {-2, 0, 9, "89", true},
+		"beyond the end":     {50, 5, 9, "", true},
+		"before the start":   {-50, 1, 9, "0", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := do(t.Context(), "", guestfiles.Request{Op: guestfiles.Open, Path: "f", Offset: c.offset, Length: c.length, Most: c.most})
+			assert.NilError(t, err)
+			assert.Equal(t, a.Whole, c.whole)
+			assert.Equal(t, string(a.Data), c.want)
+			assert.Equal(t, a.File.Info().Size, int64(10))
+		})
+	}
+}
+
+func TestListsAreCutAtTheirLimitAndSaySo(t *testing.T) {
+	workspace := t.TempDir()
+	for _, name := range []string{"a/x.go", "a/y.txt", "b.go"} {
+		assert.NilError(t, os.MkdirAll(filepath.Dir(filepath.Join(workspace, name)), 0o700))
+		assert.NilError(t, os.WriteFile(filepath.Join(workspace, name), nil, 0o600))
+	}
+	for name, c := range map[string]struct {
+		glob        string
+		limit, most int
+		want        string
+		truncated   bool
+	}{
+		"all":                           {"", 4, 100, "a a/x.go a/y.txt b.go", false},
+		"fewer":                         {"", 3, 100, "a a/x.go a/y.txt", true},
+		"those of a pattern":            {"**/*.go", 2, 100, "a/x.go b.go", false},
+		"fewer of a pattern":            {"**/*.go", 1, 100, "a/x.go", true},
+		"what is looked at has its end": {"**/*.go", 9, 2, "a/x.go", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			truncated, err := guestfiles.NewCalls(here(t, workspace), c.most).ListFiles(t.Context(), sdk.ListFilesRequest{Path: ".", Depth: 9, Glob: c.glob, Limit: c.limit}, func(found []sdk.FileInfo) error {
+				for _, f := range found {
+					below, err := filepath.Rel(workspace, f.Path)
+					assert.NilError(t, err)
+					got = append(got, below)
+				}
+				return nil
+			})
+			assert.NilError(t, err)
+			assert.Equal(t, strings.Join(got, " "), c.want)
+			assert.Equal(t, truncated, c.truncated)
+		})
+	}
+}
+
+func TestPathsThatCannotBeAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		req   guestfiles.Request
+		field string
+	}{
+		"none":           {guestfiles.Request{Op: guestfiles.Stat}, "path"},
+		"a NUL":          {guestfiles.Request{Op: guestfiles.Stat, Path: "a\x00b"}, "path"},
+		"too long":       {guestfiles.Request{Op: guestfiles.Stat, Path: strings.Repeat("a/", 2048)}, "path"},
+		"no destination": {guestfiles.Request{Op: guestfiles.Copy, Path: "a"}, "to"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, ok := errors.AsType[*sdk.Error](c.req.Check())
+			assert.Assert(t, ok)
+			assert.Equal(t, e.Code, sdk.CodeInvalidRequest)
+			assert.Equal(t, e.Field, c.field)
+		})
+	}
+	assert.NilError(t, guestfiles.Request{Op: guestfiles.Stat, Path: "a"}.Check())
+}
