@@ -29,6 +29,11 @@ hunter2 = hunter2
 EOT
 }
 
+audit {
+  webhook       = "https://hunter2"
+  webhook_token = "hunter2"
+}
+
 tenant "demo" {
   token_sha256 = [
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",

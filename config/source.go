@@ -199,8 +199,8 @@ func (g *excerptGuard) sums(text string) (end int, stray bool) {
 	return len(text) - len(rest), rest != "" && rest[0] != '}'
 }
 
-// own reports whether a setting belongs to the broker, where the guard stands.
-// None of the broker's settings is secret.
+// own reports whether a setting belongs to the broker, where the guard stands, and is
+// no secret in any of its blocks.
 func (g *excerptGuard) own(name string) bool {
 	if _, ok := pluginSchema().Field(name); ok {
 		return true
@@ -208,10 +208,13 @@ func (g *excerptGuard) own(name string) bool {
 	if g.inProvider {
 		return false
 	}
+	known := false
 	for _, schema := range ownSchemas() {
-		if _, ok := schema.Field(name); ok {
-			return true
+		field, ok := schema.Field(name)
+		if field.Secret {
+			return false
 		}
+		known = known || ok
 	}
-	return false
+	return known
 }

@@ -95,7 +95,7 @@ func askAsTenant(t *testing.T, s *scene, b *harness.Broker, out said) {
 		ask(b, out, http.MethodGet, "/api/v1/instances/"+i.ID, s.tokens[3], nil)
 		ask(b, out, http.MethodPost, "/api/v1/instances/"+i.ID+"/execute", s.tokens[4], map[string]any{"language": "python", "code": python})
 	}
-	for _, path := range []string{"/api/v1/providers", "/openapi.json", "/healthz", "/readyz", "/nowhere"} {
+	for _, path := range []string{"/api/v1/providers", "/api/v1/usage", "/openapi.json", "/healthz", "/readyz", "/nowhere"} {
 		ask(b, out, http.MethodGet, path, s.tokens[0], nil)
 	}
 	// Tokens where they do not belong.
@@ -107,7 +107,7 @@ func askAsTenant(t *testing.T, s *scene, b *harness.Broker, out said) {
 }
 
 func askAsAdministrator(s *scene, b *harness.Broker, out said) {
-	for _, path := range []string{"/config", "/generations", "/status", "/providers"} {
+	for _, path := range []string{"/config", "/generations", "/status", "/providers", "/tenants", "/tenants/one"} {
 		ask(b, out, http.MethodGet, adminAPI+path, s.admins[0], nil)
 	}
 	for _, p := range providers {
@@ -134,7 +134,7 @@ func change(s *scene, b *harness.Broker, out said) {
 				body["set_active"] = false
 				body["test_connection"] = true // else one that is not well is waited for, for a minute
 			}
-			ask(b, out, http.MethodPost, adminAPI+path, s.admins[2], body)
+			ask(b, out, http.MethodPost, adminAPI+path, s.admins[1], body)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,9 @@ type scene struct {
 	config string
 	files  map[string]string // beside the configuration
 	// block are the settings of a provider, line by line.
-	block  []string
+	block []string
+	// audit are those of the audit log's block.
+	audit  []string
 	tokens []string // of tenants
 	admins []string
 }
@@ -92,7 +95,7 @@ func newScene(t *testing.T) *scene {
 		"labels = " + object(values("labels", env, file, sealed)),
 	}
 	var variables []string
-	for i := range 4 {
+	for i := range 3 {
 		name := fmt.Sprint("PARROT_", i)
 		t.Setenv(name, s.wild("a variable that the plugin gets"))
 		variables = append(variables, fmt.Sprintf("%q", name))
@@ -113,11 +116,14 @@ func newScene(t *testing.T) *scene {
 	for range 5 {
 		s.tokens = append(s.tokens, s.plain("a tenant's token"))
 	}
-	for range 3 {
+	for range 2 {
 		s.admins = append(s.admins, s.plain("an administrator's token"))
 	}
 	fmt.Fprintf(&text, "tenant \"one\" {\n  token_sha256 = %s\n}\n", list(hashes(s.tokens)))
 	fmt.Fprintf(&text, "admin {\n  token_sha256 = %s\n}\n", list(hashes(s.admins)))
+	// Nobody listens there, which the log tells.
+	s.audit = []string{fmt.Sprintf("webhook = %q", "http://127.0.0.1:1/"+s.plain("the path of a webhook")), fmt.Sprintf("webhook_token = %q", s.plain("the token of a webhook"))}
+	fmt.Fprintf(&text, "audit {\n  %s\n}\n", strings.Join(s.audit, "\n  "))
 	s.config = text.String()
 	return s
 }
@@ -132,8 +138,9 @@ func (s *scene) write(t *testing.T, dir string) {
 
 // slips are configurations with one mistake each, which has canaries beside it.
 func (s *scene) slips(text string) map[string]string {
+	lines := slices.Concat(s.block, s.audit)
 	line := func(number int, change func(line string) string) string {
-		return strings.Replace(text, "  "+s.block[number]+"\n", "  "+change(s.block[number])+"\n", 1)
+		return strings.Replace(text, "  "+lines[number]+"\n", "  "+change(lines[number])+"\n", 1)
 	}
 	all := map[string]string{
 		"a token in the place of its sum":    strings.Replace(text, "token_sha256 = [\"", "token_sha256 = [\""+s.plain("a tenant's token in the file")+"\", \"", 1),
@@ -146,8 +153,8 @@ func (s *scene) slips(text string) map[string]string {
 		"a plugin that panics":               strings.Replace(text, `["nothing"]`, `["configure_panic"]`, 1),
 		"a plugin that crashes":              strings.Replace(text, `["nothing"]`, `["configure_crash"]`, 1),
 	}
-	for i := range s.block {
-		name, _, _ := strings.Cut(s.block[i], " ")
+	for i := range lines {
+		name, _, _ := strings.Cut(lines[i], " ")
 		all[name+" without its last quote"] = line(i, func(l string) string {
 			at := strings.LastIndex(l, `"`)
 			return l[:at] + l[at+1:]
