@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker"
 	"github.com/sandbox-broker/sandbox-broker/config"
@@ -35,6 +36,10 @@ func (c *serveCommand) Run(ctx context.Context, term *terminal, ask describe) er
 	}
 	if diags.HasErrors() {
 		return refused(term, c.Config, diags)
+	}
+	// A core file would hold secrets. Plugins inherit the limit.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("forbid core files: %w", err)
 	}
 	ctx, stop := untilSignal(ctx, term.err)
 	defer stop()
