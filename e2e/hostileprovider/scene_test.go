@@ -42,7 +42,7 @@ func options(start plan) harness.Options {
 	return harness.Options{
 		Config: harness.Tenants + fmt.Sprintf(`
 limits {
-  create_timeout  = "4s"
+  create_timeout  = "2s"
   default_timeout = "1s"
 }
 providers { active = "good" }
