@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,12 +21,7 @@ import (
 // fakeAliyun starts a fake of AgentRun in this process.
 func fakeAliyun(t *testing.T) *aliyunfake.Cloud {
 	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("bubblewrap is not installed (Debian: apt install bubblewrap)")
-	}
+	binaries.Needs(t, "bwrap", "bubblewrap")
 	cloud := aliyunfake.Start()
 	t.Cleanup(cloud.Close)
 	return cloud

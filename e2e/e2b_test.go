@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,12 +26,7 @@ func startE2B(t *testing.T) (*harness.Broker, *e2bfake.Server) {
 
 func fakeE2B(t *testing.T) *e2bfake.Server {
 	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("bubblewrap is not installed (Debian: apt install bubblewrap)")
-	}
+	binaries.Needs(t, "bwrap", "bubblewrap")
 	server, err := e2bfake.Start(e2bfake.Options{})
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, server.Close()) })

@@ -83,7 +83,8 @@ func TestTheCountsOfADaySurviveAKilledBroker(t *testing.T) {
 		assert.NilError(t, os.WriteFile(filepath.Join(dir, "state", "state.db"), state, 0o600))
 	})
 	if day := used(t, b, "executions_per_day"); day == 0 && time.Now().UTC().Hour() == 0 {
-		t.Skip("a day has begun meanwhile")
+		TestTheCountsOfADaySurviveAKilledBroker(t) // a day has begun meanwhile: once more, within one
+		return
 	}
 	assert.Equal(t, used(t, b, "executions_per_day"), 3.0)
 	assert.Equal(t, used(t, b, "max_concurrent"), 0.0)

@@ -12,6 +12,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -19,10 +20,7 @@ import (
 // here runs the program on this machine.
 func here(t *testing.T, workspace string) func(context.Context, string, guestfiles.Request) (guestfiles.Answer, error) {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("there is no python3")
-	}
+	binaries.Needs(t, "python3", "python3")
 	return func(ctx context.Context, _ string, req guestfiles.Request) (a guestfiles.Answer, err error) {
 		if err := req.Check(); err != nil {
 			return a, err
@@ -30,7 +28,7 @@ func here(t *testing.T, workspace string) func(context.Context, string, guestfil
 		req.Workspace = workspace
 		text, err := json.Marshal(req)
 		assert.NilError(t, err)
-		cmd := exec.CommandContext(ctx, python, "-I", "-c", guestfiles.Program("print(json.dumps(answer(json.load(sys.stdin))))"))
+		cmd := exec.CommandContext(ctx, "python3", "-I", "-c", guestfiles.Program("print(json.dumps(answer(json.load(sys.stdin))))"))
 		cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
 		output, err := cmd.Output()
 		assert.NilError(t, err)

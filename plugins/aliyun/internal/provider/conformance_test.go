@@ -3,13 +3,12 @@ package provider_test
 import (
 	"context"
 	"flag"
-	"os"
-	"os/exec"
 	"regexp"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
@@ -28,12 +27,7 @@ func TestMain(m *testing.M) {
 // test is skipped; in CI that is a failure.
 func start(t *testing.T) *aliyunfake.Cloud {
 	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("bubblewrap is not installed (Debian: apt install bubblewrap)")
-	}
+	binaries.Needs(t, "bwrap", "bubblewrap")
 	cloud := aliyunfake.Start()
 	t.Cleanup(cloud.Close)
 	return cloud

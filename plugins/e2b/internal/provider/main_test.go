@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"flag"
 	"maps"
-	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -35,12 +34,7 @@ func TestMain(m *testing.M) {
 // a failure.
 func cloud(t *testing.T, options e2bfake.Options) *e2bfake.Server {
 	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("bubblewrap is not installed (Debian: apt install bubblewrap)")
-	}
+	binaries.Needs(t, "bwrap", "bubblewrap")
 	server, err := e2bfake.Start(options)
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, server.Close()) })
