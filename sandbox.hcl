@@ -1,8 +1,8 @@
 # The configuration of the sandbox broker. Check a change before you use it:
 #   sandbox-broker check sandbox.hcl
 
-# Where the REST API listens. Put a proxy with TLS in front before you open it
-# to other machines.
+# Where the REST API listens. Give it a tls block, or a proxy with TLS in front,
+# before you open it to other machines.
 listen = "127.0.0.1:9385"
 
 # Directories are relative to this file.
