@@ -36,6 +36,7 @@ type scene struct {
 	t      *testing.T
 	memory *harness.Memory
 	served atomic.Int64 // executions of the good provider
+	read   int          // how much of the log has been looked at, in bytes
 }
 
 func options(start plan) harness.Options {
@@ -179,13 +180,13 @@ func blames(t *testing.T, answer harness.Answer, code string) {
 func harmless(t *testing.T, text string) {
 	t.Helper()
 	assert.Check(t, !strings.Contains(text, secret), "the secret is in it")
-	for _, r := range text {
-		assert.Check(t, r == '\n' || r == '\t' || r == '\r' || r >= ' ' && r != 0x7f && r != 0x202e, "%q in %.2000q", r, text)
-	}
+	at := strings.IndexFunc(text, func(r rune) bool {
+		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f || r == 0x202e
+	})
+	assert.Check(t, at < 0, "a character that would disturb a terminal: %.2000q", text[max(at, 0):])
 	assert.Check(t, !strings.Contains(text, `\u001b`) && !strings.Contains(text, `\u0000`), "%.2000s", text)
-	for line := range strings.Lines(text) {
-		assert.Check(t, !strings.HasPrefix(line, "2026-01-01"), "a forged line of the log: %s", line)
-	}
+	_, forged, found := strings.Cut("\n"+text, "\n2026-01-01")
+	assert.Check(t, !found, "a forged line of the log: %.2000s", forged)
 }
 
 // unharmed expects that the good provider goes on to serve, and that the broker has
@@ -200,7 +201,9 @@ func (s *scene) unharmed(t *testing.T) {
 		return poll.Success()
 	}, poll.WithTimeout(30*time.Second), poll.WithDelay(10*time.Millisecond))
 	s.memory.Check(t, t.Name())
-	harmless(t, s.Log())
+	log := s.Log()
+	harmless(t, log[s.read:])
+	s.read = strings.LastIndexByte(log, '\n') + 1
 }
 
 // kill ends the hostile plugin, so that the next one starts.
