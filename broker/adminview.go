@@ -24,6 +24,7 @@ func (c *catalog) AdminProviders() []admin.Provider {
 	for _, r := range current {
 		p := admin.Provider{
 			Label: r.Label(), Active: r.Label() == active, Executable: r.Executable(), Description: r.Description(), State: r.State(),
+			Standing: c.router.Standing(r.Label()),
 		}
 		for _, old := range draining {
 			if old.Label() == r.Label() {

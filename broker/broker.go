@@ -21,6 +21,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
@@ -87,7 +88,7 @@ type broker struct {
 // order, or when it cannot start or go on. The error is config.Diagnostics when
 // the configuration is at fault.
 func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
-	b := &broker{options: options, logger: options.Logger, catalog: &catalog{}, asked: make(chan func(*follower)), started: time.Now()}
+	b := &broker{options: options, logger: options.Logger, catalog: &catalog{router: routing.New()}, asked: make(chan func(*follower)), started: time.Now()}
 	b.life, b.endLife = context.WithCancel(context.Background())
 	defer b.endLife()
 	b.tasks = background.NewGroup(b.logger)
@@ -159,7 +160,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Limits:  instanceLimits(cfg.Limits),
 		Logger:  options.Logger.Named("instances"),
 		Journal: instances, Past: past, BrokerID: b.state.id,
-		Quotas: b.quotas,
+		Quotas: b.quotas, Router: b.catalog.router,
 	})
 	b.catalog.set(newGeneration(1, cfg, b.supervise(started)))
 	b.quotas.SetRules(b.catalog.generation().quotaRules())

@@ -9,6 +9,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 )
 
@@ -17,6 +18,8 @@ import (
 // generation is set.
 type catalog struct {
 	inForce atomic.Pointer[generation]
+	// router knows how the providers have done, whatever the generation.
+	router *routing.Router
 
 	mu       sync.Mutex // of writers
 	draining []*revision
@@ -48,7 +51,8 @@ func (c *catalog) Offer(who tenant.Tenant) instance.Offer {
 	g := c.generation()
 	offer := instance.Offer{Providers: g.offered, Tenant: who}
 	if g.cfg != nil {
-		offer.Active = g.cfg.ActiveProvider
+		offer.Active, offer.Fallback = g.cfg.ActiveProvider, g.cfg.FallbackProviders
+		offer.Policy, offer.Costs = routing.Policy(g.cfg.RoutingPolicy), g.costs
 		if now, ok := g.tenants.Tenant(who.Name); ok {
 			offer.Tenant = now
 		}
@@ -107,7 +111,9 @@ func (c *catalog) states() []metrics.Provider {
 				earlier++
 			}
 		}
+		standing := c.router.Standing(r.Label())
 		states = append(states, metrics.Provider{
+			CreationCircuitOpen: standing.Circuit != routing.Closed, Creation: standing.Creation,
 			Label: r.Label(), Plugin: r.Description().Name,
 			Ready: state.Healthy, Restarts: state.Restarts, Draining: earlier, Metrics: state.Metrics,
 			CircuitOpen: state.Phase == pluginhost.PhaseUnavailable, FailedAt: state.FailedAt,

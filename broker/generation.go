@@ -24,10 +24,15 @@ type generation struct {
 	// the same as package instance wants them.
 	current []*revision
 	offered []instance.Provider
+	// costs of a second of an instance's life, by provider.
+	costs map[string]float64
 }
 
 func newGeneration(number int, cfg *config.Config, current []*revision) *generation {
-	g := &generation{number: number, accepted: time.Now(), cfg: cfg, current: current}
+	g := &generation{number: number, accepted: time.Now(), cfg: cfg, current: current, costs: map[string]float64{}}
+	for _, p := range cfg.Providers {
+		g.costs[p.Label] = p.CostPerSecond
+	}
 	for _, r := range current {
 		g.offered = append(g.offered, r)
 	}

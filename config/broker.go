@@ -68,6 +68,10 @@ func (p *parser) parse() *Config {
 	}
 	cfg.ActiveProvider = p.chooseActive(active, body)
 	cfg.FallbackProviders = p.chooseFallback(active, cfg.ActiveProvider, body)
+	cfg.RoutingPolicy = "ordered"
+	if policy, ok := active.Settings["policy"].(string); ok {
+		cfg.RoutingPolicy = policy
+	}
 	if len(labelsOf(body, "tenant")) == 0 {
 		p.fail(hcl.Range{}, "No tenant", "Nobody could use the broker: add a tenant block. `sandbox-broker token` makes a token for it.")
 	}

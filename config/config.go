@@ -33,6 +33,9 @@ type Config struct {
 	// FallbackProviders are the labels of those to turn to, in this order, when
 	// the active one cannot serve. None stands twice, and none is the active.
 	FallbackProviders []string
+	// RoutingPolicy says by what these and the active one are ordered: ordered,
+	// cheapest or fastest.
+	RoutingPolicy string
 	// Providers in the order of the files, at least one.
 	Providers []*Provider
 	// Tenants in the order of the files, at least one.

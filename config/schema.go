@@ -124,6 +124,10 @@ func activeSchema() sdk.Schema {
 			Name: "fallback", Type: sdk.TypeList,
 			Description: "The labels of those that take over from it, in this order.",
 		},
+		{
+			Name: "policy", Type: sdk.TypeString, Default: "ordered", Options: []string{"ordered", "cheapest", "fastest"},
+			Description: "Which of these and the active one is asked first: `ordered` as they stand here, `cheapest` by `cost_per_second`, `fastest` by how long creations took of late.",
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"crypto/subtle"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -27,6 +28,8 @@ type Provider struct {
 	State       pluginhost.State
 	// Draining counts earlier processes that serve their last instances.
 	Draining int
+	// Standing is how its creations have gone of late.
+	Standing routing.Standing
 }
 
 // Broker is what the service asks; both may change while the broker runs.

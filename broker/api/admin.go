@@ -108,6 +108,7 @@ func adminProviderOf(p admin.Provider) AdminProvider {
 	if err := p.State.LastError; err != nil {
 		answer.LastError = &AdminFailure{Message: err.Error(), At: p.State.FailedAt.UTC(), Stderr: lastBytes(pluginhost.Stderr(err), maxLastWords)}
 	}
+	answer.Circuit = circuitOf(p.Standing)
 	if next := p.State.NextTry; !next.IsZero() {
 		answer.NextTry = next.UTC()
 	}

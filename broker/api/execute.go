@@ -104,6 +104,7 @@ func executionOf(e instance.Execution) Execution {
 		ExecutionID:   e.ID,
 		InstanceID:    e.InstanceID,
 		Provider:      e.Provider,
+		Routing:       routingOf(e.Routing),
 		Status:        string(r.Status),
 		ExitCode:      r.ExitCode,
 		Result:        r.Result,

@@ -22,6 +22,8 @@ func (s *Server) createInstance(ctx context.Context, c call[CreateInstanceReques
 		TTL:          duration(c.body.TTL),
 		Idle:         duration(c.body.Idle),
 		Wait:         waitOf(c.body.WaitMS),
+		Languages:    c.body.Languages,
+		Capabilities: capabilitiesOf(c.body.Capabilities),
 	})
 	if err != nil {
 		return 0, Instance{}, err
@@ -100,6 +102,7 @@ func instanceOf(info instance.Info) Instance {
 		TTL:        info.TTL.Seconds(),
 		Idle:       info.Idle.Seconds(),
 		Executions: info.Executions,
+		Routing:    routingOf(info.Routing),
 	}
 }
 

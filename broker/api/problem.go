@@ -34,6 +34,7 @@ type Problem struct {
 	Capability  string            `json:"capability,omitempty" doc:"What the provider lacks."`
 	Provider    string            `json:"provider,omitempty"`
 	InstanceID  string            `json:"instance_id,omitempty"`
+	Tried       []RoutingRefusal  `json:"tried,omitempty" nullable:"false" doc:"Other providers that could not serve either."`
 	Diagnostics []AdminDiagnostic `json:"diagnostics,omitempty" nullable:"false" doc:"All mistakes in a configuration that was refused, and warnings; for administrators."`
 
 	Quota *QuotaRefusal `json:"quota,omitempty" doc:"Which limit stands in the way, for SB008 of the broker itself."`
@@ -76,7 +77,7 @@ func problemOf(err error, requestID string) (Problem, map[string]string) {
 	p := Problem{RequestID: requestID}
 	code := sdk.CodeInternal
 	if fault, ok := errors.AsType[*instance.Fault](err); ok {
-		p.Provider, p.InstanceID = fault.Provider, fault.InstanceID
+		p.Provider, p.InstanceID, p.Tried = fault.Provider, fault.InstanceID, triedOf(fault.Tried)
 	}
 	if e, ok := errors.AsType[*unsatisfiableRange](err); ok {
 		code, p.Status, p.Detail = sdk.CodeInvalidRequest, http.StatusRequestedRangeNotSatisfiable, e.Error()

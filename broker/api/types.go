@@ -53,6 +53,8 @@ type CreateInstanceRequest struct {
 	TTL          float64           `json:"ttl,omitempty" exclusiveMinimum:"0" doc:"Seconds that it lives from now on, and again from the end of each execution. The operator sets the default and the maximum lifetime, which neither use nor renewal exceeds."`
 	Idle         float64           `json:"idle,omitempty" exclusiveMinimum:"0" doc:"Seconds without use after which it is destroyed, even if its ttl would allow more. The operator sets the maximum, which is also the default."`
 	WaitMS       int64             `json:"wait_ms,omitempty" minimum:"0" doc:"Milliseconds that the request may wait for its turn when max_concurrent, max_instances or the provider has no room. Without it it is refused at once. The operator sets the maximum."`
+	Languages    []string          `json:"languages,omitempty" nullable:"false" maxItems:"20" doc:"Languages that its provider must run." example:"[\"python\",\"bash\"]"`
+	Capabilities []string          `json:"capabilities,omitempty" nullable:"false" maxItems:"20" doc:"What its provider must be capable of, as GET /api/v1/providers lists it." example:"[\"files\",\"pause\"]"`
 }
 
 // RenewInstanceRequest asks for more time, or less.
@@ -80,8 +82,23 @@ type Execution struct {
 	Detail        string          `json:"detail,omitempty" doc:"A sentence about its end where the rest does not say it, such as that a context lost its state."`
 	Artifacts     []Artifact      `json:"artifacts,omitempty" nullable:"false" doc:"What it made beside its output; absent if nothing."`
 	Findings      []Finding       `json:"findings,omitempty" nullable:"false" doc:"What the provider's code policy objects to, the first 50 in the order of the code; absent if nothing."`
+	Routing       *Routing        `json:"routing,omitempty" doc:"Why it ran on this provider; absent where the request named the instance."`
 	// Result stays the last field: encode appends it byte for byte.
 	Result json.RawMessage `json:"result,omitempty" doc:"The JSON that main returned; absent when nothing was called."`
+}
+
+// Routing says why a provider serves.
+type Routing struct {
+	_      struct{}         `additionalProperties:"true"`
+	Reason string           `json:"reason" enum:"active,allowed,cheapest,fastest,exploration,requested,session,fallback" doc:"Values may be added."`
+	Tried  []RoutingRefusal `json:"tried,omitempty" nullable:"false" doc:"Providers that could not serve, at most 32; absent if there was none."`
+}
+
+// RoutingRefusal is a provider that could not serve.
+type RoutingRefusal struct {
+	_        struct{} `additionalProperties:"true"`
+	Provider string   `json:"provider"`
+	Code     string   `json:"code" doc:"Why. SB009 for one that was not asked because its creations fail." example:"SB009"`
 }
 
 // Finding is a place in the code that a code policy objects to.
@@ -118,6 +135,7 @@ type Instance struct {
 	TTL        float64           `json:"ttl" doc:"Seconds until expires_at that the end of an execution leaves at least, within the maximum lifetime."`
 	Idle       float64           `json:"idle" doc:"Seconds after last_used_at until it is destroyed, if that comes before expires_at."`
 	Executions int               `json:"executions" doc:"Executions in progress."`
+	Routing    *Routing          `json:"routing,omitempty" doc:"Why it is on this provider."`
 }
 
 // InstanceList holds live instances of the tenant, in the order of their IDs.

@@ -39,6 +39,16 @@ type AdminProvider struct {
 	NextTry            time.Time             `json:"next_try,omitempty,omitzero" doc:"When it is started again; absent while it runs."`
 	LastError          *AdminFailure         `json:"last_error,omitempty" doc:"Why a process of its ended, or did not start, the last time; absent if none did."`
 	Details            map[string]string     `json:"details,omitempty" doc:"Facts from its last health probe."`
+	Circuit            AdminCircuit          `json:"circuit" doc:"How its creations have gone of late."`
+}
+
+// AdminCircuit says whether new instances are asked of a provider.
+type AdminCircuit struct {
+	_               struct{}  `additionalProperties:"true"`
+	State           string    `json:"state" enum:"closed,open,half_open" doc:"closed: it is asked in its turn. open: others are asked first, because its creations failed. half_open: one request is let through, to see."`
+	Failures        int       `json:"failures" doc:"Creations that failed in a row."`
+	Until           time.Time `json:"until,omitempty,omitzero" doc:"When an open one lets a request through."`
+	CreationSeconds float64   `json:"creation_seconds,omitempty" doc:"How long creations took on average, the last ones most; absent if there was none."`
 }
 
 // AdminPlugin is the program behind a provider.

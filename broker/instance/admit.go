@@ -60,11 +60,31 @@ func (s *Service) admit(ctx context.Context, t turn, d quota.Demand) (quota.Gran
 
 // admitRun takes what one execution needs: with an instance of its own, if it is to
 // have a fresh one.
-func (s *Service) admitRun(ctx context.Context, who tenant.Tenant, t target, turn turn, req RunRequest) (quota.Grant, error) {
-	return s.admit(ctx, turn, quota.Demand{
+func (s *Service) admitRun(ctx context.Context, who tenant.Tenant, t target, turn turn, req RunRequest, others bool) (quota.Grant, error) {
+	return s.admitAt(ctx, turn, quota.Demand{
 		Tenant: who.Name, Execution: true, Timeout: req.Timeout,
 		Instance: req.Session == "", Provider: t.provider.Label(),
-	})
+	}, others)
+}
+
+// admitAt is admit for a demand that does not wait for room at its provider where
+// there are others to ask.
+func (s *Service) admitAt(ctx context.Context, t turn, d quota.Demand, others bool) (quota.Grant, error) {
+	if !others || t.wait == 0 {
+		return s.admit(ctx, t, d)
+	}
+	grant, err := s.admit(ctx, turn{arrived: t.arrived}, d)
+	if err == nil || ofProvider(err) || sdk.CodeOf(err) != sdk.CodeQuotaExceeded {
+		return grant, err
+	}
+	return s.admit(ctx, t, d)
+}
+
+// ofProvider reports whether a quota refuses only because of the provider: it has no
+// room, or its instances are too large for the tenant.
+func ofProvider(err error) bool {
+	refusal, ok := errors.AsType[*quota.Refusal](err)
+	return ok && (refusal.Limit == quota.ProviderFull || refusal.Limit == quota.MaxMemoryMB || refusal.Limit == quota.MaxCPUs)
 }
 
 // admitExecution takes what an execution needs in an instance that there is.
@@ -86,8 +106,11 @@ func (s *Service) makeAdmitted(ctx context.Context, e *entry, t target, req Crea
 				return made, false, fmt.Errorf("the request is over: %w", context.Canceled)
 			}
 		} else {
-			grant, err := s.admit(ctx, req.turn, quota.Demand{Tenant: e.id.Tenant, Instance: true, Provider: t.provider.Label()})
+			grant, err := s.admitAt(ctx, req.turn, quota.Demand{Tenant: e.id.Tenant, Instance: true, Provider: t.provider.Label()}, req.way.others)
 			if err != nil {
+				if ofProvider(err) {
+					e.verdict = refused
+				}
 				return made, false, err
 			}
 			e.permit = grant.Instance
@@ -101,7 +124,7 @@ func (s *Service) makeAdmitted(ctx context.Context, e *entry, t target, req Crea
 			return made, cut, err
 		}
 		e.permit.Full(retryAfter(err))
-		if req.turn.left() == 0 {
+		if req.turn.left() == 0 || req.way.others {
 			return made, cut, err
 		}
 	}
@@ -111,7 +134,11 @@ func (s *Service) makeAdmitted(ctx context.Context, e *entry, t target, req Crea
 func (s *Service) makeWithin(ctx context.Context, e *entry, t target, req CreateRequest) (sdk.Instance, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits().CreateTimeout)
 	defer cancel()
-	return s.make(ctx, e, t, req.Env)
+	made, cut, err := s.make(ctx, e, t, req.Env)
+	if e.verdict == refused && req.way.resumed {
+		e.verdict = unclear // it speaks for this attempt alone
+	}
+	return made, cut || e.verdict == unclear && req.way.others, err
 }
 
 func retryAfter(err error) time.Duration {

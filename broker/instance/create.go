@@ -47,9 +47,15 @@ type CreateRequest struct {
 	// no room.
 	Wait time.Duration
 
+	// Languages and Capabilities that the provider must have; the request for one
+	// by name is refused without them.
+	Languages    []string
+	Capabilities []sdk.Capability
+
 	turn turn
 	// granted, if not nil, is for a fresh instance.
 	granted *quota.Instance
+	way     onTheWay
 }
 
 // Create returns the session's instance on that provider, made now if there was
@@ -70,9 +76,6 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 		req.Session = sessionOfKey(req.Key)
 	}
 	t, e, created, err := s.obtain(ctx, who, req)
-	for errors.Is(err, errMoved) {
-		t, e, created, err = s.obtain(ctx, who, req)
-	}
 	if err != nil {
 		return Info{}, false, err
 	}
@@ -104,21 +107,25 @@ func (s *Service) finishCreate(e *entry, created bool) Info {
 
 // obtain finds out where an instance belongs and acquires it there.
 func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateRequest) (t target, e *entry, created bool, err error) {
-	w := wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
-	t, err = s.resolve(ctx, w)
-	if err != nil {
-		return target{}, nil, false, err
+	w := wish{
+		tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language,
+		needs: needs{languages: req.Languages, capabilities: req.Capabilities},
 	}
-	if t.language == "" {
-		t.language = t.templateLanguage()
-	}
-	if err := s.installable(ctx, t, req.Requirements); err != nil {
-		if s.moved(w, t.provider) {
-			return target{}, nil, false, errMoved
+	err = s.route(ctx, w, req.Wait, func(st *stop) (err error) {
+		t = st.target
+		if t.language == "" {
+			t.language = t.templateLanguage()
 		}
-		return target{}, nil, false, &Fault{Provider: t.provider.Label(), Err: err}
-	}
-	e, created, err = s.acquire(ctx, who, t, req)
+		if err := s.installable(ctx, t, req.Requirements); err != nil {
+			if s.moved(w, t.provider) {
+				return errMoved
+			}
+			return st.unfit(err)
+		}
+		req.way = st.way
+		e, created, err = s.acquire(ctx, who, t, req)
+		return err
+	})
 	return t, e, created, err
 }
 
@@ -166,11 +173,12 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 		s.mu.Unlock()
 
 		again, err := s.await(ctx, e)
-		if found && req.turn.waitsLonger(err) {
+		elsewhere := err != nil && req.way.others && ctx.Err() == nil && e.verdict == refused
+		if found && req.turn.waitsLonger(err) && !elsewhere {
 			continue
 		}
 		if err != nil {
-			return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
+			return nil, false, &Fault{Provider: t.provider.Label(), Err: err, elsewhere: elsewhere}
 		}
 		if !again {
 			return e, !found, nil
@@ -182,7 +190,11 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 // callers may wait for it, and it goes on as long as one of them does. The
 // caller holds mu, and ctx only says why.
 func (s *Service) startCreation(ctx context.Context, id ID, t target, req CreateRequest) *entry {
-	ctx, cancel := s.bounded(context.WithoutCancel(ctx), req.Wait+s.limits().CreateTimeout)
+	bound := req.Wait + s.limits().CreateTimeout
+	if req.way.others {
+		bound += settleTimeout
+	}
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx), bound)
 	e := &entry{
 		id:       id,
 		provider: t.provider,
@@ -198,6 +210,7 @@ func (s *Service) startCreation(ctx context.Context, id ID, t target, req Create
 		cancel:   cancel,
 
 		installing: make(chan struct{}, 1),
+		routing:    req.way.routing,
 	}
 	s.entries[e.id.String()] = e
 	s.sessions[e.sessionKey()] = e
@@ -208,7 +221,7 @@ func (s *Service) startCreation(ctx context.Context, id ID, t target, req Create
 		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
 		result := creation{cut: true} // unless make says that there was an answer
 		defer func() { s.finishCreation(e, result, err) }()
-		made, cut, failure := s.makeAdmitted(ctx, e, t, req)
+		made, cut, failure := s.makeSettled(ctx, e, t, req)
 		unnoted := false
 		if failure == nil {
 			unnoted, failure = s.noteMade(e, made)
@@ -241,6 +254,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 	if s.brokerID != "" {
 		labels[sdk.LabelBroker] = s.brokerID
 	}
+	began := time.Now()
 	made, err = t.ready.Create(ctx, sdk.CreateRequest{
 		Template: t.template,
 		Labels:   labels,
@@ -250,6 +264,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		TTL:            s.limits().MaxLifetime + s.limits().slack(),
 		IdempotencyKey: e.id.String(),
 	})
+	s.judge(ctx, e, time.Since(began), err)
 	if err == nil {
 		return made, false, nil
 	}
@@ -296,6 +311,7 @@ func (s *Service) finishCreation(e *entry, result creation, err error) {
 		e.halfMade = result.cut
 		s.forget(e)
 		if result.cut {
+			s.noteUnsettled(e)
 			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e) })
 		}
 		return

@@ -63,7 +63,10 @@ type Execution struct {
 	ID         string
 	InstanceID string
 	// Provider by label.
-	Provider       string
+	Provider string
+	// Routing says why it ran there; the zero value where the caller named the
+	// instance.
+	Routing        Routing
 	Result         sdk.ExecuteResult
 	Stdout, Stderr []byte
 	Artifacts      []sdk.Artifact
@@ -147,39 +150,50 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_
 // and the session gets a new one, as it would have a moment later.
 func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
 	w := wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
-	t, err := s.resolve(ctx, w)
-	if err != nil {
-		return Execution{}, false, err
-	}
+	err = s.route(ctx, w, req.Wait, func(st *stop) (err error) {
+		execution, lost, err = s.runAt(ctx, st, r, create, req)
+		return err
+	})
+	return execution, lost, err
+}
+
+// runAt does it with the provider of one stop.
+func (s *Service) runAt(ctx context.Context, st *stop, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
+	t, who := st.target, st.wish.tenant
 	if err := req.capable(t.provider); err != nil {
-		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
+		return Execution{}, false, st.unfit(err)
 	}
 	if err := s.installable(ctx, t, req.Requirements); err != nil {
-		if s.moved(w, t.provider) {
-			return Execution{}, true, errMoved
+		if s.moved(st.wish, t.provider) {
+			return Execution{}, false, errMoved
 		}
-		return Execution{}, false, &Fault{Provider: t.provider.Label(), Err: err}
+		return Execution{}, false, st.unfit(err)
 	}
 	keep := req.Session != ""
 	if req.Keep != nil {
 		keep = *req.Keep
 	}
-	create.oneShot = !keep
-	grant, err := s.admitRun(ctx, who, t, create.turn, req)
+	create.oneShot, create.way = !keep, st.way
+	grant, err := s.admitRun(ctx, who, t, create.turn, req, st.way.others)
 	if err != nil {
-		return Execution{}, false, err
+		return Execution{}, false, st.refusedByQuota(err)
 	}
 	defer grant.Release()
 	r.quota, create.granted = grant.Execution, grant.Instance
 	e, created, err := s.acquire(ctx, who, t, create)
 	if err != nil {
-		return Execution{}, errors.Is(err, errMoved), err
+		return Execution{}, false, err
 	}
+	st.arrived()
 	defer s.release(e)
 	if !keep {
 		defer s.doom(e)
 	}
 	execution, err = s.run(ctx, r, e, t, req.ExecuteRequest)
+	execution.Routing = st.way.routing
+	if created {
+		execution.Routing = e.routing
+	}
 	if created && sdk.CodeOf(err) == sdk.CodeNotSupported {
 		s.doom(e) // it was made for nothing
 	}

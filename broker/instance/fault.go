@@ -15,6 +15,12 @@ type Fault struct {
 	// Begun means that the provider was asked: what was to be done may have been.
 	Begun bool
 	Err   error
+	// Tried are the providers that were asked in vain.
+	Tried []Tried
+
+	// elsewhere means that it concerns this provider alone, which has made nothing:
+	// another may be asked.
+	elsewhere bool
 }
 
 // Error says what happened and where.

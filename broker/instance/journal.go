@@ -43,6 +43,8 @@ type Record struct {
 	Intended time.Time `json:"intended"`
 	// Claimed means that its owner can ask for it without knowing its ID.
 	Claimed bool `json:"claimed,omitempty"`
+	// Routing is why it is on its provider.
+	Routing Routing `json:"routing,omitzero"`
 
 	// Made is the provider's own ID; empty as long as it has not answered. What
 	// follows is not set before.
@@ -93,7 +95,7 @@ func (e *entry) record() Record {
 	r := Record{
 		ID: e.id, Provider: e.provider.Label(), Template: e.template, Labels: maps.Clone(e.labels),
 		TTL: e.ttl, Idle: e.idle, Claimed: e.claimed,
-		Intended: e.intended, Made: e.instance.ID,
+		Intended: e.intended, Made: e.instance.ID, Routing: e.routing,
 	}
 	if r.Made != "" {
 		r.Metadata, r.Used, r.Paused = maps.Clone(e.instance.Metadata), e.useNoted, e.paused

@@ -29,6 +29,8 @@ type Info struct {
 	TTL, Idle time.Duration
 	// Executions in progress.
 	Executions int
+	// Routing says why it is on its provider.
+	Routing Routing
 }
 
 // Get returns an instance of the tenant, or SB013.
@@ -91,6 +93,7 @@ func (e *entry) info(now time.Time) Info {
 		TTL:        e.ttl,
 		Idle:       e.idle,
 		Executions: e.running,
+		Routing:    e.routing,
 	}
 	if e.holds > 0 {
 		info.ExpiresAt = e.expiry(now) // the executions' end will move it so far at least

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -56,6 +57,12 @@ type Offer struct {
 	Providers []Provider
 	// Active is the label of the provider that is used unless a request names one.
 	Active string
+	// Fallback are the labels of those that are asked when it cannot serve. The
+	// Policy says in which order these and the active one are asked.
+	Fallback []string
+	Policy   routing.Policy
+	// Costs of a second of an instance's life, by label.
+	Costs map[string]float64
 	// Tenant as it is now, or as it was last if it is one no more.
 	Tenant tenant.Tenant
 }

@@ -208,6 +208,7 @@ func (s *Service) reconcileOne(p Provider) {
 	ready, err := p.Provider(ctx)
 	if err == nil {
 		err = s.Reconcile(ctx, p, ready)
+		s.resettleAll(ctx, p)
 	}
 	if err != nil && s.lifetime.Err() == nil {
 		s.logger.Warn("a provider does not say what it has", "provider", p.Label(), "error", err)

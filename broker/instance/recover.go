@@ -85,6 +85,7 @@ func (s *Service) resumeCreation(ctx context.Context, key sessionKey, t target, 
 		return nil, err
 	}
 	req.granted = s.resolved(r) // it counts already
+	req.way.resumed = true
 	t.template, req.TTL, req.Idle, req.Labels = r.Template, r.TTL, r.Idle, r.Labels
 	return s.startCreation(ctx, r.ID, t, req), nil
 }
@@ -97,7 +98,7 @@ func (s *Service) adopt(r Record, owner Provider, listed sdk.Instance) *entry {
 		id: r.ID, provider: owner, template: r.Template, ttl: r.TTL, idle: r.Idle, labels: r.Labels,
 		claimed: r.Claimed, intended: r.Intended, useNoted: r.Used, paused: r.Paused,
 		ready: make(chan struct{}), cancel: func() {}, installing: make(chan struct{}, 1),
-		state: live, instance: listed, permit: s.resolved(r),
+		state: live, instance: listed, permit: s.resolved(r), routing: r.Routing,
 	}
 	close(e.ready)
 	if r.Made == "" {

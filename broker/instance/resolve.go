@@ -28,45 +28,58 @@ type wish struct {
 	provider string
 	template string
 	language string
+	needs    needs
 }
 
-// resolve picks the provider, waits until it is ready and checks that it offers
-// what the request wants.
-func (s *Service) resolve(ctx context.Context, w wish) (target, error) {
-	provider, err := s.pick(w)
-	for err == nil {
-		t, fault := s.offered(ctx, provider, w)
-		if fault == nil {
-			return t, nil
-		}
-		// What was replaced or removed while the request was on its way to it has
-		// no say any more.
-		asked := provider
-		if provider, err = s.pick(w); ctx.Err() != nil || err == nil && provider == asked {
-			return target{}, &Fault{Provider: asked.Label(), Err: fault}
+// needs are what a provider must have beside the language and the template.
+type needs struct {
+	languages    []string
+	capabilities []sdk.Capability
+}
+
+func (n needs) met(p Provider) error {
+	d := p.Description()
+	for _, name := range n.languages {
+		if !slices.Contains(d.Languages, sdk.ParseLanguage(name)) {
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "languages", "the provider %q does not run %q", p.Label(), name)
 		}
 	}
-	return target{}, err
+	for _, c := range n.capabilities {
+		if !slices.Contains(d.Capabilities, c) {
+			return sdk.NotSupported(p.Label(), c)
+		}
+	}
+	return nil
 }
 
 // moved reports whether a request that was on its way to a provider belongs on
-// another one by now.
+// another one by now, because that one was replaced or removed.
 func (s *Service) moved(w wish, from Provider) bool {
-	to, err := s.pick(w)
-	return err == nil && to != from
+	to := labelled(s.catalog.Offer(w.tenant).usable(), from.Label())
+	return to == nil || s.keeperOf(w, to) != from
 }
 
+// offered waits until a provider is ready and checks that it offers what a request
+// wants.
 func (s *Service) offered(ctx context.Context, provider Provider, w wish) (target, error) {
 	ready, err := s.waitReady(ctx, provider, s.limits().CreateTimeout)
 	if err != nil {
 		return target{}, err
 	}
-	t := target{provider: provider, ready: ready, template: w.template}
+	return fitting(provider, ready, w)
+}
+
+// fitting is the target for what a request wants of a provider.
+func fitting(provider Provider, ready sdk.Provider, w wish) (t target, err error) {
+	t = target{provider: provider, ready: ready, template: w.template}
 	description := provider.Description()
 	if w.language != "" {
 		if t.language, err = supported(description, w.language); err != nil {
 			return target{}, err
 		}
+	}
+	if err := w.needs.met(provider); err != nil {
+		return target{}, err
 	}
 	switch {
 	case w.template != "":
@@ -116,33 +129,6 @@ func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Durat
 	}
 }
 
-// pick finds the provider that the request names; else the one where its
-// session lives; else the active one, or the first of the tenant's own when it
-// may not use that.
-func (s *Service) pick(w wish) (Provider, error) {
-	offer := s.catalog.Offer(w.tenant)
-	usable := offer.usable()
-	if w.provider != "" {
-		p, err := pickNamed(w, usable, offer.Providers)
-		if err != nil {
-			return nil, err
-		}
-		return s.keeperOf(w, p), nil
-	}
-	if p := s.homeOf(w, usable, offer.Active); p != nil {
-		return p, nil
-	}
-	for _, p := range usable {
-		if p.Label() == offer.Active {
-			return p, nil
-		}
-	}
-	if len(usable) == 0 {
-		return nil, sdk.Errorf(sdk.CodeNotAllowed, "this tenant may use none of the providers")
-	}
-	return usable[0], nil
-}
-
 func pickNamed(w wish, usable, all []Provider) (Provider, error) {
 	named := func(p Provider) bool { return p.Label() == w.provider }
 	if i := slices.IndexFunc(usable, named); i >= 0 {
@@ -171,31 +157,51 @@ func (s *Service) keeperOf(w wish, p Provider) Provider {
 }
 
 // homeOf returns the usable provider on which the session already has an instance:
-// the active one if there are several, else the one made last.
-func (s *Service) homeOf(w wish, usable []Provider, active string) Provider {
+// the active one if there are several, else the one made last. settled means that
+// it is there, or may be, so that no other provider can have it; else it is being
+// made.
+func (s *Service) homeOf(w wish, usable []Provider, active string) (home Provider, settled bool) {
 	if w.session == "" {
-		return nil
+		return nil, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	var home *entry
+	var last *entry
 	for _, p := range usable {
 		e := s.sessions[sessionKey{w.tenant.Name, w.session, p.Label()}]
 		if e == nil || s.retire(e, now) {
 			continue
 		}
 		if p.Label() == active {
-			return e.provider
+			return e.provider, e.state == live
 		}
-		if home == nil || e.created.After(home.created) {
-			home = e
+		if last == nil || e.created.After(last.created) {
+			last = e
 		}
 	}
-	if home == nil {
-		return nil
+	if last != nil {
+		return last.provider, last.state == live
 	}
-	return home.provider
+	var left *Record // by an earlier process
+	for _, p := range usable {
+		r, found := s.awaited(sessionKey{w.tenant.Name, w.session, p.Label()})
+		if !found || left != nil && (left.Made != "" || r.Made == "" && !r.Intended.After(left.Intended)) {
+			continue
+		}
+		left, home = &r, p
+	}
+	return home, left != nil && left.Made != ""
+}
+
+// labelled returns the provider with that label, nil if there is none.
+func labelled(providers []Provider, label string) Provider {
+	for _, p := range providers {
+		if p.Label() == label {
+			return p
+		}
+	}
+	return nil
 }
 
 // supported turns what the caller wrote into a language of the provider.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -50,6 +51,8 @@ type Options struct {
 	BrokerID string
 	// Quotas may be nil: then there are none.
 	Quotas Quotas
+	// Router may be nil for one that is not shared.
+	Router Router
 }
 
 // Service makes, uses and destroys instances. All its methods may be called
@@ -93,6 +96,12 @@ type Service struct {
 
 	quotas   Quotas
 	payments payments
+
+	router Router
+	// ways are held by the requests that look for a provider for a session, and
+	// unsettled is what their creations may have left. Both are guarded by mu.
+	ways      map[workKey]*way
+	unsettled map[workKey][]*entry
 }
 
 // sessionKey names the one instance that a session has on a provider.
@@ -119,6 +128,12 @@ type entry struct {
 	permit *quota.Instance
 	// halfMade is set when the provider may have it although its creation failed.
 	halfMade bool
+	// verdict says who is to blame for a creation that failed. It belongs to the
+	// creation until ready closes.
+	verdict verdict
+	doubt   doubt
+	// routing is why it is on its provider.
+	routing Routing
 
 	// ---
 	state     state
@@ -171,6 +186,11 @@ func NewService(opts Options) *Service {
 		quotas:  opts.Quotas,
 		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
 		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
+
+		router: opts.Router, ways: map[workKey]*way{}, unsettled: map[workKey][]*entry{},
+	}
+	if s.router == nil {
+		s.router = routing.New()
 	}
 	if s.quotas == nil {
 		s.quotas = unlimited{}

@@ -24,6 +24,10 @@ type Provider struct {
 	// time; zero for never.
 	CircuitOpen bool
 	FailedAt    time.Time
+	// CreationCircuitOpen says that its creations fail, so that others are asked
+	// first. Creation is how long they take of late; zero if there was none.
+	CreationCircuitOpen bool
+	Creation            time.Duration
 	// Metrics are its own, which were checked.
 	Metrics []sdk.Metric
 }
@@ -37,6 +41,10 @@ var (
 		"Processes that an upgrade has replaced and that serve their last instances.", []string{"provider"}, nil)
 	providerCircuit = prometheus.NewDesc("sandbox_broker_provider_circuit_open",
 		"Whether the provider has failed repeatedly and refuses work until it is tried again.", []string{"provider"}, nil)
+	providerCreationCircuit = prometheus.NewDesc("sandbox_broker_provider_creation_circuit_open",
+		"Whether creations of the provider fail, so that others are asked first.", []string{"provider"}, nil)
+	providerCreation = prometheus.NewDesc("sandbox_broker_provider_creation_seconds",
+		"How long creations of the provider took on average, the last ones most.", []string{"provider"}, nil)
 	providerFailed = prometheus.NewDesc("sandbox_broker_provider_last_failure_timestamp_seconds",
 		"When a process of the provider ended by itself, or did not start, the last time.", []string{"provider"}, nil)
 )
@@ -54,6 +62,10 @@ func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 	for _, p := range c.providers() {
 		out <- prometheus.MustNewConstMetric(providerReady, prometheus.GaugeValue, oneIf(p.Ready), p.Label)
 		out <- prometheus.MustNewConstMetric(providerCircuit, prometheus.GaugeValue, oneIf(p.CircuitOpen), p.Label)
+		out <- prometheus.MustNewConstMetric(providerCreationCircuit, prometheus.GaugeValue, oneIf(p.CreationCircuitOpen), p.Label)
+		if p.Creation > 0 {
+			out <- prometheus.MustNewConstMetric(providerCreation, prometheus.GaugeValue, p.Creation.Seconds(), p.Label)
+		}
 		if !p.FailedAt.IsZero() {
 			out <- prometheus.MustNewConstMetric(providerFailed, prometheus.GaugeValue, float64(p.FailedAt.UnixMilli())/1000, p.Label)
 		}

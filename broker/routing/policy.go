@@ -23,6 +23,9 @@ const (
 const (
 	// ReasonActive: it is the first in the order of the configuration.
 	ReasonActive = "active"
+	// ReasonAllowed: it is the first that the tenant may use, which is not the active
+	// one.
+	ReasonAllowed = "allowed"
 	// ReasonExploration: it was not asked for a while, and may have become fast.
 	ReasonExploration = "exploration"
 	// ReasonRequested: the request names it.
