@@ -104,7 +104,7 @@ func (r *route) leave() {
 // one when that could certainly do nothing. Of requests that look for a provider for
 // the same session one does so at a time, so that they do not find two.
 func (s *Service) route(ctx context.Context, w wish, wait time.Duration, use func(*stop) error) error {
-	r := &route{service: s, wish: w, until: time.Now().Add(wait + 2*s.limits().CreateTimeout)}
+	r := &route{service: s, wish: w, until: time.Now().Add(wait + 2*s.limits().CreateTimeout + settleTimeout)}
 	defer r.leave()
 	for {
 		st, err := r.next(ctx)

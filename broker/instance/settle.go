@@ -71,12 +71,9 @@ func (s *Service) judge(ctx context.Context, e *entry, took time.Duration, err e
 	s.router.Failed(label)
 	ephemeral := e.provider.Description().Ephemeral
 	e.verdict = unclear
-	e.doubt = doubt{until: now.Add(listDelay), good: !ephemeral}
-	switch {
-	case answered && code == sdk.CodeCreateFailed:
-		// It says that there is none, and only has to be consistent.
-		e.doubt = doubt{until: now}
-	case ephemeral && (answered || errors.Is(err, sdk.ErrPluginGone)):
+	// One of which a cloud says that it could not be made is none to be used.
+	e.doubt = doubt{until: now.Add(listDelay), good: !ephemeral && code != sdk.CodeCreateFailed}
+	if ephemeral && (answered || errors.Is(err, sdk.ErrPluginGone)) {
 		e.doubt.until = now // nobody goes on making it
 	}
 }

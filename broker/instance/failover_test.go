@@ -1,0 +1,219 @@
+package instance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// ranked is a catalog whose first provider is active and has the others as fallback.
+type ranked []instance.Provider
+
+func (c ranked) Providers() []instance.Provider { return c }
+
+func (c ranked) Offer(who tenant.Tenant) instance.Offer {
+	offer := instance.Offer{Providers: c, Tenant: who, Active: c[0].Label()}
+	for _, p := range c[1:] {
+		offer.Fallback = append(offer.Fallback, p.Label())
+	}
+	return offer
+}
+
+// failure is how a creation fails.
+type failure struct {
+	name string
+	// code that the provider answers with; "" for hang or gone.
+	code sdk.Code
+	hang bool // until the call's time is over
+	gone bool // the plugin ended
+	// never: it speaks of what comes before any effect.
+	never bool
+	// final: another provider would answer the same.
+	final bool
+}
+
+var failures = []failure{
+	{name: "SB001", code: sdk.CodeNotInitialized, never: true},
+	{name: "SB008", code: sdk.CodeQuotaExceeded, never: true},
+	{name: "SB011", code: sdk.CodeNotAuthenticated, never: true},
+	{name: "SB010", code: sdk.CodeInvalidRequest, never: true, final: true},
+	{name: "SB000", code: sdk.CodeInternal},
+	{name: "SB003", code: sdk.CodeConnectionFailed},
+	{name: "SB004", code: sdk.CodeCreateFailed},
+	{name: "SB009", code: sdk.CodeUnavailable},
+	{name: "a hang", hang: true},
+	{name: "the end of the plugin", gone: true},
+}
+
+// answers are what the list says: at once, only after some failures, without what is
+// there for a while, or nothing ever.
+var answers = []string{"answers", "answers late", "shows late", "never answers"}
+
+// fallbacks are the states of the second provider.
+var fallbacks = []string{"ready", "down", "full"}
+
+// truthful is what a liar is otherwise.
+type truthful = instance.Provider
+
+// liar is a provider whose list shows an instance only some time after its creation.
+type liar struct {
+	truthful
+	hidden *atomic.Bool
+}
+
+type listing struct {
+	sdk.Provider
+	hidden *atomic.Bool
+}
+
+func (l *liar) Provider(ctx context.Context) (sdk.Provider, error) {
+	p, err := l.truthful.Provider(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return listing{p, l.hidden}, nil
+}
+
+func (l listing) List(ctx context.Context) ([]sdk.Instance, error) {
+	list, err := l.Provider.List(ctx)
+	if l.hidden.Load() {
+		list = nil
+	}
+	return list, err
+}
+
+// Each cell ends in exactly one instance, or in a refusal with none.
+func TestEveryFailOverEndsInOneInstanceOrARefusalWithNone(t *testing.T) {
+	cells, served, adopted, refusedCells := 0, 0, 0, 0
+	for _, f := range failures {
+		for _, after := range []bool{false, true} {
+			if after && f.never {
+				continue
+			}
+			for _, list := range answers {
+				for _, fallback := range fallbacks {
+					for _, cloud := range []bool{true, false} {
+						if list == "shows late" && !cloud {
+							continue // its own list is never late
+						}
+						cells++
+						name := fmt.Sprintf("%s after=%v list %s fallback %s cloud=%v", f.name, after, list, fallback, cloud)
+						t.Run(name, func(t *testing.T) {
+							synctest.Test(t, func(t *testing.T) {
+								switch by := cell(t, f, after, list, fallback, cloud); by {
+								case "":
+									refusedCells++
+								case "first":
+									adopted++
+								default:
+									served++
+								}
+							})
+						})
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d cells: %d served by the fallback, %d by what was found, %d refused", cells, served, adopted, refusedCells)
+	assert.Assert(t, cells >= 100)
+	assert.Assert(t, served > 0 && adopted > 0 && refusedCells > 0)
+}
+
+func cell(t *testing.T, f failure, after bool, list, fallback string, cloud bool) (by string) {
+	hidden := &atomic.Bool{}
+	first := &instancetest.Provider{Name: "first", Cloud: cloud}
+	second := &instancetest.Provider{Name: "second"}
+	broken := &atomic.Bool{}
+	broken.Store(true)
+	first.OnCreate = func(ctx context.Context, req sdk.CreateRequest) error {
+		if !broken.Load() {
+			return nil
+		}
+		if after && !(f.gone && !cloud) {
+			first.Adopt(sdk.Instance{ID: "fake-" + req.Labels[sdk.LabelInstance], Labels: req.Labels})
+		}
+		if list == "shows late" {
+			hidden.Store(true)
+			time.AfterFunc(20*time.Second, func() { hidden.Store(false) })
+		}
+		switch {
+		case f.hang:
+			<-ctx.Done()
+			return ctx.Err()
+		case f.gone:
+			return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", "first", sdk.ErrPluginGone)
+		default:
+			return sdk.Errorf(f.code, "told to")
+		}
+	}
+	var asked atomic.Int64
+	first.OnList = func(context.Context) error {
+		n := asked.Add(1)
+		if broken.Load() && (list == "never answers" || list == "answers late" && n <= 5) {
+			return sdk.Errorf(sdk.CodeConnectionFailed, "no answer")
+		}
+		return nil
+	}
+	switch fallback {
+	case "down":
+		second.Down = "told to be"
+	case "full":
+		second.OnCreate = func(context.Context, sdk.CreateRequest) error {
+			return sdk.Errorf(sdk.CodeQuotaExceeded, "full")
+		}
+	}
+	s := instance.NewService(instance.Options{
+		Catalog: ranked{&liar{first, hidden}, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+	})
+	defer s.Shutdown(t.Context())
+	create := instance.CreateRequest{Key: "k-1"}
+	info, _, err := s.Create(t.Context(), acme, create)
+	live := func() int { return len(first.Live()) + len(second.Live()) }
+	if err == nil {
+		assert.Equal(t, live(), 1, "first has %v, second %v", first.Live(), second.Live())
+		by = info.Provider
+		if by == "second" {
+			assert.Equal(t, info.Routing.Reason, "fallback")
+			assert.Equal(t, len(info.Routing.Tried), 1)
+			assert.Equal(t, info.Routing.Tried[0].Provider, "first")
+		}
+		// Who asks again gets the same one.
+		again, created, err := s.Create(t.Context(), acme, create)
+		assert.NilError(t, err)
+		assert.Assert(t, !created && again.ID == info.ID)
+	} else {
+		coded, typed := errors.AsType[*sdk.Error](err)
+		assert.Assert(t, typed, "%v", err)
+		assert.Assert(t, coded.Code != "")
+		assert.Equal(t, len(second.Live()), 0)
+		assert.Assert(t, list == "never answers" || fallback != "ready" || f.final, "refused with %v although the fallback works", err)
+		if list == "never answers" && !f.never && fallback == "ready" {
+			// Nor is it made elsewhere for who asks again, as long as nobody knows.
+			_, _, err := s.Create(t.Context(), acme, create)
+			assert.Assert(t, err != nil && len(second.Created()) == 0)
+		}
+	}
+	// What a lost answer left goes when the provider speaks again.
+	broken.Store(false)
+	time.Sleep(3 * time.Minute)
+	synctest.Wait()
+	want := 0
+	if err == nil {
+		want = 1
+	}
+	assert.Equal(t, live(), want, "after a while first has %v, second %v", first.Live(), second.Live())
+	return by
+}
