@@ -38,11 +38,9 @@ func TestTheFallbackServesWhenTheActiveProviderIsKilledUnderLoad(t *testing.T) {
 			  fallback = ["spare"]
 			}
 			provider "mock" {}
-			provider "spare" {
-			  plugin = "mock"
-			}
+			provider "spare" {}
 		`,
-		Plugins: map[string]string{"mock": mockPlugin},
+		Plugins: map[string]string{"mock": mockPlugin, "spare": mockPlugin},
 	})
 	create := func() (routed, harness.Answer) {
 		answer := b.Do(http.MethodPost, "/api/v1/execute", harness.Token, map[string]any{"language": "mock", "code": `{"stdout": "x"}`})

@@ -217,3 +217,104 @@ func cell(t *testing.T, f failure, after bool, list, fallback string, cloud bool
 	assert.Equal(t, live(), want, "after a while first has %v, second %v", first.Live(), second.Live())
 	return by
 }
+
+func TestWhatEndsWithItsPluginIsNotWaitedForWhenThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &instancetest.Provider{Name: "first"}, &instancetest.Provider{Name: "second"}
+		first.OnCreate = func(context.Context, sdk.CreateRequest) error {
+			first.OnWait = func(context.Context) error { return sdk.Errorf(sdk.CodeUnavailable, "it is down") }
+			return sdk.Errorf(sdk.CodeUnavailable, "%w during the call", sdk.ErrPluginGone)
+		}
+		s := instance.NewService(instance.Options{
+			Catalog: ranked{first, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+		})
+		defer s.Shutdown(t.Context())
+		began := time.Now()
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		assert.Equal(t, info.Provider, "second")
+		assert.Assert(t, time.Since(began) < time.Second)
+	})
+}
+
+// One request for a session looks for a provider at a time.
+func TestManyRequestsForASessionFindOneProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &instancetest.Provider{Name: "first"}, &instancetest.Provider{Name: "second"}
+		var n atomic.Int64
+		first.OnCreate = func(context.Context, sdk.CreateRequest) error {
+			time.Sleep(time.Second)
+			if n.Add(1) == 1 {
+				return sdk.Errorf(sdk.CodeCreateFailed, "the first time")
+			}
+			return nil
+		}
+		s := instance.NewService(instance.Options{
+			Catalog: ranked{first, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+		})
+		defer s.Shutdown(t.Context())
+		ids := make(chan string)
+		for i := range 50 {
+			go func() {
+				time.Sleep(time.Duration(i) * 50 * time.Millisecond)
+				info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "one"})
+				assert.Check(t, err)
+				ids <- info.ID.String()
+			}()
+		}
+		seen := map[string]bool{}
+		for range 50 {
+			seen[<-ids] = true
+		}
+		assert.Equal(t, len(seen), 1)
+		assert.Equal(t, len(first.Live())+len(second.Live()), 1)
+	})
+}
+
+func TestAProviderThatDoesNotFitIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := &instancetest.Provider{Name: "first"}
+		second := &instancetest.Provider{Name: "second", Capabilities: []sdk.Capability{sdk.CapabilityFiles}}
+		s := instance.NewService(instance.Options{
+			Catalog: ranked{first, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+		})
+		defer s.Shutdown(t.Context())
+		files := instance.CreateRequest{Capabilities: []sdk.Capability{sdk.CapabilityFiles}}
+		info, _, err := s.Create(t.Context(), acme, files)
+		assert.NilError(t, err)
+		assert.Equal(t, info.Provider, "second")
+		assert.DeepEqual(t, info.Routing, instance.Routing{
+			Reason: "fallback", Tried: []instance.Tried{{Provider: "first", Code: sdk.CodeNotSupported}},
+		})
+		files.Provider = "first"
+		_, _, err = s.Create(t.Context(), acme, files)
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
+		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Languages: []string{"cobol"}})
+		assert.ErrorContains(t, err, "cobol")
+	})
+}
+
+func TestAnOpenCircuitSendsNewInstancesElsewhereButNeverNowhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &instancetest.Provider{Name: "first"}, &instancetest.Provider{Name: "second"}
+		first.OnCreate = func(context.Context, sdk.CreateRequest) error { return sdk.Errorf(sdk.CodeUnavailable, "no") }
+		s := instance.NewService(instance.Options{
+			Catalog: ranked{first, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+		})
+		defer s.Shutdown(t.Context())
+		for range 10 {
+			info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+			assert.NilError(t, err)
+			assert.Equal(t, info.Provider, "second")
+			assert.Equal(t, info.Routing.Tried[0], instance.Tried{Provider: "first", Code: sdk.CodeUnavailable})
+		}
+		assert.Equal(t, len(first.Created()), 3)
+		first.OnCreate = nil
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Provider: "first"})
+		assert.NilError(t, err, "who names it gets it")
+		assert.Equal(t, info.Routing.Reason, "requested")
+		info, _, err = s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		assert.Equal(t, info.Provider, "first", "it has worked again")
+	})
+}

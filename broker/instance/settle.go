@@ -140,7 +140,10 @@ func (s *Service) settleOnce(ctx context.Context, e *entry) (found *sdk.Instance
 	asked := time.Now()
 	provider, err := e.provider.Provider(ctx)
 	if err != nil {
-		return nil, false, err
+		// What ends with the process of the plugin has ended when there is none.
+		code := sdk.CodeOf(err)
+		down := ctx.Err() == nil && (code == sdk.CodeUnavailable || code == sdk.CodeNotInitialized)
+		return nil, down && e.provider.Description().Ephemeral, err
 	}
 	listed, err := provider.List(ctx)
 	if err != nil {
