@@ -142,7 +142,7 @@ func cell(t *testing.T, f failure, after bool, list, fallback string, cloud bool
 		if !broken.Load() {
 			return nil
 		}
-		if after && !(f.gone && !cloud) {
+		if after && (cloud || !f.gone) {
 			first.Adopt(sdk.Instance{ID: "fake-" + req.Labels[sdk.LabelInstance], Labels: req.Labels})
 		}
 		if list == "shows late" {

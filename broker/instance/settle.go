@@ -46,6 +46,7 @@ type doubt struct {
 // judge takes down how the provider answered a creation. ctx is that of the call.
 func (s *Service) judge(ctx context.Context, e *entry, took time.Duration, err error) {
 	label, now := e.provider.Label(), time.Now()
+	e.verdict = ours // whatever it was the last time
 	if err == nil {
 		s.router.Succeeded(label, took)
 		return
