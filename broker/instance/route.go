@@ -124,9 +124,10 @@ func (s *Service) route(ctx context.Context, w wish, wait time.Duration, use fun
 			if time.Now().Before(r.until) {
 				continue
 			}
-			return r.failed()
+			err = r.failed()
+			fault, _ = errors.AsType[*Fault](err)
 		}
-		fault.Tried = r.tried
+		fault.Tried = slices.DeleteFunc(slices.Clone(r.tried), func(t Tried) bool { return t.Provider == fault.Provider })
 		return err
 	}
 }
@@ -151,9 +152,6 @@ func (r *route) failed() error {
 	}
 	final := *r.fault
 	final.elsewhere = false
-	if len(r.tried) > 1 {
-		final.Tried = r.tried
-	}
 	return &final
 }
 
