@@ -21,7 +21,7 @@ EXAMPLE := examples/bubblewrap-provider
 # The race detector needs a C compiler; without one the tests still run.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
-.PHONY: help build runsc rootfs demo run test unit e2e corpus lint fmt generate drift bench soak clean tools
+.PHONY: help build runsc rootfs demo run test unit e2e corpus chaos lint fmt generate drift bench soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -69,6 +69,13 @@ e2e: build runsc ## only the tests over the real binaries
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there
 	@go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
+
+# How often `make chaos` kills, and by which draw: SEED=0 draws one and prints it.
+KILLS ?= 50
+SEED  ?= 0
+
+chaos: ## kill broker and plugins at random, and check what is left (KILLS=1000 SEED=1)
+	go test ./e2e/chaos/... -count=1 -timeout 12h -v -args -kills $(KILLS) -seed $(SEED)
 
 lint: tools ## format, vet, static analysis, drift of generated files
 	go vet ./...

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -81,6 +82,7 @@ func (s *Server) once(c *fiber.Ctx, op operation, id idempotency.ID, handle func
 		s.answers.Abandon(id)
 		return sdk.Errorf(sdk.CodeUnavailable, "the request with this Idempotency-Key was cut off, by a restart of the broker for example; whether it had effects is unknown. Look, and use another key to do it again")
 	}
+	failpoint.Hit(failpoint.KeyBegun)
 	x.keyed = true
 	ended := false
 	defer func() {
@@ -93,6 +95,8 @@ func (s *Server) once(c *fiber.Ctx, op operation, id idempotency.ID, handle func
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), answerTimeout)
 	defer cancel()
 	ended = true
+	failpoint.Hit(failpoint.KeyAnswer)
+	defer failpoint.Hit(failpoint.KeyKept)
 	if keepErr := s.answers.End(ctx, id, kept); keepErr != nil {
 		// It has happened, so it is answered.
 		s.logger.Warn("an answer could not be kept for its Idempotency-Key", "request_id", x.requestID, "error", keepErr)

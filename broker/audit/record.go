@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -40,6 +41,7 @@ func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
 		coded.RetryAfter = time.Second
 		return nil, coded
 	}
+	failpoint.Hit(failpoint.AuditBegun)
 	effect.Code = ""
 	r.effect = effect
 	return r, nil
@@ -53,6 +55,7 @@ func (r *Record) Fill(fill func(*Effect)) { fill(&r.effect) }
 // error, SB009, says that the effect has happened and has no such line: that is
 // what the caller must be told. The line is written when that is possible again.
 func (r *Record) End(outcome Outcome) error {
+	failpoint.Hit(failpoint.AuditEnding)
 	now := r.log.options.Now()
 	r.effect.clip()
 	outcome.clip()
@@ -61,6 +64,7 @@ func (r *Record) End(outcome Outcome) error {
 	if err == nil {
 		err = r.log.await(context.Background(), e)
 	}
+	failpoint.Hit(failpoint.AuditEnded)
 	if err != nil {
 		r.log.late.Add(1)
 		return sdk.Errorf(sdk.CodeUnavailable, "%w", ErrUnrecorded)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 )
 
 // writer is what only the writing goroutine touches.
@@ -222,6 +224,7 @@ func (w *writer) commit(entries []*entry) error {
 		return nil
 	}
 	w.dirty = true
+	failpoint.Hit(failpoint.AuditWrite)
 	if _, err := w.file.Write(w.buf); err != nil {
 		return err
 	}
@@ -233,6 +236,7 @@ func (w *writer) commit(entries []*entry) error {
 			return err
 		}
 	}
+	failpoint.Hit(failpoint.AuditWritten)
 	w.dirty, w.why, w.noted = false, "", nil
 	w.size += int64(len(w.buf))
 	w.log.lines.Add(seq - w.seq)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -90,6 +91,7 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	}
 	info = s.finishCreate(e, created)
 	s.awaitNote(e)
+	failpoint.Hit(failpoint.CreateAnswer)
 	return info, created, nil
 }
 
@@ -246,6 +248,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 	if err := s.journalOf(e).Write(ctx, e.record()); err != nil {
 		return sdk.Instance{}, false, err
 	}
+	failpoint.Hit(failpoint.CreateIntended)
 	labels := map[string]string{
 		sdk.LabelTenant:   e.id.Tenant,
 		sdk.LabelSession:  e.id.Session,
@@ -266,6 +269,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 	})
 	s.judge(ctx, e, time.Since(began), err)
 	if err == nil {
+		failpoint.Hit(failpoint.CreateMade)
 		return made, false, nil
 	}
 	label := e.provider.Label()

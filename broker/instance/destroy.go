@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -103,10 +104,13 @@ func (s *Service) end(ctx context.Context, e *entry) error {
 	ctx = s.because(ctx, e)
 	provider, err := e.provider.Provider(ctx)
 	if err == nil {
+		failpoint.Hit(failpoint.DestroyBegin)
 		err = provider.Destroy(ctx, e.instance.ID)
 	}
 	if err == nil || sdk.CodeOf(err) == sdk.CodeNotFound {
+		failpoint.Hit(failpoint.DestroyDone)
 		err = s.noteEnd(ctx, e)
+		failpoint.Hit(failpoint.DestroyNoted)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -227,6 +228,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		}
 	}
 	out := newOutput(s.lifetime, s.limits().Output, req.Listener, clock)
+	failpoint.Hit(failpoint.ExecuteBegin)
 	result, err := t.ready.Execute(ctx, sdk.ExecuteRequest{
 		InstanceID:  e.instance.ID,
 		ExecutionID: execution.ID,
@@ -239,6 +241,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		ContextID:   req.ContextID,
 		Artifacts:   req.artifacts(e.provider, s.limits().Artifacts),
 	}, out)
+	failpoint.Hit(failpoint.ExecuteEnd)
 	out.close(&execution)
 	result.Truncated = result.Truncated || out.truncated
 	execution.Result = result

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -120,6 +121,7 @@ func (s *Service) noteMade(e *entry, made sdk.Instance) (unnoted bool, err error
 	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
 	defer cancel()
 	err = s.journalOf(e).Write(ctx, record)
+	failpoint.Hit(failpoint.CreateNoted)
 	return err != nil, err
 }
 

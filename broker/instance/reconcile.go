@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -35,7 +36,11 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 	if err != nil {
 		return fmt.Errorf("list the instances of provider %q: %w", label, err)
 	}
+	failpoint.Hit(failpoint.ReconcileListed)
 	adopted, orphans := s.compare(owner, believed, listed)
+	if len(adopted) > 0 {
+		failpoint.Hit(failpoint.ReconcileAdopted)
+	}
 	s.noteAdopted(ctx, adopted)
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -48,6 +53,7 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 			if err := provider.Destroy(ctx, id); err != nil && failed.Add(1) == 1 {
 				s.logger.Warn("an orphaned instance could not be destroyed", "provider", label, "id", id, "error", err)
 			}
+			failpoint.Hit(failpoint.ReconcileOrphan)
 			return nil
 		})
 	}
@@ -135,7 +141,7 @@ func (s *Service) leftTo(owner Provider, name string) (Record, bool) {
 // forgetUnlisted loses the entries that the provider does not have, but for those so
 // young that its list may only be late. The caller holds mu.
 func (s *Service) forgetUnlisted(owner Provider, believed []*entry, there map[string]bool) (lost int) {
-	reason, patience := reasonLost, listDelay
+	reason, patience := reasonLost, failpoint.Hasten(listDelay)
 	if owner.Description().Ephemeral {
 		reason, patience = reasonProcess, 0
 	}
@@ -178,7 +184,7 @@ func (s *Service) Lose(owner Provider) {
 // the service's lifetime ends: a provider may have made, or lost, what it did not
 // say.
 func (s *Service) reconcileAll() {
-	ticker := time.NewTicker(reconcileInterval)
+	ticker := time.NewTicker(failpoint.Hasten(reconcileInterval))
 	defer ticker.Stop()
 	for {
 		select {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -131,7 +132,7 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 		case i >= 0 && r.adoptable() && s.sessions[sessionKey{r.ID.Tenant, r.ID.Session, r.Provider}] == nil:
 			adopted = append(adopted, s.adopt(r, owner, found[i]))
 			listed[r.ID.Instance] = append(found[:i:i], found[i+1:]...)
-		case len(found) > 0, owner.Description().Ephemeral, now.Sub(r.since()) >= listDelay:
+		case len(found) > 0, owner.Description().Ephemeral, now.Sub(r.since()) >= failpoint.Hasten(listDelay):
 			ended := Ended{ID: r.ID, At: s.started}
 			if r.adoptable() {
 				ended.Reason = reasonLost

@@ -1,6 +1,10 @@
 package quota
 
-import "time"
+import (
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+)
 
 // Execution is the leave to run one execution. A nil one is that of nobody.
 type Execution struct {
@@ -60,4 +64,5 @@ func (e *Execution) end(ran bool) {
 		k.changed(a)
 	}
 	k.serve(a)
+	failpoint.Hit(failpoint.QuotaSettled)
 }

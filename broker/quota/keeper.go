@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 )
 
 // Options of a Keeper. The zero value has no limits and forgets at its end.
@@ -160,11 +162,13 @@ func (k *Keeper) Admit(ctx context.Context, d Demand) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
+	failpoint.Hit(failpoint.QuotaReserved)
 	if grant.durable {
 		if err := k.books.settled(ctx, d.Tenant); err != nil {
 			grant.Release()
 			return Grant{}, err
 		}
+		failpoint.Hit(failpoint.QuotaNoted)
 	}
 	return grant, nil
 }

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 )
 
 // maxGroup bounds how many updates share one transaction, and how many wait in
@@ -106,9 +108,11 @@ func (s *Store) attempt(group []*update) (at int, err error) {
 			return i, rolledBack(tx, err)
 		}
 	}
+	failpoint.Hit(failpoint.StateCommit)
 	if err := tx.Commit(); err != nil {
 		return -1, diskError(err)
 	}
+	failpoint.Hit(failpoint.StateCommitted)
 	return -1, nil
 }
 

@@ -1,0 +1,352 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// leakBound is how long after a reconciliation something may be left over.
+const leakBound = 30 * time.Second
+
+// settle waits until the broker and the cloud agree on what there is, and nothing is
+// in use. Nobody asks meanwhile.
+func (w *world) settle() {
+	w.t.Helper()
+	poll.WaitOn(w.t, func(poll.LogT) poll.Result {
+		if why := w.unsettled(); why != "" {
+			return poll.Continue("%s\n%s", why, w.lastLog())
+		}
+		return poll.Success()
+	}, poll.WithTimeout(leakBound), poll.WithDelay(30*time.Millisecond))
+}
+
+// unsettled says where they do not agree.
+func (w *world) unsettled() string {
+	there := map[string][]string{}
+	for _, i := range w.cloud.Alive() {
+		tenant := i.Labels[sdk.LabelTenant]
+		there[tenant] = append(there[tenant], idOf(i))
+	}
+	for _, tenant := range tenants {
+		var list struct{ Instances []struct{ ID string } }
+		a := w.ask(http.MethodGet, "/api/v1/instances?limit=100", tenant, nil, "")
+		if a.Status != http.StatusOK || !a.into(&list) {
+			return fmt.Sprintf("%s cannot list: %v %s", tenant, a.Err, a.Body)
+		}
+		known := []string{}
+		for _, i := range list.Instances {
+			known = append(known, i.ID)
+		}
+		slices.Sort(known)
+		slices.Sort(there[tenant])
+		if !slices.Equal(known, there[tenant]) {
+			return fmt.Sprintf("%s has according to the broker\n%q, according to the cloud\n%q", tenant, known, there[tenant])
+		}
+		used := w.used(tenant)
+		if used["max_concurrent"] != 0 || used["max_instances"] != float64(len(known)) {
+			return fmt.Sprintf("%s uses %v, and has %d instances", tenant, used, len(known))
+		}
+	}
+	return ""
+}
+
+func (w *world) used(tenant string) map[string]float64 {
+	var usage struct {
+		Limits []struct {
+			Name string
+			Used float64
+		}
+	}
+	used := map[string]float64{}
+	if w.ask(http.MethodGet, "/api/v1/usage", tenant, nil, "").into(&usage) {
+		for _, l := range usage.Limits {
+			used[l.Name] = l.Used
+		}
+	}
+	return used
+}
+
+// idOf is the broker's name for an instance.
+func idOf(i cloud.Instance) string {
+	return i.Labels[sdk.LabelTenant] + ":" + i.Labels[sdk.LabelSession] + ":" + i.Labels[sdk.LabelInstance]
+}
+
+// findings are what is wrong with a history.
+type findings []string
+
+func (f *findings) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
+
+// figures are what a checked history is made of.
+type figures struct {
+	Requests, Acknowledged, Created, Destroyed, Executed, AuditLines int
+}
+
+// check compares what was told, what there is, what has happened and the audit log.
+// The world has settled.
+func (w *world) check() figures {
+	w.t.Helper()
+	events, effects, alive := w.history.all(), w.cloud.Effects(), w.cloud.Alive()
+	var found findings
+	found.acknowledged(events, alive)
+	found.keys(events)
+	found.tenants(events)
+	found.effects(events, effects)
+	found.quotas(effects)
+	lines := w.auditLines()
+	found.audit(effects, lines)
+	w.verifyAudit()
+	for _, tenant := range tenants {
+		found.executions(tenant, w.used(tenant)["executions_per_day"], effects)
+	}
+	if len(found) > 0 {
+		path := filepath.Join(w.dir, "history.jsonl")
+		assert.Check(w.t, w.history.save(path))
+		const shown = 20
+		w.t.Errorf("%d findings, of which the first are:\n%s", len(found), strings.Join(found[:min(shown, len(found))], "\n"))
+	}
+	sum := figures{Requests: len(events), AuditLines: len(lines)}
+	for _, e := range events {
+		if e.acknowledged() {
+			sum.Acknowledged++
+		}
+	}
+	for _, e := range effects {
+		switch e.Kind {
+		case cloud.Created:
+			sum.Created++
+		case cloud.Gone:
+			sum.Destroyed++
+		case cloud.Executed:
+			sum.Executed++
+		}
+	}
+	return sum
+}
+
+// acknowledged instances exist unless somebody asked for their end, and those whose
+// end was acknowledged do not.
+func (f *findings) acknowledged(events []event, alive []cloud.Instance) {
+	there := map[string]bool{}
+	for _, i := range alive {
+		there[idOf(i)] = true
+	}
+	asked, gone := map[string]bool{}, map[string]bool{}
+	for _, e := range events {
+		if e.Operation == opDestroy {
+			asked[e.Instance] = true
+			gone[e.Instance] = gone[e.Instance] || e.acknowledged()
+		}
+	}
+	for _, e := range events {
+		switch {
+		case e.Operation == opCreate && e.acknowledged() && !asked[e.Told] && !there[e.Told]:
+			f.add("lost: %s was acknowledged at %s and is no more", e.Told, e.Ended.Format(time.RFC3339Nano))
+			asked[e.Told] = true // say it once
+		case e.Operation == opDestroy && gone[e.Instance] && there[e.Instance]:
+			f.add("undead: the end of %s was acknowledged, and it is there", e.Instance)
+			gone[e.Instance] = false
+		case (e.Operation == opLook || e.Operation == opExecute) && e.Status == http.StatusNotFound && !asked[e.Instance]:
+			f.add("denied: %s was acknowledged and is answered with 404 at %s: %s", e.Instance, e.Ended.Format(time.RFC3339Nano), e.Detail)
+		}
+	}
+}
+
+// keys have one answer each.
+func (f *findings) keys(events []event) {
+	told := map[string]string{}
+	for _, e := range events {
+		if e.Key == "" || !e.acknowledged() {
+			continue
+		}
+		if other := told[e.Key]; other != "" && other != e.Told {
+			f.add("doubled: the key %s was answered with %s and %s", e.Key, other, e.Told)
+		}
+		told[e.Key] = e.Told
+	}
+}
+
+// tenants see what is theirs.
+func (f *findings) tenants(events []event) {
+	for _, e := range events {
+		if e.Operation == opSteal && e.acknowledged() {
+			f.add("seen: %s got at %s", e.Tenant, e.Instance)
+		}
+		if e.Told != "" && e.acknowledged() && !strings.HasPrefix(e.Told, e.Tenant+":") {
+			f.add("seen: %s was told of %s", e.Tenant, e.Told)
+		}
+		if e.Operation == opUsage && len(e.List) > 0 {
+			f.add("above a limit: %s, %q", e.Tenant, e.List)
+		}
+		if e.Operation != opList {
+			continue
+		}
+		for _, id := range e.List {
+			if !strings.HasPrefix(id, e.Tenant+":") {
+				f.add("seen: %s was shown %s", e.Tenant, id)
+			}
+		}
+	}
+}
+
+// effects happen once: one execution for each piece of code, one living instance for
+// each session.
+func (f *findings) effects(events []event, effects []cloud.Effect) {
+	owner := map[string]string{}
+	for _, e := range events {
+		owner[e.Token] = e.Tenant
+	}
+	executed, sessions := map[string]int{}, map[string]string{}
+	for _, e := range effects {
+		session := e.Instance.Labels[sdk.LabelTenant] + ":" + e.Instance.Labels[sdk.LabelSession]
+		switch e.Kind {
+		case cloud.Executed:
+			token := e.Program.Token
+			if executed[token]++; executed[token] == 2 {
+				f.add("doubled: %s was executed again", token)
+			}
+			if tenant := e.Instance.Labels[sdk.LabelTenant]; owner[token] != tenant {
+				f.add("mixed up: code of %s ran in an instance of %s", owner[token], tenant)
+			}
+		case cloud.Created:
+			if other := sessions[session]; other != "" {
+				f.add("doubled: %s has %s and %s", session, other, e.Instance.ID)
+			}
+			sessions[session] = e.Instance.ID
+		case cloud.Gone:
+			if sessions[session] == e.Instance.ID {
+				delete(sessions, session)
+			}
+		}
+	}
+}
+
+// quotas hold at every moment.
+func (f *findings) quotas(effects []cloud.Effect) {
+	instances, running := map[string]int{}, map[string]int{}
+	for _, e := range effects {
+		tenant := e.Instance.Labels[sdk.LabelTenant]
+		// What a process has begun ends with it, maybe a moment later.
+		process := tenant + " " + e.Process
+		switch e.Kind {
+		case cloud.Created:
+			if instances[tenant]++; instances[tenant] > maxInstances {
+				f.add("above a limit: %s has %d instances at %s", tenant, instances[tenant], e.At.Format(time.RFC3339Nano))
+			}
+		case cloud.Gone:
+			instances[tenant]--
+		case cloud.Executed:
+			if running[process]++; running[process] > maxConcurrent {
+				f.add("above a limit: %s has %d executions at %s", tenant, running[process], e.At.Format(time.RFC3339Nano))
+			}
+		case cloud.Ended:
+			running[process]--
+		}
+	}
+}
+
+// executions are all counted, and none is granted above the limit of the day.
+func (f *findings) executions(tenant string, used float64, effects []cloud.Effect) {
+	days, today := map[string]int{}, time.Now().UTC().Format(time.DateOnly)
+	for _, e := range effects {
+		if e.Kind == cloud.Executed && e.Instance.Labels[sdk.LabelTenant] == tenant {
+			days[e.At.UTC().Format(time.DateOnly)]++
+		}
+	}
+	if used < float64(days[today]) {
+		f.add("not counted: %s has executed %d times, of which %v count", tenant, days[today], used)
+	}
+	for _, n := range slices.Collect(maps.Values(days)) {
+		if tenant == frugal && n > frugalExecutions {
+			f.add("above a limit: %s has executed %d times in a day", tenant, n)
+		}
+	}
+}
+
+// auditLine is what is checked of a line of the audit log.
+type auditLine struct {
+	Event            string    `json:"event"`
+	Operation        string    `json:"operation"`
+	Tenant           string    `json:"tenant_id"`
+	Instance         string    `json:"instance_id"`
+	ProviderInstance string    `json:"provider_instance"`
+	Execution        string    `json:"execution_id"`
+	Timestamp        time.Time `json:"timestamp"`
+}
+
+// audit has a line for each effect, from before it happened.
+func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
+	begins := map[string][]auditLine{}
+	for _, l := range lines {
+		if l.Event != "begin" {
+			continue
+		}
+		key := ""
+		switch l.Operation {
+		case "create_instance":
+			key = "create " + l.Instance
+		case "destroy_instance":
+			key = "destroy " + l.ProviderInstance
+		case "execute_code":
+			key = "execute " + l.Execution
+		}
+		begins[key] = append(begins[key], l)
+	}
+	for _, e := range effects {
+		key := ""
+		switch e.Kind {
+		case cloud.Created:
+			key = "create " + idOf(e.Instance)
+		case cloud.Gone:
+			key = "destroy " + e.Instance.ID
+		case cloud.Executed:
+			key = "execute " + e.Execution
+		case cloud.Ended:
+			continue
+		}
+		i := slices.IndexFunc(begins[key], func(l auditLine) bool { return !l.Timestamp.After(e.At) })
+		if i < 0 {
+			f.add("unaudited: %s at %s", key, e.At.Format(time.RFC3339Nano))
+			continue
+		}
+		if e.Kind == cloud.Created { // each takes a line of its own
+			begins[key] = slices.Delete(slices.Clone(begins[key]), i, i+1)
+		}
+	}
+}
+
+// auditLines reads the log, in the order of its files.
+func (w *world) auditLines() (lines []auditLine) {
+	w.t.Helper()
+	files, err := filepath.Glob(filepath.Join(w.auditDir, "audit-*.jsonl*"))
+	assert.NilError(w.t, err)
+	for _, file := range files {
+		content, err := readLog(file)
+		assert.NilError(w.t, err)
+		for line := range strings.Lines(content) {
+			var l auditLine
+			assert.NilError(w.t, json.Unmarshal([]byte(line), &l), "%s: %s", file, line)
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// verifyAudit has the broker verify its log.
+func (w *world) verifyAudit() {
+	w.t.Helper()
+	out, err := exec.Command(built.broker, "audit", "verify", w.auditDir).CombinedOutput()
+	assert.Check(w.t, err, "%s", out)
+}

@@ -1,0 +1,193 @@
+package cloud
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Cloud is a running service.
+type Cloud struct {
+	server  *httptest.Server
+	closing chan struct{}
+
+	mu     sync.Mutex
+	random *rand.Rand
+	lies   Lies
+	once   map[string]Lie
+	told   map[Lie]int
+	log    []Effect
+	alive  map[string]Instance
+	// shown is from when on the list has an instance, ghosts until when it still
+	// has one that was destroyed.
+	shown  map[string]time.Time
+	ghosts map[string]ghost
+	keys   map[string]string
+	made   int
+}
+
+type ghost struct {
+	instance Instance
+	until    time.Time
+}
+
+// Start starts a cloud that draws its lies from the seed.
+func Start(seed uint64) *Cloud {
+	c := &Cloud{
+		closing: make(chan struct{}),
+		random:  rand.New(rand.NewPCG(seed, 1)),
+		once:    map[string]Lie{}, told: map[Lie]int{},
+		alive: map[string]Instance{}, shown: map[string]time.Time{}, ghosts: map[string]ghost{}, keys: map[string]string{},
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /create", handle(c, "create", c.create))
+	mux.HandleFunc("POST /execute", handle(c, "execute", c.execute))
+	mux.HandleFunc("POST /destroy", handle(c, "destroy", c.destroy))
+	mux.HandleFunc("POST /list", handle(c, "list", c.list))
+	c.server = httptest.NewServer(mux)
+	return c
+}
+
+// URL is where it answers.
+func (c *Cloud) URL() string { return c.server.URL }
+
+// Close ends it, calls that hang included.
+func (c *Cloud) Close() {
+	close(c.closing)
+	c.server.CloseClientConnections()
+	c.server.Close()
+}
+
+// refusal is an answer other than 200.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r refusal) Error() string { return r.text }
+
+// handle decodes a call, and lies if it is time to.
+func handle[Request, Answer any](c *Cloud, path string, do func(r *http.Request, req Request) (Answer, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var req Request
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		lie := c.lie(path)
+		if lie == Full || strings.HasSuffix(string(lie), " before") {
+			if c.goWrong(w, r, lie) {
+				return
+			}
+		}
+		answer, err := do(r, req)
+		if lie != "" && c.goWrong(w, r, lie) {
+			return
+		}
+		if refused, ok := err.(refusal); ok { //nolint:errorlint // they are made here
+			http.Error(w, refused.text, refused.status)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer) // the client may have gone
+	}
+}
+
+func (c *Cloud) create(r *http.Request, req CreateRequest) (Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i, found := c.alive[c.keys[req.Key]]; found && req.Key != "" && !c.lies.NoKeys {
+		return i, nil
+	}
+	c.made++
+	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: req.Labels, CreatedAt: time.Now()}
+	c.alive[i.ID], c.keys[req.Key] = i, i.ID
+	c.shown[i.ID] = i.CreatedAt.Add(upTo(c.random, c.lies.ListLate))
+	c.note(Effect{Kind: Created, Instance: i, Process: r.Header.Get(ProcessHeader)})
+	return i, nil
+}
+
+func (c *Cloud) destroy(r *http.Request, req DestroyRequest) (struct{}, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, found := c.alive[req.Instance]
+	if !found {
+		return struct{}{}, nil
+	}
+	delete(c.alive, i.ID)
+	delete(c.shown, i.ID)
+	if late := upTo(c.random, c.lies.DeleteLate); late > 0 {
+		c.ghosts[i.ID] = ghost{i, time.Now().Add(late)}
+	}
+	c.note(Effect{Kind: Gone, Instance: i, Process: r.Header.Get(ProcessHeader)})
+	return struct{}{}, nil
+}
+
+// list shows what carries the broker's label.
+func (c *Cloud) list(_ *http.Request, labels map[string]string) ([]Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, list := time.Now(), []Instance{}
+	for _, id := range slices.Sorted(maps.Keys(c.alive)) {
+		if i := c.alive[id]; i.Labels[sdk.LabelBroker] == labels[sdk.LabelBroker] && !now.Before(c.shown[id]) {
+			list = append(list, i)
+		}
+	}
+	for id, g := range c.ghosts {
+		switch {
+		case now.After(g.until):
+			delete(c.ghosts, id)
+		case g.instance.Labels[sdk.LabelBroker] == labels[sdk.LabelBroker]:
+			list = append(list, g.instance)
+		}
+	}
+	return list, nil
+}
+
+func (c *Cloud) execute(r *http.Request, req ExecuteRequest) (struct{}, error) {
+	var program Program
+	if err := json.Unmarshal([]byte(req.Code), &program); err != nil {
+		return struct{}{}, refusal{http.StatusBadRequest, err.Error()}
+	}
+	effect := Effect{Kind: Executed, Execution: req.Execution, Program: program, Process: r.Header.Get(ProcessHeader)}
+	c.mu.Lock()
+	i, found := c.alive[req.Instance]
+	if found {
+		effect.Instance = i
+		c.note(effect)
+	}
+	c.mu.Unlock()
+	if !found {
+		return struct{}{}, refusal{http.StatusNotFound, "no such instance"}
+	}
+	timer := time.NewTimer(time.Duration(program.MS) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	case <-c.closing:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	effect.Kind = Ended
+	c.note(effect)
+	return struct{}{}, nil
+}
+
+// kill kills a client. One that says it is this very process, or none, is left alone.
+func (c *Cloud) kill(process string) {
+	if pid, err := strconv.Atoi(process); err == nil && pid > 1 && pid != os.Getpid() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}

@@ -1,0 +1,46 @@
+// Package cloud is a small service of sandboxes over HTTP, which outlives the broker
+// and the plugins that speak to it, as a cloud does. It runs no code: an execution
+// is a wait. It notes each of its own effects, whatever it answers, and it lies on
+// request: it hangs, fails or breaks the connection before or after the effect,
+// lists what was made only later, and what was destroyed still for a while.
+package cloud
+
+import "time"
+
+// Instance that there is.
+type Instance struct {
+	ID        string            `json:"id"`
+	Labels    map[string]string `json:"labels"`
+	CreatedAt time.Time         `json:"created_at"`
+}
+
+// CreateRequest is the body of POST /create.
+type CreateRequest struct {
+	Labels map[string]string `json:"labels"`
+	// Key makes the creation idempotent, unless the cloud ignores keys.
+	Key string `json:"key"`
+}
+
+// ExecuteRequest is the body of POST /execute.
+type ExecuteRequest struct {
+	Instance  string `json:"instance"`
+	Execution string `json:"execution"`
+	// Code is a Program, as JSON.
+	Code string `json:"code"`
+}
+
+// Program is what the language of this cloud can say.
+type Program struct {
+	// Token by which the execution is found in the log.
+	Token string `json:"token"`
+	// MS is how long it takes, in milliseconds.
+	MS int `json:"ms"`
+}
+
+// DestroyRequest is the body of POST /destroy.
+type DestroyRequest struct {
+	Instance string `json:"instance"`
+}
+
+// ProcessHeader is where a client says its process ID.
+const ProcessHeader = "X-Process"

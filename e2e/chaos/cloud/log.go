@@ -1,0 +1,50 @@
+package cloud
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Kind of an effect.
+type Kind string
+
+// The kinds.
+const (
+	Created  Kind = "created"
+	Executed Kind = "executed" // began to
+	Ended    Kind = "ended"    // an execution
+	Gone     Kind = "destroyed"
+)
+
+// Effect is what has really happened.
+type Effect struct {
+	At       time.Time
+	Kind     Kind
+	Instance Instance
+	// Execution and Program are those of an execution.
+	Execution string
+	Program   Program
+	// Process is that of the client, as it says.
+	Process string
+}
+
+// Effects returns all that has happened, in order.
+func (c *Cloud) Effects() []Effect {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.log)
+}
+
+// Alive returns what there is, listed or not.
+func (c *Cloud) Alive() []Instance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.alive))
+}
+
+// note adds an effect. The caller holds mu.
+func (c *Cloud) note(e Effect) {
+	e.At = time.Now()
+	c.log = append(c.log, e)
+}

@@ -1,0 +1,121 @@
+// Command cloudplugin is a provider plugin for the cloud of e2e/chaos: an honest
+// one, which passes on what the cloud does and says.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func main() {
+	sdk.Serve(func(hclog.Logger) sdk.Provider { return &provider{} })
+}
+
+// provider speaks to one cloud.
+type provider struct {
+	endpoint string
+	broker   string
+}
+
+var _ sdk.Provider = (*provider)(nil)
+
+func (p *provider) Describe() sdk.Description {
+	return sdk.Description{
+		Name: "cloud", Version: "0.0.1", Summary: "Sandboxes of a cloud that lies.", Icon: "cloud", Tags: []string{"test"},
+		Languages: []sdk.Language{"wait"},
+		Templates: []sdk.Template{{Name: "wait", Languages: []sdk.Language{"wait"}}},
+		Schema: sdk.Schema{
+			{Name: "endpoint", Type: sdk.TypeString, Required: true, Description: "Where the cloud is."},
+		},
+	}
+}
+
+func (p *provider) Configure(_ context.Context, req sdk.ConfigureRequest) error {
+	p.endpoint, _ = req.Settings["endpoint"].(string)
+	p.broker = req.BrokerID
+	return nil
+}
+
+func (p *provider) Health(context.Context) (sdk.Health, error) { return sdk.Health{Healthy: true}, nil }
+
+func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	var made cloud.Instance
+	err := p.call(ctx, "create", cloud.CreateRequest{Labels: req.Labels, Key: req.IdempotencyKey}, &made)
+	return instance(made), err
+}
+
+func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
+	began := time.Now()
+	err := p.call(ctx, "execute", cloud.ExecuteRequest{Instance: req.InstanceID, Execution: req.ExecutionID, Code: req.Code}, nil)
+	return sdk.ExecuteResult{Status: sdk.StatusSucceeded, Duration: time.Since(began)}, err
+}
+
+func (p *provider) Destroy(ctx context.Context, instanceID string) error {
+	return p.call(ctx, "destroy", cloud.DestroyRequest{Instance: instanceID}, nil)
+}
+
+func (p *provider) List(ctx context.Context) ([]sdk.Instance, error) {
+	var all []cloud.Instance
+	if err := p.call(ctx, "list", map[string]string{sdk.LabelBroker: p.broker}, &all); err != nil {
+		return nil, err
+	}
+	list := make([]sdk.Instance, 0, len(all))
+	for _, i := range all {
+		list = append(list, instance(i))
+	}
+	return list, nil
+}
+
+func instance(i cloud.Instance) sdk.Instance {
+	return sdk.Instance{ID: i.ID, Template: "wait", Labels: i.Labels, CreatedAt: i.CreatedAt}
+}
+
+// call asks the cloud.
+func (p *provider) call(ctx context.Context, path string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.endpoint+"/"+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set(cloud.ProcessHeader, strconv.Itoa(os.Getpid()))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the cloud failed: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the cloud broke: %w", err)
+	case resp.StatusCode == http.StatusNotFound:
+		return sdk.Errorf(sdk.CodeNotFound, "%s", bytes.TrimSpace(text))
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "%s", bytes.TrimSpace(text))
+	case resp.StatusCode != http.StatusOK:
+		return sdk.Errorf(sdk.CodeUnavailable, "the cloud failed: %d", resp.StatusCode)
+	case answer == nil:
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fmt.Errorf("the answer of the cloud: %w", err)
+	}
+	return nil
+}

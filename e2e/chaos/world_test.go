@@ -1,0 +1,273 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/poll"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+)
+
+// Quotas of every tenant.
+const (
+	maxInstances  = 6
+	maxConcurrent = 4
+)
+
+// frugal is the tenant with few executions a day.
+const (
+	frugal           = "frugal"
+	frugalExecutions = 40
+)
+
+var tenants = []string{"red", "green", "blue", frugal}
+
+// world is a broker, its plugin and the cloud behind.
+type world struct {
+	t       testing.TB
+	dir     string
+	address string
+	// auditDir is where the audit log is.
+	auditDir string
+	cloud    *cloud.Cloud
+	http     *http.Client
+	history  history
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// options of newWorld.
+type options struct {
+	// state and audit are the directories; below the world's unless given.
+	state, audit string
+}
+
+// newWorld lays a world out. The broker does not run yet.
+func newWorld(t testing.TB, seed uint64, o options) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sb") //nolint:usetesting // that is too long: the path of a socket has at most 107 bytes
+	assert.NilError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what there is to look at: %s", dir)
+			return
+		}
+		assert.Check(t, os.RemoveAll(dir))
+	})
+	w := &world{
+		t: t, dir: dir, cloud: cloud.Start(seed),
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+	}
+	t.Cleanup(w.cloud.Close)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	w.address = free.Addr().String()
+	assert.NilError(t, free.Close())
+
+	plugins := filepath.Join(dir, "plugins")
+	assert.NilError(t, os.Mkdir(plugins, 0o755))
+	assert.NilError(t, os.Link(built.plugin, filepath.Join(plugins, "cloud")))
+	if o.state == "" {
+		o.state = filepath.Join(dir, "state")
+	}
+	if o.audit == "" {
+		o.audit = filepath.Join(o.state, "audit")
+	}
+	w.auditDir = o.audit
+	text := fmt.Sprintf("listen = %q\nstate = %q\nplugin_dir = %q\n", w.address, o.state, plugins)
+	text += "limits {\n create_timeout = \"3s\"\n default_ttl = \"6h\"\n max_idle = \"6h\"\n default_timeout = \"5s\"\n}\n"
+	text += "log {\n level = \"warn\"\n}\n"
+	text += fmt.Sprintf("audit {\n dir = %q\n}\n", o.audit)
+	text += fmt.Sprintf("provider \"cloud\" {\n endpoint = %q\n}\n", w.cloud.URL())
+	for _, tenant := range tenants {
+		executions := 1_000_000
+		if tenant == frugal {
+			executions = frugalExecutions
+		}
+		text += fmt.Sprintf("tenant %q {\n token_sha256 = [\"%x\"]\n quota {\n max_instances = %d\n max_concurrent = %d\n executions_per_day = %d\n }\n}\n",
+			tenant, sha256.Sum256([]byte(tokenOf(tenant))), maxInstances, maxConcurrent, executions)
+	}
+	assert.NilError(t, os.WriteFile(filepath.Join(dir, "sandbox.hcl"), []byte(text), 0o644))
+	t.Cleanup(func() {
+		w.kill()
+		w.waitGone()
+	})
+	return w
+}
+
+func tokenOf(tenant string) string { return "token-of-" + tenant }
+
+// start starts the broker. points is what happens at its fail points.
+func (w *world) start(points string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	log, err := os.OpenFile(filepath.Join(w.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	assert.NilError(w.t, err)
+	defer log.Close()
+	fmt.Fprintf(log, "--- start, with %q\n", points)
+	cmd := exec.Command(built.broker, "serve", "--config", filepath.Join(w.dir, "sandbox.hcl"))
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, w.dir
+	cmd.Env = append(os.Environ(), "TMPDIR="+w.dir, "XDG_RUNTIME_DIR="+w.dir, "HOME="+w.dir, failpoint.Environment+"="+points, fmt.Sprintf("%s=%d", failpoint.HasteEnvironment, *hasteFlag))
+	assert.NilError(w.t, cmd.Start())
+	ended := make(chan struct{})
+	w.cmd, w.ended = cmd, ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+}
+
+// dead returns a channel that is closed at the end of the broker that runs.
+func (w *world) dead() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
+}
+
+// kill kills the broker, if one runs, and returns when it is dead.
+func (w *world) kill() {
+	w.mu.Lock()
+	cmd, ended := w.cmd, w.ended
+	w.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Kill() // it may be dead already
+	<-ended
+}
+
+// killPlugin kills the plugin, if one runs.
+func (w *world) killPlugin() {
+	w.mu.Lock()
+	parent := w.cmd.Process.Pid
+	w.mu.Unlock()
+	for _, p := range harness.Processes(w.t) {
+		if p.Parent == parent {
+			_ = syscall.Kill(p.PID, syscall.SIGKILL)
+		}
+	}
+}
+
+// waitGone waits until no plugin of the world runs any more.
+func (w *world) waitGone() {
+	w.t.Helper()
+	poll.WaitOn(w.t, func(poll.LogT) poll.Result {
+		for _, p := range harness.Processes(w.t) {
+			if filepath.Dir(filepath.Dir(p.Executable)) == w.dir {
+				return poll.Continue("%v is left", p)
+			}
+		}
+		return poll.Success()
+	}, poll.WithTimeout(20*time.Second), poll.WithDelay(20*time.Millisecond))
+}
+
+// waitReady waits until the broker is ready.
+func (w *world) waitReady() {
+	w.t.Helper()
+	poll.WaitOn(w.t, func(poll.LogT) poll.Result {
+		select {
+		case <-w.dead():
+			return poll.Error(fmt.Errorf("the broker ended:\n%s", w.lastLog()))
+		default:
+		}
+		if a := w.ask(http.MethodGet, "/readyz", "", nil, ""); a.Status != http.StatusOK {
+			return poll.Continue("not ready: %v %s\n%s", a.Err, a.Body, w.lastLog())
+		}
+		return poll.Success()
+	}, poll.WithTimeout(30*time.Second), poll.WithDelay(10*time.Millisecond))
+}
+
+// restart is kill and start, and waits until the broker is ready.
+func (w *world) restart() {
+	w.t.Helper()
+	w.kill()
+	w.start("")
+	w.waitReady()
+}
+
+// lastLog is the end of the broker's log.
+func (w *world) lastLog() string {
+	text, err := os.ReadFile(filepath.Join(w.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-8000):])
+}
+
+// answer is what came back.
+type answer struct {
+	Status int
+	Body   []byte
+	Err    error
+}
+
+// into decodes a body, and says whether that works.
+func (a answer) into(v any) bool { return a.Err == nil && json.Unmarshal(a.Body, v) == nil }
+
+// askTimeout bounds one request.
+const askTimeout = 20 * time.Second
+
+// ask sends one request as a tenant.
+func (w *world) ask(method, path, tenant string, body any, key string) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	var payload io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return answer{Err: err}
+		}
+		payload = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.address+path, payload)
+	if err != nil {
+		return answer{Err: err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if tenant != "" {
+		req.Header.Set("Authorization", "Bearer "+tokenOf(tenant))
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := w.http.Do(req)
+	if err != nil {
+		return answer{Err: err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return answer{Status: resp.StatusCode, Body: text, Err: err}
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func newRandom(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
