@@ -40,6 +40,9 @@ func (w *world) unsettled() string {
 		tenant := i.Labels[sdk.LabelTenant]
 		there[tenant] = append(there[tenant], idOf(i))
 	}
+	if len(there[""]) > 0 {
+		return fmt.Sprintf("nobody's, and still there: %q", there[""])
+	}
 	for _, tenant := range tenants {
 		var list struct{ Instances []struct{ ID string } }
 		a := w.ask(http.MethodGet, "/api/v1/instances?limit=100", tenant, nil, "")
@@ -315,6 +318,9 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 			key = "execute " + e.Execution
 		case cloud.Ended:
 			continue
+		}
+		if e.Process == cloud.StrayProcess {
+			continue // nobody's doing
 		}
 		i := slices.IndexFunc(begins[key], func(l auditLine) bool { return !l.Timestamp.After(e.At) })
 		if i < 0 {

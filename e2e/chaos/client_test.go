@@ -38,8 +38,11 @@ type client struct {
 
 // sightings are instances that clients were told of, for others to reach for.
 type sightings struct {
-	mu  sync.Mutex
-	ids []sighting
+	mu    sync.Mutex
+	ids   []sighting
+	known map[string]bool
+	// unknown are those that were listed and nobody was told of, since when.
+	unknown map[string]time.Time
 }
 
 type sighting struct{ tenant, id string }
@@ -48,6 +51,25 @@ func (s *sightings) add(tenant, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ids = append(s.ids, sighting{tenant, id})
+	s.known[id] = true
+}
+
+// nobodys returns those of a list that have been there for a while although no
+// client was told: who asked for them has got no answer.
+func (s *sightings) nobodys(list []string) (ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range list {
+		since, found := s.unknown[id]
+		switch {
+		case s.known[id]:
+		case !found:
+			s.unknown[id] = time.Now()
+		case time.Since(since) > time.Second:
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // ofOthers draws one of the last.
@@ -71,14 +93,20 @@ type crowd struct {
 	wg   sync.WaitGroup
 }
 
-// letLoose starts the clients. Clients of a later round have other numbers.
-func (w *world) letLoose(seed uint64, round int) *crowd {
+// newClients makes those of a world.
+func newClients(w *world, seed uint64) (all []*client) {
+	seen := &sightings{known: map[string]bool{}, unknown: map[string]time.Time{}}
+	for i := range len(tenants) * clientsOfTenant {
+		all = append(all, &client{world: w, number: i, tenant: tenants[i%len(tenants)], random: newRandom(seed, uint64(1000+i)), seen: seen})
+	}
+	return all
+}
+
+// letLoose has the clients go on.
+func (w *world) letLoose() *crowd {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &crowd{stop: cancel}
-	seen := &sightings{}
-	for i := range len(tenants) * clientsOfTenant {
-		number := round*1000 + i
-		one := &client{world: w, number: number, tenant: tenants[i%len(tenants)], random: newRandom(seed, uint64(1000+number)), seen: seen}
+	for _, one := range w.clients {
 		c.wg.Go(func() {
 			for ctx.Err() == nil {
 				one.act(ctx)
@@ -98,7 +126,7 @@ func (c *crowd) end() {
 func (c *client) act(ctx context.Context) {
 	c.count++
 	switch n := c.random.IntN(100); {
-	case n < 25 && len(c.held) < 2:
+	case n < 25 && len(c.held) == 0:
 		c.create(ctx)
 	case n < 45 && len(c.held) > 0:
 		c.execute(ctx)
@@ -184,7 +212,10 @@ func (c *client) destroy(ctx context.Context) {
 }
 
 func (c *client) list() {
-	c.one(event{Operation: opList}, http.MethodGet, "/api/v1/instances", nil)
+	listed := c.one(event{Operation: opList}, http.MethodGet, "/api/v1/instances", nil)
+	for _, id := range c.seen.nobodys(listed.List) {
+		c.one(event{Operation: opDestroy, Instance: id}, http.MethodDelete, "/api/v1/instances/"+id, nil)
+	}
 	if len(c.held) > 0 {
 		id := c.held[c.random.IntN(len(c.held))]
 		c.one(event{Operation: opLook, Instance: id}, http.MethodGet, "/api/v1/instances/"+id, nil)

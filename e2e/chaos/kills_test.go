@@ -10,14 +10,15 @@ import (
 const settleEvery = 25
 
 func TestKillsAtRandomLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
 	s := seed(t)
 	w := newWorld(t, s, options{})
 	w.start("")
 	w.waitReady()
 	began := time.Now()
 	blows := schedule(newRandom(s, 0), *killsFlag)
-	for round := 0; len(blows) > 0; round++ {
-		clients := w.letLoose(s, round)
+	for len(blows) > 0 {
+		clients := w.letLoose()
 		n := min(settleEvery, len(blows))
 		for _, b := range blows[:n] {
 			w.strike(b)

@@ -14,7 +14,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "of all that is drawn; 0 for another one each time")
 	killsFlag = flag.Int("kills", 50, "how often the nemesis kills")
-	hasteFlag = flag.Int("haste", 30, "how much faster the broker does what it does every minute")
+	hasteFlag = flag.Int("haste", 100, "how much faster the broker does what it does every minute")
 )
 
 // built are the executables, built once: the broker with its fail points.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -45,11 +46,12 @@ type world struct {
 	t       testing.TB
 	dir     string
 	address string
-	// auditDir is where the audit log is.
-	auditDir string
-	cloud    *cloud.Cloud
-	http     *http.Client
-	history  history
+	// auditDir and stateDir are the directories of the broker.
+	auditDir, stateDir string
+	cloud              *cloud.Cloud
+	http               *http.Client
+	history            history
+	clients            []*client
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -79,11 +81,7 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
 	t.Cleanup(w.cloud.Close)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.NilError(t, err)
-	w.address = free.Addr().String()
-	assert.NilError(t, free.Close())
-
+	w.address = freeAddress(t)
 	plugins := filepath.Join(dir, "plugins")
 	assert.NilError(t, os.Mkdir(plugins, 0o755))
 	assert.NilError(t, os.Link(built.plugin, filepath.Join(plugins, "cloud")))
@@ -93,7 +91,8 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	if o.audit == "" {
 		o.audit = filepath.Join(o.state, "audit")
 	}
-	w.auditDir = o.audit
+	w.auditDir, w.stateDir = o.audit, o.state
+	w.clients = newClients(w, seed)
 	text := fmt.Sprintf("listen = %q\nstate = %q\nplugin_dir = %q\n", w.address, o.state, plugins)
 	text += "limits {\n create_timeout = \"3s\"\n default_ttl = \"6h\"\n max_idle = \"6h\"\n default_timeout = \"5s\"\n}\n"
 	text += "log {\n level = \"warn\"\n}\n"
@@ -113,6 +112,22 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 		w.waitGone()
 	})
 	return w
+}
+
+// freeAddress is one that the broker comes back to after each death. It is below the
+// range from which the system takes ports for connections, and would take this one
+// while the broker is dead.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			assert.NilError(t, l.Close())
+			return address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 func tokenOf(tenant string) string { return "token-of-" + tenant }
@@ -271,3 +286,22 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 func newRandom(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+
+// awaitTold waits until the cloud has told a lie so often.
+func (w *world) awaitTold(lie cloud.Lie, times int) {
+	w.t.Helper()
+	poll.WaitOn(w.t, func(poll.LogT) poll.Result {
+		if w.cloud.Told()[lie] < times {
+			return poll.Continue("the cloud was not asked\n%s", w.lastLog())
+		}
+		return poll.Success()
+	}, poll.WithTimeout(reachBound), poll.WithDelay(5*time.Millisecond))
+}
+
+// brokerID is the broker's name for itself.
+func (w *world) brokerID() string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.stateDir, "broker_id"))
+	assert.NilError(w.t, err)
+	return strings.TrimSpace(string(text))
+}

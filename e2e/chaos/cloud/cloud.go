@@ -118,6 +118,20 @@ func (c *Cloud) create(r *http.Request, req CreateRequest) (Instance, error) {
 	return i, nil
 }
 
+// StrayProcess is who made strays.
+const StrayProcess = "stray"
+
+// Stray makes an instance that carries a broker's label, which that broker knows
+// nothing of.
+func (c *Cloud) Stray(broker string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made++
+	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: map[string]string{sdk.LabelBroker: broker}, CreatedAt: time.Now()}
+	c.alive[i.ID] = i
+	c.note(Effect{Kind: Created, Instance: i, Process: StrayProcess})
+}
+
 func (c *Cloud) destroy(r *http.Request, req DestroyRequest) (struct{}, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
