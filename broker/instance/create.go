@@ -8,7 +8,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -162,6 +161,13 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 				return e, false, nil
 			}
 		} else {
+			if half := s.halfMade[key]; half != nil {
+				s.mu.Unlock()
+				if err := s.awaitResolved(ctx, half); err != nil {
+					return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
+				}
+				continue
+			}
 			if e, err = s.resumeCreation(ctx, key, t, req); err != nil {
 				s.mu.Unlock()
 				return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
@@ -286,8 +292,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		// These tell what became of code; there is none yet.
 		return made, false, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	default:
-		cut = code == sdk.CodeInternal || errors.Is(err, sdk.ErrPluginGone) || errors.Is(err, audit.ErrUnrecorded)
-		return made, cut, providerError(label, err)
+		return made, unknownOutcome(err), providerError(label, err)
 	}
 }
 
@@ -316,7 +321,7 @@ func (s *Service) finishCreation(e *entry, result creation, err error) {
 		s.forget(e)
 		if result.cut {
 			s.noteUnsettled(e)
-			s.tasks.Go("destroy a half-made instance", func() { s.destroyHalfMade(e) })
+			s.resolveHalfMade(e)
 		}
 		return
 	}
@@ -391,36 +396,6 @@ func (s *Service) hide(e *entry) {
 	if key := e.sessionKey(); s.sessions[key] == e {
 		delete(s.sessions, key)
 	}
-}
-
-// destroyHalfMade looks for what a creation that was cut short may have left
-// behind. When the plugin died it asks the next process: that one was reconciled
-// maybe while the creation still counted as known.
-func (s *Service) destroyHalfMade(e *entry) {
-	defer e.permit.Release() // it counts as long as it may be there
-	ctx, cancel := context.WithTimeout(s.cleanup, destroyTimeout)
-	defer cancel()
-	if err := s.destroyLabelled(ctx, e); err != nil {
-		s.logger.Warn("an instance may be left over from a creation that failed", "instance", e.id.String(),
-			"provider", e.provider.Label(), "error", err)
-	}
-}
-
-func (s *Service) destroyLabelled(ctx context.Context, e *entry) error {
-	provider, err := e.provider.Provider(ctx)
-	if err != nil {
-		return err
-	}
-	instances, err := provider.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, i := range instances {
-		if i.Labels[sdk.LabelInstance] == e.id.Instance {
-			err = errors.Join(err, provider.Destroy(ctx, i.ID))
-		}
-	}
-	return err
 }
 
 func checkCreate(req CreateRequest, limits Limits) error {

@@ -46,11 +46,13 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelDestroys)
 	var failed atomic.Int64
-	for _, id := range orphans {
+	for id, tenant := range orphans {
 		group.Go(func() error {
 			// It is tried again the next time; this one shall not fail for it,
 			// nor fill the log.
-			if err := provider.Destroy(ctx, id); err != nil && failed.Add(1) == 1 {
+			err := provider.Destroy(ctx, id)
+			s.orphanEnded(owner, id, tenant, err)
+			if err != nil && failed.Add(1) == 1 {
 				s.logger.Warn("an orphaned instance could not be destroyed", "provider", label, "id", id, "error", err)
 			}
 			failpoint.Hit(failpoint.ReconcileOrphan)
@@ -79,8 +81,10 @@ func (s *Service) liveOn(owner Provider) []*entry {
 }
 
 // compare forgets entries that are not listed, adopts what an earlier process left,
-// and returns the provider's IDs of listed instances that nobody knows.
-func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instance) (adopted []*entry, orphans []string) {
+// and returns the provider's IDs of listed instances that nobody knows, with the tenants
+// that they say they are of.
+func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instance) (adopted []*entry, orphans map[string]string) {
+	orphans = map[string]string{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	there := map[string]bool{}
@@ -107,9 +111,10 @@ func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instan
 			continue
 		}
 		for _, i := range instances {
-			orphans = append(orphans, i.ID)
+			orphans[i.ID] = i.Labels[sdk.LabelTenant]
 		}
 	}
+	s.forgetOrphans(owner, there)
 	lost := s.forgetUnlisted(owner, believed, there)
 	if lost > 0 || len(orphans) > 0 || len(adopted) > 0 {
 		s.logger.Info("reconciled", "provider", owner.Label(), "lost", lost, "orphans", len(orphans), "adopted", len(adopted))

@@ -141,7 +141,12 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 				}
 			}
 			gone = append(gone, ended)
-			s.resolved(r).Release()
+			counted := s.resolved(r)
+			if len(found) == 0 {
+				counted.Release()
+				continue
+			}
+			s.orphaned(owner, found[0].ID, counted)
 		}
 	}
 	if len(gone) > 0 {

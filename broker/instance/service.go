@@ -79,6 +79,11 @@ type Service struct {
 	// counted is what the quotas count for those meanwhile, by the same ID.
 	counted map[string]*quota.Instance
 	graves  graves
+	// orphans are those that are to be destroyed and not in entries, with what the
+	// quotas count for them.
+	orphans map[orphanKey]*quota.Instance
+	// halfMade are the creations of sessions that may have left something.
+	halfMade map[sessionKey]*entry
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.
@@ -134,6 +139,8 @@ type entry struct {
 	doubt   doubt
 	// routing is why it is on its provider.
 	routing Routing
+	// resolved is closed when it is known what it has left; nil unless halfMade.
+	resolved chan struct{}
 
 	// ---
 	state     state
@@ -186,6 +193,7 @@ func NewService(opts Options) *Service {
 		quotas:  opts.Quotas,
 		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
 		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
+		orphans: map[orphanKey]*quota.Instance{}, halfMade: map[sessionKey]*entry{},
 
 		router: opts.Router, ways: map[workKey]*way{}, unsettled: map[workKey][]*entry{},
 	}
