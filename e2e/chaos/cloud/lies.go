@@ -69,8 +69,15 @@ func (c *Cloud) lie(path string) (l Lie) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer func() {
-		if l == Full && path != "create" {
+		switch {
+		case path == "create":
+		case l == Full:
 			l = FailBefore
+		// Other calls have so much time that a test would do nothing but wait.
+		case l == HangBefore:
+			l = ResetBefore
+		case l == HangAfter:
+			l = ResetAfter
 		}
 		if l != "" {
 			c.told[l]++
