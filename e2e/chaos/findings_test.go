@@ -1,0 +1,130 @@
+package chaos_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// at is a moment of the histories below.
+func at(second int) time.Time { return time.Unix(int64(second), 0) }
+
+func instanceOf(tenant, session, id string) cloud.Instance {
+	return cloud.Instance{ID: "cloud-" + id, Labels: map[string]string{
+		sdk.LabelTenant: tenant, sdk.LabelSession: session, sdk.LabelInstance: id,
+	}}
+}
+
+func created(second int, i cloud.Instance) cloud.Effect {
+	return cloud.Effect{At: at(second), Kind: cloud.Created, Instance: i}
+}
+
+func executed(second int, i cloud.Instance, token string) cloud.Effect {
+	return cloud.Effect{At: at(second), Kind: cloud.Executed, Instance: i, Execution: "x-" + token, Program: cloud.Program{Token: token}}
+}
+
+// TestTheCheckerSeesWhatIsWrong gives it histories with one fault each: a check that
+// finds nothing in a broken history would find nothing in the broker.
+func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
+	a := instanceOf("red", "s", "a")
+	told := event{Operation: opCreate, Tenant: "red", Told: idOf(a), Status: http.StatusCreated, Key: "k"}
+	gone := event{Operation: opDestroy, Tenant: "red", Instance: idOf(a), Status: http.StatusNoContent}
+	begin := auditLine{Event: "begin", Operation: "create_instance", Instance: idOf(a), Timestamp: at(1)}
+	many := func(n int, effect func(i int) cloud.Effect) (all []cloud.Effect) {
+		for i := range n {
+			all = append(all, effect(i))
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		find func(*findings)
+		want string // none if empty
+	}{
+		"an acknowledged instance is there": {func(f *findings) { f.acknowledged([]event{told}, []cloud.Instance{a}) }, ""},
+		"an acknowledged instance is not there": {
+			func(f *findings) { f.acknowledged([]event{told}, nil) }, "lost: ",
+		},
+		"it was destroyed":                  {func(f *findings) { f.acknowledged([]event{told, gone}, nil) }, ""},
+		"what was destroyed is there":       {func(f *findings) { f.acknowledged([]event{told, gone}, []cloud.Instance{a}) }, "undead: "},
+		"an owner is told that it is not":   {func(f *findings) { f.acknowledged([]event{{Operation: opLook, Instance: "i", Status: 404}}, nil) }, "denied: "},
+		"a key is answered twice the same":  {func(f *findings) { f.keys([]event{told, told}) }, ""},
+		"a key is answered with two":        {func(f *findings) { f.keys([]event{told, {Key: "k", Told: "red:s:b", Status: 201}}) }, "doubled: "},
+		"a stranger gets in":                {func(f *findings) { f.tenants([]event{{Operation: opSteal, Status: 200}}) }, "seen: "},
+		"a stranger is shown it":            {func(f *findings) { f.tenants([]event{{Operation: opList, Tenant: "blue", List: []string{idOf(a)}}}) }, "seen: "},
+		"a stranger is told of it":          {func(f *findings) { f.tenants([]event{{Tenant: "blue", Told: idOf(a), Status: 200}}) }, "seen: "},
+		"the broker itself counts too many": {func(f *findings) { f.tenants([]event{{Operation: opUsage, List: []string{"x"}}}) }, "above a limit: "},
+		"a session has two": {
+			func(f *findings) {
+				f.effects(nil, []cloud.Effect{created(1, a), created(2, instanceOf("red", "s", "b"))})
+			}, "doubled: ",
+		},
+		"a session has one after the other": {
+			func(f *findings) {
+				f.effects(nil, []cloud.Effect{created(1, a), {Kind: cloud.Gone, Instance: a}, created(2, instanceOf("red", "s", "b"))})
+			}, "",
+		},
+		"code runs twice": {
+			func(f *findings) {
+				f.effects([]event{{Tenant: "red", Token: "x"}}, []cloud.Effect{executed(1, a, "x"), executed(2, a, "x")})
+			}, "doubled: ",
+		},
+		"code runs at another tenant's": {
+			func(f *findings) {
+				f.effects([]event{{Tenant: "blue", Token: "x"}}, []cloud.Effect{executed(1, a, "x")})
+			}, "mixed up: ",
+		},
+		"as many instances as allowed": {
+			func(f *findings) { f.quotas(many(maxInstances, func(i int) cloud.Effect { return created(i, a) })) }, "",
+		},
+		"one instance too many": {
+			func(f *findings) { f.quotas(many(maxInstances+1, func(i int) cloud.Effect { return created(i, a) })) }, "above a limit: ",
+		},
+		"one execution too many": {
+			func(f *findings) {
+				f.quotas(many(maxConcurrent+1, func(i int) cloud.Effect { return executed(i, a, "x") }))
+			}, "above a limit: ",
+		},
+		"an execution that does not count": {
+			func(f *findings) {
+				f.executions("red", 0, []cloud.Effect{{At: time.Now(), Kind: cloud.Executed, Instance: a}})
+			}, "not counted: ",
+		},
+		"more executions than a day has": {
+			func(f *findings) {
+				i := instanceOf(frugal, "s", "a")
+				f.executions(frugal, 1000, many(frugalExecutions+1, func(int) cloud.Effect { return executed(1, i, "x") }))
+			}, "above a limit: ",
+		},
+		"an effect with its line":      {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, []auditLine{begin}) }, ""},
+		"an effect without a line":     {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, nil) }, "unaudited: "},
+		"a line that came after":       {func(f *findings) { f.audit([]cloud.Effect{created(0, a)}, []auditLine{begin}) }, "unaudited: "},
+		"two effects with one line":    {func(f *findings) { f.audit([]cloud.Effect{created(2, a), created(3, a)}, []auditLine{begin}) }, "unaudited: "},
+		"an execution without a line":  {func(f *findings) { f.audit([]cloud.Effect{executed(2, a, "x")}, []auditLine{begin}) }, "unaudited: "},
+		"a destruction without a line": {func(f *findings) { f.audit([]cloud.Effect{{At: at(2), Kind: cloud.Gone, Instance: a}}, nil) }, "unaudited: "},
+		"only the line of the end exists": {func(f *findings) {
+			f.audit([]cloud.Effect{created(2, a)}, []auditLine{{Event: "end", Instance: idOf(a)}})
+		}, "unaudited: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var f findings
+			test.find(&f)
+			if test.want == "" {
+				assert.Check(t, is.Len(f, 0))
+				return
+			}
+			assert.Assert(t, is.Len(f, 1))
+			assert.Check(t, is.Contains(f[0], test.want))
+		})
+	}
+}
+
+func TestASeedTellsTheSchedule(t *testing.T) {
+	assert.DeepEqual(t, schedule(newRandom(1, 0), 100), schedule(newRandom(1, 0), 100))
+	assert.Check(t, schedule(newRandom(1, 0), 1)[0] != schedule(newRandom(2, 0), 1)[0])
+}
