@@ -64,23 +64,23 @@ func (d disk) readOnly() (writable func()) {
 	}
 }
 
-// effects counts what the cloud has done.
-func (w *world) effects(kind cloud.Kind) (n int) {
+// creations counts what the cloud has made.
+func (w *world) creations() (n int) {
 	for _, e := range w.cloud.Effects() {
-		if e.Kind == kind {
+		if e.Kind == cloud.Created {
 			n++
 		}
 	}
 	return n
 }
 
-// awaitEffects waits until the cloud has done more.
-func (w *world) awaitEffects(kind cloud.Kind) {
+// awaitCreations waits until the cloud has made some more.
+func (w *world) awaitCreations() {
 	w.t.Helper()
-	before := w.effects(kind)
+	before := w.creations()
 	poll.WaitOn(w.t, func(poll.LogT) poll.Result {
-		if w.effects(kind) < before+5 {
-			return poll.Continue("nothing happens\n%s", w.lastLog())
+		if w.creations() < before+5 {
+			return poll.Continue("nothing is made\n%s", w.lastLog())
 		}
 		return poll.Success()
 	}, poll.WithTimeout(leakBound), poll.WithDelay(20*time.Millisecond))
@@ -107,7 +107,7 @@ func TestAFullDiskLosesAndDoublesNothing(t *testing.T) {
 		w.start("")
 		w.waitReady()
 		clients := w.letLoose()
-		w.awaitEffects(cloud.Created)
+		w.awaitCreations()
 		for range 2 {
 			empty := d.fill()
 			pause(t.Context(), time.Second)
@@ -115,11 +115,11 @@ func TestAFullDiskLosesAndDoublesNothing(t *testing.T) {
 			empty()
 			w.start("")
 			w.waitReady()
-			w.awaitEffects(cloud.Created)
+			w.awaitCreations()
 			empty = d.fill()
 			pause(t.Context(), time.Second)
 			empty()
-			w.awaitEffects(cloud.Created) // it goes on by itself
+			w.awaitCreations() // it goes on by itself
 		}
 		clients.end()
 		w.settle()
@@ -135,7 +135,7 @@ func TestAReadOnlyDiskStopsTheBrokerAndNothingElseHappens(t *testing.T) {
 		w.start("")
 		w.waitReady()
 		clients := w.letLoose()
-		w.awaitEffects(cloud.Created)
+		w.awaitCreations()
 		w.kill()
 		w.waitGone()
 		writable := d.readOnly()
@@ -151,7 +151,7 @@ func TestAReadOnlyDiskStopsTheBrokerAndNothingElseHappens(t *testing.T) {
 		writable()
 		w.start("")
 		w.waitReady()
-		w.awaitEffects(cloud.Created)
+		w.awaitCreations()
 		clients.end()
 		w.settle()
 		t.Logf("%+v", w.check())
@@ -171,12 +171,12 @@ func TestASlowDiskLosesAndDoublesNothing(t *testing.T) {
 			w.start(fmt.Sprintf("%s=delay:%s", name, slow))
 			w.waitReady()
 			clients := w.letLoose()
-			w.awaitEffects(cloud.Created)
+			w.awaitCreations()
 			w.strike(blow{After: time.Second, Broker: true})
 			w.kill()
 			w.start(fmt.Sprintf("%s=delay:%s", name, slow))
 			w.waitReady()
-			w.awaitEffects(cloud.Created)
+			w.awaitCreations()
 			clients.end()
 			w.restart()
 			w.settle()

@@ -15,9 +15,9 @@ import (
 // at is a moment of the histories below.
 func at(second int) time.Time { return time.Unix(int64(second), 0) }
 
-func instanceOf(tenant, session, id string) cloud.Instance {
+func instanceOf(tenant, id string) cloud.Instance {
 	return cloud.Instance{ID: "cloud-" + id, Labels: map[string]string{
-		sdk.LabelTenant: tenant, sdk.LabelSession: session, sdk.LabelInstance: id,
+		sdk.LabelTenant: tenant, sdk.LabelSession: "s", sdk.LabelInstance: id,
 	}}
 }
 
@@ -25,14 +25,14 @@ func created(second int, i cloud.Instance) cloud.Effect {
 	return cloud.Effect{At: at(second), Kind: cloud.Created, Instance: i}
 }
 
-func executed(second int, i cloud.Instance, token string) cloud.Effect {
-	return cloud.Effect{At: at(second), Kind: cloud.Executed, Instance: i, Execution: "x-" + token, Program: cloud.Program{Token: token}}
+func executed(second int, i cloud.Instance) cloud.Effect {
+	return cloud.Effect{At: at(second), Kind: cloud.Executed, Instance: i, Execution: "e", Program: cloud.Program{Token: "x"}}
 }
 
 // TestTheCheckerSeesWhatIsWrong gives it histories with one fault each: a check that
 // finds nothing in a broken history would find nothing in the broker.
 func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
-	a := instanceOf("red", "s", "a")
+	a := instanceOf("red", "a")
 	told := event{Operation: opCreate, Tenant: "red", Told: idOf(a), Status: http.StatusCreated, Key: "k"}
 	gone := event{Operation: opDestroy, Tenant: "red", Instance: idOf(a), Status: http.StatusNoContent}
 	begin := auditLine{Event: "begin", Operation: "create_instance", Instance: idOf(a), Timestamp: at(1)}
@@ -61,22 +61,22 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		"the broker itself counts too many": {func(f *findings) { f.tenants([]event{{Operation: opUsage, List: []string{"x"}}}) }, "above a limit: "},
 		"a session has two": {
 			func(f *findings) {
-				f.effects(nil, []cloud.Effect{created(1, a), created(2, instanceOf("red", "s", "b"))})
+				f.effects(nil, []cloud.Effect{created(1, a), created(2, instanceOf("red", "b"))})
 			}, "doubled: ",
 		},
 		"a session has one after the other": {
 			func(f *findings) {
-				f.effects(nil, []cloud.Effect{created(1, a), {Kind: cloud.Gone, Instance: a}, created(2, instanceOf("red", "s", "b"))})
+				f.effects(nil, []cloud.Effect{created(1, a), {Kind: cloud.Gone, Instance: a}, created(2, instanceOf("red", "b"))})
 			}, "",
 		},
 		"code runs twice": {
 			func(f *findings) {
-				f.effects([]event{{Tenant: "red", Token: "x"}}, []cloud.Effect{executed(1, a, "x"), executed(2, a, "x")})
+				f.effects([]event{{Tenant: "red", Token: "x"}}, []cloud.Effect{executed(1, a), executed(2, a)})
 			}, "doubled: ",
 		},
 		"code runs at another tenant's": {
 			func(f *findings) {
-				f.effects([]event{{Tenant: "blue", Token: "x"}}, []cloud.Effect{executed(1, a, "x")})
+				f.effects([]event{{Tenant: "blue", Token: "x"}}, []cloud.Effect{executed(1, a)})
 			}, "mixed up: ",
 		},
 		"as many instances as allowed": {
@@ -87,7 +87,7 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		},
 		"one execution too many": {
 			func(f *findings) {
-				f.quotas(many(maxConcurrent+1, func(i int) cloud.Effect { return executed(i, a, "x") }))
+				f.quotas(many(maxConcurrent+1, func(i int) cloud.Effect { return executed(i, a) }))
 			}, "above a limit: ",
 		},
 		"an execution that does not count": {
@@ -97,15 +97,15 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		},
 		"more executions than a day has": {
 			func(f *findings) {
-				i := instanceOf(frugal, "s", "a")
-				f.executions(frugal, 1000, many(frugalExecutions+1, func(int) cloud.Effect { return executed(1, i, "x") }))
+				i := instanceOf(frugal, "a")
+				f.executions(frugal, 1000, many(frugalExecutions+1, func(int) cloud.Effect { return executed(1, i) }))
 			}, "above a limit: ",
 		},
 		"an effect with its line":      {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, []auditLine{begin}) }, ""},
 		"an effect without a line":     {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, nil) }, "unaudited: "},
 		"a line that came after":       {func(f *findings) { f.audit([]cloud.Effect{created(0, a)}, []auditLine{begin}) }, "unaudited: "},
 		"two effects with one line":    {func(f *findings) { f.audit([]cloud.Effect{created(2, a), created(3, a)}, []auditLine{begin}) }, "unaudited: "},
-		"an execution without a line":  {func(f *findings) { f.audit([]cloud.Effect{executed(2, a, "x")}, []auditLine{begin}) }, "unaudited: "},
+		"an execution without a line":  {func(f *findings) { f.audit([]cloud.Effect{executed(2, a)}, []auditLine{begin}) }, "unaudited: "},
 		"a destruction without a line": {func(f *findings) { f.audit([]cloud.Effect{{At: at(2), Kind: cloud.Gone, Instance: a}}, nil) }, "unaudited: "},
 		"only the line of the end exists": {func(f *findings) {
 			f.audit([]cloud.Effect{created(2, a)}, []auditLine{{Event: "end", Instance: idOf(a)}})

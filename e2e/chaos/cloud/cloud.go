@@ -88,12 +88,12 @@ func handle[Request, Answer any](c *Cloud, path string, do func(r *http.Request,
 		}
 		lie := c.lie(path)
 		if lie == Full || strings.HasSuffix(string(lie), " before") {
-			if c.goWrong(w, r, lie) {
-				return
-			}
+			c.goWrong(w, r, lie)
+			return
 		}
 		answer, err := do(r, req)
-		if lie != "" && c.goWrong(w, r, lie) {
+		if lie != "" {
+			c.goWrong(w, r, lie)
 			return
 		}
 		if refused, ok := err.(refusal); ok { //nolint:errorlint // they are made here

@@ -100,8 +100,8 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(d)))
 }
 
-// goWrong does what the lie says, and reports whether the call ends with it.
-func (c *Cloud) goWrong(w http.ResponseWriter, r *http.Request, l Lie) bool {
+// goWrong ends a call as the lie says.
+func (c *Cloud) goWrong(w http.ResponseWriter, r *http.Request, l Lie) {
 	switch l {
 	case HangBefore, HangAfter:
 		select {
@@ -117,10 +117,8 @@ func (c *Cloud) goWrong(w http.ResponseWriter, r *http.Request, l Lie) bool {
 		panic(http.ErrAbortHandler)
 	case FailBefore, FailAfter:
 		http.Error(w, "the cloud has trouble", http.StatusInternalServerError)
-		return true
 	case Full:
 		http.Error(w, "the account is full", http.StatusTooManyRequests)
-		return true
 	default:
 		panic(fmt.Sprintf("no lie %q", l))
 	}
