@@ -292,7 +292,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 		// These tell what became of code; there is none yet.
 		return made, false, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	default:
-		return made, unknownOutcome(err), providerError(label, err)
+		return made, unknownOutcome(err, e.provider.Description().Ephemeral), providerError(label, err)
 	}
 }
 

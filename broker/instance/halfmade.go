@@ -20,7 +20,7 @@ const halfMadeBound = 10 * time.Minute
 // unknownOutcome reports whether a creation that failed may have made an instance all
 // the same. Only a refusal says that it has not: a connection that broke and a back
 // end in trouble tell nothing.
-func unknownOutcome(err error) bool {
+func unknownOutcome(err error, ephemeral bool) bool {
 	if errors.Is(err, audit.ErrUnrecorded) || errors.Is(err, sdk.ErrPluginGone) {
 		return true
 	}
@@ -30,6 +30,9 @@ func unknownOutcome(err error) bool {
 	switch sdk.CodeOf(err) {
 	case sdk.CodeInternal, sdk.CodeConnectionFailed, sdk.CodeUnavailable:
 		return true
+	case sdk.CodeCreateFailed:
+		// Who makes instances itself knows; who asks a service was told something.
+		return !ephemeral
 	default:
 		return false
 	}
@@ -109,7 +112,7 @@ func (s *Service) destroyLabelled(ctx context.Context, e *entry) error {
 	if err != nil {
 		return err
 	}
-	instances, err := provider.List(ctx)
+	instances, err := s.look(ctx, e.provider.Label(), provider)
 	if err != nil {
 		return err
 	}
@@ -119,4 +122,36 @@ func (s *Service) destroyLabelled(ctx context.Context, e *entry) error {
 		}
 	}
 	return err
+}
+
+// look is a list of one provider that several may share who want to know what there
+// is: when a back end fails, many creations fail at once.
+type look struct {
+	turn  chan struct{} // held by who looks
+	began time.Time
+	list  []sdk.Instance
+	err   error
+}
+
+// look returns a list that began after it was asked for.
+func (s *Service) look(ctx context.Context, label string, provider sdk.Provider) ([]sdk.Instance, error) {
+	asked := time.Now()
+	s.mu.Lock()
+	l := s.looks[label]
+	if l == nil {
+		l = &look{turn: make(chan struct{}, 1)}
+		s.looks[label] = l
+	}
+	s.mu.Unlock()
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-l.turn }()
+	if !l.began.After(asked) {
+		l.began = time.Now()
+		l.list, l.err = provider.List(ctx)
+	}
+	return l.list, l.err
 }

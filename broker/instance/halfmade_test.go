@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
@@ -32,7 +33,7 @@ func withOneInstance(t *testing.T, cloud *instancetest.Provider, past instance.P
 func TestWhatAFailedCreationLeftIsDestroyedBeforeTheSessionGetsAnother(t *testing.T) {
 	for code, asked := range map[sdk.Code]bool{
 		sdk.CodeConnectionFailed: true, sdk.CodeUnavailable: true, sdk.CodeInternal: true,
-		sdk.CodeCreateFailed: false, sdk.CodeNotAllowed: false,
+		sdk.CodeCreateFailed: true, sdk.CodeNotAllowed: false,
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -111,4 +112,33 @@ func TestAnOrphanCountsAsLongAsItCannotBeDestroyed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// When a service fails, many creations fail at once: they share the looks for what
+// they have left.
+func TestManyHalfMadeInstancesShareOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int64
+		cloud := &instancetest.Provider{Name: "cloud", Cloud: true}
+		cloud.OnCreate = func(_ context.Context, req sdk.CreateRequest) error {
+			cloud.Adopt(sdk.Instance{ID: req.IdempotencyKey, Labels: req.Labels})
+			return sdk.Errorf(sdk.CodeUnavailable, "the cloud failed")
+		}
+		cloud.OnList = func(context.Context) error {
+			looks.Add(1)
+			time.Sleep(time.Second) // of the bubble
+			return nil
+		}
+		s := journalled(&memory{}, instance.Past{}, cloud)
+		defer s.Shutdown(t.Context())
+		for i := range 100 {
+			go func() {
+				_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: fmt.Sprint("s", i)})
+				assert.Check(t, err != nil)
+			}()
+		}
+		time.Sleep(10 * time.Second) // of the bubble
+		assert.Check(t, is.Len(cloud.Live(), 0))
+		assert.Check(t, looks.Load() < 4, "%d", looks.Load())
+	})
 }

@@ -84,6 +84,7 @@ type Service struct {
 	orphans map[orphanKey]*quota.Instance
 	// halfMade are the creations of sessions that may have left something.
 	halfMade map[sessionKey]*entry
+	looks    map[string]*look // by label of the provider
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.
@@ -193,7 +194,7 @@ func NewService(opts Options) *Service {
 		quotas:  opts.Quotas,
 		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
 		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
-		orphans: map[orphanKey]*quota.Instance{}, halfMade: map[sessionKey]*entry{},
+		orphans: map[orphanKey]*quota.Instance{}, halfMade: map[sessionKey]*entry{}, looks: map[string]*look{},
 
 		router: opts.Router, ways: map[workKey]*way{}, unsettled: map[workKey][]*entry{},
 	}

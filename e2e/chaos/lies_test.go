@@ -9,7 +9,7 @@ import (
 )
 
 // liesTime is how long the cloud lies to one broker.
-const liesTime = 6 * time.Second
+const liesTime = 4 * time.Second
 
 // TestACloudThatLiesLosesAndDoublesNothing has the cloud answer wrongly in every way,
 // while plugin and broker are killed now and then.

@@ -21,6 +21,8 @@ var (
 var built struct{ broker, plugin string }
 
 func TestMain(m *testing.M) {
+	// Most of a world is waiting. An error would be one of this line.
+	_ = flag.Set("test.parallel", "8")
 	flag.Parse()
 	os.Exit(run(m))
 }
