@@ -32,6 +32,10 @@ type Provider interface {
 	// Create makes an instance and returns when it can execute code. Return
 	// CodeCreateFailed when none can be made, CodeUnavailable when the back
 	// end is gone, CodeQuotaExceeded when its account is exhausted.
+	//
+	// After CodeConnectionFailed, CodeUnavailable, CodeInternal and, unless the
+	// provider is Ephemeral, CodeCreateFailed the broker takes it that there may
+	// be an instance all the same, looks for its labels by List, and destroys it.
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
 
 	// Execute runs code in an instance and returns when it and all processes

@@ -160,6 +160,7 @@ func TestAReadOnlyDiskStopsTheBrokerAndNothingElseHappens(t *testing.T) {
 
 // TestASlowDiskLosesAndDoublesNothing has each write take long.
 func TestASlowDiskLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	for name, slow := range map[failpoint.Point]string{
 		failpoint.StateCommit: "100ms",
 		failpoint.AuditWrite:  "100ms",

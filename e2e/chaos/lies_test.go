@@ -14,6 +14,7 @@ const liesTime = 4 * time.Second
 // TestACloudThatLiesLosesAndDoublesNothing has the cloud answer wrongly in every way,
 // while plugin and broker are killed now and then.
 func TestACloudThatLiesLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
 	for name, lies := range map[string]cloud.Lies{
 		"fails":                 {Share: 0.2, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter}},
 		"breaks connections":    {Share: 0.2, Kinds: []cloud.Lie{cloud.ResetBefore, cloud.ResetAfter}},
