@@ -30,6 +30,7 @@ func TestACloudThatLiesLosesAndDoublesNothing(t *testing.T) {
 			t.Parallel()
 			s := seed(t)
 			w := newWorld(t, s, options{})
+			w.listsLate = lies.ListLate > 0
 			w.start("")
 			w.waitReady()
 			w.cloud.SetLies(lies)
