@@ -99,46 +99,48 @@ func (s *Service) admitExecution(ctx context.Context, who tenant.Tenant, wait, t
 
 // makeAdmitted makes an instance that the quotas admit. While the provider has no
 // room it waits for its turn there.
-func (s *Service) makeAdmitted(ctx context.Context, e *entry, t target, req CreateRequest) (made sdk.Instance, cut bool, err error) {
+func (s *Service) makeAdmitted(ctx context.Context, e *entry, t target, req CreateRequest) (made sdk.Instance, err error) {
 	for first := true; ; first = false {
 		if first && req.granted != nil {
 			if e.permit = req.granted.Take(); e.permit == nil {
-				return made, false, fmt.Errorf("the request is over: %w", context.Canceled)
+				e.verdict = ours
+				return made, fmt.Errorf("the request is over: %w", context.Canceled)
 			}
 		} else {
 			grant, err := s.admitAt(ctx, req.turn, quota.Demand{Tenant: e.id.Tenant, Instance: true, Provider: t.provider.Label()}, req.way.others)
 			if err != nil {
+				e.verdict = ours
 				if ofProvider(err) {
 					e.verdict = refused
 				}
-				return made, false, err
+				return made, err
 			}
 			e.permit = grant.Instance
 		}
-		made, cut, err = s.makeWithin(ctx, e, t, req)
+		made, err = s.makeWithin(ctx, e, t, req)
 		switch {
-		case err == nil || cut:
-			return made, cut, err
+		case err == nil || e.verdict == unclear:
+			return made, err
 		case sdk.CodeOf(err) != sdk.CodeQuotaExceeded:
 			e.permit.Cancel()
-			return made, cut, err
+			return made, err
 		}
 		e.permit.Full(retryAfter(err))
 		if req.turn.left() == 0 || req.way.others {
-			return made, cut, err
+			return made, err
 		}
 	}
 }
 
 // makeWithin bounds the provider's part in the making of an instance.
-func (s *Service) makeWithin(ctx context.Context, e *entry, t target, req CreateRequest) (sdk.Instance, bool, error) {
+func (s *Service) makeWithin(ctx context.Context, e *entry, t target, req CreateRequest) (sdk.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits().CreateTimeout)
 	defer cancel()
-	made, cut, err := s.make(ctx, e, t, req.Env)
-	if e.verdict == refused && req.way.resumed {
-		e.verdict = unclear // it speaks for this attempt alone
+	made, err := s.make(ctx, e, t, req.Env)
+	if err != nil && req.way.resumed {
+		s.doubtResumed(e)
 	}
-	return made, cut || e.verdict == unclear && req.way.others, err
+	return made, err
 }
 
 func retryAfter(err error) time.Duration {

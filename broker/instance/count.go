@@ -8,7 +8,7 @@ func (s *Service) CountByState() map[string]int {
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
 		switch {
-		case e.state == creating:
+		case e.state == creating, e.state == unsettled:
 			counts["creating"]++
 		case e.state == ending:
 			counts["ending"]++

@@ -161,13 +161,6 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 				return e, false, nil
 			}
 		} else {
-			if half := s.halfMade[key]; half != nil {
-				s.mu.Unlock()
-				if err := s.awaitResolved(ctx, half); err != nil {
-					return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
-				}
-				continue
-			}
 			if e, err = s.resumeCreation(ctx, key, t, req); err != nil {
 				s.mu.Unlock()
 				return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
@@ -178,14 +171,18 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 			}
 		}
 		e.waiters++
+		late := e.state == unsettled || e.abandoned
 		s.mu.Unlock()
 
-		again, err := s.await(ctx, e)
-		elsewhere := err != nil && req.way.others && ctx.Err() == nil && e.verdict == refused
+		again, err := s.await(ctx, e, late, req.way.others)
+		elsewhere := err != nil && req.way.others && ctx.Err() == nil && e.certain() && e.verdict == refused
 		if found && req.turn.waitsLonger(err) && !elsewhere {
 			continue
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errMoved):
+			return nil, false, err
+		case err != nil:
 			return nil, false, &Fault{Provider: t.provider.Label(), Err: err, elsewhere: elsewhere}
 		}
 		if !again {
@@ -198,11 +195,7 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 // callers may wait for it, and it goes on as long as one of them does. The
 // caller holds mu, and ctx only says why.
 func (s *Service) startCreation(ctx context.Context, id ID, t target, req CreateRequest) *entry {
-	bound := req.Wait + s.limits().CreateTimeout
-	if req.way.others {
-		bound += settleTimeout
-	}
-	ctx, cancel := s.bounded(context.WithoutCancel(ctx), bound)
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx), req.Wait+s.limits().CreateTimeout)
 	e := &entry{
 		id:       id,
 		provider: t.provider,
@@ -215,6 +208,7 @@ func (s *Service) startCreation(ctx context.Context, id ID, t target, req Create
 		intended: time.Now(),
 		created:  time.Now(),
 		ready:    make(chan struct{}),
+		unclear:  make(chan struct{}),
 		cancel:   cancel,
 
 		installing: make(chan struct{}, 1),
@@ -227,32 +221,24 @@ func (s *Service) startCreation(ctx context.Context, id ID, t target, req Create
 		defer s.calls.Done()
 		defer cancel()
 		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
-		result := creation{cut: true} // unless make says that there was an answer
-		defer func() { s.finishCreation(e, result, err) }()
-		made, cut, failure := s.makeSettled(ctx, e, t, req)
+		e.verdict = unclear // unless it ends by itself
+		e.doubt.until = proofOf(e.provider, false)
 		unnoted := false
+		defer func() { s.finishCreation(e, unnoted, err) }()
+		made, failure := s.makeAdmitted(ctx, e, t, req)
 		if failure == nil {
 			unnoted, failure = s.noteMade(e, made)
 		}
-		result, err = creation{cut, unnoted}, failure
+		err = failure
 	})
 	return e
 }
 
-// creation is how the making of an instance ended.
-type creation struct {
-	// cut means that nobody knows whether there is an instance.
-	cut bool
-	// unnoted means that there is one, which the journal did not take.
-	unnoted bool
-}
-
-// make calls the provider and puts its failures into words. It says cut when the
-// call was cut short or the provider failed in a way of its own, so that nobody
-// knows whether it had an effect.
-func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, cut bool, err error) {
+// make calls the provider and puts its failures into words.
+func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, err error) {
 	if err := s.journalOf(e).Write(ctx, e.record()); err != nil {
-		return sdk.Instance{}, false, err
+		e.verdict = ours
+		return sdk.Instance{}, err
 	}
 	failpoint.Hit(failpoint.CreateIntended)
 	labels := map[string]string{
@@ -276,60 +262,61 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 	s.judge(ctx, e, time.Since(began), err)
 	if err == nil {
 		failpoint.Hit(failpoint.CreateMade)
-		return made, false, nil
+		return made, nil
 	}
 	label := e.provider.Label()
 	switch code := sdk.CodeOf(err); {
 	case errors.Is(context.Cause(ctx), errShuttingDown):
-		return made, true, shuttingDown()
+		return made, shuttingDown()
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return made, true, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits().CreateTimeout)
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits().CreateTimeout)
 	case ctx.Err() != nil: // nobody waits any more
-		return made, true, err
+		return made, err
 	case brokenOff(err):
-		return made, true, sdk.Errorf(sdk.CodeCreateFailed, "provider %q broke off the creation", label)
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q broke off the creation", label)
 	case code == sdk.CodeExecutionTimeout, code == sdk.CodeOutOfMemory, code == sdk.CodeBlocked:
 		// These tell what became of code; there is none yet.
-		return made, false, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	default:
-		return made, unknownOutcome(err, e.provider.Description().Ephemeral), providerError(label, err)
+		return made, providerError(label, err)
 	}
 }
 
-// brokenOff reports whether a provider ended a call as if its context had ended.
-// The caller has made sure that it has not.
-func brokenOff(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// finishCreation publishes the outcome. An instance that nobody waits for any
-// more, or whose making was cut short, is destroyed, and so is one that could not be
-// written down.
-func (s *Service) finishCreation(e *entry, result creation, err error) {
+// finishCreation publishes the outcome. An instance that nobody waits for any more, or
+// that could not be written down, is destroyed; what an unclear creation has left is
+// found out first.
+func (s *Service) finishCreation(e *entry, unnoted bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer close(e.ready)
 	e.err = err
 	switch {
-	case result.unnoted:
+	case s.entries[e.id.String()] != e: // lost with its provider meanwhile
+	case unnoted:
 		s.hide(e)
 		s.destroyLater(e)
+	case err != nil && e.verdict == unclear:
+		s.unsettle(e)
 		return
 	case err != nil:
 		s.hide(e)
-		e.halfMade = result.cut
 		s.forget(e)
-		if result.cut {
-			s.noteUnsettled(e)
-			s.resolveHalfMade(e)
-		}
-		return
-	}
-	if e.state == ending { // abandoned by its callers meanwhile
+	case e.waiters == 0: // abandoned by its callers meanwhile
+		s.hide(e)
 		s.destroyLater(e)
-		return
+	default:
+		e.state = live
 	}
-	e.state = live
+	close(e.ready)
+}
+
+// certain reports whether it is known how the creation has ended.
+func (e *entry) certain() bool {
+	select {
+	case <-e.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // inUse reports whether an entry has the provider's instance already: no two
@@ -343,26 +330,23 @@ func (s *Service) inUse(provider Provider, id string) bool {
 	return false
 }
 
-// await waits until the entry is ready and takes a hold on it. It says again
-// when the instance ended before the hold was taken.
-func (s *Service) await(ctx context.Context, e *entry) (again bool, err error) {
-	select {
-	case <-e.ready:
-	case <-ctx.Done():
-	}
+// await waits until the entry is ready and takes a hold on it. It says again when the
+// instance ended before the hold was taken. late means that its creation had failed, or
+// was given up, before the caller came: when that has left nothing it returns errMoved.
+func (s *Service) await(ctx context.Context, e *entry, late, others bool) (again bool, err error) {
+	err = s.awaitReady(ctx, e, late, others)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.waiters--
-	select {
-	case <-e.ready:
-	default:
-		if e.waiters == 0 {
-			s.hide(e)
-			e.cancel()
-		}
-		return false, ctx.Err()
+	if !e.certain() && e.waiters == 0 && e.state == creating {
+		e.abandoned = true
+		e.cancel()
 	}
 	switch {
+	case !e.certain():
+		return false, err
+	case e.err != nil && late:
+		return false, errMoved // to wherever it belongs now
 	case e.err != nil:
 		return false, e.err
 	case e.state != live:

@@ -35,7 +35,7 @@ func (s *Service) destroy(ctx context.Context, who tenant.Tenant, id, why string
 	defer s.calls.Done()
 	s.mu.Lock()
 	e := s.entries[id]
-	if e == nil || e.id.Tenant != who.Name || e.state == creating || e.doomed {
+	if e == nil || e.id.Tenant != who.Name || e.state == creating || e.state == unsettled || e.doomed {
 		err := s.absent(who, id)
 		s.mu.Unlock()
 		return err

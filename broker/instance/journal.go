@@ -31,8 +31,9 @@ type Past struct {
 
 // Record is what has to be known of an instance when this process is no more. It
 // is written before the provider is asked for the instance, and again when the
-// provider has made it; not for an instance that is made for one execution. It holds no secrets: what the creator put into the
-// environment is not in it.
+// provider has made it. Of an instance that is made for one execution only the intent
+// is written, and nothing if it ends with the process of its provider. It holds no
+// secrets: what the creator put into the environment is not in it.
 type Record struct {
 	ID       ID                `json:"id"`
 	Provider string            `json:"provider"` // by label
@@ -44,6 +45,8 @@ type Record struct {
 	Intended time.Time `json:"intended"`
 	// Claimed means that its owner can ask for it without knowing its ID.
 	Claimed bool `json:"claimed,omitempty"`
+	// OneShot means that it is made for one execution: nobody asks for it again.
+	OneShot bool `json:"one_shot,omitempty"`
 	// Routing is why it is on its provider.
 	Routing Routing `json:"routing,omitzero"`
 
@@ -80,22 +83,24 @@ func (noJournal) Write(context.Context, Record) error            { return nil }
 func (noJournal) Amend(context.Context, ID, func(*Record)) error { return nil }
 func (noJournal) End(context.Context, ...Ended) error            { return nil }
 
-// journalOf returns the journal of an entry. One that is made for one execution has
-// none: nobody can ask for it after a crash, and what a provider lists that is not
-// known is destroyed in any case.
+// journalOf returns the journal of an entry. One that is made for one execution, by a
+// process that takes it along when it ends, has none: nobody can ask for it after a
+// crash. In a cloud it is there then, listed or not yet, and has to count.
 func (s *Service) journalOf(e *entry) Journal {
-	if e.oneShot {
-		return noJournal{}
+	if e.recorded() {
+		return s.journal
 	}
-	return s.journal
+	return noJournal{}
 }
+
+func (e *entry) recorded() bool { return !e.oneShot || !e.provider.Description().Ephemeral }
 
 // record is what the journal keeps of an entry. The caller holds mu, or is the
 // only one who has the entry.
 func (e *entry) record() Record {
 	r := Record{
 		ID: e.id, Provider: e.provider.Label(), Template: e.template, Labels: maps.Clone(e.labels),
-		TTL: e.ttl, Idle: e.idle, Claimed: e.claimed,
+		TTL: e.ttl, Idle: e.idle, Claimed: e.claimed, OneShot: e.oneShot,
 		Intended: e.intended, Made: e.instance.ID, Routing: e.routing,
 	}
 	if r.Made != "" {
@@ -120,7 +125,9 @@ func (s *Service) noteMade(e *entry, made sdk.Instance) (unnoted bool, err error
 	// Even if nobody waits any more: it may be there for long.
 	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
 	defer cancel()
-	err = s.journalOf(e).Write(ctx, record)
+	if !e.oneShot { // else its intent is known, which will do
+		err = s.journalOf(e).Write(ctx, record)
+	}
 	failpoint.Hit(failpoint.CreateNoted)
 	return err != nil, err
 }

@@ -67,13 +67,13 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 }
 
 // liveOn returns the entries that the provider should have now. Those made
-// while it is being asked are not among them.
+// while it is being asked are not among them, nor those of which nobody knows.
 func (s *Service) liveOn(owner Provider) []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*entry
 	for _, e := range s.entries {
-		if e.provider == owner && e.state != creating {
+		if e.provider == owner && e.state != creating && e.state != unsettled {
 			list = append(list, e)
 		}
 	}
@@ -175,11 +175,10 @@ func (s *Service) noteAdopted(ctx context.Context, adopted []*entry) {
 
 // Lose forgets what is left on a provider that is no more: nobody can reach it.
 func (s *Service) Lose(owner Provider) {
-	believed := s.liveOn(owner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range believed {
-		if s.entries[e.id.String()] == e {
+	for _, e := range s.entries {
+		if e.provider == owner && e.state != creating {
 			s.lose(e, reasonRemoved)
 		}
 	}
@@ -219,7 +218,6 @@ func (s *Service) reconcileOne(p Provider) {
 	ready, err := p.Provider(ctx)
 	if err == nil {
 		err = s.Reconcile(ctx, p, ready)
-		s.resettleAll(ctx, p)
 	}
 	if err != nil && s.lifetime.Err() == nil {
 		s.logger.Warn("a provider does not say what it has", "provider", p.Label(), "error", err)

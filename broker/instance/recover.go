@@ -41,15 +41,17 @@ func (s *Service) resolved(r Record) *quota.Instance {
 // adoptable reports whether somebody may still ask for the instance. One that was
 // never acknowledged is found only by its session or by its creator's key.
 func (r Record) adoptable() bool {
-	return !r.Ending && (r.Made != "" || r.Claimed)
+	return !r.Ending && !r.OneShot && (r.Made != "" || r.Claimed)
 }
 
-// since is when a list must have had it at the latest, but for its delay.
-func (r Record) since() time.Time {
+// since is when a list must have had what an earlier process left at the latest, but
+// for its delay. A creation that was not acknowledged may have gone on until that
+// process died.
+func (s *Service) since(r Record) time.Time {
 	if r.Made != "" {
 		return r.Created
 	}
-	return r.Intended
+	return s.started
 }
 
 // stillUnknown is the answer as long as nobody knows what became of the instance.
@@ -63,7 +65,7 @@ func stillUnknown(r Record) error {
 // still be there. The caller holds mu.
 func (s *Service) awaited(key sessionKey) (Record, bool) {
 	for _, r := range s.recovered {
-		if r.ID.Tenant == key.tenant && r.ID.Session == key.session && r.Provider == key.provider && r.adoptable() {
+		if r.ID.Tenant == key.tenant && r.ID.Session == key.session && r.Provider == key.provider && (r.adoptable() || r.OneShot && r.Claimed) {
 			return r, true
 		}
 	}
@@ -79,7 +81,7 @@ func (s *Service) resumeCreation(ctx context.Context, key sessionKey, t target, 
 	if !found {
 		return nil, nil
 	}
-	if r.Made != "" {
+	if r.Made != "" || r.OneShot {
 		return nil, stillUnknown(r)
 	}
 	if err := (&entry{template: r.Template, ttl: r.TTL, idle: r.Idle}).conflict(req); err != nil {
@@ -132,7 +134,7 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 		case i >= 0 && r.adoptable() && s.sessions[sessionKey{r.ID.Tenant, r.ID.Session, r.Provider}] == nil:
 			adopted = append(adopted, s.adopt(r, owner, found[i]))
 			listed[r.ID.Instance] = append(found[:i:i], found[i+1:]...)
-		case len(found) > 0, owner.Description().Ephemeral, now.Sub(r.since()) >= failpoint.Hasten(listDelay):
+		case len(found) > 0, owner.Description().Ephemeral, now.Sub(s.since(r)) >= failpoint.Hasten(listDelay):
 			ended := Ended{ID: r.ID, At: s.started}
 			if r.adoptable() {
 				ended.Reason = reasonLost

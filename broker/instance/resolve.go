@@ -157,12 +157,10 @@ func (s *Service) keeperOf(w wish, p Provider) Provider {
 }
 
 // homeOf returns the usable provider on which the session already has an instance:
-// the active one if there are several, else the one made last. settled means that
-// it is there, or may be, so that no other provider can have it; else it is being
-// made.
-func (s *Service) homeOf(w wish, usable []Provider, active string) (home Provider, settled bool) {
+// the active one if there are several, else the one made last, and how sure that is.
+func (s *Service) homeOf(w wish, usable []Provider, active string) (home Provider, stay stay) {
 	if w.session == "" {
-		return nil, false
+		return nil, onTrial
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,14 +172,14 @@ func (s *Service) homeOf(w wish, usable []Provider, active string) (home Provide
 			continue
 		}
 		if p.Label() == active {
-			return e.provider, e.state == live
+			return e.provider, stayOf(e)
 		}
 		if last == nil || e.created.After(last.created) {
 			last = e
 		}
 	}
 	if last != nil {
-		return last.provider, last.state == live
+		return last.provider, stayOf(last)
 	}
 	var left *Record // by an earlier process
 	for _, p := range usable {
@@ -191,7 +189,37 @@ func (s *Service) homeOf(w wish, usable []Provider, active string) (home Provide
 		}
 		left, home = &r, p
 	}
-	return home, left != nil && left.Made != ""
+	switch {
+	case left == nil, home.Description().Ephemeral && left.Made == "":
+		return home, onTrial
+	case left.Made != "":
+		return home, settled
+	default:
+		return home, doubtful
+	}
+}
+
+// stay says how sure it is that a session's instance is at a provider.
+type stay int
+
+const (
+	// onTrial: it is being made there.
+	onTrial stay = iota
+	// doubtful: it may be there. No other provider is asked before that is known.
+	doubtful
+	// settled: it is there, so that no other provider can have it.
+	settled
+)
+
+func stayOf(e *entry) stay {
+	switch e.state {
+	case live:
+		return settled
+	case unsettled:
+		return doubtful
+	default:
+		return onTrial
+	}
 }
 
 // labelled returns the provider with that label, nil if there is none.

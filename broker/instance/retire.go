@@ -6,8 +6,8 @@ import (
 )
 
 // errMoved means that a request was on its way to a provider that another has
-// taken over from. It goes there instead.
-var errMoved = errors.New("another provider of that label has taken over")
+// taken over from, or where what it waited for is not to be. It looks for its way anew.
+var errMoved = errors.New("the request belongs elsewhere by now")
 
 // Retire makes no more instances on a provider that is no longer in the catalog.
 // Those that it has live on. What it returns is closed when none is left.
@@ -46,13 +46,11 @@ func (s *Service) count(p Provider) int {
 // forget removes an entry. The caller holds mu.
 func (s *Service) forget(e *entry) {
 	delete(s.entries, e.id.String())
-	if !e.buried && !e.oneShot {
+	if !e.buried && e.recorded() {
 		e.buried = true
 		s.bury(e.epitaph())
 	}
-	if !e.halfMade {
-		e.permit.Release()
-	}
+	e.permit.Release()
 	if s.retired[e.provider] != nil {
 		s.closeIfEmpty(e.provider)
 	}

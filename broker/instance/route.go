@@ -104,7 +104,7 @@ func (r *route) leave() {
 // one when that could certainly do nothing. Of requests that look for a provider for
 // the same session one does so at a time, so that they do not find two.
 func (s *Service) route(ctx context.Context, w wish, wait time.Duration, use func(*stop) error) error {
-	r := &route{service: s, wish: w, until: time.Now().Add(wait + 2*s.limits().CreateTimeout + settleTimeout)}
+	r := &route{service: s, wish: w, until: time.Now().Add(wait + 2*s.limits().CreateTimeout + settleTimeout())}
 	defer r.leave()
 	for {
 		st, err := r.next(ctx)
@@ -177,9 +177,13 @@ func (r *route) next(ctx context.Context) (*stop, error) {
 	}
 	candidates := offer.candidates(usable)
 	several := len(candidates) > 1
-	home, settled := s.homeOf(w, usable, offer.Active)
-	if home != nil && (settled || !r.wasTried(home.Label())) {
-		return r.at(ctx, home, routing.ReasonSession, false, !settled && several)
+	home, stay := s.homeOf(w, usable, offer.Active)
+	if home != nil && (stay != onTrial || !r.wasTried(home.Label())) {
+		st, err := r.at(ctx, home, routing.ReasonSession, false, stay == onTrial && several)
+		if err == nil {
+			st.way.others = stay != settled && several
+		}
+		return st, err
 	}
 	if several && w.session != "" && r.unlock == nil {
 		unlock, err := s.enterWay(ctx, w.work())
@@ -205,7 +209,7 @@ func (r *route) next(ctx context.Context) (*stop, error) {
 	if p == nil {
 		return nil, errMoved // the order is of another configuration than there is now
 	}
-	if err := s.settledElsewhere(ctx, w.work(), choice.Label); err != nil {
+	if err := s.settledElsewhere(w.work(), choice.Label); err != nil {
 		return nil, err
 	}
 	return r.at(ctx, p, choice.Reason, true, len(r.order) > 1)

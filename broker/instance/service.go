@@ -82,9 +82,7 @@ type Service struct {
 	// orphans are those that are to be destroyed and not in entries, with what the
 	// quotas count for them.
 	orphans map[orphanKey]*quota.Instance
-	// halfMade are the creations of sessions that may have left something.
-	halfMade map[sessionKey]*entry
-	looks    map[string]*look // by label of the provider
+	looks   map[string]*look // by label of the provider
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.
@@ -104,10 +102,9 @@ type Service struct {
 	payments payments
 
 	router Router
-	// ways are held by the requests that look for a provider for a session, and
-	// unsettled is what their creations may have left. Both are guarded by mu.
-	ways      map[workKey]*way
-	unsettled map[workKey][]*entry
+	// ways are held by the requests that look for a provider for a session; guarded
+	// by mu.
+	ways map[workKey]*way
 }
 
 // sessionKey names the one instance that a session has on a provider.
@@ -125,28 +122,27 @@ type entry struct {
 	// after one execution.
 	claimed, oneShot bool
 	intended         time.Time
-	ready            chan struct{} // closed when the creation has ended, well or not
-	cancel           context.CancelFunc
+	// ready is closed when it is certain how the creation has ended, well or not, and
+	// unclear when it has ended and that is not certain yet.
+	ready, unclear chan struct{}
+	cancel         context.CancelFunc
 	// installing has room for the one installation that is in progress.
 	installing chan struct{}
 	// permit is what the quotas have granted for it. It belongs to the creation
 	// until ready closes.
 	permit *quota.Instance
-	// halfMade is set when the provider may have it although its creation failed.
-	halfMade bool
 	// verdict says who is to blame for a creation that failed. It belongs to the
 	// creation until ready closes.
 	verdict verdict
 	doubt   doubt
 	// routing is why it is on its provider.
 	routing Routing
-	// resolved is closed when it is known what it has left; nil unless halfMade.
-	resolved chan struct{}
 
 	// ---
 	state     state
 	installed map[string]bool // sets of requirements that were
-	err       error           // why the creation failed; set before ready closes
+	err       error           // why the creation failed; set before ready or unclear closes
+	abandoned bool            // nobody waited for the creation any more, and it was cancelled
 	waiters   int             // callers that wait for ready
 	instance  sdk.Instance    // what the provider made
 	holds     int             // uses in progress
@@ -170,7 +166,8 @@ type entry struct {
 type state int
 
 const (
-	creating state = iota
+	creating  state = iota
+	unsettled       // the creation failed, and nobody knows whether the provider has it
 	live
 	ending // destroyed or about to be; nobody sees it any more
 )
@@ -194,9 +191,9 @@ func NewService(opts Options) *Service {
 		quotas:  opts.Quotas,
 		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
 		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
-		orphans: map[orphanKey]*quota.Instance{}, halfMade: map[sessionKey]*entry{}, looks: map[string]*look{},
+		orphans: map[orphanKey]*quota.Instance{}, looks: map[string]*look{},
 
-		router: opts.Router, ways: map[workKey]*way{}, unsettled: map[workKey][]*entry{},
+		router: opts.Router, ways: map[workKey]*way{},
 	}
 	if s.router == nil {
 		s.router = routing.New()

@@ -3,122 +3,64 @@ package instance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
+// An unclear creation stays in the registry, with its session and with what the quotas
+// count for it, until the provider has said for certain what it has left: in the state
+// unsettled, and for the next process of the broker as the record of its intent.
+
 const (
-	// settleTimeout is how long a request waits until its provider has said what
-	// became of a creation. Within it the list of a cloud has had its time.
-	settleTimeout = listDelay + 15*time.Second
-	// settleCall bounds one question.
+	// settleGrace is how much longer than the list of a cloud may be late a request
+	// waits for certainty that could ask another provider then.
+	settleGrace = 15 * time.Second
+	// settleCall bounds one look.
 	settleCall = 10 * time.Second
-	// settlePause lies between the first two questions; it doubles up to
-	// maxSettlePause.
+	// settlePause lies between the first two looks; it doubles up to maxSettlePause.
 	settlePause    = 100 * time.Millisecond
-	maxSettlePause = 5 * time.Second
+	maxSettlePause = 15 * time.Second
 )
 
-// verdict says what a failed creation means for other providers.
-type verdict int
+// settleTimeout is how long a request with other providers to ask waits for certainty.
+func settleTimeout() time.Duration { return failpoint.Hasten(listDelay) + settleGrace }
 
-const (
-	// ours: it failed for a reason of the request or the broker, and would elsewhere.
-	ours verdict = iota
-	// refused: the provider could not, and has certainly made nothing.
-	refused
-	// unclear: the provider could not, or did not say, and may have made something.
-	unclear
-)
-
-// doubt is how it is found out what an unclear creation has left.
-type doubt struct {
-	// until is from when on a list that lacks it proves that there is none.
-	until time.Time
-	// good says that what is found is an instance like any other, of which only the
-	// answer was lost.
-	good bool
+// unsettle keeps an entry whose creation was unclear, and has it found out what that
+// has left. The caller holds mu.
+func (s *Service) unsettle(e *entry) {
+	e.state = unsettled
+	close(e.unclear)
+	s.tasks.Go("settle a creation", func() { s.settleEntry(e) })
 }
 
-// judge takes down how the provider answered a creation. ctx is that of the call.
-func (s *Service) judge(ctx context.Context, e *entry, took time.Duration, err error) {
-	label, now := e.provider.Label(), time.Now()
-	e.verdict = ours // whatever it was the last time
-	if err == nil {
-		s.router.Succeeded(label, took)
-		return
-	}
-	if audit.Refuses(err) || errors.Is(ctx.Err(), context.Canceled) || errors.Is(context.Cause(ctx), errShuttingDown) {
-		return
-	}
-	code := sdk.CodeOf(err)
-	answered := ctx.Err() == nil && !brokenOff(err) && !errors.Is(err, sdk.ErrPluginGone)
-	if answered {
-		switch code {
-		case sdk.CodeInvalidRequest, sdk.CodeNotSupported:
-			return
-		case sdk.CodeQuotaExceeded:
-			e.verdict = refused // it works, but is full
-			return
-		case sdk.CodeNotInitialized, sdk.CodeInvalidConfig, sdk.CodeNotAuthenticated, sdk.CodeNotAllowed:
-			s.router.Failed(label)
-			e.verdict = refused
-			return
-		}
-	}
-	s.router.Failed(label)
-	ephemeral := e.provider.Description().Ephemeral
-	e.verdict = unclear
-	// One of which a cloud says that it could not be made is none to be used.
-	e.doubt = doubt{until: now.Add(listDelay), good: !ephemeral && code != sdk.CodeCreateFailed}
-	if ephemeral && (answered || errors.Is(err, sdk.ErrPluginGone)) {
-		e.doubt.until = now // nobody goes on making it
-	}
-}
-
-// makeSettled makes an instance. Where other providers may be asked instead, it finds
-// out first what an unclear creation has left: an instance, which is taken or
-// destroyed, or certainly nothing. If that cannot be found out nobody else is asked.
-func (s *Service) makeSettled(ctx context.Context, e *entry, t target, req CreateRequest) (made sdk.Instance, cut bool, err error) {
-	made, cut, err = s.makeAdmitted(ctx, e, t, req)
-	if err == nil || e.verdict != unclear || !req.way.others {
-		return made, cut, err
-	}
-	found, unsettled := s.settleDoubt(ctx, e)
-	switch {
-	case unsettled != nil:
-		s.logger.Warn("a provider does not say whether it made an instance", "instance", e.id.String(),
-			"provider", e.provider.Label(), "error", unsettled)
-		return made, true, stillUnsettled(e, err)
-	case found != nil:
-		return *found, false, nil
-	default:
-		e.verdict = refused
-		e.permit.Cancel()
-		return made, false, err
-	}
-}
-
-func stillUnsettled(e *entry, err error) error {
-	refusal := sdk.Errorf(sdk.CodeUnavailable, "provider %q does not say whether it has made the instance, so no other was asked for one", e.provider.Label())
-	refusal.RetryAfter = maxSettlePause
-	if err == nil {
-		return refusal
-	}
-	return errors.Join(refusal, err)
-}
-
-// settleDoubt asks the provider until it is certain what the creation has left.
-func (s *Service) settleDoubt(ctx context.Context, e *entry) (found *sdk.Instance, err error) {
-	ctx, cancel := s.bounded(ctx, settleTimeout)
-	defer cancel()
+// settleEntry looks until it is certain what a creation has left, or until the
+// instance's time is over by the provider's own clock, or the broker stops: then the
+// next one goes on.
+func (s *Service) settleEntry(e *entry) {
+	over := e.intended.Add(s.limits().MaxLifetime + s.limits().slack())
 	for pause := settlePause; ; pause = min(2*pause, maxSettlePause) {
-		found, sure, err := s.settleOnce(ctx, e)
-		if sure {
-			return found, nil
+		last := s.lifetime.Err() != nil
+		left, sure, err := s.settleOnce(e)
+		switch {
+		case s.lost(e), sure && left == nil, time.Now().After(over):
+			s.settleAsNothing(e)
+			return
+		case left != nil:
+			s.adoptFound(e, *left)
+			return
+		case last && e.provider.Description().Ephemeral:
+			s.settleAsNothing(e) // it ends with its process
+			return
+		case last:
+			return // its record stays
+		}
+		if err != nil && pause == settlePause {
+			s.logger.Warn("a provider does not say whether it made an instance; it is asked again and again",
+				"instance", e.id.String(), "provider", e.provider.Label(), "error", err)
 		}
 		if proof := time.Until(e.doubt.until); proof > 0 {
 			pause = min(pause, proof)
@@ -126,40 +68,43 @@ func (s *Service) settleDoubt(ctx context.Context, e *entry) (found *sdk.Instanc
 		next := time.NewTimer(pause)
 		select {
 		case <-next.C:
-		case <-ctx.Done():
+		case <-s.lifetime.Done():
 			next.Stop()
-			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
 
-// settleOnce asks once. It is sure when there is a good instance, or when there is
-// none any more.
-func (s *Service) settleOnce(ctx context.Context, e *entry) (found *sdk.Instance, sure bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, settleCall)
+// settleOnce looks once. It returns a good instance that somebody waits for, and else
+// destroys what it finds. It is sure when there is none any more.
+func (s *Service) settleOnce(e *entry) (left *sdk.Instance, sure bool, err error) {
+	ctx, cancel := context.WithTimeout(s.cleanup, settleCall)
 	defer cancel()
-	asked := time.Now()
-	provider, err := e.provider.Provider(ctx)
+	ready, err := e.provider.Provider(ctx)
 	if err != nil {
 		// What ends with the process of the plugin has ended when there is none.
 		code := sdk.CodeOf(err)
 		down := ctx.Err() == nil && (code == sdk.CodeUnavailable || code == sdk.CodeNotInitialized)
 		return nil, down && e.provider.Description().Ephemeral, err
 	}
-	listed, err := provider.List(ctx)
+	listed, began, err := s.look(ctx, e.provider, ready)
 	if err != nil {
 		return nil, false, err
 	}
-	left := slices.DeleteFunc(listed, func(i sdk.Instance) bool { return !s.madeFor(e, i) })
-	if len(left) == 1 && e.doubt.good {
-		return &left[0], true, nil
-	}
-	for _, i := range left {
-		if err := provider.Destroy(ctx, i.ID); err != nil {
-			return nil, false, err
+	var found []sdk.Instance
+	for _, i := range listed {
+		if s.madeFor(e, i) {
+			found = append(found, i)
 		}
 	}
-	return nil, len(left) > 0 || !asked.Before(e.doubt.until), nil
+	if len(found) == 1 && e.doubt.good && s.wanted(e) {
+		return &found[0], true, nil
+	}
+	for _, i := range found {
+		if err := ready.Destroy(ctx, i.ID); err != nil && sdk.CodeOf(err) != sdk.CodeNotFound {
+			return nil, false, fmt.Errorf("destroy what a creation has left: %w", err)
+		}
+	}
+	return nil, len(found) > 0 && !e.doubt.several || !began.Before(e.doubt.until), nil
 }
 
 // madeFor reports whether an instance that a provider lists is the entry's.
@@ -167,68 +112,106 @@ func (s *Service) madeFor(e *entry, i sdk.Instance) bool {
 	return i.Labels[sdk.LabelInstance] == e.id.Instance && (s.brokerID == "" || i.Labels[sdk.LabelBroker] == s.brokerID)
 }
 
-// noteUnsettled remembers what a creation may have left, as long as nobody knows: its
-// session gets no instance from another provider. The caller holds mu.
-func (s *Service) noteUnsettled(e *entry) {
-	if !e.claimed {
-		return // nobody can ask for it again
-	}
-	if e.doubt.until.IsZero() {
-		e.doubt.until = time.Now().Add(listDelay)
-	}
-	e.doubt.good = false // it was given up
-	key := workKey{e.id.Tenant, e.id.Session}
-	s.unsettled[key] = append(s.unsettled[key], e)
-}
-
-// settledElsewhere returns an error as long as a provider other than that one may
-// have an instance for the session.
-func (s *Service) settledElsewhere(ctx context.Context, key workKey, than string) error {
-	s.mu.Lock()
-	open := slices.Clone(s.unsettled[key])
-	s.mu.Unlock()
-	for _, e := range open {
-		if e.provider.Label() == than || s.resettle(ctx, e) {
-			continue
-		}
-		return &Fault{Provider: e.provider.Label(), Err: stillUnsettled(e, ctx.Err())}
-	}
-	return nil
-}
-
-// resettle asks once more what a creation has left, and forgets it when that is
-// certain, or when nobody can know any more.
-func (s *Service) resettle(ctx context.Context, e *entry) bool {
-	limits := s.limits()
-	over := time.Since(e.intended) > limits.MaxLifetime+limits.slack() || labelled(s.everyProvider(), e.provider.Label()) == nil
-	if !over {
-		if _, sure, _ := s.settleOnce(ctx, e); !sure {
-			return false
-		}
-	}
-	key := workKey{e.id.Tenant, e.id.Session}
+// wanted reports whether somebody waits for the entry.
+func (s *Service) wanted(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unsettled[key] = slices.DeleteFunc(s.unsettled[key], func(other *entry) bool { return other == e })
-	if len(s.unsettled[key]) == 0 {
-		delete(s.unsettled, key)
-	}
-	return true
+	return e.waiters > 0 && s.lifetime.Err() == nil
 }
 
-// resettleAll does it for all that is left on a provider.
-func (s *Service) resettleAll(ctx context.Context, p Provider) {
+// lost reports whether the entry was forgotten meanwhile, with its provider.
+func (s *Service) lost(e *entry) bool {
 	s.mu.Lock()
-	var open []*entry
-	for _, entries := range s.unsettled {
-		for _, e := range entries {
-			if e.provider.Label() == p.Label() {
-				open = append(open, e)
-			}
-		}
+	defer s.mu.Unlock()
+	return e.state != unsettled
+}
+
+// adoptFound makes the entry's instance of what was found, as if the answer had not been
+// lost.
+func (s *Service) adoptFound(e *entry, found sdk.Instance) {
+	e.verdict = ours
+	unnoted, err := s.noteMade(e, found)
+	s.finishCreation(e, unnoted, err)
+}
+
+// settleAsNothing ends a creation that has left nothing: its session may have another
+// instance, from another provider too.
+func (s *Service) settleAsNothing(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.verdict = refused
+	if e.state == unsettled {
+		e.permit.Cancel()
+		s.hide(e)
+		s.forget(e)
 	}
-	s.mu.Unlock()
-	for _, e := range open {
-		s.resettle(ctx, e)
+	close(e.ready)
+}
+
+// awaitReady waits until it is certain how a creation has ended. Who waited for it when
+// the provider left it unclear, and has nobody else to ask, is told so at once; who came
+// later, or has, waits for certainty.
+func (s *Service) awaitReady(ctx context.Context, e *entry, late, others bool) error {
+	select {
+	case <-e.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.unclear:
 	}
+	var patience time.Duration
+	switch {
+	case others:
+		patience = settleTimeout()
+	case late:
+		patience = s.limits().CreateTimeout
+	default:
+		return s.failureOf(e)
+	}
+	wait, cancel := s.bounded(ctx, patience)
+	defer cancel()
+	select {
+	case <-e.ready:
+		return nil
+	case <-wait.Done():
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(context.Cause(wait), errShuttingDown):
+		return shuttingDown()
+	case late:
+		return stillUnsettled(e)
+	default:
+		return errors.Join(stillUnsettled(e), s.failureOf(e))
+	}
+}
+
+func (s *Service) failureOf(e *entry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.err
+}
+
+func stillUnsettled(e *entry) error {
+	refusal := sdk.Errorf(sdk.CodeUnavailable, "provider %q has not said yet whether it made the instance, so no other is made in its place", e.provider.Label())
+	refusal.RetryAfter = 5 * time.Second
+	return refusal
+}
+
+// settledElsewhere returns an error as long as a provider other than that one may have
+// made an instance for the session, of which nobody knows.
+func (s *Service) settledElsewhere(key workKey, than string) error {
+	providers := s.everyProvider()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(providers, func(p Provider) bool {
+		e := s.sessions[sessionKey{key.tenant, key.session, p.Label()}]
+		return p.Label() != than && e != nil && e.state == unsettled
+	})
+	if i < 0 {
+		return nil
+	}
+	label := providers[i].Label()
+	return &Fault{Provider: label, Err: stillUnsettled(s.sessions[sessionKey{key.tenant, key.session, label}])}
 }

@@ -47,8 +47,8 @@ func (s *Service) destroyAll() {
 	s.mu.Lock()
 	var all []*entry
 	for _, e := range s.entries {
-		// Who is doomed has a task of its own.
-		if !e.doomed || !e.retryAt.IsZero() {
+		// Who is doomed or unsettled has a task of its own.
+		if e.state != unsettled && (!e.doomed || !e.retryAt.IsZero()) {
 			s.hide(e)
 			if e.reason == "" && e.stopped == "" && !e.doomed {
 				e.reason = reasonStop
