@@ -165,6 +165,10 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 				s.mu.Unlock()
 				return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
 			}
+			if e == nil && req.way.joins {
+				s.mu.Unlock()
+				return nil, false, errMoved
+			}
 			if e == nil {
 				id := ID{Tenant: key.tenant, Session: key.session, Instance: randomName()}
 				e = s.startCreation(ctx, id, t, req)

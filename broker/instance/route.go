@@ -74,6 +74,9 @@ type onTheWay struct {
 	// others may be asked when this provider has certainly made nothing.
 	others  bool
 	routing Routing
+	// joins means that the session has an instance there, or one is being made: if that
+	// is over, who may make one has to be found out anew.
+	joins bool
 	// resumed means that an earlier process may have made it.
 	resumed bool
 }
@@ -181,7 +184,7 @@ func (r *route) next(ctx context.Context) (*stop, error) {
 	if home != nil && (stay != onTrial || !r.wasTried(home.Label())) {
 		st, err := r.at(ctx, home, routing.ReasonSession, false, stay == onTrial && several)
 		if err == nil {
-			st.way.others = stay != settled && several
+			st.way.others, st.way.joins = stay != settled && several, true
 		}
 		return st, err
 	}
