@@ -33,9 +33,12 @@ type Provider interface {
 	// CodeCreateFailed when none can be made, CodeUnavailable when the back
 	// end is gone, CodeQuotaExceeded when its account is exhausted.
 	//
-	// After CodeConnectionFailed, CodeUnavailable, CodeInternal and, unless the
-	// provider is Ephemeral, CodeCreateFailed the broker takes it that there may
-	// be an instance all the same, looks for its labels by List, and destroys it.
+	// After CodeConnectionFailed, CodeUnavailable, CodeInternal and
+	// CodeCreateFailed there may be an instance all the same. The broker looks for
+	// its labels by List, for a minute unless the provider is Ephemeral, and takes
+	// or destroys what it finds; its session waits meanwhile. Where the back end
+	// has refused, a code that says so saves that: CodeQuotaExceeded,
+	// CodeNotAuthenticated, CodeNotAllowed, CodeInvalidRequest.
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
 
 	// Execute runs code in an instance and returns when it and all processes

@@ -1,7 +1,8 @@
 package instance
 
 // CountByState says how many instances of all tenants there are, by what they are
-// doing: creating, live, paused or ending.
+// doing: creating, live, paused or ending. Those of which nobody knows what their
+// creation has left are creating.
 func (s *Service) CountByState() map[string]int {
 	counts := map[string]int{"creating": 0, "live": 0, "paused": 0, "ending": 0}
 	s.mu.Lock()

@@ -62,10 +62,11 @@ func (s *Service) settleEntry(e *entry) {
 			s.logger.Warn("a provider does not say whether it made an instance; it is asked again and again",
 				"instance", e.id.String(), "provider", e.provider.Label(), "error", err)
 		}
+		wait := pause
 		if proof := time.Until(e.doubt.until); proof > 0 {
-			pause = min(pause, proof)
+			wait = min(wait, proof)
 		}
-		next := time.NewTimer(pause)
+		next := time.NewTimer(wait)
 		select {
 		case <-next.C:
 		case <-s.lifetime.Done():
@@ -103,6 +104,7 @@ func (s *Service) settleOnce(e *entry) (left *sdk.Instance, sure bool, err error
 		if err := ready.Destroy(ctx, i.ID); err != nil && sdk.CodeOf(err) != sdk.CodeNotFound {
 			return nil, false, fmt.Errorf("destroy what a creation has left: %w", err)
 		}
+		e.doubt.lived = true
 	}
 	return nil, len(found) > 0 && !e.doubt.several || !began.Before(e.doubt.until), nil
 }
@@ -141,7 +143,9 @@ func (s *Service) settleAsNothing(e *entry) {
 	defer s.mu.Unlock()
 	e.verdict = refused
 	if e.state == unsettled {
-		e.permit.Cancel()
+		if !e.doubt.lived {
+			e.permit.Cancel()
+		}
 		s.hide(e)
 		s.forget(e)
 	}
@@ -199,15 +203,15 @@ func stillUnsettled(e *entry) error {
 	return refusal
 }
 
-// settledElsewhere returns an error as long as a provider other than that one may have
-// made an instance for the session, of which nobody knows.
+// settledElsewhere returns an error as long as a provider other than that one makes an
+// instance for the session, or may have made one of which nobody knows.
 func (s *Service) settledElsewhere(key workKey, than string) error {
 	providers := s.everyProvider()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.IndexFunc(providers, func(p Provider) bool {
 		e := s.sessions[sessionKey{key.tenant, key.session, p.Label()}]
-		return p.Label() != than && e != nil && e.state == unsettled
+		return p.Label() != than && e != nil && (e.state == creating || e.state == unsettled)
 	})
 	if i < 0 {
 		return nil

@@ -67,6 +67,8 @@ type doubt struct {
 	good bool
 	// several attempts were made: one instance that is found is maybe not the only one.
 	several bool
+	// lived is set when something was found and destroyed.
+	lived bool
 }
 
 // proofOf is from when on a list that lacks an instance proves that there is none, if its

@@ -107,7 +107,7 @@ func (w *world) check() figures {
 	found.keys(events)
 	found.tenants(events)
 	found.effects(events, effects)
-	found.quotas(w.counted(effects))
+	found.quotas(effects)
 	lines := w.auditLines()
 	found.audit(effects, lines)
 	w.verifyAudit()
@@ -234,25 +234,6 @@ func (f *findings) effects(events []event, effects []cloud.Effect) {
 			}
 		}
 	}
-}
-
-// counted leaves out, where the cloud lists late, what one process of the plugin made
-// and another destroyed: what was made for one execution when the broker died counts
-// for nobody until it is listed, as docs/reliability.md says.
-func (w *world) counted(effects []cloud.Effect) []cloud.Effect {
-	if !w.listsLate {
-		return effects
-	}
-	maker, orphan := map[string]string{}, map[string]bool{}
-	for _, e := range effects {
-		switch e.Kind {
-		case cloud.Created:
-			maker[e.Instance.ID] = e.Process
-		case cloud.Gone:
-			orphan[e.Instance.ID] = maker[e.Instance.ID] != e.Process
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(effects), func(e cloud.Effect) bool { return orphan[e.Instance.ID] })
 }
 
 // quotas hold at every moment.

@@ -21,16 +21,14 @@ func TestACloudThatLiesLosesAndDoublesNothing(t *testing.T) {
 		"takes for ever":     {Share: 0.1, Kinds: []cloud.Lie{cloud.HangBefore, cloud.HangAfter}},
 		"is full":            {Share: 0.3, Kinds: []cloud.Lie{cloud.Full}},
 		"lists late":         {ListLate: lateness, DeleteLate: lateness},
-		// But for a late list: together with an unclear answer it gives a session two
-		// instances for a while, as docs/reliability.md says.
-		"lies in all ways":      {Share: 0.2, Kinds: allLies, DeleteLate: lateness},
+		"fails and lists late":  {Share: 0.2, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter, cloud.ResetAfter}, ListLate: lateness},
+		"lies in all ways":      {Share: 0.2, Kinds: allLies, ListLate: lateness, DeleteLate: lateness},
 		"knows no keys of ours": {Share: 0.2, Kinds: allLies, NoKeys: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := seed(t)
 			w := newWorld(t, s, options{})
-			w.listsLate = lies.ListLate > 0
 			w.start("")
 			w.waitReady()
 			w.cloud.SetLies(lies)

@@ -52,8 +52,6 @@ type world struct {
 	http               *http.Client
 	history            history
 	clients            []*client
-	// listsLate says that the list of the cloud lacks what was just made.
-	listsLate bool
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
