@@ -172,23 +172,21 @@ func (s *Service) awaitReady(ctx context.Context, e *entry, late, others bool) e
 	default:
 		return s.failureOf(e)
 	}
-	wait, cancel := s.bounded(ctx, patience)
-	defer cancel()
+	over := time.NewTimer(patience)
+	defer over.Stop()
 	select {
 	case <-e.ready:
 		return nil
-	case <-wait.Done():
-	}
-	switch {
-	case ctx.Err() != nil:
+	case <-ctx.Done():
 		return ctx.Err()
-	case errors.Is(context.Cause(wait), errShuttingDown):
+	case <-s.watching.Done():
 		return shuttingDown()
-	case late:
-		return stillUnsettled(e)
-	default:
-		return errors.Join(stillUnsettled(e), s.failureOf(e))
+	case <-over.C:
 	}
+	if late {
+		return stillUnsettled(e)
+	}
+	return errors.Join(stillUnsettled(e), s.failureOf(e))
 }
 
 func (s *Service) failureOf(e *entry) error {
