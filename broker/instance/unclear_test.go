@@ -187,6 +187,27 @@ func TestAfterARestartASessionGetsNothingElsewhereWhatIsNotKnown(t *testing.T) {
 	}
 }
 
+// That a resumed creation is refused does not mean that the one before it was.
+func TestARefusalToResumeACreationProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud, other := &instancetest.Provider{Name: "cloud", Cloud: true}, &instancetest.Provider{Name: "other"}
+		cloud.OnCreate = func(context.Context, sdk.CreateRequest) error {
+			return sdk.Errorf(sdk.CodeQuotaExceeded, "full")
+		}
+		l, r := &liar{cloud, &atomic.Bool{}}, made("aaaaaaaaaaaaaaaaaaaa", func(r *instance.Record) { r.Made = "" })
+		in(cloud, r.ID.Instance, brokerID)
+		l.hidden.Store(true)
+		time.AfterFunc(20*time.Second, func() { l.hidden.Store(false) })
+		s := serve(ranked{l, other}, nil, instance.Past{Records: []instance.Record{r}}, oneEach(t))
+		defer s.Shutdown(t.Context())
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: r.ID.Session})
+		assert.NilError(t, err)
+		assert.Equal(t, info.ID, r.ID)
+		assert.Equal(t, info.Provider, "cloud")
+		assert.Check(t, is.Len(other.Created(), 0))
+	})
+}
+
 // What was made for one execution by a cloud outlives the broker, listed or not.
 func TestWhatACloudMadeForOneExecutionCountsAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
