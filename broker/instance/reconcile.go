@@ -90,6 +90,9 @@ func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instan
 	there := map[string]bool{}
 	strangers := map[string][]sdk.Instance{} // by instance part, which is never reused
 	known, left := s.byInstancePart(), s.byProvidersID(owner)
+	for _, e := range believed {
+		known[e.id.Instance] = e // it may have ended since the list was made
+	}
 	for _, i := range listed {
 		there[i.ID] = true
 		name, ours := left[i.ID] // whatever has become of its labels

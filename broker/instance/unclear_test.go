@@ -311,3 +311,34 @@ func TestEachWayForACreationToFailHasItsVerdict(t *testing.T) {
 		})
 	}
 }
+
+// What ends while the provider lists is not destroyed once more.
+func TestWhatEndsDuringAReconciliationIsNoOrphan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &instancetest.Provider{Name: "cloud", Cloud: true}
+		var destroyed atomic.Int64
+		cloud.OnDestroy = func(context.Context, string) error { destroyed.Add(1); return nil }
+		s := serve(instancetest.Catalog{cloud}, nil, instance.Past{}, nil)
+		defer s.Shutdown(t.Context())
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
+		assert.NilError(t, err)
+		served, err := cloud.Provider(t.Context())
+		assert.NilError(t, err)
+		assert.NilError(t, s.Reconcile(t.Context(), cloud, endsMeanwhile{served, func() {
+			assert.NilError(t, s.Destroy(t.Context(), acme, info.ID.String()))
+		}}))
+		assert.Equal(t, destroyed.Load(), int64(1))
+	})
+}
+
+// endsMeanwhile is a provider whose list is told only after something has ended.
+type endsMeanwhile struct {
+	sdk.Provider
+	end func()
+}
+
+func (e endsMeanwhile) List(ctx context.Context) ([]sdk.Instance, error) {
+	list, err := e.Provider.List(ctx)
+	e.end()
+	return list, err
+}
