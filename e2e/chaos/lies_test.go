@@ -16,11 +16,11 @@ const liesTime = 4 * time.Second
 func TestACloudThatLiesLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	for name, lies := range map[string]cloud.Lies{
-		"fails":              {Share: 0.2, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter}},
-		"breaks connections": {Share: 0.2, Kinds: []cloud.Lie{cloud.ResetBefore, cloud.ResetAfter}},
-		"takes for ever":     {Share: 0.1, Kinds: []cloud.Lie{cloud.HangBefore, cloud.HangAfter}},
-		"is full":            {Share: 0.3, Kinds: []cloud.Lie{cloud.Full}},
-		"lists late":         {ListLate: lateness, DeleteLate: lateness},
+		"fails":                 {Share: 0.2, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter}},
+		"breaks connections":    {Share: 0.2, Kinds: []cloud.Lie{cloud.ResetBefore, cloud.ResetAfter}},
+		"takes for ever":        {Share: 0.1, Kinds: []cloud.Lie{cloud.HangBefore, cloud.HangAfter}},
+		"is full":               {Share: 0.3, Kinds: []cloud.Lie{cloud.Full}},
+		"lists late":            {ListLate: lateness, DeleteLate: lateness},
 		"fails and lists late":  {Share: 0.2, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter, cloud.ResetAfter}, ListLate: lateness},
 		"lies in all ways":      {Share: 0.2, Kinds: allLies, ListLate: lateness, DeleteLate: lateness},
 		"knows no keys of ours": {Share: 0.2, Kinds: allLies, NoKeys: true},
