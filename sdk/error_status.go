@@ -30,6 +30,7 @@ func (e *Error) GRPCStatus() *status.Status {
 		Message:    shown(e.Message),
 		Field:      shown(e.Field),
 		Capability: shown(string(e.Capability)),
+		NoEffect:   e.NoEffect,
 	}
 	if e.RetryAfter > 0 {
 		detail.RetryAfter = durationpb.New(e.RetryAfter)
@@ -80,6 +81,7 @@ func errorFromDetail(detail *providerv1.ErrorDetail) *Error {
 		Message:    shown(detail.GetMessage()),
 		Field:      shown(detail.GetField()),
 		Capability: Capability(shown(detail.GetCapability())),
+		NoEffect:   detail.GetNoEffect(),
 	}
 	if !e.Code.Known() {
 		e.Message = shown("unknown code " + detail.GetCode() + ": " + e.Message)

@@ -110,7 +110,10 @@ type Error struct {
 	Capability Capability
 	// RetryAfter is how long to wait, where it is known.
 	RetryAfter time.Duration
-	cause      error
+	// NoEffect says that the call has certainly changed nothing. After a Create that
+	// failed it lets the broker ask another provider at once, whatever the code.
+	NoEffect bool
+	cause    error
 }
 
 // Errorf makes an Error. As with fmt.Errorf, %w wraps a cause.

@@ -44,6 +44,7 @@ func TestEveryCodeSurvivesTheWire(t *testing.T) {
 		t.Run(string(info.Code), func(t *testing.T) {
 			sent := &sdk.Error{
 				Code: info.Code, Message: "what happened", Field: "pool_size", Capability: "files", RetryAfter: 1500 * time.Millisecond,
+				NoEffect: true,
 			}
 			wire := sent.GRPCStatus()
 			assert.Assert(t, wire.Code() != codes.OK && wire.Code() != codes.Unavailable && wire.Code() != codes.Unknown, wire.Code())
@@ -54,6 +55,7 @@ func TestEveryCodeSurvivesTheWire(t *testing.T) {
 			assert.Equal(t, got.Field, sent.Field)
 			assert.Equal(t, got.Capability, sent.Capability)
 			assert.Equal(t, got.RetryAfter, sent.RetryAfter)
+			assert.Equal(t, got.NoEffect, sent.NoEffect)
 		})
 	}
 }

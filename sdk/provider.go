@@ -36,9 +36,9 @@ type Provider interface {
 	// After CodeConnectionFailed, CodeUnavailable, CodeInternal and
 	// CodeCreateFailed there may be an instance all the same. The broker looks for
 	// its labels by List, for a minute unless the provider is Ephemeral, and takes
-	// or destroys what it finds; its session waits meanwhile. Where the back end
-	// has refused, a code that says so saves that: CodeQuotaExceeded,
-	// CodeNotAuthenticated, CodeNotAllowed, CodeInvalidRequest.
+	// or destroys what it finds; its session waits meanwhile. Set NoEffect in the
+	// error where nothing can have been made, because the back end refused or was
+	// never reached: that saves the wait.
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
 
 	// Execute runs code in an instance and returns when it and all processes

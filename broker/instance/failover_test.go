@@ -49,6 +49,7 @@ var failures = []failure{
 	{name: "SB008", code: sdk.CodeQuotaExceeded, never: true},
 	{name: "SB011", code: sdk.CodeNotAuthenticated, never: true},
 	{name: "SB010", code: sdk.CodeInvalidRequest, never: true, final: true},
+	{name: "SB003 without effect", code: sdk.CodeConnectionFailed, never: true},
 	{name: "SB000", code: sdk.CodeInternal},
 	{name: "SB003", code: sdk.CodeConnectionFailed},
 	{name: "SB004", code: sdk.CodeCreateFailed},
@@ -156,7 +157,9 @@ func cell(t *testing.T, f failure, after bool, list, fallback string, cloud bool
 		case f.gone:
 			return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", "first", sdk.ErrPluginGone)
 		default:
-			return sdk.Errorf(f.code, "told to")
+			e := sdk.Errorf(f.code, "told to")
+			e.NoEffect = f.never
+			return e
 		}
 	}
 	var asked atomic.Int64

@@ -24,8 +24,8 @@ const (
 )
 
 // verdictOf is the one place that says whether a creation that failed may have made an
-// instance all the same. Only a refusal says that it has not: a connection that broke
-// and a back end in trouble tell nothing. ctx is that of the call.
+// instance all the same. Only a refusal says that it has not, or a provider that knows:
+// a connection that broke and a back end in trouble tell nothing. ctx is that of the call.
 func verdictOf(ctx context.Context, err error) verdict {
 	if audit.Refuses(err) && !errors.Is(err, audit.ErrUnrecorded) {
 		return ours // nobody was asked
@@ -35,6 +35,9 @@ func verdictOf(ctx context.Context, err error) verdict {
 	}
 	switch sdk.CodeOf(err) {
 	case sdk.CodeInternal, sdk.CodeConnectionFailed, sdk.CodeUnavailable, sdk.CodeCreateFailed:
+		if e, ok := errors.AsType[*sdk.Error](err); ok && e.NoEffect {
+			return refused
+		}
 		return unclear
 	case sdk.CodeQuotaExceeded, sdk.CodeNotInitialized, sdk.CodeInvalidConfig, sdk.CodeNotAuthenticated, sdk.CodeNotAllowed:
 		return refused

@@ -1781,10 +1781,12 @@ type ErrorDetail struct {
 	// SB000 to SB015.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// At most 4 KiB; no secrets.
-	Message       string               `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Field         string               `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
-	Capability    string               `protobuf:"bytes,4,opt,name=capability,proto3" json:"capability,omitempty"`
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	Message    string               `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Field      string               `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
+	Capability string               `protobuf:"bytes,4,opt,name=capability,proto3" json:"capability,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// The call has certainly changed nothing; after Create: made nothing.
+	NoEffect      bool `protobuf:"varint,6,opt,name=no_effect,json=noEffect,proto3" json:"no_effect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1852,6 +1854,13 @@ func (x *ErrorDetail) GetRetryAfter() *durationpb.Duration {
 		return x.RetryAfter
 	}
 	return nil
+}
+
+func (x *ErrorDetail) GetNoEffect() bool {
+	if x != nil {
+		return x.NoEffect
+	}
+	return false
 }
 
 var File_sandboxbroker_provider_v1_provider_proto protoreflect.FileDescriptor
@@ -2009,7 +2018,7 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\fDrainRequest\"\x0f\n" +
 	"\rDrainResponse\"\x0e\n" +
 	"\fCloseRequest\"\x0f\n" +
-	"\rCloseResponse\"\xad\x01\n" +
+	"\rCloseResponse\"\xca\x01\n" +
 	"\vErrorDetail\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x14\n" +
@@ -2018,7 +2027,8 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"capability\x18\x04 \x01(\tR\n" +
 	"capability\x12:\n" +
 	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter2\xf3\x06\n" +
+	"retryAfter\x12\x1b\n" +
+	"\tno_effect\x18\x06 \x01(\bR\bnoEffect2\xf3\x06\n" +
 	"\x0fProviderService\x12c\n" +
 	"\bDescribe\x12*.sandboxbroker.provider.v1.DescribeRequest\x1a+.sandboxbroker.provider.v1.DescribeResponse\x12f\n" +
 	"\tConfigure\x12+.sandboxbroker.provider.v1.ConfigureRequest\x1a,.sandboxbroker.provider.v1.ConfigureResponse\x12]\n" +

@@ -100,6 +100,16 @@ func exists(err error) bool {
 	return ok && f.Exists()
 }
 
+// denied says that a call has certainly changed nothing: the service was not reached, or
+// refused.
+func denied(err error) bool {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return true
+	}
+	f, ok := errors.AsType[*agentrun.Failure](err)
+	return ok && !f.Exists() && (f.Refused() || f.Throttled() || f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout)
+}
+
 // repeatable says whether a call that can be repeated is worth it.
 func repeatable(err error) bool {
 	f, ok := errors.AsType[*agentrun.Failure](err)

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/provider"
@@ -107,6 +108,8 @@ func TestWhateverTheServiceDoesAboutACreation(t *testing.T) {
 			assert.Equal(t, sdk.CodeOf(err), test.want, "%v", err)
 			if test.want != good {
 				assert.Equal(t, cloud.Sandboxes(), 0, "nothing is left of a failed creation")
+				refused := test.fault.Action != "Health" && test.fault.Status >= 300 && test.fault.Status < 500
+				assert.Equal(t, knownToBeWithoutEffect(err), refused, "%v", err)
 				return
 			}
 			assert.Equal(t, cloud.Sandboxes(), 1)
@@ -117,6 +120,30 @@ func TestWhateverTheServiceDoesAboutACreation(t *testing.T) {
 			assert.Equal(t, cloud.Sandboxes(), 0)
 		})
 	}
+}
+
+// knownToBeWithoutEffect reports whether an error says so.
+func knownToBeWithoutEffect(err error) bool {
+	e, ok := errors.AsType[*sdk.Error](err)
+	return ok && e.NoEffect
+}
+
+func TestNothingIsMadeByAServiceThatIsNotReached(t *testing.T) {
+	t.Parallel()
+	cloud := start(t)
+	p := configured(t, cloud)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"}) // finds the template
+	assert.NilError(t, err)
+	assert.NilError(t, p.Destroy(t.Context(), made.ID))
+	cloud.Close()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+		assert.Check(t, is.Equal(sdk.CodeOf(err), sdk.CodeConnectionFailed), "%v", err)
+		if !knownToBeWithoutEffect(err) { // a connection that was open yet
+			return poll.Continue("%v", err)
+		}
+		return poll.Success()
+	}, poll.WithTimeout(time.Minute))
 }
 
 func TestWhateverTheServiceDoesCodeRunsAtMostOnce(t *testing.T) {

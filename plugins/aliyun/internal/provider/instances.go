@@ -59,16 +59,22 @@ func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	if !slices.ContainsFunc(p.Describe().Templates, func(t sdk.Template) bool { return t.Name == req.Template }) {
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "there is no template %.100q", req.Template)
 	}
-	made, err := p.create(ctx, req)
+	asked := false
+	made, err := p.create(ctx, req, &asked)
 	if errors.Is(err, errTaken) {
 		err = sdk.Errorf(sdk.CodeCreateFailed, "%w", err)
 	}
-	return made, p.explain(ctx, err, sdk.CodeCreateFailed, "make a sandbox")
+	err = p.explain(ctx, err, sdk.CodeCreateFailed, "make a sandbox")
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		e.NoEffect = !asked
+	}
+	return made, err
 }
 
 var errTaken = errors.New("all names for this creation belong to sandboxes that have ended")
 
-func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+// create sets asked as soon as the service may have made something.
+func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, asked *bool) (sdk.Instance, error) {
 	name, err := p.template.ensure(ctx)
 	if err != nil {
 		return sdk.Instance{}, err
@@ -76,6 +82,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	for taken := range maxTaken {
 		id := p.nameOf(req.IdempotencyKey, taken)
 		if one, ok := p.records.Get(id); ok {
+			*asked = true
 			s, err := p.data.GetSandbox(ctx, id)
 			switch {
 			case err == nil && s.Status == agentrun.StatusReady:
@@ -91,9 +98,11 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 			return sdk.Instance{}, err
 		}
 		s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) {
-			return p.data.CreateSandbox(ctx, agentrun.SandboxInput{
+			s, err := p.data.CreateSandbox(ctx, agentrun.SandboxInput{
 				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(min(idle, maxLifetime).Seconds()),
 			})
+			*asked = *asked || !denied(err)
+			return s, err
 		})
 		if err != nil && exists(err) {
 			s, err = again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) { return p.data.GetSandbox(ctx, id) })

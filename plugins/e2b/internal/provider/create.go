@@ -41,9 +41,9 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	}
 	order.AllowInternetAccess, order.Network = p.settings.network()
 
-	made, err := p.order(ctx, order)
+	made, certain, err := p.order(ctx, order)
 	if err != nil {
-		return nil, p.notMade(err)
+		return nil, p.notMade(err, certain)
 	}
 	sb := p.add(p.newSandbox(made, order.Metadata, now, now.Add(life)))
 	sb.restored.Store(true) // it has no contexts yet
@@ -59,9 +59,10 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 
 // order asks for a sandbox until there is one. There is no key that makes the call
 // safe to repeat, so before each repetition it looks for what the one before has made.
-func (p *Provider) order(ctx context.Context, order control.NewSandbox) (control.Sandbox, error) {
+// After an error, certain says that no call can have made one.
+func (p *Provider) order(ctx context.Context, order control.NewSandbox) (made control.Sandbox, certain bool, err error) {
 	uncertain := false
-	made, err := retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
+	made, err = retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
 		made, err := p.api.Create(ctx, order)
 		if err == nil {
 			return made, nil
@@ -91,7 +92,9 @@ func (p *Provider) order(ctx context.Context, order control.NewSandbox) (control
 	if uncertain {
 		p.background.Go(func() { p.sweep(order.Metadata[metaKey], made.SandboxID) })
 	}
-	return made, err
+	e, answered := errors.AsType[*e2bhttp.Error](err)
+	refused := answered && e.Status >= 300 && e.Status < 500
+	return made, !uncertain && (refused || notSent(err)), err
 }
 
 // lookFor looks for the sandbox of a creation whose answer was lost. It may turn up a
@@ -146,8 +149,16 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// notMade says why there is no sandbox.
-func (p *Provider) notMade(err error) error {
+// notMade says why there is no sandbox, and whether that is certain.
+func (p *Provider) notMade(err error, certain bool) error {
+	err = p.explainCreation(err)
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		e.NoEffect = certain
+	}
+	return err
+}
+
+func (p *Provider) explainCreation(err error) error {
 	e, answered := errors.AsType[*e2bhttp.Error](err)
 	switch {
 	case !answered:

@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,9 +181,30 @@ func TestACreationMakesOneSandboxOrNone(t *testing.T) {
 					code = sdk.CodeCreateFailed
 				}
 				assert.Equal(t, sdk.CodeOf(err), code, "%v", err)
+				assert.Equal(t, knownToBeWithoutEffect(err), f.Status >= 400 && f.Status < 500, "%v", err)
 			})
 		}
 	}
+}
+
+// knownToBeWithoutEffect reports whether an error says so.
+func knownToBeWithoutEffect(err error) bool {
+	e, ok := errors.AsType[*sdk.Error](err)
+	return ok && e.NoEffect
+}
+
+func TestNothingIsMadeByAServiceThatIsNotReached(t *testing.T) {
+	server := cloud(t, e2bfake.Options{})
+	p := configured(t, server, map[string]any{"max_retries": int64(0)})
+	server.Close()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", IdempotencyKey: "k"})
+		assert.Check(t, is.Equal(sdk.CodeOf(err), sdk.CodeConnectionFailed), "%v", err)
+		if !knownToBeWithoutEffect(err) { // a connection that was open yet
+			return poll.Continue("%v", err)
+		}
+		return poll.Success()
+	}, poll.WithTimeout(time.Minute))
 }
 
 func TestASandboxThatTurnsUpAfterAFailureIsEnded(t *testing.T) {
