@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -52,8 +53,20 @@ func shuttingDown() error {
 	return sdk.Errorf(sdk.CodeUnavailable, "%w", errShuttingDown)
 }
 
+// withoutEffect reports whether whoever failed knows that nothing has happened.
+func withoutEffect(err error) bool {
+	e, ok := errors.AsType[*sdk.Error](err)
+	return ok && e.NoEffect
+}
+
+// notAsked reports whether it was the audit log that refused, so that no provider knows
+// of it.
+func notAsked(err error) bool {
+	return audit.Refuses(err) && !errors.Is(err, audit.ErrUnrecorded)
+}
+
 // noSuchInstance is the same for an instance that never existed, has ended or
 // belongs to somebody else.
-func noSuchInstance() error {
+func noSuchInstance() *sdk.Error {
 	return sdk.Errorf(sdk.CodeNotFound, "no such instance; create a new one if you need one")
 }

@@ -27,22 +27,22 @@ const (
 // instance all the same. Only a refusal says that it has not, or a provider that knows:
 // a connection that broke and a back end in trouble tell nothing. ctx is that of the call.
 func verdictOf(ctx context.Context, err error) verdict {
-	if audit.Refuses(err) && !errors.Is(err, audit.ErrUnrecorded) {
-		return ours // nobody was asked
+	if notAsked(err) {
+		return ours
 	}
 	if !answered(ctx, err) {
 		return unclear
 	}
 	switch sdk.CodeOf(err) {
-	case sdk.CodeInternal, sdk.CodeConnectionFailed, sdk.CodeUnavailable, sdk.CodeCreateFailed:
-		if e, ok := errors.AsType[*sdk.Error](err); ok && e.NoEffect {
+	case sdk.CodeInvalidRequest, sdk.CodeNotSupported:
+		return ours
+	case sdk.CodeQuotaExceeded, sdk.CodeNotInitialized, sdk.CodeInvalidConfig, sdk.CodeNotAuthenticated, sdk.CodeNotAllowed:
+		return refused
+	default: // some of them make no sense for a creation, and tell as little
+		if withoutEffect(err) {
 			return refused
 		}
 		return unclear
-	case sdk.CodeQuotaExceeded, sdk.CodeNotInitialized, sdk.CodeInvalidConfig, sdk.CodeNotAuthenticated, sdk.CodeNotAllowed:
-		return refused
-	default:
-		return ours
 	}
 }
 
@@ -99,9 +99,11 @@ func (s *Service) judge(ctx context.Context, e *entry, took time.Duration, err e
 	code := sdk.CodeOf(err)
 	ephemeral := e.provider.Description().Ephemeral
 	// One of which a cloud says that it could not be made is none to be used, nor is
-	// one that the audit log knows nothing certain of.
-	e.doubt = doubt{good: !ephemeral && code != sdk.CodeCreateFailed && !errors.Is(err, audit.ErrUnrecorded)}
-	e.doubt.until = proofOf(e.provider, answered(ctx, err) || errors.Is(err, sdk.ErrPluginGone))
+	// one that the audit log knows nothing certain of, or that a plugin whose call was
+	// broken off may be tidying up.
+	over := answered(ctx, err) || errors.Is(err, sdk.ErrPluginGone)
+	e.doubt = doubt{good: over && !ephemeral && code != sdk.CodeCreateFailed && !errors.Is(err, audit.ErrUnrecorded)}
+	e.doubt.until = proofOf(e.provider, over)
 	stopped := errors.Is(ctx.Err(), context.Canceled) || errors.Is(context.Cause(ctx), errShuttingDown)
 	if e.verdict != ours && code != sdk.CodeQuotaExceeded && !audit.Refuses(err) && !stopped {
 		s.router.Failed(label) // full is not failed
