@@ -82,7 +82,7 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	if len(req.Requirements) > 0 {
 		if err := s.installAtCreation(ctx, e, t, req.Requirements); err != nil {
 			if created {
-				s.doom(e)
+				s.undo(e)
 			}
 			s.release(e)
 			return Info{}, false, err
@@ -154,6 +154,7 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 				s.mu.Unlock()
 				return nil, false, err
 			}
+			e.shared = true
 			if e.state == live {
 				e.holds++
 				s.noteUse(e)

@@ -64,6 +64,21 @@ func (s *Service) destroy(ctx context.Context, who tenant.Tenant, id, why string
 func (s *Service) doom(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.condemn(e)
+}
+
+// undo dooms an instance that was made for something that came to nothing, unless
+// somebody else has asked for it meanwhile.
+func (s *Service) undo(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !e.shared {
+		s.condemn(e)
+	}
+}
+
+// condemn does it. The caller holds mu.
+func (s *Service) condemn(e *entry) {
 	if e.state == live {
 		e.doomed = true
 		s.hide(e)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -165,6 +166,36 @@ func TestRequirementsAreOfTheLanguageOfTheContext(t *testing.T) {
 		_, err = s.Get(acme, info.ID.String())
 		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 	})
+}
+
+// Who was told of an instance keeps it, whatever becomes of what another asked of it.
+func TestAnInstallationThatFailsTakesNobodyElsesInstance(t *testing.T) {
+	for name, joins := range map[string]bool{"alone": false, "with another": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+				installing := make(chan struct{})
+				first.OnInstall = func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error) {
+					<-installing
+					return sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}, nil
+				}
+				var group sync.WaitGroup
+				group.Go(func() {
+					_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1", Language: "python", Requirements: []string{"broken"}})
+					assert.Check(t, err != nil)
+				})
+				synctest.Wait()
+				if joins {
+					_, created, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
+					assert.NilError(t, err)
+					assert.Check(t, !created)
+				}
+				close(installing)
+				group.Wait()
+				synctest.Wait()
+				assert.Equal(t, len(first.Live()) == 1, joins)
+			})
+		})
+	}
 }
 
 func TestAnInterruptEndsAnInstallation(t *testing.T) {

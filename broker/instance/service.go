@@ -151,6 +151,7 @@ type entry struct {
 	// switching means that it is being paused or resumed.
 	switching bool
 	doomed    bool      // to be destroyed when the last hold is released
+	shared    bool      // somebody got it beside who had it made
 	stopped   string    // what executions in it are told, if somebody destroyed it with them
 	created   time.Time // when the creation began, and once it has ended well, when that was
 	lastUsed  time.Time
