@@ -87,8 +87,9 @@ func (c Code) Known() bool { return c.Info().Code == c }
 // back end refuses its credentials, say), and SB013 of something that the caller
 // never named. All of these become SB009, and only the broker's log has the
 // provider's words. Two calls have a use for SB013, and the broker looks for it
-// first: from Execute it means that the instance is gone, from Destroy that
-// there is nothing left to do.
+// first: from Execute it means that the instance is gone, and with NoEffect that
+// it was gone before any code was started; from Destroy that there is nothing
+// left to do.
 func (c Code) FromProvider() Code {
 	switch c {
 	case CodeInvalidConfig, CodeNotAuthenticated, CodeNotAllowed, CodeConflict, CodeNotFound:

@@ -172,11 +172,13 @@ func TestEveryCodeOfAProviderReachesTheCaller(t *testing.T) {
 			continue // a result, not a problem
 		}
 		f.provider.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
-			return sdk.ExecuteResult{}, sdk.Errorf(info.Code, "because")
+			failure := sdk.Errorf(info.Code, "because")
+			failure.NoEffect = info.Code == sdk.CodeNotFound
+			return sdk.ExecuteResult{}, failure
 		}
 		seen := info.Code.FromProvider().Info()
 		if info.Code == sdk.CodeNotFound {
-			seen = info // from Execute it means the instance
+			seen = info // it means the instance
 		}
 		p := f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`).problem(seen.HTTPStatus, string(seen.Code))
 		assert.Equal(t, p.Title, seen.Title)

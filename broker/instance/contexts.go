@@ -39,7 +39,7 @@ func (s *Service) languageOfContext(ctx context.Context, e *entry, t target, id 
 		return err
 	})
 	if err != nil {
-		return "", s.executionError(ctx, ctx, e, ExecuteRequest{}, err)
+		return "", s.executionError(ctx, ctx, e, ExecuteRequest{}, err, false)
 	}
 	for _, one := range all {
 		if one.ID == id {

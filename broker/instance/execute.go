@@ -147,8 +147,8 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_
 }
 
 // runOnce does the work of Run. It says lost when the session's instance was
-// gone already: the provider may end an old one by itself. Nothing ran then,
-// and the session gets a new one, as it would have a moment later.
+// gone already, which the provider knows: it may end an old one by itself. Nothing ran
+// then, and the session gets a new one, as it would have a moment later.
 func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
 	w := wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
 	err = s.route(ctx, w, req.Wait, func(st *stop) (err error) {
@@ -196,9 +196,9 @@ func (s *Service) runAt(ctx context.Context, st *stop, r *running, create Create
 		execution.Routing = e.routing
 	}
 	if created && sdk.CodeOf(err) == sdk.CodeNotSupported {
-		s.doom(e) // it was made for nothing
+		s.undo(e) // it was made for nothing
 	}
-	return execution, !created && sdk.CodeOf(err) == sdk.CodeNotFound, err
+	return execution, !created && sdk.CodeOf(err) == sdk.CodeNotFound && withoutEffect(err), err
 }
 
 // run executes code in an instance that the caller holds.
@@ -252,9 +252,9 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out.truncated, Detail: detail}
 		return execution, nil
 	}
-	err = s.executionError(caller, ctx, e, req, err)
+	err = s.executionError(caller, ctx, e, req, err, !withoutEffect(err))
 	if sdk.CodeOf(err) == sdk.CodeNotFound {
-		r.quota.Cancel() // nothing ran: the instance or the context was gone
+		r.quota.Cancel() // the instance or the context was gone before
 	}
 	return Execution{}, e.begun(err)
 }
@@ -291,8 +291,9 @@ func (s *Service) outcome(ctx context.Context, e *entry, err error) (sdk.Status,
 	return "", "", false
 }
 
-// executionError puts the failure of an execution into words.
-func (s *Service) executionError(caller, ctx context.Context, e *entry, req ExecuteRequest, err error) error {
+// executionError puts the failure of an execution into words. ran says that its code may
+// have.
+func (s *Service) executionError(caller, ctx context.Context, e *entry, req ExecuteRequest, err error, ran bool) error {
 	switch {
 	case caller.Err() != nil:
 		return caller.Err()
@@ -306,7 +307,12 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.lose(e, reasonLost)
-		return noSuchInstance()
+		if ran {
+			return sdk.Errorf(sdk.CodeUnavailable, "the instance is gone, and the code may have run")
+		}
+		gone := noSuchInstance()
+		gone.NoEffect = true
+		return gone
 	case brokenOff(err):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.provider.Label())
 	default:
@@ -338,11 +344,14 @@ func (s *Service) checkExecute(req *ExecuteRequest) error {
 }
 
 // begun is fault for what the provider was asked to do. It does nothing of what it
-// refuses.
+// refuses, and was not even asked where the audit log refused.
 func (e *entry) begun(err error) error {
 	fault := &Fault{Provider: e.provider.Label(), InstanceID: e.id.String(), Begun: true, Err: err}
 	switch sdk.CodeOf(err) {
 	case sdk.CodeNotFound, sdk.CodeConflict, sdk.CodeInvalidRequest, sdk.CodeNotSupported:
+		fault.Begun = false
+	}
+	if notAsked(err) || withoutEffect(err) {
 		fault.Begun = false
 	}
 	return fault

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -40,17 +43,18 @@ func TestErrorsOfAnExecution(t *testing.T) {
 		code   sdk.Code
 		status sdk.Status
 	}{
-		"a coded error keeps its code":       {sdk.Errorf(sdk.CodeConnectionFailed, "no route"), sdk.CodeConnectionFailed, ""},
-		"an error without a code":            {errors.New("oops"), sdk.CodeInternal, ""},
-		"a cancellation that nobody asked":   {context.Canceled, sdk.CodeUnavailable, ""},
-		"a timeout as an error is a result":  {sdk.Errorf(sdk.CodeExecutionTimeout, "late"), "", sdk.StatusTimeout},
-		"out of memory is a result":          {sdk.Errorf(sdk.CodeOutOfMemory, "full"), "", sdk.StatusOutOfMemory},
-		"a block by the policy is a result":  {sdk.Errorf(sdk.CodeBlocked, "no"), "", sdk.StatusBlocked},
-		"the back end refuses the provider":  {sdk.Errorf(sdk.CodeNotAuthenticated, "bad key"), sdk.CodeUnavailable, ""},
-		"the back end forbids it":            {sdk.Errorf(sdk.CodeNotAllowed, "bad role"), sdk.CodeUnavailable, ""},
-		"a conflict there":                   {sdk.Errorf(sdk.CodeConflict, "busy"), sdk.CodeUnavailable, ""},
-		"what is wrong with the request":     {sdk.FieldErrorf(sdk.CodeInvalidRequest, "code", "no"), sdk.CodeInvalidRequest, ""},
-		"the provider lost the new instance": {sdk.Errorf(sdk.CodeNotFound, "?"), sdk.CodeNotFound, ""},
+		"a coded error keeps its code":      {sdk.Errorf(sdk.CodeConnectionFailed, "no route"), sdk.CodeConnectionFailed, ""},
+		"an error without a code":           {errors.New("oops"), sdk.CodeInternal, ""},
+		"a cancellation that nobody asked":  {context.Canceled, sdk.CodeUnavailable, ""},
+		"a timeout as an error is a result": {sdk.Errorf(sdk.CodeExecutionTimeout, "late"), "", sdk.StatusTimeout},
+		"out of memory is a result":         {sdk.Errorf(sdk.CodeOutOfMemory, "full"), "", sdk.StatusOutOfMemory},
+		"a block by the policy is a result": {sdk.Errorf(sdk.CodeBlocked, "no"), "", sdk.StatusBlocked},
+		"the back end refuses the provider": {sdk.Errorf(sdk.CodeNotAuthenticated, "bad key"), sdk.CodeUnavailable, ""},
+		"the back end forbids it":           {sdk.Errorf(sdk.CodeNotAllowed, "bad role"), sdk.CodeUnavailable, ""},
+		"a conflict there":                  {sdk.Errorf(sdk.CodeConflict, "busy"), sdk.CodeUnavailable, ""},
+		"what is wrong with the request":    {sdk.FieldErrorf(sdk.CodeInvalidRequest, "code", "no"), sdk.CodeInvalidRequest, ""},
+		"the instance ended meanwhile":      {sdk.Errorf(sdk.CodeNotFound, "?"), sdk.CodeUnavailable, ""},
+		"the instance was gone before":      {&sdk.Error{Code: sdk.CodeNotFound, NoEffect: true}, sdk.CodeNotFound, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
@@ -69,6 +73,58 @@ func TestErrorsOfAnExecution(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestCodeThatMayHaveRunIsNotRunAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		gone *sdk.Error
+		runs int
+	}{
+		"the instance ended meanwhile": {&sdk.Error{Code: sdk.CodeNotFound, Message: "gone"}, 1},
+		"it was gone before":           {&sdk.Error{Code: sdk.CodeNotFound, Message: "gone", NoEffect: true}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+				runs := 0
+				first.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+					if runs++; runs == 1 {
+						return sdk.ExecuteResult{}, test.gone
+					}
+					return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+				}
+				before, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
+				assert.NilError(t, err)
+				req := run("python")
+				req.Session = "s1"
+				_, err = s.Run(t.Context(), acme, req)
+				assert.Equal(t, runs, test.runs)
+				assert.Equal(t, err == nil, test.runs == 2, "%v", err)
+				// In either case the session goes on with another one.
+				after, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s1"})
+				assert.NilError(t, err)
+				assert.Check(t, after.ID != before.ID)
+			})
+		})
+	}
+}
+
+func TestAnExecutionThatTheAuditLogRefusedHasNotBegun(t *testing.T) {
+	log, err := audit.Open(audit.Options{Dir: filepath.Join(t.TempDir(), "audit"), Logger: hclog.NewNullLogger()})
+	assert.NilError(t, err)
+	assert.NilError(t, log.Close(t.Context()))
+	_, refusal := log.Begin(t.Context(), audit.Effect{})
+	assert.Assert(t, audit.Refuses(refusal))
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		for refused, begun := range map[error]bool{refusal: false, sdk.Errorf(sdk.CodeUnavailable, "%w", audit.ErrUnrecorded): true} {
+			first.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+				return sdk.ExecuteResult{}, refused
+			}
+			_, err := s.Run(t.Context(), acme, run("python"))
+			fault, ok := errors.AsType[*instance.Fault](err)
+			assert.Assert(t, ok, "%v", err)
+			assert.Equal(t, fault.Begun, begun, "%v", err)
+		}
+	})
 }
 
 func TestAProviderThatDoesNotAnswerIsSB009(t *testing.T) {
@@ -211,7 +267,7 @@ func TestOnlyItsTenantsDestroyMakesAnExecutionCancelled(t *testing.T) {
 		code sdk.Code
 	}{
 		"the plugin died":                   {sdk.Errorf(sdk.CodeUnavailable, "%w", sdk.ErrPluginGone), sdk.CodeUnavailable},
-		"the provider ended the instance":   {sdk.Errorf(sdk.CodeNotFound, "expired"), sdk.CodeNotFound},
+		"the provider ended the instance":   {sdk.Errorf(sdk.CodeNotFound, "expired"), sdk.CodeUnavailable},
 		"the provider's back end went away": {sdk.Errorf(sdk.CodeConnectionFailed, "no route"), sdk.CodeConnectionFailed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out != nil && out.truncated, Detail: detail}
 			return execution, nil
 		}
-		return Execution{}, e.begun(s.executionError(caller, ctx, e, req, err))
+		return Execution{}, e.begun(s.executionError(caller, ctx, e, req, err, false))
 	}
 	select {
 	case e.installing <- struct{}{}:

@@ -226,7 +226,7 @@ func (s *Served) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 	_, known := s.p.instances[req.InstanceID]
 	s.p.mu.Unlock()
 	if !known {
-		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+		return sdk.ExecuteResult{}, &sdk.Error{Code: sdk.CodeNotFound, Message: "no such instance", NoEffect: true}
 	}
 	if s.p.OnExecute != nil {
 		return s.p.OnExecute(ctx, req, out)
