@@ -149,27 +149,3 @@ func words[T ~string](list []T) []string {
 	}
 	return texts
 }
-
-func (s *Server) healthz(context.Context, call[none]) (int, Health, error) {
-	return http.StatusOK, Health{Status: "ok"}, nil
-}
-
-func (s *Server) readyz(context.Context, call[none]) (int, Health, error) {
-	if s.instances.Draining() {
-		return 0, Health{}, sdk.Errorf(sdk.CodeUnavailable, "The broker is shutting down.")
-	}
-	if s.audit != nil && s.audit() != nil {
-		return 0, Health{}, sdk.Errorf(sdk.CodeUnavailable, "The audit log cannot be written, and nothing is done without it. The broker's log says why.")
-	}
-	active, ok := s.instances.ActiveProvider()
-	if !ok {
-		return 0, Health{}, sdk.Errorf(sdk.CodeUnavailable, "There is no active provider.")
-	}
-	if !active.Status.Ready {
-		return 0, Health{}, &instance.Fault{
-			Provider: active.Label,
-			Err:      sdk.Errorf(sdk.CodeUnavailable, "The active provider is not ready: %s", active.Status.Reason),
-		}
-	}
-	return http.StatusOK, Health{Status: "ready"}, nil
-}

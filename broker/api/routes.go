@@ -114,7 +114,8 @@ func (s *Server) routes() {
 	}, s.healthz)
 	register(s, operation{
 		method: http.MethodGet, path: pathReadyz, id: "readyz", tag: tagBroker, public: true,
-		summary: "Whether the broker takes work: the active provider is ready and no shutdown has begun",
+		summary: "Whether the broker takes work",
+		details: "It does as long as the active provider or one of its fallback is ready, the audit log can be written and no shutdown has begun.",
 		success: []int{http.StatusOK}, codes: []sdk.Code{sdk.CodeUnavailable},
 	}, s.readyz)
 	register(s, operation{

@@ -38,7 +38,7 @@ type Instances interface {
 	ListAll(owner string, req instance.ListRequest) instance.Page
 	Inspect(id string) (instance.Info, error)
 	Kill(ctx context.Context, id string) error
-	ActiveProvider() (instance.ProviderInfo, bool)
+	DefaultProviders() []instance.ProviderInfo
 	Draining() bool
 }
 

@@ -44,6 +44,7 @@ type fixture struct {
 	server   *api.Server
 	log      *logBuffer
 	client   *http.Client
+	catalog  *fallbackCatalog // of both
 	// newServer is api.NewServer unless an option sets another.
 	newServer func(api.Options) (*api.Server, error)
 }
@@ -59,9 +60,10 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 
 		newServer: api.NewServer,
 	}
+	f.catalog = &fallbackCatalog{Catalog: instancetest.Catalog{f.provider, f.second}}
 	logger := hclog.New(&hclog.LoggerOptions{Output: f.log, Level: hclog.Debug})
 	f.service = instance.NewService(instance.Options{
-		Catalog: instancetest.Catalog{f.provider, f.second},
+		Catalog: f.catalog,
 		Limits:  instancetest.Limits(),
 		Logger:  logger,
 	})

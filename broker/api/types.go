@@ -177,8 +177,17 @@ type ProviderList struct {
 
 // Health says that the process is alive or ready.
 type Health struct {
-	_      struct{} `additionalProperties:"true"`
-	Status string   `json:"status" enum:"ok,ready"`
+	_        struct{}   `additionalProperties:"true"`
+	Status   string     `json:"status" enum:"ok,ready"`
+	NotReady []NotReady `json:"not_ready,omitempty" nullable:"false" doc:"Of the active provider and its fallback, those that take no work at the moment."`
+}
+
+// NotReady is a provider that takes no work.
+type NotReady struct {
+	_        struct{} `additionalProperties:"true"`
+	Provider string   `json:"provider"`
+	State    string   `json:"state" example:"restarting"`
+	Reason   string   `json:"reason,omitempty"`
 }
 
 // JSONObject is any JSON object, kept byte for byte.

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -119,16 +120,17 @@ func (s *Service) Providers(who tenant.Tenant) []ProviderInfo {
 	return list
 }
 
-// ActiveProvider describes the provider that is used by default; false when it
-// is not there.
-func (s *Service) ActiveProvider() (ProviderInfo, bool) {
+// DefaultProviders describes those that serve requests which name none, as far as they
+// are there: the active one, then its fallback in the order of the configuration.
+func (s *Service) DefaultProviders() []ProviderInfo {
 	offer := s.catalog.Offer(tenant.Tenant{})
-	for _, p := range offer.Providers {
-		if p.Label() == offer.Active {
-			return describe(p, offer.Active), true
+	list := []ProviderInfo{}
+	for _, label := range slices.Concat([]string{offer.Active}, offer.Fallback) {
+		if p := labelled(offer.Providers, label); p != nil {
+			list = append(list, describe(p, offer.Active))
 		}
 	}
-	return ProviderInfo{}, false
+	return list
 }
 
 func describe(p Provider, active string) ProviderInfo {

@@ -150,6 +150,7 @@ func (b *Broker) ConfigFile() string { return filepath.Join(b.Dir, "sandbox.hcl"
 
 var address = regexp.MustCompile(`https?://127\.0\.0\.1:\d+`)
 
+// waitReady waits until the broker answers with all that it serves by default.
 func (b *Broker) waitReady() {
 	b.t.Helper()
 	poll.WaitOn(b.t, func(poll.LogT) poll.Result {
@@ -161,7 +162,8 @@ func (b *Broker) waitReady() {
 		if b.URL = address.FindString(b.log.String()); b.URL == "" {
 			return poll.Continue("no address yet:\n%s", b.log)
 		}
-		if answer := b.Do(http.MethodGet, "/readyz", "", nil); answer.Status != http.StatusOK {
+		answer := b.Do(http.MethodGet, "/readyz", "", nil)
+		if answer.Status != http.StatusOK || bytes.Contains(answer.Body, []byte("not_ready")) {
 			return poll.Continue("not ready: %s\n%s", answer.Body, b.log)
 		}
 		return poll.Success()
