@@ -168,6 +168,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	meter := metrics.New(b.catalog.states, b.configuration)
 	meter.ShowQuotas(b.quotaMetrics)
 	meter.ShowAudit(b.auditState)
+	meter.ShowInstances(b.instances.CountByProvider)
 	b.metrics = newDoor(meter.NewServer(), b.logger.Named("metrics"))
 	// It serves to the end: a stop is worth looking at too.
 	defer func() {

@@ -213,6 +213,7 @@ func TestMetricsAreShownWhereTheConfigurationSays(t *testing.T) {
 			`sandbox_broker_requests_total{code="SB013",method="",route="",status="404"} 1`,
 			`sandbox_broker_request_duration_seconds_count{route="/api/v1/execute"} 1`,
 			`sandbox_broker_provider_ready{provider="mock"} 1`,
+			`sandbox_broker_instances{provider="mock",state="unclear"} 0`,
 			`sandbox_provider_mock_instances{provider="mock"} 0`, // from the first health probe on
 		} {
 			if !strings.Contains("\n"+string(text), "\n"+line+"\n") {

@@ -86,6 +86,6 @@ type Trial struct {
 type Status struct {
 	Version string
 	Started time.Time
-	// Instances by their state: creating, live, paused, ending.
+	// Instances by their state, one of instance.States.
 	Instances map[string]int
 }

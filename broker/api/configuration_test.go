@@ -106,7 +106,7 @@ func (c *configurator) Generations() []admin.Reload {
 }
 
 func (c *configurator) Status() admin.Status {
-	return admin.Status{Version: "v1.2.3", Started: then, Instances: map[string]int{"live": 2, "paused": 0, "creating": 1, "ending": 0}}
+	return admin.Status{Version: "v1.2.3", Started: then, Instances: map[string]int{"live": 2, "paused": 0, "creating": 1, "unclear": 0, "ending": 0}}
 }
 
 // startConfigurable is an API with an administrator.

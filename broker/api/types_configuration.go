@@ -179,7 +179,7 @@ type AdminStatus struct {
 	Active     string                `json:"active"`
 	Fallback   []string              `json:"fallback" nullable:"false"`
 	Providers  []AdminProviderStatus `json:"providers" nullable:"false"`
-	Instances  map[string]int        `json:"instances" nullable:"false" doc:"Of all tenants, by state: creating, live, paused, ending."`
+	Instances  map[string]int        `json:"instances" nullable:"false" doc:"Of all tenants, by state: creating, unclear (nobody knows whether the provider has it), live, paused, ending."`
 	LastReload *AdminReload          `json:"last_reload,omitempty" doc:"The last attempt to change the configuration."`
 }
 
