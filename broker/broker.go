@@ -228,12 +228,18 @@ func closing(err *error, closer func() error) {
 }
 
 // stop ends everything in the order that loses nothing: no new work, running
-// executions finish within the bound, instances are destroyed, the last answers
-// leave, plugins end.
+// executions finish within the bound, instances are destroyed or left to the next broker,
+// the last answers leave, plugins end.
 func (b *broker) stop() {
 	b.logger.Info("stopping")
 	drain, cancel := context.WithTimeout(context.Background(), b.catalog.generation().cfg.Limits.ShutdownTimeout)
-	b.instances.Shutdown(drain)
+	b.instances.Drain(drain)
+	// It is read after the wait, which may be long: the last word counts.
+	if b.catalog.generation().cfg.OnStop == config.OnStopKeep {
+		b.instances.ShutdownKeeping(drain)
+	} else {
+		b.instances.Shutdown(drain)
+	}
 	cancel()
 
 	if b.api != nil {

@@ -45,7 +45,8 @@ func compare(from, to *config.Config) admin.Change {
 		{"cost_per_second", !maps.Equal(costs(from), costs(to))},
 		{"audit", from.Audit != to.Audit},
 		{"admin", !reflect.DeepEqual(from.Admin, to.Admin)},
-		{"providers", from.ActiveProvider != to.ActiveProvider || !slices.Equal(from.FallbackProviders, to.FallbackProviders)},
+		{"providers", from.ActiveProvider != to.ActiveProvider || !slices.Equal(from.FallbackProviders, to.FallbackProviders) ||
+			from.RoutingPolicy != to.RoutingPolicy || from.OnStop != to.OnStop},
 	} {
 		if s.differs {
 			c.Settings = append(c.Settings, s.name)

@@ -72,6 +72,10 @@ func (p *parser) parse() *Config {
 	if policy, ok := active.Settings["policy"].(string); ok {
 		cfg.RoutingPolicy = policy
 	}
+	cfg.OnStop = OnStopDestroy
+	if onStop, ok := active.Settings["on_stop"].(string); ok {
+		cfg.OnStop = onStop
+	}
 	if len(labelsOf(body, "tenant")) == 0 {
 		p.fail(hcl.Range{}, "No tenant", "Nobody could use the broker: add a tenant block. `sandbox-broker token` makes a token for it.")
 	}

@@ -33,6 +33,9 @@ type Config struct {
 	// FallbackProviders are the labels of those to turn to, in this order, when
 	// the active one cannot serve. None stands twice, and none is the active.
 	FallbackProviders []string
+	// OnStop says what becomes of instances in clouds when the broker stops in order:
+	// OnStopDestroy or OnStopKeep.
+	OnStop string
 	// RoutingPolicy says by what these and the active one are ordered: ordered,
 	// cheapest or fastest.
 	RoutingPolicy string
@@ -48,6 +51,12 @@ type Config struct {
 	files []File
 	keys  *seal.Keyring
 }
+
+// What OnStop may be.
+const (
+	OnStopDestroy = "destroy"
+	OnStopKeep    = "keep"
+)
 
 // Log says what the broker logs and how.
 type Log struct {

@@ -128,6 +128,10 @@ func activeSchema() sdk.Schema {
 			Name: "policy", Type: sdk.TypeString, Default: "ordered", Options: []string{"ordered", "cheapest", "fastest"},
 			Description: "Which of these and the active one is asked first: `ordered` as they stand here, `cheapest` by `cost_per_second`, `fastest` by how long creations took of late.",
 		},
+		{
+			Name: "on_stop", Type: sdk.TypeString, Default: OnStopDestroy, Options: []string{OnStopDestroy, OnStopKeep},
+			Description: "What becomes of instances in clouds when the broker is stopped in order: `destroy` ends them, `keep` leaves them to the next start, as a crash does. Those of providers on this machine end in any case.",
+		},
 	}
 }
 
