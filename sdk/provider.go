@@ -62,7 +62,8 @@ type Provider interface {
 // Closer is implemented by providers that have something to release when the
 // plugin process ends in an orderly way: a warm pool, local processes. Serve
 // calls Close once, after the last call has returned, with a deadline of a few
-// seconds. After a kill -9 nothing is called.
+// seconds. After a kill -9 nothing is called. Unless the provider is Ephemeral it leaves
+// its instances alone: the next process has them by List.
 type Closer interface {
 	Close(ctx context.Context) error
 }
