@@ -92,7 +92,8 @@ type Limits struct {
 	DefaultTimeout time.Duration `config:"default_timeout"`
 	// MaxTimeout that an execution may name.
 	MaxTimeout time.Duration `config:"max_timeout"`
-	// CreateTimeout of an instance, waiting for its turn included.
+	// CreateTimeout of an instance on one provider, waiting until that is ready
+	// included, but not what a request asks to wait for its turn.
 	CreateTimeout time.Duration `config:"create_timeout"`
 	// DefaultTTL of an instance whose creator names none; never above
 	// MaxLifetime.

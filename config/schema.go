@@ -70,7 +70,7 @@ func limitsSchema() sdk.Schema {
 		size("artifact_total", 16<<20, 64<<20, "Bytes of all artifacts of an execution together."),
 		span("default_timeout", 30*time.Second, 100*time.Millisecond, 24*time.Hour, "The time limit of an execution that names none."),
 		span("max_timeout", 10*time.Minute, 100*time.Millisecond, 24*time.Hour, "The longest time limit that an execution may name."),
-		span("create_timeout", time.Minute, time.Second, time.Hour, "How long a new instance may take, waiting for its turn included."),
+		span("create_timeout", time.Minute, time.Second, time.Hour, "How long a new instance may take on one provider, waiting until that is ready included. What a request asks to wait for its turn comes on top."),
 		span("default_ttl", 5*time.Minute, time.Second, maxLifetime, "How long an instance lives after its creation and after each use, if its creator says nothing else."),
 		span("max_lifetime", 24*time.Hour, time.Second, maxLifetime, "How long an instance may live in all, however it is used and renewed."),
 		span("max_idle", 24*time.Hour, time.Second, maxLifetime, "How long an instance may be unused, whatever is left of its time. Its creator may ask for less."),

@@ -134,7 +134,7 @@ func (s *Service) makeAdmitted(ctx context.Context, e *entry, t target, req Crea
 
 // makeWithin bounds the provider's part in the making of an instance.
 func (s *Service) makeWithin(ctx context.Context, e *entry, t target, req CreateRequest) (sdk.Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.limits().CreateTimeout)
+	ctx, cancel := context.WithTimeout(ctx, req.way.left)
 	defer cancel()
 	made, err := s.make(ctx, e, t, req.Env)
 	if err != nil && req.way.resumed {

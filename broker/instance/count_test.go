@@ -13,9 +13,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// counted is what a service says of one provider, the zeros left out.
-func counted(s *instance.Service, label string) map[string]int {
-	counts := s.CountByProvider()[label]
+// cloudCounts are what a service says of the provider cloud, the zeros left out.
+func cloudCounts(s *instance.Service) map[string]int {
+	counts := s.CountByProvider()["cloud"]
 	for state, n := range counts {
 		if n == 0 {
 			delete(counts, state)
@@ -34,12 +34,12 @@ func TestACreationWithoutAClearAnswerIsCountedAsUnclear(t *testing.T) {
 		assertCode(t, err, sdk.CodeConnectionFailed)
 		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Session: "t"})
 		assert.NilError(t, err)
-		assert.DeepEqual(t, counted(s, "cloud"), map[string]int{"unclear": 1, "live": 1})
+		assert.DeepEqual(t, cloudCounts(s), map[string]int{"unclear": 1, "live": 1})
 		assert.DeepEqual(t, s.CountByProvider()["spare"], map[string]int{"creating": 0, "unclear": 0, "live": 0, "paused": 0, "ending": 0})
 		assert.DeepEqual(t, s.CountByState(), map[string]int{"creating": 0, "unclear": 1, "live": 1, "paused": 0, "ending": 0})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		assert.DeepEqual(t, counted(s, "cloud"), map[string]int{"live": 1})
+		assert.DeepEqual(t, cloudCounts(s), map[string]int{"live": 1})
 	})
 }
 
@@ -53,12 +53,12 @@ func TestWhatAnEarlierProcessLeftIsUnclearUntilItsProviderAnswers(t *testing.T) 
 		cloud.Adopt(sdk.Instance{ID: "x", Labels: map[string]string{sdk.LabelInstance: made.ID.Instance, sdk.LabelBroker: brokerID}})
 		s := serve(instancetest.Catalog{cloud}, nil, instance.Past{Records: []instance.Record{made}}, nil)
 		defer s.Shutdown(t.Context())
-		assert.DeepEqual(t, counted(s, "cloud"), map[string]int{"unclear": 1})
+		assert.DeepEqual(t, cloudCounts(s), map[string]int{"unclear": 1})
 		cloud.Down = ""
 		ready, err := cloud.Provider(t.Context())
 		assert.NilError(t, err)
 		assert.NilError(t, s.Reconcile(t.Context(), cloud, ready))
-		assert.DeepEqual(t, counted(s, "cloud"), map[string]int{"live": 1})
+		assert.DeepEqual(t, cloudCounts(s), map[string]int{"live": 1})
 	})
 }
 
@@ -72,6 +72,6 @@ func TestAnOrphanThatCannotBeDestroyedIsEnding(t *testing.T) {
 		ready, err := cloud.Provider(t.Context())
 		assert.NilError(t, err)
 		assert.NilError(t, s.Reconcile(t.Context(), cloud, ready))
-		assert.DeepEqual(t, counted(s, "cloud"), map[string]int{"ending": 1})
+		assert.DeepEqual(t, cloudCounts(s), map[string]int{"ending": 1})
 	})
 }

@@ -200,7 +200,7 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 // callers may wait for it, and it goes on as long as one of them does. The
 // caller holds mu, and ctx only says why.
 func (s *Service) startCreation(ctx context.Context, id ID, t target, req CreateRequest) *entry {
-	ctx, cancel := s.bounded(context.WithoutCancel(ctx), req.Wait+s.limits().CreateTimeout)
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx), req.Wait+req.way.left)
 	e := &entry{
 		id:       id,
 		provider: t.provider,

@@ -40,6 +40,10 @@ const (
 	// readyPatience is how long a provider that is starting is waited for where
 	// another one is ready.
 	readyPatience = time.Second
+	// readyShare is the part of CreateTimeout that is waited for a provider to be ready.
+	// The rest is for the creation: one that has hardly begun when its time is over
+	// would leave its session waiting for what may be there.
+	readyShare = 0.9
 )
 
 // route is the way of one request to a provider that serves it.
@@ -79,6 +83,8 @@ type onTheWay struct {
 	joins bool
 	// resumed means that an earlier process may have made it.
 	resumed bool
+	// left of CreateTimeout, when the provider was ready.
+	left time.Duration
 }
 
 // unfit is for a request that this provider cannot serve, whatever its state.
@@ -237,7 +243,8 @@ func (r *route) choose() routing.Choice {
 // any more.
 func (r *route) at(ctx context.Context, p Provider, reason string, chosen, others bool) (*stop, error) {
 	s, w := r.service, r.wish
-	patience := s.limits().CreateTimeout
+	began, limit := time.Now(), s.limits().CreateTimeout
+	patience := time.Duration(float64(limit) * readyShare)
 	if others && r.anotherIsReady(p) {
 		patience = min(patience, readyPatience)
 	}
@@ -255,7 +262,7 @@ func (r *route) at(ctx context.Context, p Provider, reason string, chosen, other
 		return nil, &Fault{Provider: p.Label(), Err: err, elsewhere: elsewhere}
 	}
 	st := &stop{route: r, wish: w, target: t, chosen: chosen}
-	st.way = onTheWay{others: others, routing: Routing{Reason: reason, Tried: slices.Clone(r.tried)}}
+	st.way = onTheWay{others: others, left: limit - time.Since(began), routing: Routing{Reason: reason, Tried: slices.Clone(r.tried)}}
 	for _, label := range r.passed {
 		st.way.routing.Tried = append(st.way.routing.Tried, Tried{Provider: label, Code: sdk.CodeUnavailable})
 	}

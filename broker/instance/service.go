@@ -22,8 +22,8 @@ type Limits struct {
 	Artifacts sdk.ArtifactLimits
 	// DefaultTimeout of an execution that names none, and MaxTimeout.
 	DefaultTimeout, MaxTimeout time.Duration
-	// CreateTimeout bounds the creation of an instance, waiting for the
-	// provider included.
+	// CreateTimeout bounds the creation of an instance on one provider, waiting until
+	// that is ready included, but not Wait for a turn.
 	CreateTimeout time.Duration
 	// DefaultTTL of an instance whose creator named none.
 	DefaultTTL time.Duration

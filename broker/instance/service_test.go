@@ -304,7 +304,7 @@ func TestAProviderThatNeverGetsReady(t *testing.T) {
 		start := time.Now()
 		_, err := s.Run(t.Context(), acme, run("python"))
 		assertCode(t, err, sdk.CodeUnavailable)
-		assert.Equal(t, time.Since(start), time.Minute)
+		assert.Equal(t, time.Since(start), 54*time.Second, "the rest of the minute would be the creation's")
 	})
 }
 
