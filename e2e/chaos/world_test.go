@@ -62,6 +62,8 @@ type world struct {
 type options struct {
 	// state and audit are the directories; below the world's unless given.
 	state, audit string
+	// keeps says that a stop in order leaves what the cloud has.
+	keeps bool
 }
 
 // newWorld lays a world out. The broker does not run yet.
@@ -97,6 +99,9 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	text += "limits {\n create_timeout = \"3s\"\n default_ttl = \"6h\"\n max_idle = \"6h\"\n default_timeout = \"5s\"\n}\n"
 	text += "log {\n level = \"warn\"\n}\n"
 	text += fmt.Sprintf("audit {\n dir = %q\n}\n", o.audit)
+	if o.keeps {
+		text += "providers {\n active = \"cloud\"\n on_stop = \"keep\"\n}\n"
+	}
 	text += fmt.Sprintf("provider \"cloud\" {\n endpoint = %q\n}\n", w.cloud.URL())
 	for _, tenant := range tenants {
 		executions := 1_000_000
@@ -170,6 +175,27 @@ func (w *world) kill() {
 	}
 	_ = cmd.Process.Kill() // it may be dead already
 	<-ended
+}
+
+// stopTimeout is longer than a stop in order can take.
+const stopTimeout = 90 * time.Second
+
+// askToStop has the broker begin a stop in order, and does not wait for it.
+func (w *world) askToStop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.cmd.Process.Signal(syscall.SIGTERM)
+}
+
+// awaitStop waits until the broker has ended by itself.
+func (w *world) awaitStop() {
+	w.t.Helper()
+	select {
+	case <-w.dead():
+	case <-time.After(stopTimeout):
+		w.t.Fatalf("the broker does not stop\n%s", w.lastLog())
+	}
+	assert.Check(w.t, w.cmd.ProcessState.Success(), "%v\n%s", w.cmd.ProcessState, w.lastLog())
 }
 
 // killPlugin kills the plugin, if one runs.
