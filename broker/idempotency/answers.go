@@ -218,11 +218,11 @@ func (a *Answers) End(ctx context.Context, id ID, answer *Answer) error {
 // Abandon frees the key in this process alone: the request counts as Interrupted.
 func (a *Answers) Abandon(id ID) { a.release(id) }
 
-// write puts a record in place of the one that is there; nil for none.
+// write puts a record in place of the one that is there; nil for none. What is kept is
+// counted as it is committed: also where the caller has gone before it learns that it was.
 func (a *Answers) write(ctx context.Context, id ID, r *record, prune bool) error {
-	var removed []record
-	err := a.store.Update(ctx, func(tx *bbolt.Tx) error {
-		removed = nil
+	return a.store.Update(ctx, func(tx *bbolt.Tx) error {
+		var removed []record
 		remove := func(key string) error {
 			old, err := take(tx, key)
 			if old != nil {
@@ -235,16 +235,21 @@ func (a *Answers) write(ctx context.Context, id ID, r *record, prune bool) error
 				return err
 			}
 		}
-		if err := remove(id.String()); err != nil || r == nil {
+		if err := remove(id.String()); err != nil {
 			return err
+		}
+		tx.OnCommit(func() { a.exchange(removed, r) })
+		if r == nil {
+			return nil
 		}
 		return errors.Join(
 			store.Put(tx, store.Answers, id.String(), r),
 			store.AnswersByAge.Of(tx).Put(ageKey(r.At, id.String()), nil))
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// exchange counts a record, nil for none, in place of those that were removed.
+func (a *Answers) exchange(removed []record, r *record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, old := range removed {
@@ -253,7 +258,6 @@ func (a *Answers) write(ctx context.Context, id ID, r *record, prune bool) error
 	if r != nil {
 		a.count(r.Tenant, 1, r.size())
 	}
-	return nil
 }
 
 // take removes a record and returns it, nil for none or a damaged one.
