@@ -51,6 +51,9 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 			// It is tried again the next time; this one shall not fail for it,
 			// nor fill the log.
 			err := provider.Destroy(ctx, id)
+			if sdk.CodeOf(err) == sdk.CodeNotFound {
+				err = nil // it was gone already, and the list is late
+			}
 			s.orphanEnded(owner, id, tenant, err)
 			if err != nil && failed.Add(1) == 1 {
 				s.logger.Warn("an orphaned instance could not be destroyed", "provider", label, "id", id, "error", err)
