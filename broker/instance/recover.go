@@ -134,7 +134,9 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 		case i >= 0 && r.adoptable() && s.sessions[sessionKey{r.ID.Tenant, r.ID.Session, r.Provider}] == nil:
 			adopted = append(adopted, s.adopt(r, owner, found[i]))
 			listed[r.ID.Instance] = append(found[:i:i], found[i+1:]...)
-		case len(found) > 0, owner.Description().Ephemeral, now.Sub(s.since(r)) >= failpoint.Hasten(listDelay):
+		case i >= 0, owner.Description().Ephemeral, now.Sub(s.since(r)) >= failpoint.Hasten(listDelay):
+			// A twin alone proves nothing of the one that the record is about, which
+			// may be listed later; it is an orphan.
 			ended := Ended{ID: r.ID, At: s.started}
 			if r.adoptable() {
 				ended.Reason = reasonLost
@@ -148,7 +150,7 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 				counted.Release()
 				continue
 			}
-			s.orphaned(owner, found[0].ID, counted)
+			s.orphaned(owner, found[max(i, 0)].ID, counted)
 		}
 	}
 	if len(gone) > 0 {
