@@ -1,6 +1,10 @@
 package instance
 
-import "github.com/sandbox-broker/sandbox-broker/broker/quota"
+import (
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
 
 // orphanKey is an instance that a provider has and nobody knows, by the provider's
 // label and ID.
@@ -25,9 +29,30 @@ func (s *Service) forgetOrphans(owner Provider, there map[string]bool) {
 	}
 }
 
+// orphanOf returns the tenant that an instance counts for which nobody knows, "" for
+// none: the one whose instance or record has its name, e if there is such an entry, and
+// else the one that its labels name. These are the plugin's word alone, which shall fill
+// the quotas of nobody that may not use the provider. The caller holds mu.
+func (s *Service) orphanOf(owner Provider, e *entry, name string, i sdk.Instance) string {
+	if e != nil && e.provider.Label() == owner.Label() {
+		return e.id.Tenant
+	}
+	for _, r := range s.recovered {
+		if r.ID.Instance == name && r.Provider == owner.Label() {
+			return r.ID.Tenant
+		}
+	}
+	// What the catalog does not know remains as it is asked for: allowed nothing.
+	unknown := tenant.Tenant{Name: i.Labels[sdk.LabelTenant], Providers: []string{""}}
+	if unknown.Name == "" || !s.catalog.Offer(unknown).Tenant.Allows(owner.Label()) {
+		return ""
+	}
+	return unknown.Name
+}
+
 // orphanEnded is told how the destruction of one went. One that is still there counts
-// for its tenant: else that would get another in its place.
-func (s *Service) orphanEnded(owner Provider, id, tenant string, failure error) {
+// for its tenant, if it has one: else that would get another in its place.
+func (s *Service) orphanEnded(owner Provider, id, whose string, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := orphanKey{owner.Label(), id}
@@ -36,7 +61,7 @@ func (s *Service) orphanEnded(owner Provider, id, tenant string, failure error) 
 	case failure == nil:
 		counted.Release()
 		delete(s.orphans, key)
-	case !found && tenant != "":
-		s.orphans[key] = s.quotas.Adopt(tenant, owner.Label())
+	case !found && whose != "":
+		s.orphans[key] = s.quotas.Adopt(whose, owner.Label())
 	}
 }

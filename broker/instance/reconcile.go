@@ -85,7 +85,7 @@ func (s *Service) liveOn(owner Provider) []*entry {
 
 // compare forgets entries that are not listed, adopts what an earlier process left,
 // and returns the provider's IDs of listed instances that nobody knows, with the tenants
-// that they say they are of.
+// that they count for as long as they are there.
 func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instance) (adopted []*entry, orphans map[string]string) {
 	orphans = map[string]string{}
 	s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instan
 			continue
 		}
 		for _, i := range instances {
-			orphans[i.ID] = i.Labels[sdk.LabelTenant]
+			orphans[i.ID] = s.orphanOf(owner, known[name], name, i)
 		}
 	}
 	s.forgetOrphans(owner, there)

@@ -23,7 +23,7 @@ func withOneInstance(t *testing.T, cloud *instancetest.Provider, past instance.P
 	keeper, err := quota.NewKeeper(quota.Options{Rules: quota.Rules{Tenants: map[string]quota.Limits{"acme": {Instances: 1}}}})
 	assert.NilError(t, err)
 	return instance.NewService(instance.Options{
-		Catalog: instancetest.Catalog{cloud}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+		Catalog: registered{instancetest.Catalog{cloud}, acme}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
 		Past: past, BrokerID: brokerID, Quotas: keeper,
 	}), keeper
 }
