@@ -23,7 +23,7 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (made sdk.
 	e.Template, e.EnvNames = req.Template, names(req.Env)
 	err = w.record(ctx, e, func(o *audit.Outcome) (err error) {
 		if made, err = p.client.Create(ctx, req); err == nil {
-			w.learn(made, req.Labels)
+			w.made(made, req.Labels)
 			o.Made, o.Region = made.ID, made.Metadata["region"]
 		}
 		return err
@@ -47,16 +47,16 @@ func (p *provider) Destroy(ctx context.Context, instanceID string) error {
 
 // List changes nothing; it tells whose instances are, and which are gone.
 func (p *provider) List(ctx context.Context) ([]sdk.Instance, error) {
-	gone := p.witness.all() // what is made meanwhile may not be listed yet
+	lacking := p.witness.all() // what is made meanwhile may not be listed yet
 	instances, err := p.client.List(ctx)
 	if err != nil {
 		return instances, err
 	}
 	for _, i := range instances {
-		p.witness.learn(i, i.Labels)
-		delete(gone, i.ID)
+		p.witness.listed(i)
+		delete(lacking, i.ID)
 	}
-	for id := range gone {
+	for id := range lacking {
 		p.witness.forget(id)
 	}
 	return instances, nil

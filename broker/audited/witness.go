@@ -1,6 +1,7 @@
 package audited
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -18,7 +19,8 @@ type Recorder interface {
 }
 
 // Witness records what is done with one provider. It knows whose the provider's
-// instances are: from their labels, when they are made or listed.
+// instances are: from the labels with which the broker had them made and, of those that
+// a process before this one had made, from the labels with which they are first listed.
 type Witness struct {
 	label string
 	log   Recorder
@@ -30,6 +32,8 @@ type Witness struct {
 // owned is an instance and whose it is.
 type owned struct {
 	tenant, session, id, region string
+	// made means that the broker says whose it is, and not the plugin.
+	made bool
 	// commands that run in it, as far as the broker knows, by ID.
 	commands map[string]*audit.Record
 }
@@ -83,7 +87,8 @@ func (w *Witness) effect(ctx context.Context, operation, instanceID string) audi
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.known[instanceID]; o != nil {
+	// A tenant reaches its own instances only: labels that name another one are wrong.
+	if o := w.known[instanceID]; o != nil && (o.made || e.Tenant == "" || e.Tenant == o.tenant) {
 		e.Tenant, e.Session, e.Instance = o.tenant, o.session, o.id
 	}
 	return e
@@ -123,16 +128,36 @@ func (w *Witness) region(instanceID string) string {
 	return ""
 }
 
-// learn remembers whose an instance is.
-func (w *Witness) learn(i sdk.Instance, labels map[string]string) {
+// made remembers whose an instance is that the provider has just made. One that it had
+// given out before stays with whom it belongs to.
+func (w *Witness) made(i sdk.Instance, labels map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if o := w.remember(i); !o.made {
+		o.made = true
+		o.tenant, o.session, o.id = labels[sdk.LabelTenant], labels[sdk.LabelSession], idOf(labels)
+	}
+}
+
+// listed learns of an instance that the provider lists what is not known yet.
+func (w *Witness) listed(i sdk.Instance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.remember(i)
+	if o.id == "" && (o.tenant == "" || o.tenant == i.Labels[sdk.LabelTenant]) {
+		o.tenant, o.session, o.id = i.Labels[sdk.LabelTenant], i.Labels[sdk.LabelSession], idOf(i.Labels)
+	}
+}
+
+// remember returns what is known of an instance. The caller holds mu.
+func (w *Witness) remember(i sdk.Instance) *owned {
 	o := w.known[i.ID]
 	if o == nil {
 		o = &owned{commands: map[string]*audit.Record{}}
 		w.known[i.ID] = o
 	}
-	o.tenant, o.session, o.id, o.region = labels[sdk.LabelTenant], labels[sdk.LabelSession], idOf(labels), i.Metadata["region"]
+	o.region = cmp.Or(o.region, i.Metadata["region"])
+	return o
 }
 
 // idOf is the broker's name for an instance, "" for labels that are not ours.

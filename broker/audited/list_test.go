@@ -1,0 +1,95 @@
+package audited_test
+
+import (
+	"testing"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/origin"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// last is the last line about an effect.
+func (s *scene) last(t *testing.T) map[string]any {
+	t.Helper()
+	lines := s.lines(t)
+	return lines[len(lines)-1]
+}
+
+func (s *scene) listed(t *testing.T, list ...sdk.Instance) {
+	t.Helper()
+	s.client.list = list
+	_, err := s.provider.List(t.Context())
+	assert.NilError(t, err)
+}
+
+func (s *scene) execute(t *testing.T, from origin.Origin) map[string]any {
+	t.Helper()
+	_, err := s.provider.Execute(origin.With(t.Context(), from), sdk.ExecuteRequest{InstanceID: "i-1", Code: "1"}, nil)
+	assert.NilError(t, err)
+	return s.last(t)
+}
+
+// What a plugin says of an instance later is its word against the broker's.
+func TestLabelsOfAListAreNotBelievedAgainstWhatIsKnown(t *testing.T) {
+	theirs := map[string]string{sdk.LabelTenant: "victim", sdk.LabelSession: "v", sdk.LabelInstance: "vvv"}
+	tenants := origin.Origin{Cause: origin.Request, Tenant: "acme"}
+	brokers := origin.Origin{Cause: origin.Expired}
+	create := func(t *testing.T, s *scene) {
+		t.Helper()
+		_, err := s.provider.Create(t.Context(), sdk.CreateRequest{Labels: labels})
+		assert.NilError(t, err)
+	}
+	list := func(labels map[string]string) func(*testing.T, *scene) {
+		return func(t *testing.T, s *scene) {
+			t.Helper()
+			s.listed(t, sdk.Instance{ID: "i-1", Labels: labels})
+		}
+	}
+	again := func(t *testing.T, s *scene) {
+		t.Helper()
+		_, err := s.provider.Create(t.Context(), sdk.CreateRequest{Labels: theirs})
+		assert.NilError(t, err)
+	}
+	for name, test := range map[string]struct {
+		steps          []func(*testing.T, *scene)
+		from           origin.Origin
+		tenant, within any // of the line; nil for none
+	}{
+		"listed with another's labels after it was made": {
+			[]func(*testing.T, *scene){create, list(theirs)}, brokers, "acme", "acme:s:xyz",
+		},
+		"listed without labels after it was made": {
+			[]func(*testing.T, *scene){create, list(nil)}, brokers, "acme", "acme:s:xyz",
+		},
+		"listed with another's labels before the answer": {
+			[]func(*testing.T, *scene){list(theirs), create}, brokers, "acme", "acme:s:xyz",
+		},
+		"given out a second time": {
+			[]func(*testing.T, *scene){create, again}, brokers, "acme", "acme:s:xyz",
+		},
+		"first listed, then with another's labels": {
+			[]func(*testing.T, *scene){list(labels), list(theirs)}, brokers, "acme", "acme:s:xyz",
+		},
+		"first listed without labels": {
+			[]func(*testing.T, *scene){list(nil), list(labels)}, brokers, "acme", "acme:s:xyz",
+		},
+		"only listed, with another's labels, and used by its tenant": {
+			[]func(*testing.T, *scene){list(theirs)}, tenants, "acme", nil,
+		},
+		"only listed, without labels, and used by its tenant": {
+			[]func(*testing.T, *scene){list(nil)}, tenants, "acme", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, audit.Options{})
+			for _, step := range test.steps {
+				step(t, s)
+			}
+			line := s.execute(t, test.from)
+			assert.Equal(t, line["tenant_id"], test.tenant)
+			assert.Equal(t, line["instance_id"], test.within)
+		})
+	}
+}
