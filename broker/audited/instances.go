@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -56,9 +57,11 @@ func (p *provider) List(ctx context.Context) ([]sdk.Instance, error) {
 		p.witness.listed(i)
 		delete(lacking, i.ID)
 	}
-	for id := range lacking {
-		p.witness.forget(id)
+	patience := failpoint.Hasten(listDelay)
+	if p.Describe().Ephemeral {
+		patience = 0 // its own process knows
 	}
+	p.witness.unlisted(lacking, patience)
 	return instances, nil
 }
 

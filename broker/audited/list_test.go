@@ -2,6 +2,8 @@ package audited_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gotest.tools/v3/assert"
 
@@ -17,6 +19,21 @@ func (s *scene) last(t *testing.T) map[string]any {
 	return lines[len(lines)-1]
 }
 
+// open is how many effects have no end yet.
+func (s *scene) open(t *testing.T) int {
+	t.Helper()
+	ends := map[any]bool{}
+	begun := 0
+	for _, l := range s.lines(t) {
+		if l["event"] == "begin" {
+			begun++
+		} else {
+			ends[l["effect_id"]] = true
+		}
+	}
+	return begun - len(ends)
+}
+
 func (s *scene) listed(t *testing.T, list ...sdk.Instance) {
 	t.Helper()
 	s.client.list = list
@@ -29,6 +46,42 @@ func (s *scene) execute(t *testing.T, from origin.Origin) map[string]any {
 	_, err := s.provider.Execute(origin.With(t.Context(), from), sdk.ExecuteRequest{InstanceID: "i-1", Code: "1"}, nil)
 	assert.NilError(t, err)
 	return s.last(t)
+}
+
+// A cloud shows what it has made only after some seconds, and may leave it out of one
+// list for no reason. The broker waits, and so do its lines.
+func TestAListThatIsLateChangesNoLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, audit.Options{})
+		made, err := s.provider.Create(t.Context(), sdk.CreateRequest{Labels: labels})
+		assert.NilError(t, err)
+		_, err = s.provider.(sdk.Commands).StartCommand(t.Context(), sdk.CommandRequest{InstanceID: "i-1", Argv: []string{"sleep"}})
+		assert.NilError(t, err)
+
+		for _, step := range []struct {
+			after time.Duration
+			lists []sdk.Instance
+			known bool
+		}{
+			{0, nil, true},
+			{59 * time.Second, nil, true},
+			{30 * time.Second, []sdk.Instance{made}, true}, // there it is
+			{time.Hour, nil, true},                         // once
+			{59 * time.Second, nil, true},
+			{time.Second, nil, false}, // and for good
+		} {
+			time.Sleep(step.after) // of the bubble
+			s.listed(t, step.lists...)
+			open := 0
+			if step.known {
+				open = 1
+			}
+			assert.Equal(t, s.open(t), open, "the command")
+			line := s.execute(t, origin.Origin{Cause: origin.Request, Tenant: "acme"})
+			assert.Equal(t, line["tenant_id"], "acme")
+			assert.Equal(t, line["instance_id"] == "acme:s:xyz", step.known, "%v", line)
+		}
+	})
 }
 
 // What a plugin says of an instance later is its word against the broker's.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
@@ -17,6 +18,10 @@ import (
 type Recorder interface {
 	Begin(ctx context.Context, effect audit.Effect) (*audit.Record, error)
 }
+
+// listDelay is how long a list may lack an instance that there is, as in package
+// instance: whoever uses it meanwhile, and the commands in it, keep their names.
+const listDelay = time.Minute
 
 // Witness records what is done with one provider. It knows whose the provider's
 // instances are: from the labels with which the broker had them made and, of those that
@@ -34,6 +39,8 @@ type owned struct {
 	tenant, session, id, region string
 	// made means that the broker says whose it is, and not the plugin.
 	made bool
+	// missing is since when the lists lack it; zero if the last one had it.
+	missing time.Time
 	// commands that run in it, as far as the broker knows, by ID.
 	commands map[string]*audit.Record
 }
@@ -144,6 +151,7 @@ func (w *Witness) listed(i sdk.Instance) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.remember(i)
+	o.missing = time.Time{}
 	if o.id == "" && (o.tenant == "" || o.tenant == i.Labels[sdk.LabelTenant]) {
 		o.tenant, o.session, o.id = i.Labels[sdk.LabelTenant], i.Labels[sdk.LabelSession], idOf(i.Labels)
 	}
@@ -158,6 +166,30 @@ func (w *Witness) remember(i sdk.Instance) *owned {
 	}
 	o.region = cmp.Or(o.region, i.Metadata["region"])
 	return o
+}
+
+// unlisted takes down that a list lacks instances, and forgets those that the lists have
+// lacked for as long as patience.
+func (w *Witness) unlisted(ids map[string]bool, patience time.Duration) {
+	var gone []string
+	now := time.Now()
+	w.mu.Lock()
+	for id := range ids {
+		o := w.known[id]
+		if o == nil {
+			continue
+		}
+		if o.missing.IsZero() {
+			o.missing = now
+		}
+		if now.Sub(o.missing) >= patience {
+			gone = append(gone, id)
+		}
+	}
+	w.mu.Unlock()
+	for _, id := range gone {
+		w.forget(id)
+	}
 }
 
 // idOf is the broker's name for an instance, "" for labels that are not ours.

@@ -38,6 +38,8 @@ type everything struct {
 	// ended says that commands have ended.
 	ended bool
 	list  []sdk.Instance
+	// ephemeral says that its instances end with its process.
+	ephemeral bool
 }
 
 func (e *everything) called(name string) error {
@@ -45,7 +47,10 @@ func (e *everything) called(name string) error {
 	return e.fail
 }
 
-func (e *everything) Describe() sdk.Description { return sdk.Description{Name: "everything"} }
+func (e *everything) Describe() sdk.Description {
+	return sdk.Description{Name: "everything", Ephemeral: e.ephemeral}
+}
+
 func (e *everything) Configure(context.Context, sdk.ConfigureRequest) error {
 	return e.called("Configure")
 }
@@ -437,6 +442,7 @@ func TestACommandThatNobodySeesEndingEndsWithItsInstance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, audit.Options{})
+			s.client.ephemeral = true
 			_, err := s.provider.Create(t.Context(), sdk.CreateRequest{Labels: labels})
 			assert.NilError(t, err)
 			_, err = s.provider.(sdk.Commands).StartCommand(t.Context(), sdk.CommandRequest{InstanceID: "i-1", Argv: []string{"sleep"}})
