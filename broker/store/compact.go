@@ -35,7 +35,7 @@ func compacted(db *bbolt.DB, path string, options *bbolt.Options) (*bbolt.DB, er
 		// There is no room for a second file, perhaps; the one that is there will do.
 		// If there is one, and it stays, it is in the way of nobody.
 		_ = os.Remove(path + compactSuffix)
-		return db, nil
+		return db, nil //nolint:nilerr // see above
 	}
 	// The directory's lock keeps others out until it is open again.
 	if err := errors.Join(db.Close(), os.Rename(path+compactSuffix, path), syncDir(filepath.Dir(path))); err != nil {
