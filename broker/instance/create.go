@@ -296,6 +296,11 @@ func (s *Service) finishCreation(e *entry, unnoted bool, err error) {
 	e.err = err
 	switch {
 	case s.entries[e.id.String()] != e: // lost with its provider meanwhile
+	case s.isLost(e.provider): // whatever it has left, nobody can ask
+		if e.verdict == unclear {
+			e.verdict = refused
+		}
+		s.lose(e, reasonRemoved)
 	case unnoted:
 		s.hide(e)
 		s.destroyLater(e)

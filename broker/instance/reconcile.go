@@ -31,13 +31,13 @@ const (
 // left alone, listed or not, and so are those that carry another broker's ID.
 func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Provider) error {
 	label := owner.Label()
-	believed := s.liveOn(owner)
+	believed, served := s.liveOn(owner)
 	listed, err := provider.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list the instances of provider %q: %w", label, err)
 	}
 	failpoint.Hit(failpoint.ReconcileListed)
-	adopted, orphans := s.compare(owner, believed, listed)
+	adopted, orphans := s.compare(owner, believed, served, listed)
 	if len(adopted) > 0 {
 		failpoint.Hit(failpoint.ReconcileAdopted)
 	}
@@ -69,27 +69,30 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 	return err
 }
 
-// liveOn returns the entries that the provider should have now. Those made
-// while it is being asked are not among them, nor those of which nobody knows.
-func (s *Service) liveOn(owner Provider) []*entry {
+// liveOn returns the entries that the provider should have now, and whether it serves.
+// Those made while it is being asked are not among them, nor those of which nobody knows.
+func (s *Service) liveOn(owner Provider) (list []*entry, serves bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []*entry
 	for _, e := range s.entries {
 		if e.provider == owner && e.state != creating && e.state != unsettled {
 			list = append(list, e)
 		}
 	}
-	return list
+	return list, s.serves(owner)
 }
 
 // compare forgets entries that are not listed, adopts what an earlier process left,
 // and returns the provider's IDs of listed instances that nobody knows, with the tenants
-// that they count for as long as they are there.
-func (s *Service) compare(owner Provider, believed []*entry, listed []sdk.Instance) (adopted []*entry, orphans map[string]string) {
+// that they count for as long as they are there. served says that the provider did when it
+// was asked; if it does not any more the list is of no use.
+func (s *Service) compare(owner Provider, believed []*entry, served bool, listed []sdk.Instance) (adopted []*entry, orphans map[string]string) {
 	orphans = map[string]string{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isLost(owner) || served && !s.serves(owner) {
+		return nil, nil
+	}
 	there := map[string]bool{}
 	strangers := map[string][]sdk.Instance{} // by instance part, which is never reused
 	known, left := s.byInstancePart(), s.byProvidersID(owner)
@@ -175,17 +178,6 @@ func (s *Service) noteAdopted(ctx context.Context, adopted []*entry) {
 		s.mu.Unlock()
 		if err := s.journal.Amend(ctx, e.id, func(r *Record) { *r = record }); err != nil {
 			s.logger.Warn("an instance was adopted, which could not be written down", "instance", e.id.String(), "error", err)
-		}
-	}
-}
-
-// Lose forgets what is left on a provider that is no more: nobody can reach it.
-func (s *Service) Lose(owner Provider) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.entries {
-		if e.provider == owner && e.state != creating {
-			s.lose(e, reasonRemoved)
 		}
 	}
 }

@@ -9,18 +9,58 @@ import (
 // taken over from, or where what it waited for is not to be. It looks for its way anew.
 var errMoved = errors.New("the request belongs elsewhere by now")
 
+// retirement is that of a provider which gets no new instances.
+type retirement struct {
+	empty chan struct{} // closed when it has no entries
+	// lost means that nobody can reach it any more: what a creation or a list still
+	// says of its instances is of no use.
+	lost bool
+}
+
 // Retire makes no more instances on a provider that is no longer in the catalog.
 // Those that it has live on. What it returns is closed when none is left.
 func (s *Service) Retire(p Provider) (empty <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.retired[p] == nil {
-		s.retired[p] = make(chan struct{})
-	}
-	empty = s.retired[p]
+	r := s.retirement(p)
 	s.closeIfEmpty(p)
-	return empty
+	return r.empty
 }
+
+// Lose forgets what is left on a provider that is no more: nobody can reach it. A
+// creation that has not ended is forgotten when it has.
+func (s *Service) Lose(p Provider) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retirement(p).lost = true
+	for _, e := range s.entries {
+		if e.provider == p && e.state != creating {
+			s.lose(e, reasonRemoved)
+		}
+	}
+	s.closeIfEmpty(p)
+}
+
+// retirement returns the retirement of a provider, which may begin now. The caller holds
+// mu, and calls closeIfEmpty.
+func (s *Service) retirement(p Provider) *retirement {
+	r := s.retired[p]
+	if r == nil {
+		r = &retirement{empty: make(chan struct{})}
+		s.retired[p] = r
+	}
+	return r
+}
+
+// isLost reports whether nobody can reach a provider any more. The caller holds mu.
+func (s *Service) isLost(p Provider) bool {
+	r := s.retired[p]
+	return r != nil && r.lost
+}
+
+// serves reports whether a provider is in the catalog or has instances still. The
+// caller holds mu.
+func (s *Service) serves(p Provider) bool { return s.retired[p] != nil || s.offers(p) }
 
 // offers reports whether new instances are made on that very provider.
 func (s *Service) offers(p Provider) bool { return slices.Contains(s.catalog.Providers(), p) }
@@ -51,16 +91,14 @@ func (s *Service) forget(e *entry) {
 		s.bury(e.epitaph())
 	}
 	e.permit.Release()
-	if s.retired[e.provider] != nil {
-		s.closeIfEmpty(e.provider)
-	}
+	s.closeIfEmpty(e.provider)
 }
 
-// closeIfEmpty tells who waits for the end of a retired provider. The caller holds
-// mu.
+// closeIfEmpty ends the retirement of a provider that has no entries any more. The
+// caller holds mu.
 func (s *Service) closeIfEmpty(p Provider) {
-	if s.count(p) == 0 {
-		close(s.retired[p])
+	if r := s.retired[p]; r != nil && s.count(p) == 0 {
+		close(r.empty)
 		delete(s.retired, p)
 	}
 }

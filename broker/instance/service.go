@@ -72,7 +72,7 @@ type Service struct {
 	entries  map[string]*entry // by ID; all states
 	sessions map[sessionKey]*entry
 	running  map[executionKey]*running
-	retired  map[Provider]chan struct{} // closed when it has no entries
+	retired  map[Provider]*retirement // until it has no entries
 	// recovered is what an earlier process left, by ID, as long as nobody knows what
 	// became of it; graves is what ended.
 	recovered map[string]Record
@@ -186,7 +186,7 @@ func NewService(opts Options) *Service {
 		entries:  map[string]*entry{},
 		sessions: map[sessionKey]*entry{},
 		running:  map[executionKey]*running{},
-		retired:  map[Provider]chan struct{}{},
+		retired:  map[Provider]*retirement{},
 		tasks:    background.NewGroup(opts.Logger),
 
 		quotas:  opts.Quotas,
