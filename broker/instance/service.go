@@ -82,7 +82,7 @@ type Service struct {
 	// orphans are those that are to be destroyed and not in entries, with what the
 	// quotas count for them.
 	orphans map[orphanKey]*quota.Instance
-	looks   map[string]*look // by label of the provider
+	looks   map[Provider]*look
 
 	// calls counts requests in progress and creations. Add is called under mu
 	// and never when draining, as WaitGroup demands.
@@ -192,7 +192,7 @@ func NewService(opts Options) *Service {
 		quotas:  opts.Quotas,
 		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
 		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
-		orphans: map[orphanKey]*quota.Instance{}, looks: map[string]*look{},
+		orphans: map[orphanKey]*quota.Instance{}, looks: map[Provider]*look{},
 
 		router: opts.Router, ways: map[workKey]*way{},
 	}
