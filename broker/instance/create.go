@@ -329,15 +329,16 @@ func (e *entry) certain() bool {
 	}
 }
 
-// inUse reports whether an entry has the provider's instance already: no two
-// sessions ever share one. The caller holds mu.
+// inUse reports whether an entry has the provider's instance already, or what an
+// earlier process left: no two sessions ever share one. The caller holds mu.
 func (s *Service) inUse(provider Provider, id string) bool {
 	for _, other := range s.entries {
 		if other.instance.ID == id && other.provider.Label() == provider.Label() {
 			return true
 		}
 	}
-	return false
+	_, left := s.byProvidersID(provider)[id]
+	return left
 }
 
 // await waits until the entry is ready and takes a hold on it. It says again when the

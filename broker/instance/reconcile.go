@@ -96,11 +96,16 @@ func (s *Service) compare(owner Provider, believed []*entry, served bool, listed
 	there := map[string]bool{}
 	strangers := map[string][]sdk.Instance{} // by instance part, which is never reused
 	known, left := s.byInstancePart(), s.byProvidersID(owner)
-	for _, e := range believed {
-		known[e.id.Instance] = e // it may have ended since the list was made
+	taken := s.takenOn(owner)
+	for _, e := range believed { // it may have ended since the list was made
+		known[e.id.Instance], taken[e.instance.ID] = e, true
 	}
 	for _, i := range listed {
+		again := there[i.ID]
 		there[i.ID] = true
+		if again || taken[i.ID] {
+			continue // whatever it is called here, it is one session's already
+		}
 		name, ours := left[i.ID] // whatever has become of its labels
 		if !ours {
 			name = i.Labels[sdk.LabelInstance]
@@ -139,6 +144,18 @@ func (s *Service) byInstancePart() map[string]*entry {
 		known[e.id.Instance] = e
 	}
 	return known
+}
+
+// takenOn returns the provider's IDs of the instances that entries have. The caller
+// holds mu.
+func (s *Service) takenOn(owner Provider) map[string]bool {
+	taken := map[string]bool{}
+	for _, e := range s.entries {
+		if e.instance.ID != "" && e.provider.Label() == owner.Label() {
+			taken[e.instance.ID] = true
+		}
+	}
+	return taken
 }
 
 // leftTo finds the record of an earlier process that is another provider's to
