@@ -55,6 +55,20 @@ func answered(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !brokenOff(err) && !errors.Is(err, sdk.ErrPluginGone) && !errors.Is(err, audit.ErrUnrecorded)
 }
 
+// processEnded reports whether a call ended with the process of its plugin, so that
+// nothing goes on with it.
+func processEnded(err error) bool {
+	e, ok := errors.AsType[survivor](err)
+	return errors.Is(err, sdk.ErrPluginGone) && !(ok && e.ProcessLives())
+}
+
+// survivor is an error of a call whose connection broke, as if the plugin had ended.
+type survivor interface {
+	error
+	// ProcessLives says that the plugin has not, and may go on with the call.
+	ProcessLives() bool
+}
+
 // brokenOff reports whether a provider ended a call as if its context had ended.
 // The caller has made sure that it has not.
 func brokenOff(err error) bool {
@@ -101,7 +115,7 @@ func (s *Service) judge(ctx context.Context, e *entry, took time.Duration, err e
 	// One of which a cloud says that it could not be made is none to be used, nor is
 	// one that the audit log knows nothing certain of, or that a plugin whose call was
 	// broken off may be tidying up.
-	over := answered(ctx, err) || errors.Is(err, sdk.ErrPluginGone)
+	over := answered(ctx, err) || processEnded(err)
 	e.doubt = doubt{good: over && !ephemeral && code != sdk.CodeCreateFailed && !errors.Is(err, audit.ErrUnrecorded)}
 	e.doubt.until = proofOf(e.provider, over)
 	stopped := errors.Is(ctx.Err(), context.Canceled) || errors.Is(context.Cause(ctx), errShuttingDown)

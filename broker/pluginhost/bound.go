@@ -158,7 +158,7 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	case endOfContext && hasEnded(ctx):
 		return named(label, err)
 	case errors.Is(err, sdk.ErrPluginGone) && b.process.alive():
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w, or its connection did, during the call", label, sdk.ErrPluginGone)
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, brokenConnection{})
 	case endOfContext && !b.process.alive(), errors.Is(err, sdk.ErrPluginGone):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, sdk.ErrPluginGone)
 	case endOfContext:
@@ -172,6 +172,17 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	}
 	return named(label, err)
 }
+
+// brokenConnection stands for sdk.ErrPluginGone where the process lives: it may go on
+// with what it was asked for.
+type brokenConnection struct{}
+
+func (brokenConnection) Error() string { return sdk.ErrPluginGone.Error() + ", or its connection did," }
+
+func (brokenConnection) Unwrap() error { return sdk.ErrPluginGone }
+
+// ProcessLives is what package instance looks for.
+func (brokenConnection) ProcessLives() bool { return true }
 
 // hasEnded reports whether ctx is over. The plugin has the same deadline, and its
 // answer to that may overtake our own timer; then the timer is waited for.
