@@ -20,24 +20,25 @@ type client struct {
 // create makes a sandbox under a name of our own, so that a request whose answer was
 // lost can be sent again.
 func (c *client) create(ctx context.Context, name string) error {
+	var effect retry.Effect
 	resp, err := retry.HTTP(ctx, retry.Policy{}, retry.Always, func(ctx context.Context) (*http.Response, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.endpoint+"/sandboxes/"+name, nil)
 		if err != nil {
 			return nil, err
 		}
-		return http.DefaultClient.Do(req)
+		return effect.Do(http.DefaultClient, req)
 	})
 	if err != nil {
-		return c.secrets.Error(sdk.Errorf(sdk.CodeConnectionFailed, "create a sandbox: %w", err))
+		return c.secrets.Error(effect.Error(sdk.Errorf(sdk.CodeConnectionFailed, "create a sandbox: %w", err)))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusTooManyRequests {
 		full := sdk.Errorf(sdk.CodeQuotaExceeded, "the account has no room for another sandbox")
 		full.RetryAfter = retry.After(resp.Header)
-		return full
+		return effect.Error(full)
 	}
 	if resp.StatusCode >= 300 {
-		return sdk.Errorf(sdk.CodeCreateFailed, "the service answered %s", resp.Status)
+		return effect.Error(sdk.Errorf(sdk.CodeCreateFailed, "the service answered %s", resp.Status))
 	}
 	return nil
 }

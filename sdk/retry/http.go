@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -82,8 +81,7 @@ func (r Repeat) afterFailure(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || r == Never {
 		return false
 	}
-	dial, ok := errors.AsType[*net.OpError](err)
-	return r == Always || ok && dial.Op == "dial"
+	return r == Always || unconnected(err)
 }
 
 // After reads the header Retry-After: seconds, or a date as HTTP writes it. It is 0

@@ -5,7 +5,8 @@
 // Do repeats what fails with an *sdk.Error whose code is retryable, HTTP repeats
 // requests. Neither knows what a call does at the service: whether it may be made
 // twice is for the caller to say. Never repeat an execution whose answer was lost,
-// since the code may have run.
+// since the code may have run. Effect remembers, for a creation that failed, whether
+// one of its attempts may have made something.
 package retry
 
 import (

@@ -13,6 +13,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
 
 const (
@@ -59,22 +60,17 @@ func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	if !slices.ContainsFunc(p.Describe().Templates, func(t sdk.Template) bool { return t.Name == req.Template }) {
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "there is no template %.100q", req.Template)
 	}
-	asked := false
-	made, err := p.create(ctx, req, &asked)
+	var effect retry.Effect
+	made, err := p.create(ctx, req, &effect)
 	if errors.Is(err, errTaken) {
 		err = sdk.Errorf(sdk.CodeCreateFailed, "%w", err)
 	}
-	err = p.explain(ctx, err, sdk.CodeCreateFailed, "make a sandbox")
-	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		e.NoEffect = !asked
-	}
-	return made, err
+	return made, effect.Error(p.explain(ctx, err, sdk.CodeCreateFailed, "make a sandbox"))
 }
 
 var errTaken = errors.New("all names for this creation belong to sandboxes that have ended")
 
-// create sets asked as soon as the service may have made something.
-func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, asked *bool) (sdk.Instance, error) {
+func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, effect *retry.Effect) (sdk.Instance, error) {
 	name, err := p.template.ensure(ctx)
 	if err != nil {
 		return sdk.Instance{}, err
@@ -82,7 +78,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, asked *boo
 	for taken := range maxTaken {
 		id := p.nameOf(req.IdempotencyKey, taken)
 		if one, ok := p.records.Get(id); ok {
-			*asked = true
+			effect.Possible()
 			s, err := p.data.GetSandbox(ctx, id)
 			switch {
 			case err == nil && s.Status == agentrun.StatusReady:
@@ -101,7 +97,9 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, asked *boo
 			s, err := p.data.CreateSandbox(ctx, agentrun.SandboxInput{
 				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(min(idle, maxLifetime).Seconds()),
 			})
-			*asked = *asked || !denied(err)
+			if !denied(err) {
+				effect.Possible()
+			}
 			return s, err
 		})
 		if err != nil && exists(err) {

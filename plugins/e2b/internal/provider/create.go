@@ -41,9 +41,10 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	}
 	order.AllowInternetAccess, order.Network = p.settings.network()
 
-	made, certain, err := p.order(ctx, order)
+	var effect retry.Effect
+	made, err := p.order(ctx, order, &effect)
 	if err != nil {
-		return nil, p.notMade(err, certain)
+		return nil, effect.Error(p.explainCreation(err))
 	}
 	sb := p.add(p.newSandbox(made, order.Metadata, now, now.Add(life)))
 	sb.restored.Store(true) // it has no contexts yet
@@ -59,10 +60,8 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 
 // order asks for a sandbox until there is one. There is no key that makes the call
 // safe to repeat, so before each repetition it looks for what the one before has made.
-// After an error, certain says that no call can have made one.
-func (p *Provider) order(ctx context.Context, order control.NewSandbox) (made control.Sandbox, certain bool, err error) {
-	uncertain := false
-	made, err = retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
+func (p *Provider) order(ctx context.Context, order control.NewSandbox, effect *retry.Effect) (control.Sandbox, error) {
+	made, err := retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
 		made, err := p.api.Create(ctx, order)
 		if err == nil {
 			return made, nil
@@ -73,11 +72,14 @@ func (p *Provider) order(ctx context.Context, order control.NewSandbox) (made co
 			return made, retry.Again(err, 0)
 		case answered && e.Status == http.StatusTooManyRequests && e.RetryAfter > 0:
 			return made, retry.Again(err, e.RetryAfter)
-		case answered && e.Status < 500 && e.Status >= 300, !answered && !isLost(err):
+		case answered && e.Status < 500 && e.Status >= 300:
 			return made, err
 		}
 		// Whatever it says, it may have made one.
-		uncertain = true
+		effect.Possible()
+		if !answered && !isLost(err) {
+			return made, err
+		}
 		found, looked := p.lookFor(ctx, order.Metadata[metaKey])
 		switch {
 		case looked != nil:
@@ -89,12 +91,10 @@ func (p *Provider) order(ctx context.Context, order control.NewSandbox) (made co
 		}
 		return made, retry.Again(err, 0)
 	})
-	if uncertain {
+	if !effect.None() {
 		p.background.Go(func() { p.sweep(order.Metadata[metaKey], made.SandboxID) })
 	}
-	e, answered := errors.AsType[*e2bhttp.Error](err)
-	refused := answered && e.Status >= 300 && e.Status < 500
-	return made, !uncertain && (refused || notSent(err)), err
+	return made, err
 }
 
 // lookFor looks for the sandbox of a creation whose answer was lost. It may turn up a
@@ -149,15 +149,7 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// notMade says why there is no sandbox, and whether that is certain.
-func (p *Provider) notMade(err error, certain bool) error {
-	err = p.explainCreation(err)
-	if e, ok := errors.AsType[*sdk.Error](err); ok {
-		e.NoEffect = certain
-	}
-	return err
-}
-
+// explainCreation says why there is no sandbox.
 func (p *Provider) explainCreation(err error) error {
 	e, answered := errors.AsType[*e2bhttp.Error](err)
 	switch {
