@@ -121,7 +121,9 @@ func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	}
 	if err := p.sandbox.try(ctx); err != nil {
 		p.logger.Error("create", "error", err) // it may name paths of the host
-		return sdk.Instance{}, sdk.Errorf(sdk.CodeUnavailable, "bubblewrap makes no sandboxes at the moment")
+		refused := sdk.Errorf(sdk.CodeUnavailable, "bubblewrap makes no sandboxes at the moment")
+		refused.NoEffect = true // the broker need not look for an instance
+		return sdk.Instance{}, refused
 	}
 	return p.store.create(req)
 }

@@ -71,6 +71,7 @@ func (s *suite) cases() []Case {
 		capabilityCases(),
 		lifecycleCases(),
 		labelCases(),
+		refusalCases(),
 		inLanguages(languages, executeCases()),
 		inLanguages(languages, streamCases()),
 		inLanguages(withMain, argumentCases()),

@@ -78,7 +78,9 @@ func (p *Provider) add(i *instance) error {
 	full := int64(len(p.instances)) >= p.settings.MaxInstances
 	p.mu.Unlock()
 	if full {
-		return sdk.Errorf(sdk.CodeCreateFailed, "there are %d instances, which is the most", p.settings.MaxInstances)
+		none := sdk.Errorf(sdk.CodeCreateFailed, "there are %d instances, which is the most", p.settings.MaxInstances)
+		none.NoEffect = true
+		return none
 	}
 	p.begin(i)
 	if err := os.MkdirAll(i.workspace(), 0o700); err != nil {

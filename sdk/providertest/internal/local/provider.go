@@ -83,7 +83,9 @@ func (p *Provider) Configure(_ context.Context, req sdk.ConfigureRequest) error 
 // reach fails when the back end is gone.
 func (p *Provider) reach() error {
 	if _, err := os.Stat(p.settings.Backend); err != nil {
-		return sdk.Errorf(sdk.CodeConnectionFailed, "the back end is not there")
+		gone := sdk.Errorf(sdk.CodeConnectionFailed, "the back end is not there")
+		gone.NoEffect = true
+		return gone
 	}
 	return nil
 }

@@ -1,0 +1,143 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func refusalCases() []Case {
+	const group = "refusals"
+	return []Case{
+		{Group: group, Name: "a Create that is refused has made nothing", fresh: true, run: refusedMakesNothing},
+		{Group: group, Name: "a Create that is refused without the back end has made nothing", fresh: true, run: refusedWithoutBackendMakesNothing},
+	}
+}
+
+// lateness is how long an instance may take to turn up that a creation has made
+// although it said that it has made nothing. Patience does not stretch it: what turns
+// up later than that passes for nothing, and never the reverse.
+const lateness = time.Second
+
+// denials are creations of which their errors say that they have made nothing.
+type denials struct {
+	*scene
+	session *session
+	// of says what was tried, by the instance's label.
+	of map[string]string
+	// made are the instances that are there rightly, and open those labels of which
+	// nothing is known.
+	made, open map[string]bool
+}
+
+// denied begins to collect denials of a process of its own: nothing is listed there
+// but what the case has made.
+func (c *scene) denied(s *session) *denials {
+	d := &denials{scene: c, session: s, of: map[string]string{}, made: map[string]bool{}, open: map[string]bool{}}
+	c.later(d.destroyAll)
+	return d
+}
+
+// try makes an instance or sees how that is refused.
+func (d *denials) try(what string, req sdk.CreateRequest) {
+	ctx, cancel := d.within(callTimeout)
+	defer cancel()
+	made, err := d.session.Create(ctx, req)
+	switch {
+	case err == nil:
+		d.made[made.ID] = true
+	case ctx.Err() == nil && saysNothingWasMade(err):
+		d.of[req.Labels[sdk.LabelInstance]] = fmt.Sprintf("%s gave %q", what, err)
+	default:
+		d.open[req.Labels[sdk.LabelInstance]] = true
+	}
+}
+
+// saysNothingWasMade reads an error of Create as the broker does.
+func saysNothingWasMade(err error) bool {
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case sdk.CodeInternal, sdk.CodeConnectionFailed, sdk.CodeCreateFailed, sdk.CodeUnavailable:
+		return e.NoEffect
+	default:
+		return true
+	}
+}
+
+// hold checks that they were true: at once, when an instance that was made after them
+// is listed, and when one that is late would have turned up.
+func (d *denials) hold() {
+	if len(d.of) == 0 {
+		d.skip("no error of Create says that nothing was made (NoEffect)")
+	}
+	late := time.After(lateness)
+	d.look("at once")
+	d.made[d.createOn(d.session, d.session.createRequest("")).ID] = true
+	d.look("when another was made")
+	select {
+	case <-late:
+	case <-d.ctx.Done():
+	}
+	d.look("a little later")
+}
+
+func (d *denials) look(when string) {
+	for id, found := range d.listed(d.session) {
+		label := found.Labels[sdk.LabelInstance]
+		if what, ok := d.of[label]; ok {
+			d.fail("%s, and %s List has the instance %s with its labels", what, when, id)
+		}
+		if !d.made[id] && len(d.open) == 0 {
+			d.fail("%s List has the instance %s, which no Create returned; all others were refused and said that nothing was made", when, id)
+		}
+	}
+}
+
+// destroyAll leaves nothing behind of what nobody knows of. What is wrong with that
+// other cases find.
+func (d *denials) destroyAll() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.suite.within(callTimeout))
+	defer cancel()
+	list, _ := d.session.List(ctx)
+	for _, found := range list {
+		_ = d.session.Destroy(ctx, found.ID)
+	}
+}
+
+// "any other code says that there is none … Set NoEffect in the error where nothing can
+// have been made." (Provider.Create) What else than an unknown template a provider
+// refuses is its own affair: what it makes of it all the same may be there.
+func refusedMakesNothing(c *scene) {
+	d := c.denied(c.newSession(newBrokerID(), newBrokerID()))
+	for what, change := range map[string]func(*sdk.CreateRequest){
+		"Create with an unknown template":                        func(r *sdk.CreateRequest) { r.Template = "no-such-template" },
+		"Create without a template":                              func(r *sdk.CreateRequest) { r.Template = "" },
+		"Create with a variable of which the name is impossible": func(r *sdk.CreateRequest) { r.Env = map[string]string{"A=B": "c"} },
+		"Create with a life below zero":                          func(r *sdk.CreateRequest) { r.TTL = -time.Hour },
+	} {
+		req := d.session.createRequest("")
+		change(&req)
+		d.try(what, req)
+	}
+	d.hold()
+}
+
+// The same. The back end says what it has when it is back.
+func refusedWithoutBackendMakesNothing(c *scene) {
+	s, before := c.withBackend()
+	d := c.denied(s)
+	d.made[before.ID] = true
+	repair := c.breaks()
+	for range 2 { // the first may be sent on a connection that is open yet
+		d.try("Create without a back end", s.createRequest(c.language))
+	}
+	repair()
+	c.must(s.awaitHealth(c.ctx), "after the back end came back")
+	d.hold()
+}
