@@ -9,6 +9,8 @@ type BlockSchema struct {
 	// Label is the pattern of the block's name, "" if it has none. A block with a
 	// name may stand several times.
 	Label string
+	// Reserved are names that match it and are refused all the same.
+	Reserved []string
 	// Description in sentences, as Markdown.
 	Description string
 	// Settings of the broker. A provider block holds those of its plugin too.
@@ -46,7 +48,7 @@ func Blocks() []BlockSchema {
 			Description: "These hold for every tenant.",
 		},
 		{
-			Type: "provider", Label: providerLabel.String(), Settings: pluginSchema(),
+			Type: "provider", Label: providerLabel.String(), Reserved: reservedProviders(), Settings: pluginSchema(),
 			Description: "One configured plugin. The other settings of the block are the plugin's own: see its page, or ask it with `sandbox-broker config schema FILE --markdown`.",
 		},
 		{

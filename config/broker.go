@@ -53,7 +53,7 @@ func (p *parser) parse() *Config {
 		"admin":     {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
 		"audit":     {read: func(b *hclsyntax.Block) { cfg.Audit = p.readAudit(b) }},
 		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
-		"provider": {label: providerLabel, read: func(b *hclsyntax.Block) {
+		"provider": {label: providerLabel, reserved: reservedProviders(), read: func(b *hclsyntax.Block) {
 			if provider := p.readProvider(b); provider != nil {
 				cfg.Providers = append(cfg.Providers, provider)
 			}
@@ -192,6 +192,10 @@ func checkListen(address string) error {
 	}
 	return nil
 }
+
+// reservedProviders are names that no provider can have: the admin API lists the
+// settings of all by their names, beside the name of the active one.
+func reservedProviders() []string { return []string{"active"} }
 
 var hostName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*)?$`)
 

@@ -198,6 +198,8 @@ func exponent(number []byte) int {
 type blockKind struct {
 	// label is the pattern of its one label; nil means that it has none.
 	label *regexp.Regexp
+	// reserved are names that match the pattern and mean something else.
+	reserved []string
 	// read gets a block whose labels are right.
 	read func(*hclsyntax.Block)
 }
@@ -244,6 +246,8 @@ func (p *parser) checkLabels(block *hclsyntax.Block, kind blockKind) bool {
 		p.fail(block.LabelRanges[1], "Label not expected", fmt.Sprintf("A %s block has one name only.", block.Type))
 	case kind.label != nil && !kind.label.MatchString(block.Labels[0]):
 		p.fail(block.LabelRanges[0], "Invalid name", fmt.Sprintf("The name of a %s block must match %s.", block.Type, kind.label))
+	case kind.label != nil && slices.Contains(kind.reserved, block.Labels[0]):
+		p.fail(block.LabelRanges[0], "Reserved name", fmt.Sprintf("%q is a word of the admin API, where it stands beside the names of the %s blocks. Choose another name, here and where this one is referred to.", block.Labels[0], block.Type))
 	default:
 		return true
 	}

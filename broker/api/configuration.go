@@ -258,7 +258,7 @@ func adminConfigOf(c admin.Configuration) AdminConfig {
 		}
 		answer.Data[label], answer.Meta.Origins[label] = values, origins
 	}
-	answer.Data["active"] = g.Config.ActiveProvider // whatever a provider is called
+	answer.Data["active"] = g.Config.ActiveProvider // the configuration takes no provider of that name
 	if c.LastRefused != nil {
 		answer.Meta.LastRefused = new(adminReloadOf(*c.LastRefused))
 	}

@@ -59,6 +59,9 @@ func named(block config.BlockSchema, providers []Provider) schema {
 		"minProperties": 1,
 		"propertyNames": schema{"pattern": block.Label},
 	}
+	if len(block.Reserved) > 0 {
+		s["propertyNames"].(schema)["not"] = schema{"enum": block.Reserved}
+	}
 	if block.Type == "provider" {
 		// A plugin that was not asked takes what it takes.
 		one["additionalProperties"] = true

@@ -40,7 +40,11 @@ func Markdown(blocks []config.BlockSchema, providers []Provider) string {
 	for _, block := range blocks {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", heading(block), block.Description)
 		if block.Label != "" {
-			fmt.Fprintf(&b, "The name matches `%s`.\n\n", block.Label)
+			fmt.Fprintf(&b, "The name matches `%s`", block.Label)
+			for _, name := range block.Reserved {
+				fmt.Fprintf(&b, ", and is not `%s`", name)
+			}
+			b.WriteString(".\n\n")
 		}
 		b.WriteString(markdown.Settings(block.Settings))
 	}
