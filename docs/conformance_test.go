@@ -2,6 +2,8 @@ package docs_test
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,4 +49,18 @@ func groupsOfCases() string {
 	}
 	fmt.Fprintf(&b, "| | %d | %d with the languages |\n", total, len(providertest.Cases()))
 	return b.String()
+}
+
+func TestTheSampleOfAReportIsOfTheSuiteOfToday(t *testing.T) {
+	page, err := markdown.Read("conformance.md")
+	assert.NilError(t, err)
+	last := regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed, (\d+) skipped$`).FindStringSubmatch(page.Text)
+	assert.Assert(t, last != nil)
+	total := 0
+	for _, count := range last[1:] {
+		n, err := strconv.Atoi(count)
+		assert.NilError(t, err)
+		total += n
+	}
+	assert.Equal(t, total, len(providertest.Cases()), "the sample is of another suite: make it anew")
 }
