@@ -99,6 +99,20 @@ func (c Code) FromProvider() Code {
 	}
 }
 
+// LeavesOpen reports whether there may be an instance after a Create that failed with
+// c, unless the error says NoEffect. The others are refusals, which say that there is
+// none; codes that make no sense for a creation tell nothing. It means nothing for other
+// calls.
+func (c Code) LeavesOpen() bool {
+	switch c {
+	case CodeNotInitialized, CodeInvalidConfig, CodeQuotaExceeded, CodeInvalidRequest,
+		CodeNotAuthenticated, CodeNotAllowed, CodeNotSupported:
+		return false
+	default:
+		return true
+	}
+}
+
 // Error is a failure with a code. It crosses the wire between plugin and
 // broker unchanged, except for the wrapped cause, which stays where it was.
 type Error struct {

@@ -33,16 +33,14 @@ func verdictOf(ctx context.Context, err error) verdict {
 	if !answered(ctx, err) {
 		return unclear
 	}
-	switch sdk.CodeOf(err) {
-	case sdk.CodeInvalidRequest, sdk.CodeNotSupported:
-		return ours
-	case sdk.CodeQuotaExceeded, sdk.CodeNotInitialized, sdk.CodeInvalidConfig, sdk.CodeNotAuthenticated, sdk.CodeNotAllowed:
-		return refused
-	default: // some of them make no sense for a creation, and tell as little
-		if withoutEffect(err) {
-			return refused
-		}
+	code := sdk.CodeOf(err)
+	switch {
+	case code.LeavesOpen() && !withoutEffect(err):
 		return unclear
+	case code == sdk.CodeInvalidRequest, code == sdk.CodeNotSupported:
+		return ours
+	default:
+		return refused
 	}
 }
 

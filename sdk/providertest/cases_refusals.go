@@ -59,15 +59,7 @@ func (d *denials) try(what string, req sdk.CreateRequest) {
 // saysNothingWasMade reads an error of Create as the broker does.
 func saysNothingWasMade(err error) bool {
 	e, ok := errors.AsType[*sdk.Error](err)
-	if !ok {
-		return false
-	}
-	switch e.Code {
-	case sdk.CodeInternal, sdk.CodeConnectionFailed, sdk.CodeCreateFailed, sdk.CodeUnavailable:
-		return e.NoEffect
-	default:
-		return true
-	}
+	return ok && (e.NoEffect || !e.Code.LeavesOpen())
 }
 
 // hold checks that they were true: at once, when an instance that was made after them

@@ -51,12 +51,8 @@ func (e *Effect) Error(err error) error {
 	}
 	told := *coded
 	told.NoEffect = e.None()
-	switch told.Code {
-	case sdk.CodeInternal, sdk.CodeConnectionFailed, sdk.CodeCreateFailed, sdk.CodeUnavailable:
-	default:
-		if !told.NoEffect {
-			told.Code = sdk.CodeUnavailable
-		}
+	if !told.NoEffect && !told.Code.LeavesOpen() {
+		told.Code = sdk.CodeUnavailable
 	}
 	return &told
 }
