@@ -34,8 +34,8 @@ type Provider interface {
 	// end is gone, CodeQuotaExceeded when its account is exhausted.
 	//
 	// After CodeConnectionFailed, CodeUnavailable, CodeInternal and
-	// CodeCreateFailed there may be an instance all the same; any other code says
-	// that there is none. The broker looks for its labels by List, for a minute
+	// CodeCreateFailed there may be an instance all the same; a refusal says that
+	// there is none (see Code.LeavesOpen). The broker looks for its labels by List, for a minute
 	// unless the provider is Ephemeral, and takes or destroys what it finds; its
 	// session waits meanwhile. Set NoEffect in the error where nothing can have been
 	// made, because the back end refused or was never reached: that saves the wait.

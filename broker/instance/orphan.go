@@ -61,7 +61,10 @@ func (s *Service) orphanEnded(owner Provider, id, whose string, failure error) {
 	case failure == nil:
 		counted.Release()
 		delete(s.orphans, key)
-	case !found && whose != "":
-		s.orphans[key] = s.quotas.Adopt(whose, owner.Label())
+	case !found:
+		if whose != "" {
+			counted = s.quotas.Adopt(whose, owner.Label())
+		}
+		s.orphans[key] = counted
 	}
 }
