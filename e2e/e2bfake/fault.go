@@ -2,10 +2,12 @@ package e2bfake
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path"
 	"sync"
+	"sync/atomic"
 )
 
 // Fault is a lie. Of its kinds (Status, Reset, Hang, CutAt) one is set.
@@ -37,6 +39,8 @@ type faults struct {
 	mu     sync.Mutex
 	all    []*Fault
 	broken bool
+
+	hanging atomic.Int64
 }
 
 func (f *faults) add(fault Fault) {
@@ -103,7 +107,10 @@ func (f *faults) around(next http.Handler) http.Handler {
 		}
 		switch {
 		case fault.Hang:
+			_, _ = io.Copy(io.Discard, r.Body) // only then it shows that the client goes
+			f.hanging.Add(1)
 			<-r.Context().Done()
+			f.hanging.Add(-1)
 		case fault.Reset:
 			reset(w)
 		default:

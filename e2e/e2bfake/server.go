@@ -143,6 +143,9 @@ func (s *Server) Created() int {
 // Inject makes the server lie, from now on.
 func (s *Server) Inject(f Fault) { s.faults.add(f) }
 
+// Hanging is how many requests wait because of a Fault.Hang.
+func (s *Server) Hanging() int { return int(s.faults.hanging.Load()) }
+
 // Honest takes back what was injected.
 func (s *Server) Honest() { s.faults.clear() }
 

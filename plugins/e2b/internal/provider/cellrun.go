@@ -32,6 +32,8 @@ type cellRun struct {
 	value  json.RawMessage
 	failed *interpreter.Error
 	groups int
+	// begun says that some of the code may run, or has run.
+	begun bool
 }
 
 // executeInContext runs code in a kernel that keeps its state.
@@ -50,7 +52,8 @@ func (p *Provider) executeInContext(ctx context.Context, c *codeContext, req sdk
 	ctx, e := p.begin(ctx, req, c.sb)
 	defer p.finish(e)
 	run := &cellRun{p: p, c: c, req: req, out: out}
-	return run.run(ctx, e)
+	result, err := run.run(ctx, e)
+	return result, ofExecution(err, run.begun)
 }
 
 // checkCell refuses what there are no cells of ours for.
@@ -152,7 +155,9 @@ func (r *cellRun) cells(ctx, stopping context.Context) error {
 		if r.failed != nil || stopping.Err() != nil {
 			break
 		}
-		if err := r.p.interpreter(r.c.sb).Execute(ctx, r.c.state.ID, code, r.event); err != nil {
+		err := r.p.interpreter(r.c.sb).Execute(ctx, r.c.state.ID, code, r.event)
+		r.begun = r.begun || !refused(err)
+		if err != nil {
 			return err
 		}
 	}
@@ -331,7 +336,7 @@ func (p *Provider) executeCell(ctx context.Context, sb *sandbox, req sdk.Execute
 	}
 	c, err := p.newContext(ctx, sb, sdk.CreateContextRequest{Language: req.Language})
 	if err != nil {
-		return sdk.ExecuteResult{}, err
+		return sdk.ExecuteResult{}, ofExecution(err, false)
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(sb.gone, stopTimeout)

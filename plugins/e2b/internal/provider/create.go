@@ -18,8 +18,10 @@ import (
 // createTimeout bounds a creation with all its attempts.
 const createTimeout = 3 * time.Minute
 
-// make makes a sandbox that can execute code.
-func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequest) (*sandbox, error) {
+// make makes a sandbox that can execute code. repeated says that an earlier call of the
+// same key may have made it. What it leaves after an error that is not certain is for
+// whoever has the key: he finds it by List, and may have taken it before we could end it.
+func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequest, repeated bool) (*sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	key := req.IdempotencyKey
@@ -42,6 +44,9 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	order.AllowInternetAccess, order.Network = p.settings.network()
 
 	var effect retry.Effect
+	if repeated {
+		effect.Possible()
+	}
 	made, err := p.order(ctx, order, &effect)
 	if err != nil {
 		return nil, effect.Error(p.explainCreation(err))
@@ -50,6 +55,9 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	sb.restored.Store(true) // it has no contexts yet
 	sb.connected(made)      // a list may have been faster to make it known, without its tokens
 	if err := p.prepare(ctx, sb); err != nil {
+		if ctx.Err() != nil && req.IdempotencyKey != "" {
+			return nil, ctx.Err() // it may be all right
+		}
 		if killed := p.kill(context.WithoutCancel(ctx), sb.id); killed != nil {
 			p.logger.Warn("a sandbox that is no good could not be ended; it ends by itself", "sandbox", sb.id, "error", killed)
 		}
@@ -61,7 +69,12 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 // order asks for a sandbox until there is one. There is no key that makes the call
 // safe to repeat, so before each repetition it looks for what the one before has made.
 func (p *Provider) order(ctx context.Context, order control.NewSandbox, effect *retry.Effect) (control.Sandbox, error) {
-	made, err := retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
+	if !effect.None() { // by an earlier call
+		if made, found, err := p.find(ctx, order); found || err != nil {
+			return made, err
+		}
+	}
+	return retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
 		made, err := p.api.Create(ctx, order)
 		if err == nil {
 			return made, nil
@@ -72,7 +85,7 @@ func (p *Provider) order(ctx context.Context, order control.NewSandbox, effect *
 			return made, retry.Again(err, 0)
 		case answered && e.Status == http.StatusTooManyRequests && e.RetryAfter > 0:
 			return made, retry.Again(err, e.RetryAfter)
-		case answered && e.Status < 500 && e.Status >= 300:
+		case denied(err):
 			return made, err
 		}
 		// Whatever it says, it may have made one.
@@ -80,21 +93,24 @@ func (p *Provider) order(ctx context.Context, order control.NewSandbox, effect *
 		if !answered && !isLost(err) {
 			return made, err
 		}
-		found, looked := p.lookFor(ctx, order.Metadata[metaKey])
+		made, found, looked := p.find(ctx, order)
 		switch {
-		case looked != nil:
+		case found, looked != nil:
 			return made, looked
-		case found != "":
-			return p.api.Connect(ctx, found, time.Duration(order.Timeout)*time.Second)
 		case answered && mayNotHelp(e):
 			return made, err
 		}
 		return made, retry.Again(err, 0)
 	})
-	if !effect.None() {
-		p.background.Go(func() { p.sweep(order.Metadata[metaKey], made.SandboxID) })
+}
+
+// find takes the sandbox of a creation whose answer was lost, if it can be found.
+func (p *Provider) find(ctx context.Context, order control.NewSandbox) (made control.Sandbox, found bool, err error) {
+	id, err := p.lookFor(ctx, order.Metadata[metaKey])
+	if err == nil && id != "" {
+		made, err = p.api.Connect(ctx, id, time.Duration(order.Timeout)*time.Second)
 	}
-	return made, err
+	return made, id != "", err
 }
 
 // lookFor looks for the sandbox of a creation whose answer was lost. It may turn up a
@@ -113,29 +129,6 @@ func (p *Provider) lookFor(ctx context.Context, key string) (id string, err erro
 		}
 	}
 	return "", err
-}
-
-// sweep ends sandboxes of a creation that turn up when it has come to its end.
-func (p *Provider) sweep(key, keep string) {
-	for _, pause := range p.patience.sweeps {
-		if wait(p.life, pause) != nil {
-			return
-		}
-		found, err := p.api.List(p.life, map[string]string{metaBroker: p.brokerID, metaKey: key})
-		if err != nil {
-			p.logger.Debug("cannot look for what a creation may have left", "error", p.failure(err))
-			continue
-		}
-		for _, detail := range found {
-			if detail.SandboxID == keep || detail.Metadata[metaKey] != key || detail.Metadata[metaBroker] != p.brokerID {
-				continue
-			}
-			p.logger.Warn("a creation whose answer was lost has made a sandbox after all; it is ended", "sandbox", detail.SandboxID)
-			if err := p.kill(p.life, detail.SandboxID); err != nil {
-				p.logger.Warn("it could not be ended; it ends by itself", "sandbox", detail.SandboxID, "error", err)
-			}
-		}
-	}
 }
 
 func wait(ctx context.Context, pause time.Duration) error {

@@ -13,7 +13,6 @@ func NewImpatient(logger hclog.Logger) sdk.Provider {
 	return newProvider(logger, patience{
 		ready:    5 * time.Second,
 		looks:    []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond},
-		sweeps:   []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second},
 		renewals: 100 * time.Millisecond,
 		kernels:  time.Minute, // a busy machine is no reason to lose state
 	})
@@ -39,4 +38,12 @@ func (p *Provider) Knows(id string) bool {
 	defer p.mu.Unlock()
 	_, known := p.sandboxes[id]
 	return known
+}
+
+// AwaitCreation waits until a creation has ended.
+func (p *Provider) AwaitCreation(key string) {
+	p.mu.Lock()
+	c := p.creations[key]
+	p.mu.Unlock()
+	<-c.done
 }

@@ -46,6 +46,12 @@ func notSent(err error) bool {
 	return ok && dial.Op == "dial"
 }
 
+// denied says that a server has refused a call, and done nothing.
+func denied(err error) bool {
+	status := statusOf(err)
+	return status >= 300 && status < 500 && status != http.StatusRequestTimeout
+}
+
 // again makes a call that may be made twice until it succeeds, or patience ends.
 func again[T any](ctx context.Context, policy retry.Policy, call func(context.Context) (T, error)) (T, error) {
 	return retry.Do(ctx, policy, func(ctx context.Context) (T, error) {
@@ -142,4 +148,31 @@ func (p *Provider) explain(ctx context.Context, sb *sandbox, err error) error {
 		return p.redact.Error(sdk.Errorf(sdk.CodeConnectionFailed, "the sandbox refuses its token: %w", err))
 	}
 	return p.failure(err)
+}
+
+// refused says that a call of a server in a sandbox has had no effect: the server or the
+// proxy says no, or the API did when it was asked for another token.
+func refused(err error) bool {
+	e, answered := errors.AsType[*e2bhttp.Error](err)
+	_, coded := errors.AsType[*sdk.Error](err)
+	return coded || answered && e.Proxy || denied(err)
+}
+
+// ofExecution tells an instance that was gone before any of the code was begun, so that
+// it can run elsewhere, from one that ended under code that may have run.
+func ofExecution(err error, begun bool) error {
+	e, ok := errors.AsType[*sdk.Error](err)
+	switch {
+	case !ok || e.Code != sdk.CodeNotFound:
+		return err
+	case begun && e.Field != "":
+		return sdk.Errorf(sdk.CodeUnavailable, "the context was deleted while the code ran")
+	case begun:
+		return sdk.Errorf(sdk.CodeUnavailable, "the instance ended while the code ran, or was about to")
+	case e.Field != "":
+		return err
+	}
+	gone := *e
+	gone.NoEffect = true
+	return &gone
 }

@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -123,24 +122,32 @@ func inject(server *e2bfake.Server, on []string, f e2bfake.Fault, times int) {
 	}
 }
 
-func TestACreationMakesOneSandboxOrNone(t *testing.T) {
+func TestWhatACreationMakesIsListedWithItsLabels(t *testing.T) {
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"max_retries": int64(1)})
-	try := func(t *testing.T) error {
-		made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", IdempotencyKey: rand.Text(), TTL: time.Hour})
-		want := []string{}
-		if err == nil {
-			want = append(want, made.ID)
-		}
+	try := func(t *testing.T, late int) error {
+		labels := map[string]string{sdk.LabelInstance: rand.Text()}
+		made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", IdempotencyKey: rand.Text(), Labels: labels, TTL: time.Hour})
 		server.Honest()
-		// What turns up late is ended.
-		poll.WaitOn(t, func(poll.LogT) poll.Result {
-			got := server.Sandboxes()
-			return poll.Compare(is.DeepEqual(append([]string{}, got...), want))
-		})
+		there := server.Sandboxes()
 		if err == nil {
+			assert.Check(t, slices.Contains(there, made.ID))
 			assert.Equal(t, bash(t, p, made.ID, "echo hello"), "hello\n")
-			assert.NilError(t, p.Destroy(t.Context(), made.ID))
+		}
+		if late == 0 {
+			assert.Check(t, is.Len(there, map[bool]int{true: 1}[err == nil]), "one, or none")
+		}
+		// What lists have hidden is listed in the end.
+		poll.WaitOn(t, func(poll.LogT) poll.Result {
+			list, err := p.List(t.Context())
+			assert.NilError(t, err)
+			return poll.Compare(is.Len(list, len(there)))
+		})
+		list, listed := p.List(t.Context())
+		assert.NilError(t, listed)
+		for _, i := range list {
+			assert.DeepEqual(t, i.Labels, labels)
+			assert.NilError(t, p.Destroy(t.Context(), i.ID))
 		}
 		return err
 	}
@@ -150,7 +157,7 @@ func TestACreationMakesOneSandboxOrNone(t *testing.T) {
 	all["400"] = fault{e2bfake.Fault{Status: 400, Body: problem(400, "")}, sdk.CodeInvalidConfig, false}
 	for what, f := range all {
 		made := f.After || f.CutAt != nil
-		// Six lists are looked at by a creation with one retry, three more afterwards.
+		// A creation with one retry looks at six lists.
 		for _, hidden := range []int{0, 4} {
 			if !made && hidden > 0 {
 				continue
@@ -165,13 +172,13 @@ func TestACreationMakesOneSandboxOrNone(t *testing.T) {
 				}()
 				on := []string{"POST /sandboxes", "POST /v2/sandboxes"}
 				inject(server, on, f.Fault, 1)
-				if err := try(t); f.passes || made {
+				if err := try(t, hidden); f.passes || made {
 					assert.NilError(t, err)
 				} else {
 					assert.Equal(t, sdk.CodeOf(err), f.code, "%v", err)
 				}
 				inject(server, on, f.Fault, 0)
-				err := try(t)
+				err := try(t, hidden)
 				if made {
 					assert.NilError(t, err)
 					return
@@ -205,17 +212,6 @@ func TestNothingIsMadeByAServiceThatIsNotReached(t *testing.T) {
 		}
 		return poll.Success()
 	}, poll.WithTimeout(time.Minute))
-}
-
-func TestASandboxThatTurnsUpAfterAFailureIsEnded(t *testing.T) {
-	server := cloud(t, e2bfake.Options{})
-	p := configured(t, server, map[string]any{"max_retries": int64(0)})
-	server.HideFromLists(4)
-	inject(server, []string{"POST /sandboxes"}, e2bfake.Fault{Reset: true, After: true}, 1)
-	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", IdempotencyKey: "k"})
-	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeConnectionFailed})
-	assert.Equal(t, len(server.Sandboxes()), 1)
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Sandboxes(), 0)) })
 }
 
 // longRunning prints 200 lines, and goes on in two sessions.
@@ -284,7 +280,7 @@ func TestWhateverASandboxAnswersHasItsCode(t *testing.T) {
 	}
 }
 
-func TestASandboxThatEndsWithinAnExecutionIsNotFound(t *testing.T) {
+func TestASandboxThatEndsWithinAnExecutionIsUnavailableAndNotFoundAfterwards(t *testing.T) {
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -296,9 +292,12 @@ func TestASandboxThatEndsWithinAnExecutionIsNotFound(t *testing.T) {
 	}()
 	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "line 200\n")) })
 	server.Expire(id)
-	assert.ErrorIs(t, <-ended, &sdk.Error{Code: sdk.CodeNotFound})
-	_, err := p.Execute(t.Context(), request(id, sdk.Bash, "true"), &out)
+	err := <-ended
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeUnavailable}, "the code ran")
+	assert.Check(t, !knownToBeWithoutEffect(err))
+	_, err = p.Execute(t.Context(), request(id, sdk.Bash, "true"), &out)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+	assert.Check(t, knownToBeWithoutEffect(err))
 }
 
 func TestATokenThatIsNotValidAnyMoreIsRenewed(t *testing.T) {
@@ -309,21 +308,6 @@ func TestATokenThatIsNotValidAnyMoreIsRenewed(t *testing.T) {
 		assert.NilError(t, server.ReplaceToken(t.Context(), id))
 		assert.Equal(t, bash(t, p, id, "echo hello"), "hello\n")
 	}
-}
-
-func TestACallerThatLeavesACreationLeavesNothing(t *testing.T) {
-	server := cloud(t, e2bfake.Options{})
-	p := configured(t, server, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := p.Create(ctx, sdk.CreateRequest{Template: "python", IdempotencyKey: "k"})
-	assert.ErrorIs(t, err, context.Canceled)
-	poll.WaitOn(t, func(poll.LogT) poll.Result {
-		if server.Created() == 1 && len(server.Sandboxes()) == 0 {
-			return poll.Success()
-		}
-		return poll.Continue("%d were made, %v are there", server.Created(), server.Sandboxes())
-	})
 }
 
 func TestTheLimitOfSandboxesIsTold(t *testing.T) {

@@ -54,6 +54,7 @@ func (p *Provider) due(now time.Time) []*sandbox {
 func (p *Provider) forgetEnded(now time.Time) {
 	var ended []string
 	p.mu.Lock()
+	p.forgetFailed(now)
 	for id, sb := range p.sandboxes {
 		sb.mu.Lock()
 		if !sb.paused && now.Sub(sb.endAt) > time.Minute {

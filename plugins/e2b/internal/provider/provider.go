@@ -56,8 +56,8 @@ type patience struct {
 	// ready is how long a new sandbox may take until it answers.
 	ready time.Duration
 	// looks are the pauses before each look for a sandbox whose creation was not
-	// answered, sweeps those before each look for one that turned up even later.
-	looks, sweeps []time.Duration
+	// answered.
+	looks []time.Duration
 	// renewals is how often leases are looked at.
 	renewals time.Duration
 	// kernels is how long interrupted code in a kernel may take to end.
@@ -69,7 +69,6 @@ func New(logger hclog.Logger) sdk.Provider {
 	return newProvider(logger, patience{
 		ready:    10 * time.Second,
 		looks:    []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second},
-		sweeps:   []time.Duration{10 * time.Second, 20 * time.Second, time.Minute},
 		renewals: 10 * time.Second,
 		kernels:  sdk.InterruptGrace,
 	})

@@ -36,7 +36,9 @@ type job struct {
 	// started is called with the PID of the supervisor, once the program is there.
 	started func(pid int)
 
-	pid    int
+	pid int
+	// begun says that the program was asked for, and may run or have run.
+	begun  bool
 	report supervisor.Report
 	events chan event
 	// read ends the goroutine that reads.
@@ -72,7 +74,7 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.J
 	program, file, upload := run.Program()
 	if upload != nil {
 		if err := p.envd(ctx, sb, func(c *envd.Client) error { return c.Upload(ctx, file, bytes.NewReader(upload)) }); err != nil {
-			return j.report, p.explain(ctx, sb, err)
+			return j.report, ofExecution(p.explain(ctx, sb, err), false)
 		}
 	}
 	if what.Timeout > 0 {
@@ -88,11 +90,12 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.J
 	}()
 	defer func() { stop(); <-done }()
 
+	j.begun = true
 	err = j.follow(ctx)
 	if err == nil {
 		err = j.output.Close()
 	}
-	return j.report, err
+	return j.report, ofExecution(err, j.begun)
 }
 
 // readEvents starts the program and passes on what it does.
@@ -195,6 +198,7 @@ func (j *job) take(ev event) (ended bool, err error) {
 // lost ends what may still run behind a connection that is gone, and says what
 // happened.
 func (j *job) lost(ctx context.Context, err error) error {
+	j.begun = j.pid != 0 || !refused(err)
 	explained := j.p.explain(ctx, j.sb, err)
 	if sdk.CodeOf(explained) != sdk.CodeNotFound && (isLost(err) || j.pid != 0) {
 		ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)

@@ -116,7 +116,7 @@ func (p *Provider) adopt(d control.Detail) *sandbox {
 	if sb.key != "" {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if _, known := p.creations[sb.key]; !known {
+		if c, known := p.creations[sb.key]; !known || c.failed() {
 			p.creations[sb.key] = finished(sb)
 		}
 	}
