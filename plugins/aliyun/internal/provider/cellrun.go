@@ -48,6 +48,8 @@ type cellRun struct {
 	value          json.RawMessage
 	failed         *agentrun.Item
 	groups         int
+	// begun says that some of the code may run, or has run.
+	begun bool
 }
 
 // executeInContext runs code in a kernel that keeps its state.
@@ -66,14 +68,14 @@ func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.Ex
 	}
 	before, _, err := p.marks(ctx, box, req.Artifacts)
 	if err != nil {
-		return sdk.ExecuteResult{}, p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts")
+		return sdk.ExecuteResult{}, ofExecution(p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts"), false)
 	}
 	r := &cellRun{p: p, box: box, saved: saved, c: c, req: req, out: out}
 	result, err := r.run(ctx)
 	if err != nil {
-		return result, err
+		return result, ofExecution(err, r.begun)
 	}
-	return result, p.sendNewFiles(ctx, box, before, req.Artifacts, out)
+	return result, ofExecution(p.sendNewFiles(ctx, box, before, req.Artifacts, out), true)
 }
 
 // begin leads the output of the kernel to where it can be seen. A kernel that is gone
@@ -121,6 +123,7 @@ func (r *cellRun) run(ctx context.Context) (sdk.ExecuteResult, error) {
 	for _, code := range codes {
 		if end == (ending{}) && r.failed == nil {
 			end = r.cell(timed, code)
+			r.begun = r.begun || !denied(end.err)
 		}
 	}
 	result := sdk.ExecuteResult{Status: sdk.StatusSucceeded, Duration: time.Since(began)}

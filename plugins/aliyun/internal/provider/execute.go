@@ -18,7 +18,7 @@ import (
 func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	box, err := p.lookup(ctx, req.InstanceID)
 	if err != nil {
-		return sdk.ExecuteResult{}, err
+		return sdk.ExecuteResult{}, ofExecution(err, false)
 	}
 	if req.ContextID != "" {
 		return p.executeInContext(ctx, box, req, out)
@@ -35,10 +35,10 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	}
 	defer p.running.add(req, &execution{sandbox: box, program: run.ID})()
 	output, tail := made.Output(out), &tailed{}
-	done, err := p.follow(ctx, box, run, output, tail)
+	done, begun, err := p.follow(ctx, box, run, output, tail)
 	if err != nil {
 		p.stop(ctx, box, run.ID)
-		return sdk.ExecuteResult{}, p.explain(ctx, err, sdk.CodeUnavailable, "run code")
+		return sdk.ExecuteResult{}, ofExecution(p.explain(ctx, err, sdk.CodeUnavailable, "run code"), begun)
 	}
 	result, err := output.Finish(done.Exit)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if done.Error != "" {
 		return result, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the sandbox cannot run this language: %.200s", done.Error)
 	}
-	return result, p.sendFiles(ctx, box, done.Files, req.Artifacts, out)
+	return result, ofExecution(p.sendFiles(ctx, box, done.Files, req.Artifacts, out), true)
 }
 
 // limit is what the provider gives an execution.
@@ -58,9 +58,11 @@ func (p *Provider) limit(req sdk.ExecuteRequest) time.Duration {
 	return min(req.Timeout, time.Duration(p.settings.Timeout)*time.Second, maxTimeout)
 }
 
-// follow starts a program and passes on what it prints, until its end.
-func (p *Provider) follow(ctx context.Context, box sandbox, run guest.Program, output *program.Output, tail *tailed) (guest.Done, error) {
+// follow starts a program and passes on what it prints, until its end. begun says that
+// it may run, or has run.
+func (p *Provider) follow(ctx context.Context, box sandbox, run guest.Program, output *program.Output, tail *tailed) (_ guest.Done, begun bool, err error) {
 	progress, err := guest.Start(ctx, box, run)
+	begun = !denied(err)
 	if err != nil && !known(err) && ctx.Err() == nil && repeatable(err) {
 		// The code may run although the answer was lost: whether it does can be seen, and
 		// it is not started twice.
@@ -87,9 +89,9 @@ func (p *Provider) follow(ctx context.Context, box sandbox, run guest.Program, o
 		progress, err = watch(ctx, box, run.ID, stdout, stderr)
 	}
 	if err != nil {
-		return guest.Done{}, err
+		return guest.Done{}, begun, err
 	}
-	return *progress.Done, nil
+	return *progress.Done, true, nil
 }
 
 func watch(ctx context.Context, box sandbox, id string, stdout, stderr int64) (guest.Progress, error) {

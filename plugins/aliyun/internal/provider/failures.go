@@ -107,11 +107,30 @@ func denied(err error) bool {
 		return true
 	}
 	f, ok := errors.AsType[*agentrun.Failure](err)
-	return ok && !f.Exists() && (f.Refused() || f.Throttled() || f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout)
+	return ok && !f.Exists() && (f.Code == "ERR_NOT_FOUND" || f.Refused() || f.Throttled() || f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout)
 }
 
 // repeatable says whether a call that can be repeated is worth it.
 func repeatable(err error) bool {
 	f, ok := errors.AsType[*agentrun.Failure](err)
 	return !ok || f.Throttled() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
+}
+
+// ofExecution tells an instance that was gone before any of the code was begun, so that
+// it can run elsewhere, from one that ended under code that may have run.
+func ofExecution(err error, begun bool) error {
+	e, ok := errors.AsType[*sdk.Error](err)
+	switch {
+	case !ok || e.Code != sdk.CodeNotFound:
+		return err
+	case begun && e.Field != "":
+		return sdk.Errorf(sdk.CodeUnavailable, "the context was deleted while the code ran")
+	case begun:
+		return sdk.Errorf(sdk.CodeUnavailable, "the instance ended while the code ran, or was about to")
+	case e.Field != "":
+		return err
+	}
+	gone := *e
+	gone.NoEffect = true
+	return &gone
 }

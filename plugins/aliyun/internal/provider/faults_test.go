@@ -174,6 +174,7 @@ func TestWhateverTheServiceDoesCodeRunsAtMostOnce(t *testing.T) {
 			if test.want == "" {
 				assert.Equal(t, printed, "1\n")
 			}
+			assert.Equal(t, knownToBeWithoutEffect(err), test.want == sdk.CodeNotFound, "%v", err)
 			_, printed, err = run(t, p, made.ID, counts)
 			assert.NilError(t, err)
 			assert.Equal(t, printed, fmt.Sprintln(test.runs+1), "how often it has run")

@@ -103,7 +103,7 @@ func (l *listener) Stdout(p []byte) error {
 
 const waits = "print('ready', flush=True)\nimport time\ntime.sleep(600)\n"
 
-func TestASandboxThatEndsWhileCodeRunsIsNotFound(t *testing.T) {
+func TestASandboxThatEndsWhileCodeRunsIsUnavailable(t *testing.T) {
 	for name, context := range map[string]bool{"in a process": false, "in a context": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,10 +123,15 @@ func TestASandboxThatEndsWhileCodeRunsIsNotFound(t *testing.T) {
 			<-out.once
 			cloud.Expire()
 			err := <-ended
-			assert.Equal(t, sdk.CodeOf(err), sdk.CodeNotFound, "%v", err)
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable, "%v", err)
+			assert.Check(t, !knownToBeWithoutEffect(err), "the code ran")
 			list, err := p.List(t.Context())
 			assert.NilError(t, err)
 			assert.Equal(t, len(list), 0)
+
+			_, err = p.Execute(t.Context(), req, out)
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeNotFound, "%v", err)
+			assert.Check(t, knownToBeWithoutEffect(err), "now it does not")
 		})
 	}
 }

@@ -117,17 +117,26 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, effect *re
 			err = sdk.Errorf(sdk.CodeCreateFailed, "the service has not taken the name of the sandbox")
 		}
 		var made sdk.Instance
-		if err == nil {
+		exists := err == nil
+		if exists {
 			made, err = p.prepare(ctx, one)
 		}
-		if err != nil {
-			if isMissing(err) {
-				p.template.forget()
-			}
-			p.abandon(ctx, id)
-			return sdk.Instance{}, err
+		if err == nil {
+			return made, nil
 		}
-		return made, nil
+		if isMissing(err) {
+			p.template.forget()
+		}
+		switch {
+		case req.IdempotencyKey == "", exists && ctx.Err() == nil:
+			p.abandon(ctx, id)
+		case effect.None():
+			err = errors.Join(err, p.records.Remove(id))
+		default:
+			// Whoever has the key looks for it by List, and may have taken it before it
+			// could be destroyed here.
+		}
+		return sdk.Instance{}, err
 	}
 	return sdk.Instance{}, errTaken
 }
@@ -268,6 +277,11 @@ func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 		s, err := p.data.GetSandbox(ctx, one.ID)
 		switch {
 		case isMissing(err), err == nil && s.Status == agentrun.StatusTerminated:
+			if time.Now().After(one.ExpiresAt) { // whatever the service says of it
+				if err := p.records.Remove(one.ID); err != nil {
+					return nil, err
+				}
+			}
 		case err != nil:
 			return nil, p.explain(ctx, err, sdk.CodeUnavailable, "look for a sandbox")
 		default:
