@@ -20,7 +20,8 @@ import (
 // that only defines it is an ordinary one there.
 //
 // All methods return CodeNotFound for an unknown instance or context, as does
-// Execute; about a context it sets Field to "context_id". An execution that has
+// Execute; about a context it sets Field to "context_id". One that is deleted while
+// code runs in it ends that with StatusCancelled or CodeUnavailable. An execution that has
 // waited for its turn longer than MaxContextWait is refused with
 // CodeQuotaExceeded.
 type Contexts interface {

@@ -126,7 +126,8 @@ type Error struct {
 	// RetryAfter is how long to wait, where it is known.
 	RetryAfter time.Duration
 	// NoEffect says that the call has certainly changed nothing. After a Create that
-	// failed it lets the broker ask another provider at once, whatever the code.
+	// failed it lets the broker ask another provider at once, whatever the code; after
+	// an Execute with CodeNotFound it lets it run the code in a new instance.
 	NoEffect bool
 	cause    error
 }

@@ -202,7 +202,7 @@ func failure(resp *http.Response) error {
 	case resp.StatusCode == http.StatusUnauthorized:
 		return sdk.Errorf(sdk.CodeConnectionFailed, "%w", errToken)
 	case resp.StatusCode == http.StatusNotFound:
-		return sdk.Errorf(sdk.CodeNotFound, "no such box")
+		return &sdk.Error{Code: sdk.CodeNotFound, Message: "no such box", NoEffect: true}
 	case resp.StatusCode == http.StatusTooManyRequests:
 		full := sdk.Errorf(sdk.CodeQuotaExceeded, "the account has as many boxes as it may")
 		full.RetryAfter = 10 * time.Second

@@ -39,6 +39,11 @@ type Provider interface {
 	// unless the provider is Ephemeral, and takes or destroys what it finds; its
 	// session waits meanwhile. Set NoEffect in the error where nothing can have been
 	// made, because the back end refused or was never reached: that saves the wait.
+	// The same holds when ctx ends: ask for nothing more then, and with an
+	// IdempotencyKey leave it to the broker to tidy up. What it finds it may have
+	// given to somebody before the provider could destroy it. An instance that was
+	// made for certain and is of no use is the provider's to destroy, before Create
+	// returns.
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
 
 	// Execute runs code in an instance and returns when it and all processes
@@ -46,7 +51,10 @@ type Provider interface {
 	// timeout, out of memory) is a result, not an error. Output goes to out
 	// as it appears. When ctx ends, stop the execution and its whole process
 	// tree; the instance stays usable. Return CodeNotFound for an unknown
-	// instance; Contexts says what it is for an unknown context.
+	// instance, with NoEffect: the broker then makes a new one for the session and
+	// runs the code there. Once the code may have begun, an instance that is gone is
+	// CodeUnavailable, for no code may run twice. Contexts says what it is for an
+	// unknown context.
 	Execute(ctx context.Context, req ExecuteRequest, out Output) (ExecuteResult, error)
 
 	// Destroy ends an instance and frees all it holds, running executions

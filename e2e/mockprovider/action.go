@@ -22,6 +22,7 @@ type action struct {
 	Hang       bool     `json:"hang"`
 	HangAfter  bool     `json:"hang_after"`
 	Fail       sdk.Code `json:"fail"`
+	NoEffect   bool     `json:"no_effect"` // that the failure says
 	Message    string   `json:"message"`
 	Field      string   `json:"field"`
 	RetryAfter duration `json:"retry_after"`
@@ -127,7 +128,7 @@ func (p *provider) before(ctx context.Context, act action) error {
 			message = "the mock provider was told to fail"
 		}
 		e := sdk.FieldErrorf(act.Fail, act.Field, "%s", message)
-		e.RetryAfter = time.Duration(act.RetryAfter)
+		e.RetryAfter, e.NoEffect = time.Duration(act.RetryAfter), act.NoEffect
 		return e
 	}
 	return nil

@@ -75,7 +75,7 @@ func (s *store) get(id string) (stored, error) {
 	defer s.mu.Unlock()
 	i, ok := s.all[id]
 	if !ok {
-		return i, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+		return i, &sdk.Error{Code: sdk.CodeNotFound, Message: "no such instance", NoEffect: true}
 	}
 	return i, nil
 }

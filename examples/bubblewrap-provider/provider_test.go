@@ -168,7 +168,7 @@ func TestDestroyEndsWhatRunsAndNeverLeavesTheStore(t *testing.T) {
 	}()
 	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(out.String(), "here\n")) })
 	assert.NilError(t, p.Destroy(t.Context(), id))
-	assert.ErrorIs(t, <-ended, &sdk.Error{Code: sdk.CodeNotFound})
+	assert.ErrorIs(t, <-ended, &sdk.Error{Code: sdk.CodeUnavailable})
 	for _, id := range []string{id, "", "..", "../instances", strings.Repeat("b", 32)} {
 		assert.NilError(t, p.Destroy(t.Context(), id))
 	}

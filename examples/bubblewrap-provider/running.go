@@ -72,7 +72,7 @@ const everyInstance = ""
 func (r *running) end(ctx context.Context, instanceID string) error {
 	ending := r.in(instanceID)
 	for _, e := range ending {
-		e.stop(errNoInstance)
+		e.stop(errEnded)
 	}
 	for _, e := range ending {
 		select {

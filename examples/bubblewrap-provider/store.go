@@ -36,7 +36,11 @@ type record struct {
 	Env      map[string]string
 }
 
-var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "there is no such instance")
+// errNoInstance says too that nothing was run, so that the broker can do it elsewhere.
+var errNoInstance = &sdk.Error{Code: sdk.CodeNotFound, Message: "there is no such instance", NoEffect: true}
+
+// errEnded is for code that may have run.
+var errEnded = sdk.Errorf(sdk.CodeUnavailable, "the instance was destroyed while the code ran")
 
 // open takes over what an earlier process left behind, and removes what that had
 // made or destroyed half.

@@ -35,6 +35,7 @@ GRPC_CODES = {  # the nearest of gRPC's own, for tools that know nothing of ours
     "SB002": grpc.StatusCode.INVALID_ARGUMENT,
     "SB004": grpc.StatusCode.FAILED_PRECONDITION,  # not UNAVAILABLE: that means a dead plugin
     "SB008": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "SB009": grpc.StatusCode.FAILED_PRECONDITION,
     "SB010": grpc.StatusCode.INVALID_ARGUMENT,
     "SB013": grpc.StatusCode.NOT_FOUND,
     "SB015": grpc.StatusCode.UNIMPLEMENTED,
@@ -42,9 +43,9 @@ GRPC_CODES = {  # the nearest of gRPC's own, for tools that know nothing of ours
 
 
 class Refusal(Exception):
-    def __init__(self, code, message, field="", capability=""):
+    def __init__(self, code, message, field="", capability="", no_effect=False):
         super().__init__(message)
-        self.detail = pb.ErrorDetail(code=code, message=message[:4096], field=field, capability=capability)
+        self.detail = pb.ErrorDetail(code=code, message=message[:4096], field=field, capability=capability, no_effect=no_effect)
 
     async def send(self, context):
         status = GRPC_CODES[self.detail.code]
@@ -293,7 +294,7 @@ class Provider:
     async def Execute(self, request, send):
         instance = self.instances.get(request.instance_id)
         if instance is None:
-            raise Refusal("SB013", "there is no such instance")
+            raise Refusal("SB013", "there is no such instance", no_effect=True)
         if request.context_id:
             raise Refusal("SB015", "this provider has no contexts", capability="contexts")
         return await instance.execute(request, send)
@@ -342,7 +343,7 @@ class Instance:
         try:
             await asyncio.wait([task])
             if task.cancelled():
-                raise Refusal("SB013", "the instance was destroyed")
+                raise Refusal("SB009", "the instance was destroyed while the code ran")
             return task.result()
         finally:  # when the call was cancelled the task still runs
             task.cancel()

@@ -20,11 +20,12 @@ func errorCases() []Case {
 	}
 }
 
-// "Return CodeNotFound for an unknown instance." (Provider.Execute)
+// "Return CodeNotFound for an unknown instance, with NoEffect." (Provider.Execute)
 func unknownInstance(c *scene) {
 	c.someLanguage()
 	got := c.tried(c.request("unknown"+randomWord(), c.samples.Hello))
-	c.refused(got.err, "Execute in an unknown instance", sdk.CodeNotFound)
+	e := c.refusal(got.err, "Execute in an unknown instance", []sdk.Code{sdk.CodeNotFound})
+	c.check(e.NoEffect, "Execute in an unknown instance gave %v without NoEffect; a session whose instance is gone gets no other", e)
 }
 
 // The same. The broker asks for IDs that a provider gave; these must not lead

@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -185,7 +186,15 @@ func destroyEndsExecution(c *scene) {
 	}
 	if got.err != nil {
 		c.check(sdk.CodeOf(got.err) != sdk.CodeInternal, "Execute in an instance that is destroyed gave %v; that is nobody's bug", got.err)
+		c.admitsEffect(got.err)
 	}
+}
+
+// "Once the code may have begun, an instance that is gone is CodeUnavailable, for no
+// code may run twice." (Provider.Execute)
+func (c *scene) admitsEffect(err error) {
+	e, ok := errors.AsType[*sdk.Error](err)
+	c.check(!ok || e.Code != sdk.CodeNotFound && !e.NoEffect, "Execute gave %v although the code ran; with CodeNotFound or NoEffect it might be run again elsewhere", err)
 }
 
 // The same: of one instance.

@@ -142,13 +142,7 @@ func TestWrongErrorsAreFound(t *testing.T) {
 		"paths in errors": {among: "errors/", fails: []string{"errors name no path of the host"}, breaks: func(b *broken) {
 			dir := ""
 			b.configure = func(req sdk.ConfigureRequest) error { dir = req.StateDir; return nil }
-			b.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-				result, err := b.Provider.Execute(ctx, req, out)
-				if err != nil {
-					err = sdk.Errorf(sdk.CodeOf(err), "open %s/%s: no such directory", dir, req.InstanceID)
-				}
-				return result, err
-			}
+			retelling(func(e *sdk.Error) { e.Message = "open " + dir + "/instance: no such directory" })(b)
 		}},
 	})
 }

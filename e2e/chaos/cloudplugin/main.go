@@ -106,7 +106,7 @@ func (p *provider) call(ctx context.Context, path string, request, answer any) e
 	case err != nil:
 		return sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the cloud broke: %w", err)
 	case resp.StatusCode == http.StatusNotFound:
-		return sdk.Errorf(sdk.CodeNotFound, "%s", bytes.TrimSpace(text))
+		return &sdk.Error{Code: sdk.CodeNotFound, Message: string(bytes.TrimSpace(text)), NoEffect: true}
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return sdk.Errorf(sdk.CodeQuotaExceeded, "%s", bytes.TrimSpace(text))
 	case resp.StatusCode != http.StatusOK:

@@ -25,7 +25,7 @@ func (p *Provider) find(instanceID string) (*instance, error) {
 	defer p.mu.Unlock()
 	i := p.instances[instanceID]
 	if i == nil {
-		return nil, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+		return nil, &sdk.Error{Code: sdk.CodeNotFound, Message: "no such instance", NoEffect: true}
 	}
 	return i, nil
 }

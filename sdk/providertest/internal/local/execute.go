@@ -27,9 +27,10 @@ var (
 // Execute implements sdk.Provider.
 func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	i, err := p.find(req.InstanceID)
-	if err == nil {
-		err = p.reach()
+	if err != nil {
+		return sdk.ExecuteResult{}, notBegun()
 	}
+	err = p.reach()
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
@@ -41,7 +42,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	}
 	dir, err := os.MkdirTemp(i.dir, "execution")
 	if err != nil {
-		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+		return sdk.ExecuteResult{}, notBegun()
 	}
 	defer os.RemoveAll(dir)
 	argv, err := prepare(dir, req)
@@ -73,6 +74,13 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	return result, i.sendArtifacts(req, before, out)
 }
 
+// notBegun is for an instance that is gone before the code has begun.
+func notBegun() error {
+	e := sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	e.NoEffect = true
+	return e
+}
+
 // conclude says what became of code by the reason for its end.
 func conclude(result *sdk.ExecuteResult, reason error) error {
 	switch {
@@ -81,7 +89,7 @@ func conclude(result *sdk.ExecuteResult, reason error) error {
 	case errors.Is(reason, errInterrupted):
 		result.Status = sdk.StatusCancelled
 	case errors.Is(reason, errDestroyed):
-		return sdk.Errorf(sdk.CodeNotFound, "no such instance")
+		return sdk.Errorf(sdk.CodeUnavailable, "the instance was destroyed while the code ran")
 	case reason != nil:
 		return reason
 	case result.ExitCode == 0:
