@@ -23,6 +23,8 @@ type catalog struct {
 
 	mu       sync.Mutex // of writers
 	draining []*revision
+	// bequeathed are those that have ended and whose instances others serve.
+	bequeathed []*revision
 }
 
 var _ instance.Catalog = (*catalog)(nil)

@@ -25,34 +25,25 @@ type revision struct {
 	witness *audited.Witness
 
 	mu sync.Mutex
-	// heir serves what calls are left when the process has ended.
+	// heir serves what is left when the process has ended.
 	heir *revision
+
+	// over says that there will be no heir; guarded by catalog.mu.
+	over bool
 }
 
 var _ instance.Provider = (*revision)(nil)
 
 // Provider implements instance.Provider.
 func (r *revision) Provider(ctx context.Context) (sdk.Provider, error) {
-	r.mu.Lock()
-	heir := r.heir
-	r.mu.Unlock()
-	if heir != nil {
-		return heir.Provider(ctx)
-	}
-	p, err := r.Supervised.Provider(ctx)
-	return witnessed(r.witness, p, err)
-}
-
-// follow sends calls for this revision to the one after it from now on.
-func (r *revision) follow(heir *revision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.heir = heir
+	serving := r.serving()
+	p, err := serving.Supervised.Provider(ctx)
+	return witnessed(serving.witness, p, err)
 }
 
 // Status implements instance.Provider.
 func (r *revision) Status() instance.Status {
-	state := r.State()
+	state := r.serving().State()
 	return instance.Status{
 		State:   string(state.Phase),
 		Ready:   state.Healthy,

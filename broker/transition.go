@@ -146,7 +146,12 @@ func (t *transition) abandon() {
 		}
 	}
 	for _, r := range t.started {
-		group.Go(func() { r.Stop(ctx) })
+		group.Go(func() {
+			r.Stop(ctx)
+			if t.broker.instances.Instances(r) > 0 { // it has found what an earlier process of the broker left
+				t.broker.bequeath(r, t.from.revision(r.Label()))
+			}
+		})
 		dirs = append(dirs, r.dir)
 	}
 	group.Wait()

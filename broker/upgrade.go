@@ -48,17 +48,24 @@ func (b *broker) watchExecutables(ctx context.Context) {
 // drain lets a revision serve its instances to their end and stops it then. There
 // is no heir when the provider was removed.
 func (b *broker) drain(old, heir *revision) {
-	empty := b.instances.Retire(old)
+	b.instances.Retire(old)
 	defer b.catalog.remove(old)
 	if err := old.Retire(b.life); err != nil {
 		b.logger.Warn("a plugin that another took over from", "error", err)
 	}
-	select {
-	case <-empty:
-	case <-old.Finished():
-		b.inherit(old, heir)
-	case <-b.life.Done():
-		return // it is stopped with the others
+	for left := b.leftOn(old, heir); left != nil; left = b.leftOn(old, heir) {
+		select {
+		case <-b.instances.Retire(left):
+			continue
+		case <-old.Finished():
+			b.inherit(old, heir)
+		case <-b.life.Done():
+			return // it is stopped with the others
+		}
+		break
+	}
+	if heir == nil {
+		b.loseLine(old)
 	}
 	old.follow(heir)
 	stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -70,15 +77,29 @@ func (b *broker) drain(old, heir *revision) {
 	b.logger.Info("the earlier process of the provider has ended", "provider", old.Label())
 }
 
+// leftOn returns a revision with instances that the process of old has to serve yet:
+// its own, and those left to it if there is nobody to leave them to. nil if there are
+// none.
+func (b *broker) leftOn(old, heir *revision) *revision {
+	line := []*revision{old}
+	if heir == nil {
+		line = b.catalog.line(old)
+	}
+	for _, r := range line {
+		if b.instances.Instances(r) > 0 {
+			return r
+		}
+	}
+	return nil
+}
+
 // inherit gives what is left on a dead revision to the one after it, if there is
 // one, which knows the instances if they live in a cloud. Those that nobody knows
 // are lost.
 func (b *broker) inherit(old, heir *revision) {
-	if heir == nil {
-		b.instances.Lose(old)
+	if !b.bequeath(old, heir) {
 		return
 	}
-	old.follow(heir)
 	ctx, cancel := context.WithTimeout(b.life, inheritTimeout)
 	defer cancel()
 	provider, err := heir.Provider(ctx)
@@ -87,5 +108,23 @@ func (b *broker) inherit(old, heir *revision) {
 	}
 	if err != nil {
 		b.logger.Warn("instances of a plugin that died could not be compared with the next one's", "provider", old.Label(), "error", err)
+	}
+}
+
+// bequeath leaves the instances of a revision that has ended to its heir. Without one
+// they are lost, and it reports false.
+func (b *broker) bequeath(old, heir *revision) bool {
+	b.instances.Retire(old)
+	if b.catalog.bequeath(old, heir, func(r *revision) int { return b.instances.Instances(r) }) {
+		return true
+	}
+	b.loseLine(old)
+	return false
+}
+
+// loseLine gives up what is left on a revision, and what was left to it.
+func (b *broker) loseLine(last *revision) {
+	for _, r := range b.catalog.endLine(last) {
+		b.instances.Lose(r)
 	}
 }

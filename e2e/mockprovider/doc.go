@@ -65,7 +65,9 @@
 // # Settings
 //
 //	persist      boolean: keep the instances in the file instances.json in the
-//	             state directory, so that the next process lists them
+//	             state directory, so that the next process lists them; or in the
+//	             directory that the environment variable MOCK_ACCOUNT names, as
+//	             processes do that share an account in a cloud
 //	bad_starts   integer: the first so many processes on this state directory
 //	             exit with 7 in Configure
 //	mark         string: what an echo tells

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,7 +123,7 @@ func (p *provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	}
 	if persist, _ := req.Settings["persist"].(bool); persist {
 		p.mu.Lock()
-		p.store = newStore(filepath.Join(req.StateDir, "instances.json"))
+		p.store = newStore(filepath.Join(cmp.Or(os.Getenv("MOCK_ACCOUNT"), req.StateDir), "instances.json"))
 		p.mu.Unlock()
 	}
 	return p.call(ctx, "configure", func() error { return nil })
