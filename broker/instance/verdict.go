@@ -57,7 +57,7 @@ func answered(ctx context.Context, err error) bool {
 // nothing goes on with it.
 func processEnded(err error) bool {
 	e, ok := errors.AsType[survivor](err)
-	return errors.Is(err, sdk.ErrPluginGone) && !(ok && e.ProcessLives())
+	return errors.Is(err, sdk.ErrPluginGone) && (!ok || !e.ProcessLives())
 }
 
 // survivor is an error of a call whose connection broke, as if the plugin had ended.
