@@ -155,6 +155,10 @@ func (c *scene) call(what string, call func(ctx context.Context) error) error {
 	if ctx.Err() != nil && c.ctx.Err() == nil {
 		c.fail("%s did not return within %v", what, c.suite.within(callTimeout))
 	}
+	if ctx.Err() == nil && errors.Is(err, context.Canceled) {
+		// A plugin that dies has its connection closed, which looks the same.
+		err = fmt.Errorf("the plugin has ended, or has broken off a call that nobody gave up: %w", err)
+	}
 	return err
 }
 
