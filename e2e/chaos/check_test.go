@@ -36,7 +36,7 @@ func (w *world) settle() {
 // unsettled says where they do not agree.
 func (w *world) unsettled() string {
 	there := map[string][]string{}
-	for _, i := range w.cloud.Alive() {
+	for _, i := range w.alive() {
 		tenant := i.Labels[sdk.LabelTenant]
 		there[tenant] = append(there[tenant], idOf(i))
 	}
@@ -101,13 +101,15 @@ type figures struct {
 // The world has settled.
 func (w *world) check() figures {
 	w.t.Helper()
-	events, effects, alive := w.history.all(), w.cloud.Effects(), w.cloud.Alive()
+	events, effects, alive := w.history.all(), w.effects(), w.alive()
 	var found findings
 	found.acknowledged(events, alive)
 	found.keys(events)
 	found.tenants(events)
 	found.effects(events, effects)
+	found.providers(events, effects, w.labels())
 	found.quotas(effects)
+	found.concurrent(effects)
 	lines := w.auditLines()
 	found.audit(effects, lines)
 	w.verifyAudit()
@@ -155,7 +157,7 @@ func (f *findings) acknowledged(events []event, alive []cloud.Instance) {
 	}
 	for _, e := range events {
 		switch {
-		case e.Operation == opCreate && e.acknowledged() && !asked[e.Told] && !there[e.Told]:
+		case (e.Operation == opCreate || e.Operation == opRun && e.Session != "") && e.acknowledged() && !asked[e.Told] && !there[e.Told]:
 			f.add("lost: %s was acknowledged at %s and is no more", e.Told, e.Ended.Format(time.RFC3339Nano))
 			asked[e.Told] = true // say it once
 		case e.Operation == opDestroy && gone[e.Instance] && there[e.Instance]:
@@ -207,29 +209,30 @@ func (f *findings) tenants(events []event) {
 // effects happen once: one execution for each piece of code, one living instance for
 // each session.
 func (f *findings) effects(events []event, effects []cloud.Effect) {
-	owner := map[string]string{}
+	author := map[string]string{}
 	for _, e := range events {
-		owner[e.Token] = e.Tenant
+		author[e.Token] = e.Tenant
 	}
 	executed, sessions := map[string]int{}, map[string]string{}
 	for _, e := range effects {
-		session := e.Instance.Labels[sdk.LabelTenant] + ":" + e.Instance.Labels[sdk.LabelSession]
+		session := owner(e.Instance.Labels[sdk.LabelTenant], e.Instance.Labels[sdk.LabelSession], e.Cloud)
+		instance := e.Cloud + " " + e.Instance.ID // which both clouds may have
 		switch e.Kind {
 		case cloud.Executed:
 			token := e.Program.Token
 			if executed[token]++; executed[token] == 2 {
 				f.add("doubled: %s was executed again", token)
 			}
-			if tenant := e.Instance.Labels[sdk.LabelTenant]; owner[token] != tenant {
-				f.add("mixed up: code of %s ran in an instance of %s", owner[token], tenant)
+			if tenant := e.Instance.Labels[sdk.LabelTenant]; author[token] != tenant {
+				f.add("mixed up: code of %s ran in an instance of %s", author[token], tenant)
 			}
 		case cloud.Created:
 			if other := sessions[session]; other != "" {
-				f.add("doubled: %s has %s and %s", session, other, e.Instance.ID)
+				f.add("doubled: %s has %s and %s at %s", session, other, instance, e.At.Format(time.RFC3339Nano))
 			}
-			sessions[session] = e.Instance.ID
+			sessions[session] = instance
 		case cloud.Gone:
-			if sessions[session] == e.Instance.ID {
+			if sessions[session] == instance {
 				delete(sessions, session)
 			}
 		}
@@ -238,11 +241,9 @@ func (f *findings) effects(events []event, effects []cloud.Effect) {
 
 // quotas hold at every moment.
 func (f *findings) quotas(effects []cloud.Effect) {
-	instances, running := map[string]int{}, map[string]int{}
+	instances := map[string]int{}
 	for _, e := range effects {
 		tenant := e.Instance.Labels[sdk.LabelTenant]
-		// What a process has begun ends with it, maybe a moment later.
-		process := tenant + " " + e.Process
 		switch e.Kind {
 		case cloud.Created:
 			if instances[tenant]++; instances[tenant] > maxInstances {
@@ -250,12 +251,6 @@ func (f *findings) quotas(effects []cloud.Effect) {
 			}
 		case cloud.Gone:
 			instances[tenant]--
-		case cloud.Executed:
-			if running[process]++; running[process] > maxConcurrent {
-				f.add("above a limit: %s has %d executions at %s", tenant, running[process], e.At.Format(time.RFC3339Nano))
-			}
-		case cloud.Ended:
-			running[process]--
 		}
 	}
 }
@@ -283,6 +278,7 @@ type auditLine struct {
 	Event            string    `json:"event"`
 	Operation        string    `json:"operation"`
 	Tenant           string    `json:"tenant_id"`
+	Provider         string    `json:"provider"`
 	Instance         string    `json:"instance_id"`
 	ProviderInstance string    `json:"provider_instance"`
 	Execution        string    `json:"execution_id"`
@@ -299,11 +295,11 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 		key := ""
 		switch l.Operation {
 		case "create_instance":
-			key = "create " + l.Instance
+			key = "create " + l.Instance + " in " + l.Provider
 		case "destroy_instance":
-			key = "destroy " + l.ProviderInstance
+			key = "destroy " + l.ProviderInstance + " in " + l.Provider
 		case "execute_code":
-			key = "execute " + l.Execution
+			key = "execute " + l.Execution + " in " + l.Provider
 		}
 		begins[key] = append(begins[key], l)
 	}
@@ -311,12 +307,12 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 		key := ""
 		switch e.Kind {
 		case cloud.Created:
-			key = "create " + idOf(e.Instance)
+			key = "create " + idOf(e.Instance) + " in " + e.Cloud
 		case cloud.Gone:
-			key = "destroy " + e.Instance.ID
+			key = "destroy " + e.Instance.ID + " in " + e.Cloud
 		case cloud.Executed:
-			key = "execute " + e.Execution
-		case cloud.Ended:
+			key = "execute " + e.Execution + " in " + e.Cloud
+		case cloud.Ended, cloud.Killed:
 			continue
 		}
 		if e.Process == cloud.StrayProcess {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -165,13 +166,13 @@ func (c *client) create(ctx context.Context) {
 	if e.Key == "" && e.Session == "" && c.random.IntN(2) == 0 {
 		body["wait_ms"] = 500
 	}
-	e = c.persist(ctx, e, "/api/v1/instances", body)
-	if e.acknowledged() && e.Told != "" {
-		for _, id := range c.held {
-			if id == e.Told {
-				return
-			}
-		}
+	c.choose(&e, body)
+	c.keep(c.persist(ctx, e, "/api/v1/instances", body))
+}
+
+// keep takes down the instance that an answer names.
+func (c *client) keep(e event) {
+	if e.acknowledged() && e.Told != "" && !slices.Contains(c.held, e.Told) {
 		c.held = append(c.held, e.Told)
 		c.seen.add(c.tenant, e.Told)
 	}
@@ -194,7 +195,11 @@ func (c *client) execute(ctx context.Context) {
 func (c *client) run(ctx context.Context) {
 	token, code := c.code()
 	e := event{Operation: opRun, Key: c.key(), Token: token}
-	c.persist(ctx, e, "/api/v1/execute", map[string]any{"language": "wait", "code": code})
+	body := map[string]any{"language": "wait", "code": code}
+	c.choose(&e, body)
+	if e = c.persist(ctx, e, "/api/v1/execute", body); e.Session != "" {
+		c.keep(e)
+	}
 }
 
 // destroy asks until the instance is gone.
@@ -287,9 +292,20 @@ func (c *client) one(e event, method, path string, body any) event {
 			Used  float64  `json:"used"`
 			Limit *float64 `json:"limit"`
 		} `json:"limits"`
+		Provider string `json:"provider"`
+		Routing  struct {
+			Reason string `json:"reason"`
+			Tried  []struct {
+				Code string `json:"code"`
+			} `json:"tried"`
+		} `json:"routing"`
 	}
 	if a.into(&told) {
 		e.Told, e.Code, e.Detail = told.ID, told.Code, told.Detail
+		e.Provider, e.Reason = told.Provider, told.Routing.Reason
+		for _, t := range told.Routing.Tried {
+			e.Tried = append(e.Tried, t.Code)
+		}
 		if e.Told == "" {
 			e.Told = told.InstanceID
 		}

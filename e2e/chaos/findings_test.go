@@ -87,7 +87,7 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		},
 		"one execution too many": {
 			func(f *findings) {
-				f.quotas(many(maxConcurrent+1, func(i int) cloud.Effect { return executed(i, a) }))
+				f.concurrent(many(maxConcurrent+1, func(i int) cloud.Effect { return executed(i, a) }))
 			}, "above a limit: ",
 		},
 		"an execution that does not count": {

@@ -29,6 +29,7 @@ type event struct {
 	Tenant    string
 	Session   string `json:",omitempty"`
 	Key       string `json:",omitempty"`
+	Named     string `json:",omitempty"` // the provider
 	Instance  string `json:",omitempty"` // that was asked for
 	Token     string `json:",omitempty"` // of the code
 	Began     time.Time
@@ -37,7 +38,12 @@ type event struct {
 	Code      string `json:",omitempty"` // of a problem
 	Detail    string `json:",omitempty"`
 	// Told is the instance that the answer names.
-	Told  string   `json:",omitempty"`
+	Told string `json:",omitempty"`
+	// Provider that served, why it did, and the codes of those that could not.
+	Provider string   `json:",omitempty"`
+	Reason   string   `json:",omitempty"`
+	Tried    []string `json:",omitempty"`
+
 	List  []string `json:",omitempty"`
 	Error string   `json:",omitempty"`
 }

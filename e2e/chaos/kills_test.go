@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -16,7 +17,8 @@ func TestKillsAtRandomLoseAndDoubleNothing(t *testing.T) {
 	w.start("")
 	w.waitReady()
 	began := time.Now()
-	blows := schedule(newRandom(s, 0), *killsFlag)
+	kills := cmp.Or(*killsFlag, 50)
+	blows := schedule(newRandom(s, 0), kills)
 	for len(blows) > 0 {
 		clients := w.letLoose()
 		n := min(settleEvery, len(blows))
@@ -32,20 +34,28 @@ func TestKillsAtRandomLoseAndDoubleNothing(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d kills in %s: %+v", *killsFlag, time.Since(began).Round(time.Second), w.check())
+	t.Logf("%d kills in %s: %+v", kills, time.Since(began).Round(time.Second), w.check())
 }
 
-// strike does what the nemesis wants.
+// strike does what the nemesis wants, and waits until the broker is ready.
 func (w *world) strike(b blow) {
+	w.t.Helper()
+	w.wound(b)
+	if b.Broker {
+		w.waitReady()
+	}
+}
+
+// wound does what the nemesis wants.
+func (w *world) wound(b blow) {
 	w.t.Helper()
 	pause(context.Background(), b.After)
 	if b.Plugin {
-		w.killPlugin()
+		w.killPlugin(b.Of)
 	}
 	if b.Broker {
 		w.kill()
 		pause(context.Background(), b.Down)
 		w.start("")
-		w.waitReady()
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "of all that is drawn; 0 for another one each time")
-	killsFlag = flag.Int("kills", 50, "how often the nemesis kills")
+	killsFlag = flag.Int("kills", 0, "how often the nemesis kills; 0 for a short run")
 	hasteFlag = flag.Int("haste", 100, "how much faster the broker does what it does every minute")
 )
 

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -11,6 +12,8 @@ type blow struct {
 	// After is how long it waits before, and Down how long the broker stays dead.
 	After, Down    time.Duration
 	Broker, Plugin bool
+	// Of is the provider whose plugin dies; all if empty.
+	Of string
 }
 
 func (b blow) String() string {
@@ -21,7 +24,7 @@ func (b blow) String() string {
 	case b.Broker:
 		who = "broker"
 	}
-	return fmt.Sprintf("%s after %s, down for %s", who, b.After, b.Down)
+	return strings.TrimSpace(who+" "+b.Of) + fmt.Sprintf(" after %s, down for %s", b.After, b.Down)
 }
 
 // schedule draws what a nemesis does. It depends on the seed alone.

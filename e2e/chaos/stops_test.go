@@ -36,7 +36,7 @@ func TestStopsInOrderKeepWhatTheCloudHas(t *testing.T) {
 				w.awaitStop()
 			case pluginKilled:
 				pause(t.Context(), early)
-				w.killPlugin()
+				w.killPlugin("")
 				w.awaitStop()
 			case brokerKilled:
 				pause(t.Context(), early)

@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,31 +28,21 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
-// Quotas of every tenant.
-const (
-	maxInstances  = 6
-	maxConcurrent = 4
-)
-
-// frugal is the tenant with few executions a day.
-const (
-	frugal           = "frugal"
-	frugalExecutions = 40
-)
-
-var tenants = []string{"red", "green", "blue", frugal}
-
-// world is a broker, its plugin and the cloud behind.
+// world is a broker, its plugins and the clouds behind.
 type world struct {
 	t       testing.TB
 	dir     string
 	address string
 	// auditDir and stateDir are the directories of the broker.
 	auditDir, stateDir string
-	cloud              *cloud.Cloud
-	http               *http.Client
-	history            history
-	clients            []*client
+	// keeps is as in options.
+	keeps bool
+	// cloud is the first of the clouds, and the only one unless options say more.
+	cloud   *cloud.Cloud
+	clouds  []*cloud.Cloud
+	http    *http.Client
+	history history
+	clients []*client
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -64,6 +55,8 @@ type options struct {
 	state, audit string
 	// keeps says that a stop in order leaves what the cloud has.
 	keeps bool
+	// providers by label, each with a cloud of its own of that name; one unless given.
+	providers []string
 }
 
 // newWorld lays a world out. The broker does not run yet.
@@ -79,14 +72,22 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 		assert.Check(t, os.RemoveAll(dir))
 	})
 	w := &world{
-		t: t, dir: dir, cloud: cloud.Start(seed),
+		t: t, dir: dir, address: freeAddress(t),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
-	t.Cleanup(w.cloud.Close)
-	w.address = freeAddress(t)
-	plugins := filepath.Join(dir, "plugins")
-	assert.NilError(t, os.Mkdir(plugins, 0o755))
-	assert.NilError(t, os.Link(built.plugin, filepath.Join(plugins, "cloud")))
+	if len(o.providers) == 0 {
+		o.providers = []string{"cloud"}
+	}
+	assert.NilError(t, os.Mkdir(w.plugins(), 0o755))
+	for i, label := range o.providers {
+		// By its file it is told which provider a process is of.
+		assert.NilError(t, os.Link(built.plugin, filepath.Join(w.plugins(), label)))
+		one, err := cloud.Start(cloud.Options{Name: label, Address: freeAddress(t), Seed: seed + uint64(i)})
+		assert.NilError(t, err)
+		t.Cleanup(one.Close)
+		w.clouds = append(w.clouds, one)
+	}
+	w.cloud = w.clouds[0]
 	if o.state == "" {
 		o.state = filepath.Join(dir, "state")
 	}
@@ -95,23 +96,8 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	}
 	w.auditDir, w.stateDir = o.audit, o.state
 	w.clients = newClients(w, seed)
-	text := fmt.Sprintf("listen = %q\nstate = %q\nplugin_dir = %q\n", w.address, o.state, plugins)
-	text += "limits {\n create_timeout = \"3s\"\n default_ttl = \"6h\"\n max_idle = \"6h\"\n default_timeout = \"5s\"\n}\n"
-	text += "log {\n level = \"warn\"\n}\n"
-	text += fmt.Sprintf("audit {\n dir = %q\n}\n", o.audit)
-	if o.keeps {
-		text += "providers {\n active = \"cloud\"\n on_stop = \"keep\"\n}\n"
-	}
-	text += fmt.Sprintf("provider \"cloud\" {\n endpoint = %q\n}\n", w.cloud.URL())
-	for _, tenant := range tenants {
-		executions := 1_000_000
-		if tenant == frugal {
-			executions = frugalExecutions
-		}
-		text += fmt.Sprintf("tenant %q {\n token_sha256 = [\"%x\"]\n quota {\n max_instances = %d\n max_concurrent = %d\n executions_per_day = %d\n }\n}\n",
-			tenant, sha256.Sum256([]byte(tokenOf(tenant))), maxInstances, maxConcurrent, executions)
-	}
-	assert.NilError(t, os.WriteFile(filepath.Join(dir, "sandbox.hcl"), []byte(text), 0o644))
+	w.keeps = o.keeps
+	w.configure("ordered")
 	t.Cleanup(func() {
 		w.kill()
 		w.waitGone()
@@ -198,13 +184,15 @@ func (w *world) awaitStop() {
 	assert.Check(w.t, w.cmd.ProcessState.Success(), "%v\n%s", w.cmd.ProcessState, w.lastLog())
 }
 
-// killPlugin kills the plugin, if one runs.
-func (w *world) killPlugin() {
+// killPlugin kills the plugin of a provider, or those of all, as far as they run.
+func (w *world) killPlugin(label string) {
 	w.mu.Lock()
 	parent := w.cmd.Process.Pid
 	w.mu.Unlock()
 	for _, p := range harness.Processes(w.t) {
-		if p.Parent == parent {
+		of := slices.IndexFunc(w.clouds, func(c *cloud.Cloud) bool { return c.Name() == filepath.Base(p.Executable) })
+		if p.Parent == parent && of >= 0 && (label == "" || label == w.clouds[of].Name()) {
+			w.clouds[of].Killing(strconv.Itoa(p.PID))
 			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
 	}
@@ -226,14 +214,26 @@ func (w *world) waitGone() {
 // waitReady waits until the broker is ready.
 func (w *world) waitReady() {
 	w.t.Helper()
+	w.waitFor("/readyz")
+}
+
+// waitServing waits until the broker answers, which it does without a provider that is
+// ready.
+func (w *world) waitServing() {
+	w.t.Helper()
+	w.waitFor("/healthz")
+}
+
+func (w *world) waitFor(path string) {
+	w.t.Helper()
 	poll.WaitOn(w.t, func(poll.LogT) poll.Result {
 		select {
 		case <-w.dead():
 			return poll.Error(fmt.Errorf("the broker ended:\n%s", w.lastLog()))
 		default:
 		}
-		if a := w.ask(http.MethodGet, "/readyz", "", nil, ""); a.Status != http.StatusOK {
-			return poll.Continue("not ready: %v %s\n%s", a.Err, a.Body, w.lastLog())
+		if a := w.ask(http.MethodGet, path, "", nil, ""); a.Status != http.StatusOK {
+			return poll.Continue("%s: %v %s\n%s", path, a.Err, a.Body, w.lastLog())
 		}
 		return poll.Success()
 	}, poll.WithTimeout(30*time.Second), poll.WithDelay(10*time.Millisecond))

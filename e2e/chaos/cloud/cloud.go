@@ -18,12 +18,26 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
+// Options of Start.
+type Options struct {
+	// Name of the cloud, which each of its effects carries.
+	Name string
+	// Address at which it answers, after each time that it was down too.
+	Address string
+	// Seed by which it draws its lies.
+	Seed uint64
+}
+
 // Cloud is a running service.
 type Cloud struct {
-	server  *httptest.Server
-	closing chan struct{}
+	name, address string
+	mux           *http.ServeMux
 
 	mu     sync.Mutex
+	server *httptest.Server // nil while it is down
+	// closing is closed when the server goes down.
+	closing chan struct{}
+
 	random *rand.Rand
 	lies   Lies
 	once   map[string]Lie
@@ -43,32 +57,26 @@ type ghost struct {
 	until    time.Time
 }
 
-// Start starts a cloud that draws its lies from the seed.
-func Start(seed uint64) *Cloud {
+// Start starts a cloud.
+func Start(o Options) (*Cloud, error) {
 	c := &Cloud{
-		closing: make(chan struct{}),
-		random:  rand.New(rand.NewPCG(seed, 1)),
-		once:    map[string]Lie{}, told: map[Lie]int{},
+		name: o.Name, address: o.Address, mux: http.NewServeMux(),
+		random: rand.New(rand.NewPCG(o.Seed, 1)),
+		once:   map[string]Lie{}, told: map[Lie]int{},
 		alive: map[string]Instance{}, shown: map[string]time.Time{}, ghosts: map[string]ghost{}, keys: map[string]string{},
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /create", handle(c, "create", c.create))
-	mux.HandleFunc("POST /execute", handle(c, "execute", c.execute))
-	mux.HandleFunc("POST /destroy", handle(c, "destroy", c.destroy))
-	mux.HandleFunc("POST /list", handle(c, "list", c.list))
-	c.server = httptest.NewServer(mux)
-	return c
+	c.mux.HandleFunc("POST /create", handle(c, "create", c.create))
+	c.mux.HandleFunc("POST /execute", handle(c, "execute", c.execute))
+	c.mux.HandleFunc("POST /destroy", handle(c, "destroy", c.destroy))
+	c.mux.HandleFunc("POST /list", handle(c, "list", c.list))
+	return c, c.Up()
 }
+
+// Name of the cloud.
+func (c *Cloud) Name() string { return c.name }
 
 // URL is where it answers.
-func (c *Cloud) URL() string { return c.server.URL }
-
-// Close ends it, calls that hang included.
-func (c *Cloud) Close() {
-	close(c.closing)
-	c.server.CloseClientConnections()
-	c.server.Close()
-}
+func (c *Cloud) URL() string { return "http://" + c.address }
 
 // refusal is an answer other than 200.
 type refusal struct {
@@ -174,8 +182,9 @@ func (c *Cloud) execute(r *http.Request, req ExecuteRequest) (struct{}, error) {
 	if err := json.Unmarshal([]byte(req.Code), &program); err != nil {
 		return struct{}{}, refusal{http.StatusBadRequest, err.Error()}
 	}
-	effect := Effect{Kind: Executed, Execution: req.Execution, Program: program, Process: r.Header.Get(ProcessHeader)}
+	effect := Effect{Kind: Executed, Execution: req.Execution, Program: program, Process: r.Header.Get(ProcessHeader), Broker: r.Header.Get(BrokerHeader)}
 	c.mu.Lock()
+	stop := c.closing
 	i, found := c.alive[req.Instance]
 	if found {
 		effect.Instance = i
@@ -190,7 +199,7 @@ func (c *Cloud) execute(r *http.Request, req ExecuteRequest) (struct{}, error) {
 	select {
 	case <-timer.C:
 	case <-r.Context().Done():
-	case <-c.closing:
+	case <-stop:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,6 +210,7 @@ func (c *Cloud) execute(r *http.Request, req ExecuteRequest) (struct{}, error) {
 
 // kill kills a client. One that says it is this very process, or none, is left alone.
 func (c *Cloud) kill(process string) {
+	c.Killing(process)
 	if pid, err := strconv.Atoi(process); err == nil && pid > 1 && pid != os.Getpid() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}

@@ -2,7 +2,8 @@
 // and the plugins that speak to it, as a cloud does. It runs no code: an execution
 // is a wait. It notes each of its own effects, whatever it answers, and it lies on
 // request: it hangs, fails or breaks the connection before or after the effect,
-// lists what was made only later, and what was destroyed still for a while.
+// lists what was made only later, and what was destroyed still for a while. It can
+// be down, too.
 package cloud
 
 import "time"
@@ -42,5 +43,9 @@ type DestroyRequest struct {
 	Instance string `json:"instance"`
 }
 
-// ProcessHeader is where a client says its process ID.
-const ProcessHeader = "X-Process"
+// ProcessHeader is where a client says its process ID, and BrokerHeader where it says
+// that of the process that started it.
+const (
+	ProcessHeader = "X-Process"
+	BrokerHeader  = "X-Broker"
+)

@@ -34,6 +34,8 @@ type Lies struct {
 	ListLate, DeleteLate time.Duration
 	// NoKeys says that creations with the same key make another instance.
 	NoKeys bool
+	// Creations says that other calls go well.
+	Creations bool
 }
 
 // hangBound ends a call that hangs although its client waits for ever.
@@ -87,7 +89,7 @@ func (c *Cloud) lie(path string) (l Lie) {
 		delete(c.once, path)
 		return l
 	}
-	if len(c.lies.Kinds) == 0 || c.random.Float64() >= c.lies.Share {
+	if len(c.lies.Kinds) == 0 || c.lies.Creations && path != "create" || c.random.Float64() >= c.lies.Share {
 		return ""
 	}
 	return c.lies.Kinds[c.random.IntN(len(c.lies.Kinds))]
@@ -104,9 +106,12 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 func (c *Cloud) goWrong(w http.ResponseWriter, r *http.Request, l Lie) {
 	switch l {
 	case HangBefore, HangAfter:
+		c.mu.Lock()
+		stop := c.closing
+		c.mu.Unlock()
 		select {
 		case <-r.Context().Done():
-		case <-c.closing:
+		case <-stop:
 		case <-time.After(hangBound):
 		}
 		panic(http.ErrAbortHandler)

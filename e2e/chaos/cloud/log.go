@@ -15,6 +15,8 @@ const (
 	Executed Kind = "executed" // began to
 	Ended    Kind = "ended"    // an execution
 	Gone     Kind = "destroyed"
+	// Killed is a client, and with it what it was doing.
+	Killed Kind = "killed"
 )
 
 // Effect is what has really happened.
@@ -25,8 +27,10 @@ type Effect struct {
 	// Execution and Program are those of an execution.
 	Execution string
 	Program   Program
-	// Process is that of the client, as it says.
-	Process string
+	// Process is that of the client, as it says, and Broker the one that started it.
+	Process, Broker string
+	// Cloud is the name of the one where it happened.
+	Cloud string
 }
 
 // Effects returns all that has happened, in order.
@@ -45,6 +49,13 @@ func (c *Cloud) Alive() []Instance {
 
 // note adds an effect. The caller holds mu.
 func (c *Cloud) note(e Effect) {
-	e.At = time.Now()
+	e.At, e.Cloud = time.Now(), c.name
 	c.log = append(c.log, e)
+}
+
+// Killing notes that a client is about to be killed.
+func (c *Cloud) Killing(process string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.note(Effect{Kind: Killed, Process: process})
 }

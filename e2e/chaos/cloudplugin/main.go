@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,11 +22,14 @@ import (
 )
 
 func main() {
-	sdk.Serve(func(hclog.Logger) sdk.Provider { return &provider{} })
+	sdk.Serve(func(hclog.Logger) sdk.Provider { return &provider{parent: os.Getppid()} })
 }
 
 // provider speaks to one cloud.
 type provider struct {
+	// parent is who started this process: asked for early, because it is another one
+	// when that has died.
+	parent   int
 	endpoint string
 	broker   string
 }
@@ -93,12 +98,15 @@ func (p *provider) call(ctx context.Context, path string, request, answer any) e
 		return err
 	}
 	req.Header.Set(cloud.ProcessHeader, strconv.Itoa(os.Getpid()))
+	req.Header.Set(cloud.BrokerHeader, strconv.Itoa(p.parent))
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the cloud failed: %w", err)
+		failed := sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the cloud failed: %w", err)
+		failed.NoEffect = errors.Is(err, syscall.ECONNREFUSED) // the cloud has heard of nothing
+		return failed
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)

@@ -1,0 +1,48 @@
+package chaos_test
+
+import (
+	"fmt"
+	"strings"
+)
+
+// choose adds to a request for an instance, or for an execution wherever it fits, what
+// it says of sessions and providers where there are several. Then clients of a tenant
+// share sessions, and so they come for one at the same time.
+func (c *client) choose(e *event, body map[string]any) {
+	clouds := c.world.clouds
+	if len(clouds) == 1 {
+		return
+	}
+	label := clouds[c.random.IntN(len(clouds))].Name()
+	switch n := c.random.IntN(100); {
+	case n < 30:
+		e.Session = fmt.Sprintf("s-%d", c.random.IntN(4))
+	case n < 40: // as often with a provider as without
+		e.Session = fmt.Sprintf("%s%d", several, c.random.IntN(2))
+		if c.random.IntN(2) == 0 {
+			e.Named = label
+		}
+	case n < 50:
+		if e.Named = label; e.Session != "" {
+			e.Session = several + e.Session
+		}
+	}
+	if e.Session != "" {
+		body["session_id"] = e.Session
+	}
+	if e.Named != "" {
+		body["provider"] = e.Named
+	}
+}
+
+// several begins the names of sessions for which clients name a provider: they may have
+// an instance on each.
+const several = "n-"
+
+// owner is whose an instance in a cloud is, where only one may live at a time.
+func owner(tenant, session, label string) string {
+	if strings.HasPrefix(session, several) {
+		return tenant + ":" + session + " at " + label
+	}
+	return tenant + ":" + session
+}

@@ -1,0 +1,91 @@
+package chaos_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+)
+
+const (
+	// failoverKills are those of a short run.
+	failoverKills = 18
+	// roundOf is after how many blows the world gets well and is checked. Each round
+	// has another policy.
+	roundOf = 6
+)
+
+// TestFailOverWhileAllDieLosesAndDoublesNothing has two providers, each with a cloud of
+// its own, which are ill by turns, so that requests fail over all the time.
+func TestFailOverWhileAllDieLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	s := seed(t)
+	w := newWorld(t, s, options{providers: []string{"east", "west"}})
+	policies := []routing.Policy{routing.Ordered, routing.Cheapest, routing.Fastest}
+	w.configure(string(policies[0]))
+	w.start("")
+	w.waitReady()
+	began := time.Now()
+	kills := cmp.Or(*killsFlag, failoverKills)
+	round := 0
+	for blows := range slices.Chunk(stages(newRandom(s, 3), kills, w.labels()), roundOf) {
+		clients := w.letLoose()
+		for _, b := range blows {
+			w.suffer(b.Ill)
+			w.wound(b.Blow)
+			w.waitServing()
+		}
+		w.heal()
+		clients.end()
+		round++
+		w.configure(string(policies[round%len(policies)]))
+		w.restart() // and so there is a reconciliation
+		w.settle()
+		w.check()
+		if t.Failed() {
+			t.Fatalf("after round %d, of %+v", round, blows)
+		}
+	}
+	over := w.failedOver()
+	t.Logf("%d kills in %s: %+v", kills, time.Since(began).Round(time.Second), w.check())
+	t.Logf("served by: %s", inWords(over.reasons))
+	t.Logf("failed over, after: %s", inWords(over.after))
+	assert.Assert(t, over.reasons[routing.ReasonFallback] > 0, "nothing failed over: that was not tested")
+}
+
+// failOver counts answers.
+type failOver struct {
+	// reasons why a provider served, and after what: the codes of those that could not.
+	reasons, after map[string]int
+}
+
+// failedOver counts how requests found their providers.
+func (w *world) failedOver() failOver {
+	over := failOver{map[string]int{}, map[string]int{}}
+	for _, e := range w.history.all() {
+		if !e.acknowledged() || e.Reason == "" || e.Operation != opCreate && e.Operation != opRun {
+			continue
+		}
+		over.reasons[e.Reason]++
+		if e.Reason == routing.ReasonFallback {
+			over.after[strings.Join(e.Tried, "+")]++
+		}
+	}
+	return over
+}
+
+// inWords lists counts by name.
+func inWords(counts map[string]int) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,79 @@
+package chaos_test
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+)
+
+// illness is a reason to ask another provider.
+type illness struct {
+	Name string
+	// Down refuses connections.
+	Down bool
+	Lies cloud.Lies
+}
+
+var (
+	well      = illness{Name: "well"}
+	illnesses = []illness{
+		{Name: "down", Down: true},
+		{Name: "full", Lies: cloud.Lies{Share: 0.8, Kinds: []cloud.Lie{cloud.Full}, Creations: true}},
+		{Name: "fails", Lies: cloud.Lies{Share: 0.6, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter}}},
+		{Name: "breaks connections", Lies: cloud.Lies{Share: 0.6, Kinds: []cloud.Lie{cloud.ResetBefore, cloud.ResetAfter}}},
+		{Name: "takes for ever", Lies: cloud.Lies{Share: 0.4, Kinds: []cloud.Lie{cloud.HangBefore, cloud.HangAfter}, Creations: true}},
+		{Name: "kills", Lies: cloud.Lies{Share: 0.3, Kinds: []cloud.Lie{cloud.KillBefore, cloud.KillAfter}, Creations: true}},
+		{Name: "fails and lists late", Lies: cloud.Lies{
+			Share: 0.6, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter, cloud.ResetAfter}, Creations: true,
+			ListLate: lateness, DeleteLate: lateness,
+		}},
+		{Name: "everything", Lies: cloud.Lies{Share: 0.5, Kinds: allLies, ListLate: lateness, DeleteLate: lateness}},
+	}
+)
+
+// stage is what goes on up to a blow, and the blow.
+type stage struct {
+	Blow blow
+	// Ill is how each of the clouds is.
+	Ill []illness
+}
+
+// stages draws what two clouds suffer: by turns one is ill and the other is well, but
+// now and then both are ill. It depends on the seed alone.
+func stages(random *rand.Rand, kills int, labels []string) []stage {
+	all := make([]stage, 0, kills)
+	for i, b := range schedule(random, kills) {
+		b.Of = append(slices.Clone(labels), "")[random.IntN(len(labels)+1)]
+		ill := make([]illness, len(labels))
+		for c := range ill {
+			ill[c] = well
+			if c == i%len(labels) || random.IntN(5) == 0 {
+				ill[c] = illnesses[random.IntN(len(illnesses))]
+			}
+		}
+		all = append(all, stage{b, ill})
+	}
+	return all
+}
+
+// suffer has the clouds be as they shall.
+func (w *world) suffer(ill []illness) {
+	w.t.Helper()
+	for i, c := range w.clouds {
+		c.SetLies(ill[i].Lies)
+		if ill[i].Down {
+			c.Down()
+		} else {
+			assert.NilError(w.t, c.Up())
+		}
+	}
+}
+
+// heal makes all clouds well.
+func (w *world) heal() {
+	w.t.Helper()
+	w.suffer(slices.Repeat([]illness{well}, len(w.clouds)))
+}
