@@ -207,16 +207,20 @@ func (f *findings) tenants(events []event) {
 }
 
 // effects happen once: one execution for each piece of code, one living instance for
-// each session.
+// each session. One whose end was asked for is its session's no more, gone or not.
 func (f *findings) effects(events []event, effects []cloud.Effect) {
-	author := map[string]string{}
+	author, asked := map[string]string{}, map[string]time.Time{}
 	for _, e := range events {
 		author[e.Token] = e.Tenant
+		if e.Operation == opDestroy && (asked[e.Instance].IsZero() || e.Began.Before(asked[e.Instance])) {
+			asked[e.Instance] = e.Began
+		}
 	}
-	executed, sessions := map[string]int{}, map[string]string{}
+	type place struct{ cloud, id string } // two clouds may have the same ids
+	executed, sessions := map[string]int{}, map[string]cloud.Effect{}
+	at := func(e cloud.Effect) place { return place{e.Cloud, e.Instance.ID} }
 	for _, e := range effects {
 		session := owner(e.Instance.Labels[sdk.LabelTenant], e.Instance.Labels[sdk.LabelSession], e.Cloud)
-		instance := e.Cloud + " " + e.Instance.ID // which both clouds may have
 		switch e.Kind {
 		case cloud.Executed:
 			token := e.Program.Token
@@ -227,12 +231,13 @@ func (f *findings) effects(events []event, effects []cloud.Effect) {
 				f.add("mixed up: code of %s ran in an instance of %s", author[token], tenant)
 			}
 		case cloud.Created:
-			if other := sessions[session]; other != "" {
-				f.add("doubled: %s has %s and %s at %s", session, other, instance, e.At.Format(time.RFC3339Nano))
+			other, has := sessions[session]
+			if end := asked[idOf(other.Instance)]; has && (end.IsZero() || end.After(e.At)) {
+				f.add("doubled: %s has %v and %v at %s", session, at(other), at(e), e.At.Format(time.RFC3339Nano))
 			}
-			sessions[session] = instance
+			sessions[session] = e
 		case cloud.Gone:
-			if sessions[session] == instance {
+			if at(sessions[session]) == at(e) {
 				delete(sessions, session)
 			}
 		}

@@ -69,6 +69,16 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 				f.effects(nil, []cloud.Effect{created(1, a), {Kind: cloud.Gone, Instance: a}, created(2, instanceOf("red", "b"))})
 			}, "",
 		},
+		"a session has one whose end was asked for, and another": {
+			func(f *findings) {
+				f.effects([]event{{Operation: opDestroy, Instance: idOf(a), Began: at(1)}}, []cloud.Effect{created(0, a), created(2, instanceOf("red", "b"))})
+			}, "",
+		},
+		"a session has two before the end of one was asked for": {
+			func(f *findings) {
+				f.effects([]event{{Operation: opDestroy, Instance: idOf(a), Began: at(3)}}, []cloud.Effect{created(0, a), created(2, instanceOf("red", "b"))})
+			}, "doubled: ",
+		},
 		"code runs twice": {
 			func(f *findings) {
 				f.effects([]event{{Tenant: "red", Token: "x"}}, []cloud.Effect{executed(1, a), executed(2, a)})

@@ -46,6 +46,7 @@ type stage struct {
 func stages(random *rand.Rand, kills int, labels []string) []stage {
 	all := make([]stage, 0, kills)
 	for i, b := range schedule(random, kills) {
+		b.After *= 2 // an illness takes time to show
 		b.Of = append(slices.Clone(labels), "")[random.IntN(len(labels)+1)]
 		ill := make([]illness, len(labels))
 		for c := range ill {
