@@ -15,14 +15,14 @@ func (c *client) choose(e *event, body map[string]any) {
 	}
 	label := clouds[c.random.IntN(len(clouds))].Name()
 	switch n := c.random.IntN(100); {
-	case n < 30:
+	case n < 45:
 		e.Session = fmt.Sprintf("s-%d", c.random.IntN(4))
-	case n < 40: // as often with a provider as without
+	case n < 55: // as often with a provider as without
 		e.Session = fmt.Sprintf("%s%d", several, c.random.IntN(2))
 		if c.random.IntN(2) == 0 {
 			e.Named = label
 		}
-	case n < 50:
+	case n < 65:
 		if e.Named = label; e.Session != "" {
 			e.Session = several + e.Session
 		}

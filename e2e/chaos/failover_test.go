@@ -20,6 +20,8 @@ const (
 	// roundOf is after how many blows the world gets well and is checked. Each round
 	// has another policy.
 	roundOf = 6
+	// lull is how long clients go on when all is well again.
+	lull = 500 * time.Millisecond
 )
 
 // TestFailOverWhileAllDieLosesAndDoublesNothing has two providers, each with a cloud of
@@ -33,20 +35,22 @@ func TestFailOverWhileAllDieLosesAndDoublesNothing(t *testing.T) {
 	w.start("")
 	w.waitReady()
 	began := time.Now()
-	kills := cmp.Or(*killsFlag, failoverKills)
-	round := 0
+	kills := cmp.Or(*killsFlag, failoverKills) // those of the schedule
+	round, deaths := 0, 0
 	for blows := range slices.Chunk(stages(newRandom(s, 3), kills, w.labels()), roundOf) {
 		clients := w.letLoose()
-		for _, b := range blows {
-			w.suffer(b.Ill)
-			w.wound(b.Blow)
-			w.waitServing()
+		for _, st := range blows {
+			deaths += w.endure(st)
 		}
 		w.heal()
+		pause(t.Context(), lull)
+		w.kill() // who waits for certainty would do so for long
+		deaths++
 		clients.end()
 		round++
 		w.configure(string(policies[round%len(policies)]))
-		w.restart() // and so there is a reconciliation
+		w.start("") // and so there is a reconciliation
+		w.waitReady()
 		w.settle()
 		w.check()
 		if t.Failed() {
@@ -54,7 +58,7 @@ func TestFailOverWhileAllDieLosesAndDoublesNothing(t *testing.T) {
 		}
 	}
 	over := w.failedOver()
-	t.Logf("%d kills in %s: %+v", kills, time.Since(began).Round(time.Second), w.check())
+	t.Logf("%d kills, %d of them by fail points, in %s: %+v", deaths, deaths-kills-round, time.Since(began).Round(time.Second), w.check())
 	t.Logf("served by: %s", inWords(over.reasons))
 	t.Logf("failed over, after: %s", inWords(over.after))
 	assert.Assert(t, over.reasons[routing.ReasonFallback] > 0, "nothing failed over: that was not tested")

@@ -1,11 +1,14 @@
 package chaos_test
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
 )
 
@@ -37,6 +40,9 @@ var (
 // stage is what goes on up to a blow, and the blow.
 type stage struct {
 	Blow blow
+	// Points are those of a broker that is started by the blow: half of them kill
+	// themselves before the next one.
+	Points string
 	// Ill is how each of the clouds is.
 	Ill []illness
 }
@@ -55,7 +61,12 @@ func stages(random *rand.Rand, kills int, labels []string) []stage {
 				ill[c] = illnesses[random.IntN(len(illnesses))]
 			}
 		}
-		all = append(all, stage{b, ill})
+		points := ""
+		if random.IntN(2) == 0 {
+			point := failpoint.All()[random.IntN(len(failpoint.All()))]
+			points = fmt.Sprintf("%s=kill:%d", point, 1+random.IntN(mostHits))
+		}
+		all = append(all, stage{b, points, ill})
 	}
 	return all
 }
@@ -77,4 +88,26 @@ func (w *world) suffer(ill []illness) {
 func (w *world) heal() {
 	w.t.Helper()
 	w.suffer(slices.Repeat([]illness{well}, len(w.clouds)))
+}
+
+// endure goes through a stage, and returns how many died: by the blow, and by itself
+// before, when there has been a point to do so.
+func (w *world) endure(st stage) (deaths int) {
+	w.t.Helper()
+	w.suffer(st.Ill)
+	lull, stop := context.WithTimeout(context.Background(), st.Blow.After)
+	defer stop()
+	select {
+	case <-w.dead():
+		deaths++
+		w.start("")
+		w.waitServing()
+		<-lull.Done()
+	case <-lull.Done():
+	}
+	now := st.Blow
+	now.After = 0
+	w.wound(now, st.Points)
+	w.waitServing()
+	return deaths + 1
 }

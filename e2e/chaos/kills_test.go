@@ -40,14 +40,14 @@ func TestKillsAtRandomLoseAndDoubleNothing(t *testing.T) {
 // strike does what the nemesis wants, and waits until the broker is ready.
 func (w *world) strike(b blow) {
 	w.t.Helper()
-	w.wound(b)
+	w.wound(b, "")
 	if b.Broker {
 		w.waitReady()
 	}
 }
 
-// wound does what the nemesis wants.
-func (w *world) wound(b blow) {
+// wound does what the nemesis wants. points are those of the next broker.
+func (w *world) wound(b blow, points string) {
 	w.t.Helper()
 	pause(context.Background(), b.After)
 	if b.Plugin {
@@ -56,6 +56,6 @@ func (w *world) wound(b blow) {
 	if b.Broker {
 		w.kill()
 		pause(context.Background(), b.Down)
-		w.start("")
+		w.start(points)
 	}
 }

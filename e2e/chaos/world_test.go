@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -214,22 +215,26 @@ func (w *world) waitGone() {
 // waitReady waits until the broker is ready.
 func (w *world) waitReady() {
 	w.t.Helper()
-	w.waitFor("/readyz")
+	w.waitFor("/readyz", poll.Error(errors.New("the broker ended")))
 }
 
 // waitServing waits until the broker answers, which it does without a provider that is
-// ready.
+// ready, or has ended.
 func (w *world) waitServing() {
 	w.t.Helper()
-	w.waitFor("/healthz")
+	w.waitFor("/healthz", poll.Success())
 }
 
-func (w *world) waitFor(path string) {
+// waitFor waits until a path answers 200. ended is the result if the broker ends before.
+func (w *world) waitFor(path string, ended poll.Result) {
 	w.t.Helper()
 	poll.WaitOn(w.t, func(poll.LogT) poll.Result {
 		select {
 		case <-w.dead():
-			return poll.Error(fmt.Errorf("the broker ended:\n%s", w.lastLog()))
+			if ended.Error() != nil {
+				w.t.Log(w.lastLog())
+			}
+			return ended
 		default:
 		}
 		if a := w.ask(http.MethodGet, path, "", nil, ""); a.Status != http.StatusOK {
