@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"gotest.tools/v3/assert"
 
@@ -22,8 +23,9 @@ type illness struct {
 
 var (
 	well      = illness{Name: "well"}
+	down      = illness{Name: "down", Down: true}
 	illnesses = []illness{
-		{Name: "down", Down: true},
+		down, down, down, // it is what others end in
 		{Name: "full", Lies: cloud.Lies{Share: 0.8, Kinds: []cloud.Lie{cloud.Full}, Creations: true}},
 		{Name: "fails", Lies: cloud.Lies{Share: 0.6, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter}}},
 		{Name: "breaks connections", Lies: cloud.Lies{Share: 0.6, Kinds: []cloud.Lie{cloud.ResetBefore, cloud.ResetAfter}}},
@@ -37,6 +39,9 @@ var (
 	}
 )
 
+// slowness is how long the broker may die in the middle of a creation.
+const slowness = 200 * time.Millisecond
+
 // stage is what goes on up to a blow, and the blow.
 type stage struct {
 	Blow blow
@@ -47,19 +52,20 @@ type stage struct {
 	Ill []illness
 }
 
-// stages draws what two clouds suffer: by turns one is ill and the other is well, but
-// now and then both are ill. It depends on the seed alone.
+// stages draws what clouds suffer: one is ill, and now and then another one too. It
+// depends on the seed alone.
 func stages(random *rand.Rand, kills int, labels []string) []stage {
 	all := make([]stage, 0, kills)
-	for i, b := range schedule(random, kills) {
+	for _, b := range schedule(random, kills) {
 		b.After *= 2 // an illness takes time to show
 		b.Of = append(slices.Clone(labels), "")[random.IntN(len(labels)+1)]
-		ill := make([]illness, len(labels))
+		ill, chosen := make([]illness, len(labels)), random.IntN(len(labels))
 		for c := range ill {
 			ill[c] = well
-			if c == i%len(labels) || random.IntN(5) == 0 {
+			if c == chosen || random.IntN(5) == 0 {
 				ill[c] = illnesses[random.IntN(len(illnesses))]
 			}
+			ill[c].Lies.Slow = slowness
 		}
 		points := ""
 		if random.IntN(2) == 0 {

@@ -100,6 +100,7 @@ func handle[Request, Answer any](c *Cloud, path string, do func(r *http.Request,
 			return
 		}
 		answer, err := do(r, req)
+		c.dally(r, path)
 		if lie != "" {
 			c.goWrong(w, r, lie)
 			return

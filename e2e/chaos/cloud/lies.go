@@ -36,6 +36,9 @@ type Lies struct {
 	NoKeys bool
 	// Creations says that other calls go well.
 	Creations bool
+	// Slow is how long a creation has had its effect before it is answered; each draws
+	// a time up to that.
+	Slow time.Duration
 }
 
 // hangBound ends a call that hangs although its client waits for ever.
@@ -93,6 +96,26 @@ func (c *Cloud) lie(path string) (l Lie) {
 		return ""
 	}
 	return c.lies.Kinds[c.random.IntN(len(c.lies.Kinds))]
+}
+
+// dally waits between the effect of a creation and its answer.
+func (c *Cloud) dally(r *http.Request, path string) {
+	c.mu.Lock()
+	slow, stop := time.Duration(0), c.closing
+	if path == "create" {
+		slow = upTo(c.random, c.lies.Slow)
+	}
+	c.mu.Unlock()
+	if slow == 0 {
+		return
+	}
+	timer := time.NewTimer(slow)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	case <-stop:
+	}
 }
 
 func upTo(random *rand.Rand, d time.Duration) time.Duration {
