@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // choose adds to a request for an instance, or for an execution wherever it fits, what
@@ -33,6 +34,15 @@ func (c *client) choose(e *event, body map[string]any) {
 	if e.Named != "" {
 		body["provider"] = e.Named
 	}
+}
+
+// patience is how long the client waits for an instance, where there are several
+// providers: one in five goes away before it has one, and comes back if it can.
+func (c *client) patience() time.Duration {
+	if len(c.world.clouds) == 1 || c.random.IntN(5) > 0 {
+		return 0
+	}
+	return time.Duration(1+c.random.IntN(250)) * time.Millisecond
 }
 
 // several begins the names of sessions for which clients name a provider: they may have

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -167,6 +168,7 @@ func (c *client) create(ctx context.Context) {
 		body["wait_ms"] = 500
 	}
 	c.choose(&e, body)
+	e.Patience = c.patience()
 	c.keep(c.persist(ctx, e, "/api/v1/instances", body))
 }
 
@@ -261,6 +263,7 @@ func (c *client) persist(ctx context.Context, e event, path string, body map[str
 			return done
 		}
 		pause(ctx, betweenTries)
+		e.Patience = 0
 	}
 	return e
 }
@@ -274,7 +277,7 @@ func retryable(e event) bool {
 // one sends a request and writes down what became of it.
 func (c *client) one(e event, method, path string, body any) event {
 	e.Client, e.Tenant, e.Began = c.number, c.tenant, time.Now()
-	a := c.world.ask(method, path, c.tenant, body, e.Key)
+	a := c.world.askWithin(cmp.Or(e.Patience, askTimeout), method, path, c.tenant, body, e.Key)
 	e.Ended, e.Status = time.Now(), a.Status
 	if a.Err != nil {
 		e.Error, e.Status = a.Err.Error(), 0

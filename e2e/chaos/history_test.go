@@ -32,11 +32,13 @@ type event struct {
 	Named     string `json:",omitempty"` // the provider
 	Instance  string `json:",omitempty"` // that was asked for
 	Token     string `json:",omitempty"` // of the code
-	Began     time.Time
-	Ended     time.Time
-	Status    int    `json:",omitempty"`
-	Code      string `json:",omitempty"` // of a problem
-	Detail    string `json:",omitempty"`
+	// Patience is after how long the client goes away; 0 for as long as it takes.
+	Patience time.Duration `json:",omitempty"`
+	Began    time.Time
+	Ended    time.Time
+	Status   int    `json:",omitempty"`
+	Code     string `json:",omitempty"` // of a problem
+	Detail   string `json:",omitempty"`
 	// Told is the instance that the answer names.
 	Told string `json:",omitempty"`
 	// Provider that served, why it did, and the codes of those that could not.

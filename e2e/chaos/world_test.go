@@ -276,7 +276,12 @@ const askTimeout = 20 * time.Second
 
 // ask sends one request as a tenant.
 func (w *world) ask(method, path, tenant string, body any, key string) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	return w.askWithin(askTimeout, method, path, tenant, body, key)
+}
+
+// askWithin is ask by a client that goes away after a while.
+func (w *world) askWithin(patience time.Duration, method, path, tenant string, body any, key string) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var payload io.Reader
 	if body != nil {
