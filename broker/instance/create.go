@@ -241,7 +241,11 @@ func (s *Service) startCreation(ctx context.Context, id ID, t target, req Create
 
 // make calls the provider and puts its failures into words.
 func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, err error) {
-	if err := s.journalOf(e).Write(ctx, e.record()); err != nil {
+	err = s.noteGivenUp(ctx, e)
+	if err == nil {
+		err = s.journalOf(e).Write(ctx, e.record())
+	}
+	if err != nil {
 		e.verdict = ours
 		return sdk.Instance{}, err
 	}

@@ -61,7 +61,8 @@ type Record struct {
 	// its end was moved.
 	Used   bool `json:"used,omitempty"`
 	Paused bool `json:"paused,omitempty"`
-	// Ending means that it was given up and that its destruction did not work.
+	// Ending means that it was given up, and that its destruction did not work or that
+	// its session got another one before it was confirmed.
 	Ending bool `json:"ending,omitempty"`
 }
 
@@ -108,6 +109,29 @@ func (e *entry) record() Record {
 		r.Created, r.Expires, r.Deadline = e.created, e.expires, e.deadline
 	}
 	return r
+}
+
+// noteGivenUp writes down, before a session gets another instance, that those that it had
+// are to end, which nobody has confirmed yet: the process after this one would take them
+// for the session's, or one of them in the place of the other.
+func (s *Service) noteGivenUp(ctx context.Context, next *entry) error {
+	if !next.claimed {
+		return nil // a session of its own
+	}
+	s.mu.Lock()
+	var before []*entry
+	for _, e := range s.entries {
+		if e.state == ending && e.recorded() && e.id.Tenant == next.id.Tenant && e.id.Session == next.id.Session {
+			before = append(before, e)
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range before {
+		if err := s.journal.Amend(ctx, e.id, func(r *Record) { r.Ending = true }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // noteMade begins the time of an instance that was made, and writes that down
