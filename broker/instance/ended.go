@@ -90,11 +90,16 @@ func (s *Service) bury(ended ...Ended) {
 			s.graves.add(e)
 		}
 	}
+	s.noteInBackground(func(ctx context.Context) error { return s.journal.End(ctx, ended...) })
+}
+
+// noteInBackground writes down the end of instances, which nobody waits for.
+func (s *Service) noteInBackground(write func(context.Context) error) {
 	s.tasks.Go("bury", func() {
 		ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
 		defer cancel()
-		if err := s.journal.End(ctx, ended...); err != nil {
-			s.logger.Warn("the end of instances could not be written down", "count", len(ended), "error", err)
+		if err := write(ctx); err != nil {
+			s.logger.Warn("the end of instances could not be written down", "error", err)
 		}
 	})
 }

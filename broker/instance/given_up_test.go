@@ -6,9 +6,11 @@ import (
 	"testing/synctest"
 
 	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -79,4 +81,40 @@ func reborn(t *testing.T, cloud *instancetest.Provider) *instancetest.Provider {
 		back.Adopt(i)
 	}
 	return back
+}
+
+// What an earlier broker left counts until it is destroyed, however many brokers die
+// over that: for a provider that is ready before the one that has it as well.
+func TestWhatIsLeftOverCountsForTheBrokerAfterTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		east, west := &instancetest.Provider{Name: "cloud", Cloud: true}, &instancetest.Provider{Name: "west", Cloud: true}
+		left := made("aaaaaaaaaaaaaaaaaaaa", func(r *instance.Record) { r.Made, r.OneShot = "", true })
+		in(east, left.ID.Instance, brokerID)
+		failing := true
+		east.OnDestroy = func(context.Context, string) error {
+			if failing {
+				return sdk.Errorf(sdk.CodeUnavailable, "the cloud has trouble")
+			}
+			return nil
+		}
+		m := &memory{}
+		assert.NilError(t, m.Write(t.Context(), left))
+		next := serve(ranked{east, west}, m, m.past(), nil)
+		defer next.Shutdown(t.Context())
+		reconciled(t, next, east)
+		synctest.Wait()
+
+		// Here it dies, too.
+		keeper := oneEach(t)
+		last := serve(ranked{west, east}, m, m.past(), keeper)
+		defer last.Shutdown(t.Context())
+		_, _, err := last.Create(t.Context(), acme, instance.CreateRequest{Provider: "west"})
+		assert.Equal(t, limitOf(err), quota.MaxInstances)
+		failing = false
+		reconciled(t, last, east)
+		synctest.Wait()
+		assert.Check(t, is.Len(m.past().Records, 0))
+		_, _, err = last.Create(t.Context(), acme, instance.CreateRequest{Provider: "west"})
+		assert.NilError(t, err)
+	})
 }

@@ -1,6 +1,8 @@
 package instance
 
 import (
+	"context"
+
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -10,21 +12,46 @@ import (
 // label and ID.
 type orphanKey struct{ provider, id string }
 
+// orphan is what has to be done when one is gone.
+type orphan struct {
+	counted *quota.Instance
+	// left is what the journal is told then, nil if it knows nothing of it. Until then
+	// its record stays, so that it counts for the process after this one too.
+	left *Ended
+}
+
 // orphaned has an instance that is to be destroyed go on counting as the record did
 // that it was left by. The caller holds mu.
-func (s *Service) orphaned(owner Provider, providersID string, counted *quota.Instance) {
+func (s *Service) orphaned(owner Provider, providersID string, counted *quota.Instance, r Record, ended Ended) {
 	key := orphanKey{owner.Label(), providersID}
-	s.orphans[key].Release()
-	s.orphans[key] = counted
+	s.orphans[key].counted.Release()
+	s.orphans[key] = orphan{counted, &ended}
+	if ended.Reason != "" {
+		s.graves.add(ended)
+	}
+	if r.adoptable() {
+		s.noteInBackground(func(ctx context.Context) error {
+			return s.journal.Amend(ctx, r.ID, func(r *Record) { r.Ending = true })
+		})
+	}
+}
+
+// orphanGone ends the counting of one. The caller holds mu.
+func (s *Service) orphanGone(key orphanKey) {
+	o := s.orphans[key]
+	delete(s.orphans, key)
+	o.counted.Release()
+	if o.left != nil {
+		s.noteInBackground(func(ctx context.Context) error { return s.journal.End(ctx, *o.left) })
+	}
 }
 
 // forgetOrphans ends the counting of those that are not listed any more. The caller
 // holds mu.
 func (s *Service) forgetOrphans(owner Provider, there map[string]bool) {
-	for key, counted := range s.orphans {
+	for key := range s.orphans {
 		if key.provider == owner.Label() && !there[key.id] {
-			counted.Release()
-			delete(s.orphans, key)
+			s.orphanGone(key)
 		}
 	}
 }
@@ -56,15 +83,15 @@ func (s *Service) orphanEnded(owner Provider, id, whose string, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := orphanKey{owner.Label(), id}
-	counted, found := s.orphans[key]
+	_, found := s.orphans[key]
 	switch {
 	case failure == nil:
-		counted.Release()
-		delete(s.orphans, key)
+		s.orphanGone(key)
 	case !found:
+		var o orphan
 		if whose != "" {
-			counted = s.quotas.Adopt(whose, owner.Label())
+			o.counted = s.quotas.Adopt(whose, owner.Label())
 		}
-		s.orphans[key] = counted
+		s.orphans[key] = o
 	}
 }

@@ -144,13 +144,13 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 					ended.Reason = reasonRestart
 				}
 			}
-			gone = append(gone, ended)
 			counted := s.resolved(r)
-			if len(found) == 0 {
-				counted.Release()
+			if len(found) > 0 {
+				s.orphaned(owner, found[max(i, 0)].ID, counted, r, ended)
 				continue
 			}
-			s.orphaned(owner, found[max(i, 0)].ID, counted)
+			counted.Release()
+			gone = append(gone, ended)
 		}
 	}
 	if len(gone) > 0 {

@@ -79,9 +79,8 @@ type Service struct {
 	// counted is what the quotas count for those meanwhile, by the same ID.
 	counted map[string]*quota.Instance
 	graves  graves
-	// orphans are those that are to be destroyed and not in entries, with what the
-	// quotas count for them.
-	orphans map[orphanKey]*quota.Instance
+	// orphans are those that are to be destroyed and not in entries.
+	orphans map[orphanKey]orphan
 	looks   map[Provider]*look
 
 	// calls counts requests in progress and creations. Add is called under mu
@@ -192,7 +191,7 @@ func NewService(opts Options) *Service {
 		quotas:  opts.Quotas,
 		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
 		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
-		orphans: map[orphanKey]*quota.Instance{}, looks: map[Provider]*look{},
+		orphans: map[orphanKey]orphan{}, looks: map[Provider]*look{},
 
 		router: opts.Router, ways: map[workKey]*way{},
 	}
