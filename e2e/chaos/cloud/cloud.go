@@ -99,8 +99,16 @@ func handle[Request, Answer any](c *Cloud, path string, do func(r *http.Request,
 			c.goWrong(w, r, lie)
 			return
 		}
+		if path == "destroy" {
+			c.dally(r)
+		}
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // the client has gone before it could have an effect
+		}
 		answer, err := do(r, req)
-		c.dally(r, path)
+		if path == "create" {
+			c.dally(r)
+		}
 		if lie != "" {
 			c.goWrong(w, r, lie)
 			return

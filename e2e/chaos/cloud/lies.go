@@ -36,8 +36,8 @@ type Lies struct {
 	NoKeys bool
 	// Creations says that other calls go well.
 	Creations bool
-	// Slow is how long a creation has had its effect before it is answered; each draws
-	// a time up to that.
+	// Slow is how long a creation has had its effect before it is answered, and how
+	// long a destruction takes before it has; each draws a time up to that.
 	Slow time.Duration
 }
 
@@ -98,13 +98,10 @@ func (c *Cloud) lie(path string) (l Lie) {
 	return c.lies.Kinds[c.random.IntN(len(c.lies.Kinds))]
 }
 
-// dally waits between the effect of a creation and its answer.
-func (c *Cloud) dally(r *http.Request, path string) {
+// dally waits as long as the cloud is slow.
+func (c *Cloud) dally(r *http.Request) {
 	c.mu.Lock()
-	slow, stop := time.Duration(0), c.closing
-	if path == "create" {
-		slow = upTo(c.random, c.lies.Slow)
-	}
+	slow, stop := upTo(c.random, c.lies.Slow), c.closing
 	c.mu.Unlock()
 	if slow == 0 {
 		return
