@@ -241,8 +241,12 @@ func (w *world) waitFor(path string, ended poll.Result) {
 			return poll.Continue("%s: %v %s\n%s", path, a.Err, a.Body, w.lastLog())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second), poll.WithDelay(10*time.Millisecond))
+	}, poll.WithTimeout(readyBound), poll.WithDelay(10*time.Millisecond))
 }
+
+// readyBound is how long the broker may take to be ready: a provider whose list fails
+// five times in a row, as that of a cloud that lies may, is left alone for half a minute and more.
+const readyBound = time.Minute
 
 // restart is kill and start, and waits until the broker is ready.
 func (w *world) restart() {
