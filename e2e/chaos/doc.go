@@ -3,7 +3,8 @@
 // nothing was lost, doubled or left over.
 //
 // A world (world.go) is a broker with a plugin in front of a cloud (package cloud)
-// that outlives both. Clients (client.go) do at random what tenants do and write down
+// that outlives both, or with several of each (failover_test.go, illness_test.go).
+// Clients (client.go) do at random what tenants do and write down
 // what they asked and were told (history.go). A nemesis (nemesis.go) does them harm,
 // by a schedule that its seed determines. When all is quiet again, check.go compares
 // what the clients were told with what is, and with all that the cloud has really
