@@ -3,8 +3,8 @@
 // before it by a hash.
 //
 // Start with Log. An effect has a line before it may happen (Log.Begin) and one
-// with its outcome before anybody is told (Record.End); both are on disk when the
-// call returns. A line that cannot be written means that the effect does not
+// with its outcome before anybody is told (Record.End). The first is on disk when the
+// call returns, the second a little later. A line that cannot be written means that the effect does not
 // happen. One goroutine writes (writer.go) and makes many lines durable at once; it
 // opens a new file by day and size (segment.go) and repairs what a failure left.
 // What a crash left is put in order at the next start (start.go). Old files are

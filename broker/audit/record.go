@@ -51,9 +51,11 @@ func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
 // before.
 func (r *Record) Fill(fill func(*Effect)) { fill(&r.effect) }
 
-// End writes what became of the effect, and returns when that is on disk. The
-// error, SB009, says that the effect has happened and has no such line: that is
-// what the caller must be told. The line is written when that is possible again.
+// End writes what became of the effect. It does not wait for the disk, which has the
+// line a tenth of a second later, or with the next beginning: a crash of the broker
+// loses none, a loss of power those of this time, whose effects are unknown then. The
+// error, SB009, says that the effect has happened and has no such line: that is what
+// the caller must be told. The line is written when that is possible again.
 func (r *Record) End(outcome Outcome) error {
 	failpoint.Hit(failpoint.AuditEnding)
 	now := r.log.options.Now()

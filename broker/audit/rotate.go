@@ -14,16 +14,20 @@ func (w *writer) choose(day string, size int64) error {
 	case !w.file.Present():
 		w.log.logger.Warn("a file of the audit log was removed or replaced; another begins", "file", w.path)
 		w.abandon("the file before was removed or replaced")
-	case w.size == 0: // it was made and nothing is in it
+	case w.written.size == 0: // it was made and nothing is in it
 	case w.day != day:
-		w.abandon("another day")
-	case most > 0 && w.size+size > most:
-		w.abandon("the file before has its size")
+		if err := w.leave("another day"); err != nil {
+			return err
+		}
+	case most > 0 && w.written.size+size > most:
+		if err := w.leave("the file before has its size"); err != nil {
+			return err
+		}
 	}
 	if w.file != nil {
 		return nil
 	}
-	path := pathOf(w.log.options.Dir, day, w.seq+1)
+	path := pathOf(w.log.options.Dir, day, w.written.seq+1)
 	file, err := w.log.options.Open(path, true)
 	if err != nil && w.clear(path, err) {
 		file, err = w.log.options.Open(path, true)
@@ -31,8 +35,19 @@ func (w *writer) choose(day string, size int64) error {
 	if err != nil {
 		return err
 	}
-	w.file, w.path, w.day, w.size = file, path, day, 0
+	w.file, w.path, w.day = file, path, day
 	signal(w.log.tidy)
+	return nil
+}
+
+// leave ends a file that is full.
+func (w *writer) leave(why string) error {
+	if len(w.unsynced) > 0 {
+		if err := w.sync(); err != nil {
+			return err
+		}
+	}
+	w.abandon(why)
 	return nil
 }
 

@@ -61,6 +61,7 @@ func (l *Log) start() (_ *writer, err error) {
 	if err := w.resume(segments); err != nil {
 		return nil, err
 	}
+	w.durable = w.written
 	w.noted = append(w.noted, note{Note: "the broker starts"})
 	var ends []*entry
 	for _, id := range slices.Sorted(maps.Keys(w.open)) {
@@ -72,7 +73,7 @@ func (l *Log) start() (_ *writer, err error) {
 		}
 		ends = append(ends, end)
 	}
-	if err := w.commit(ends); err != nil {
+	if err := w.commit(ends, true); err != nil {
 		return nil, err
 	}
 	if len(ends) > 0 {
@@ -101,11 +102,11 @@ func (w *writer) resume(segments []Segment) error {
 			}
 			continue
 		}
-		w.seq, w.hash, w.open = max(found.seq, last.First-1), found.hash, found.open
+		w.written.seq, w.written.hash, w.open = max(found.seq, last.First-1), found.hash, found.open
 		if found.problem != nil {
 			w.log.logger.Error("a file of the audit log was changed; another begins", "file", last.Path, "line", found.lines+1, "error", found.problem)
 			w.why = fmt.Sprintf("the file before was changed: line %d: %v", found.lines+1, found.problem)
-			w.seq = max(w.seq, found.highest)
+			w.written.seq = max(w.written.seq, found.highest)
 			return nil //nolint:nilerr // the next file says it
 		}
 		if last.Compressed {
@@ -116,7 +117,7 @@ func (w *writer) resume(segments []Segment) error {
 		if err != nil {
 			return err
 		}
-		w.file, w.path, w.day, w.size, w.why = file, last.Path, last.Day, found.size, ""
+		w.file, w.path, w.day, w.written.size, w.why = file, last.Path, last.Day, found.size, ""
 		return nil
 	}
 	return nil

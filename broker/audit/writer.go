@@ -11,6 +11,18 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 )
 
+// syncDelay is how long an end may be written and not on disk. A beginning waits for
+// the disk, since its effect must not happen without it, and takes along the ends that
+// were written before.
+const syncDelay = 100 * time.Millisecond
+
+// place is where the chain ends: the size of the file, and the last line.
+type place struct {
+	size int64
+	seq  uint64
+	hash Hash
+}
+
 // writer is what only the writing goroutine touches.
 type writer struct {
 	log  *Log
@@ -19,13 +31,12 @@ type writer struct {
 	file File // nil if the next line begins one
 	path string
 	day  string
-	// size of the file up to the last durable line. dirty says that there may be
-	// more behind it, which was never promised.
-	size  int64
+	// written is the end of the chain, and durable as much of it as is on disk for
+	// certain. Between them there are ends alone, those of unsynced.
+	written, durable place
+	unsynced         []*entry
+	// dirty says that nobody knows what the file has behind durable.
 	dirty bool
-	// seq and hash of the last durable line.
-	seq  uint64
-	hash Hash
 	// open are the effects that have begun and not ended.
 	open map[string]bool
 	// owed are ends that could not be written, and noted what the log is to say
@@ -41,14 +52,18 @@ func (l *Log) write() {
 	w := l.writer
 	ticker := time.NewTicker(l.options.RetryEvery)
 	defer ticker.Stop()
+	var due <-chan time.Time // when what is unsynced has to be on disk
 	for {
-		retry := false
+		retry, sync := false, false
 		select {
 		case <-l.wake:
 		case <-ticker.C:
 			retry = true
+		case <-due:
+			due, sync = nil, true
 		}
-		entries, closing, failed := l.take()
+		entries, closing, before := l.take()
+		failed := before
 		if closing {
 			w.noted = append(w.noted, note{Note: "the broker stops"})
 		}
@@ -61,15 +76,22 @@ func (l *Log) write() {
 			w.refuse(entries, failed)
 			failed = w.recover(failed)
 		case len(entries) > 0 || len(w.noted) > 0:
-			if failed = w.commit(entries); failed != nil {
+			if failed = w.commit(entries, sync); failed != nil {
 				w.refuse(entries, failed)
-				l.logger.Error("the audit log cannot be written; nothing is done until it can", "file", w.path, "error", failed)
 			}
+		case sync && len(w.unsynced) > 0:
+			failed = w.sync()
+		}
+		if failed != nil && before == nil {
+			l.logger.Error("the audit log cannot be written; nothing is done until it can", "file", w.path, "error", failed)
 		}
 		l.idle(failed)
 		if closing {
 			w.refuse(l.end(), errClosed)
 			return
+		}
+		if due == nil && len(w.unsynced) > 0 {
+			due = time.After(syncDelay)
 		}
 	}
 }
@@ -132,7 +154,7 @@ func (w *writer) recover(failed error) error {
 	}
 	owed := w.owed
 	w.noted = append(w.noted, note{Note: fmt.Sprintf("the log could not be written: %v; it can again", rootOf(failed))})
-	if err := w.commit(owed); err != nil {
+	if err := w.commit(owed, true); err != nil {
 		w.noted = w.noted[:len(w.noted)-1]
 		return err
 	}
@@ -150,23 +172,30 @@ func rootOf(err error) error {
 	return err
 }
 
-// repair takes back what was written and never promised. Of a write or a sync that
-// failed nobody knows how much of it is on disk.
+// repair takes back what is not on disk for certain: of a write or a sync that failed
+// nobody knows how much of it is. Ends among it are owed.
 func (w *writer) repair() error {
+	if w.file == nil || !w.dirty {
+		return nil
+	}
+	present := w.file.Present()
+	if present {
+		if err := w.file.Truncate(w.durable.size); err != nil {
+			return fmt.Errorf("take back what was not written to the end: %w", err)
+		}
+		if err := w.file.Sync(); err != nil {
+			return err
+		}
+	}
+	for _, e := range w.unsynced {
+		w.open[e.id] = true
+	}
+	w.owed, w.unsynced = append(w.unsynced, w.owed...), nil
+	w.written = w.durable
 	switch {
-	case w.file == nil, !w.dirty:
-		return nil
-	case !w.file.Present():
+	case !present:
 		w.abandon("the file before was removed or replaced")
-		return nil
-	}
-	if err := w.file.Truncate(w.size); err != nil {
-		return fmt.Errorf("take back what was not written to the end: %w", err)
-	}
-	if err := w.file.Sync(); err != nil {
-		return err
-	}
-	if w.size == 0 { // it never began
+	case w.written.size == 0: // it never began
 		w.abandon(w.why)
 		return os.Remove(w.path)
 	}
@@ -176,13 +205,32 @@ func (w *writer) repair() error {
 
 // abandon leaves a file as it is. The next line begins another.
 func (w *writer) abandon(why string) {
-	_ = w.file.Close() // what is in it was synced or never promised
-	w.file, w.dirty, w.size, w.why = nil, false, 0, why
+	_ = w.file.Close() // what is in it was synced, or went with it, or never was promised
+	w.written.size = 0
+	w.file, w.dirty, w.why, w.durable, w.unsynced = nil, false, why, w.written, nil
 }
 
-// commit writes lines and makes them durable, all or none. After an error repair
-// comes first.
-func (w *writer) commit(entries []*entry) error {
+// sync makes durable what is written.
+func (w *writer) sync() error {
+	if err := w.file.Sync(); err != nil {
+		w.dirty = true
+		return err
+	}
+	if w.durable.size == 0 {
+		if err := syncDir(w.log.options.Dir); err != nil {
+			w.dirty = true
+			return err
+		}
+	}
+	w.log.lines.Add(w.written.seq - w.durable.seq)
+	w.durable, w.unsynced = w.written, nil
+	w.log.grow(w.durable.seq)
+	return nil
+}
+
+// commit writes lines, all or none, and makes everything durable if it shall or if they
+// are more than ends. After an error repair comes first.
+func (w *writer) commit(entries []*entry, sync bool) error {
 	if w.dirty {
 		if err := w.repair(); err != nil {
 			return err
@@ -192,13 +240,14 @@ func (w *writer) commit(entries []*entry) error {
 	if err := w.choose(dayOf(now), sizeOf(entries)); err != nil {
 		return err
 	}
-	seq, hash := w.seq, w.hash
+	seq, hash := w.written.seq, w.written.hash
 	w.buf = w.buf[:0]
 	add := func(content []byte) {
 		seq++
 		w.buf, hash = seal(w.buf, seq, hash, content)
 	}
-	if w.size == 0 {
+	sync = sync || w.written.size == 0 || len(w.noted) > 0
+	if w.written.size == 0 {
 		header, err := content{Event: EventFile, note: &note{Note: w.why, Open: slices.Sorted(maps.Keys(w.open))}}.encode(now)
 		if err != nil {
 			return err
@@ -219,29 +268,25 @@ func (w *writer) commit(entries []*entry) error {
 		}
 		add(e.content)
 		written = append(written, e)
+		sync = sync || e.event == EventBegin
 	}
-	if len(w.buf) == 0 {
-		return nil
-	}
-	w.dirty = true
-	failpoint.Hit(failpoint.AuditWrite)
-	if _, err := w.file.Write(w.buf); err != nil {
-		return err
-	}
-	if err := w.file.Sync(); err != nil {
-		return err
-	}
-	if w.size == 0 {
-		if err := syncDir(w.log.options.Dir); err != nil {
+	if len(w.buf) > 0 {
+		failpoint.Hit(failpoint.AuditWrite)
+		if _, err := w.file.Write(w.buf); err != nil {
+			w.dirty = true
 			return err
 		}
+		w.written = place{w.written.size + int64(len(w.buf)), seq, hash}
 	}
-	failpoint.Hit(failpoint.AuditWritten)
-	w.dirty, w.why, w.noted = false, "", nil
-	w.size += int64(len(w.buf))
-	w.log.lines.Add(seq - w.seq)
-	w.seq, w.hash = seq, hash
-	w.log.grow(seq)
+	if sync && w.written != w.durable {
+		if err := w.sync(); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.AuditWritten)
+	} else {
+		w.unsynced = append(w.unsynced, written...)
+	}
+	w.why, w.noted = "", nil
 	w.publish(written)
 	const mostKept = 1 << 20
 	if cap(w.buf) > mostKept {

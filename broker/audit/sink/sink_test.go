@@ -147,7 +147,9 @@ func TestWhatCannotBeSentStaysAndIsSentLater(t *testing.T) {
 	for range 10 {
 		act(t, log)
 	}
-	assert.Equal(t, f.Behind(), uint64(20))
+	poll.WaitOn(t, func(poll.LogT) poll.Result { // the last end is on disk a moment later
+		return poll.Compare(is.Equal(f.Behind(), uint64(20)))
+	})
 	to.set(nil)
 	to.awaitUpTo(t, lastOf(log))
 }
