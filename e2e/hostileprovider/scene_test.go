@@ -43,7 +43,7 @@ func options(start plan) harness.Options {
 	return harness.Options{
 		Config: harness.Tenants + fmt.Sprintf(`
 limits {
-  create_timeout  = "2s"
+  create_timeout  = "5s"
   default_timeout = "1s"
 }
 providers { active = "good" }
