@@ -174,3 +174,25 @@ func CodeOf(err error) Code {
 	}
 	return CodeInternal
 }
+
+// ExecutionError is the error of an Execute that came to err. It tells an instance that
+// was gone before any of the code was begun, so that the broker can run it elsewhere,
+// from one that ended under code that may have run: CodeNotFound gets NoEffect, or
+// becomes CodeUnavailable if begun. So does that of a context (which has a Field), but
+// for NoEffect: there is no other one. Other errors stay as they are.
+func ExecutionError(err error, begun bool) error {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok || e.Code != CodeNotFound:
+		return err
+	case begun && e.Field != "":
+		return Errorf(CodeUnavailable, "the context was deleted while the code ran")
+	case begun:
+		return Errorf(CodeUnavailable, "the instance ended while the code ran, or was about to")
+	case e.Field != "":
+		return err
+	}
+	gone := *e
+	gone.NoEffect = true
+	return &gone
+}

@@ -140,3 +140,30 @@ func TestCodesOfAProviderNeverBlameTheCaller(t *testing.T) {
 		assert.Equal(t, info.Code.FromProvider(), want)
 	}
 }
+
+func TestAnInstanceThatIsGoneIsToldFromOneThatEndsUnderItsCode(t *testing.T) {
+	instance, context := sdk.Errorf(sdk.CodeNotFound, "gone"), sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "gone")
+	other := sdk.Errorf(sdk.CodeConnectionFailed, "no route")
+	for name, test := range map[string]struct {
+		err   error
+		begun bool
+		code  sdk.Code
+		none  bool // it says that there was no effect
+	}{
+		"an instance, before": {instance, false, sdk.CodeNotFound, true},
+		"an instance, during": {instance, true, sdk.CodeUnavailable, false},
+		"a context, before":   {context, false, sdk.CodeNotFound, false},
+		"a context, during":   {context, true, sdk.CodeUnavailable, false},
+		"another failure":     {other, true, sdk.CodeConnectionFailed, false},
+		"an error of no code": {errors.New("oops"), false, sdk.CodeInternal, false},
+		"nothing":             {nil, true, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := sdk.ExecutionError(test.err, test.begun)
+			assert.Equal(t, sdk.CodeOf(err), test.code)
+			e, ok := errors.AsType[*sdk.Error](err)
+			assert.Equal(t, ok && e.NoEffect, test.none)
+		})
+	}
+	assert.Check(t, !instance.NoEffect, "what was given stays as it was")
+}

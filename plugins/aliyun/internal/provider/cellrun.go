@@ -68,14 +68,14 @@ func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.Ex
 	}
 	before, _, err := p.marks(ctx, box, req.Artifacts)
 	if err != nil {
-		return sdk.ExecuteResult{}, ofExecution(p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts"), false)
+		return sdk.ExecuteResult{}, sdk.ExecutionError(p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts"), false)
 	}
 	r := &cellRun{p: p, box: box, saved: saved, c: c, req: req, out: out}
 	result, err := r.run(ctx)
 	if err != nil {
-		return result, ofExecution(err, r.begun)
+		return result, sdk.ExecutionError(err, r.begun)
 	}
-	return result, ofExecution(p.sendNewFiles(ctx, box, before, req.Artifacts, out), true)
+	return result, sdk.ExecutionError(p.sendNewFiles(ctx, box, before, req.Artifacts, out), true)
 }
 
 // begin leads the output of the kernel to where it can be seen. A kernel that is gone

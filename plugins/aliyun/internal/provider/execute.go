@@ -18,7 +18,7 @@ import (
 func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	box, err := p.lookup(ctx, req.InstanceID)
 	if err != nil {
-		return sdk.ExecuteResult{}, ofExecution(err, false)
+		return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 	}
 	if req.ContextID != "" {
 		return p.executeInContext(ctx, box, req, out)
@@ -38,7 +38,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	done, begun, err := p.follow(ctx, box, run, output, tail)
 	if err != nil {
 		p.stop(ctx, box, run.ID)
-		return sdk.ExecuteResult{}, ofExecution(p.explain(ctx, err, sdk.CodeUnavailable, "run code"), begun)
+		return sdk.ExecuteResult{}, sdk.ExecutionError(p.explain(ctx, err, sdk.CodeUnavailable, "run code"), begun)
 	}
 	result, err := output.Finish(done.Exit)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if done.Error != "" {
 		return result, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the sandbox cannot run this language: %.200s", done.Error)
 	}
-	return result, ofExecution(p.sendFiles(ctx, box, done.Files, req.Artifacts, out), true)
+	return result, sdk.ExecutionError(p.sendFiles(ctx, box, done.Files, req.Artifacts, out), true)
 }
 
 // limit is what the provider gives an execution.

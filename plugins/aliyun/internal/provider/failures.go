@@ -115,22 +115,3 @@ func repeatable(err error) bool {
 	f, ok := errors.AsType[*agentrun.Failure](err)
 	return !ok || f.Throttled() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
 }
-
-// ofExecution tells an instance that was gone before any of the code was begun, so that
-// it can run elsewhere, from one that ended under code that may have run.
-func ofExecution(err error, begun bool) error {
-	e, ok := errors.AsType[*sdk.Error](err)
-	switch {
-	case !ok || e.Code != sdk.CodeNotFound:
-		return err
-	case begun && e.Field != "":
-		return sdk.Errorf(sdk.CodeUnavailable, "the context was deleted while the code ran")
-	case begun:
-		return sdk.Errorf(sdk.CodeUnavailable, "the instance ended while the code ran, or was about to")
-	case e.Field != "":
-		return err
-	}
-	gone := *e
-	gone.NoEffect = true
-	return &gone
-}

@@ -53,7 +53,7 @@ func (p *Provider) executeInContext(ctx context.Context, c *codeContext, req sdk
 	defer p.finish(e)
 	run := &cellRun{p: p, c: c, req: req, out: out}
 	result, err := run.run(ctx, e)
-	return result, ofExecution(err, run.begun)
+	return result, sdk.ExecutionError(err, run.begun)
 }
 
 // checkCell refuses what there are no cells of ours for.
@@ -336,7 +336,7 @@ func (p *Provider) executeCell(ctx context.Context, sb *sandbox, req sdk.Execute
 	}
 	c, err := p.newContext(ctx, sb, sdk.CreateContextRequest{Language: req.Language})
 	if err != nil {
-		return sdk.ExecuteResult{}, ofExecution(err, false)
+		return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(sb.gone, stopTimeout)

@@ -16,12 +16,12 @@ import (
 func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	sb, err := p.lookup(ctx, req.InstanceID)
 	if err != nil {
-		return sdk.ExecuteResult{}, ofExecution(err, false)
+		return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 	}
 	if req.ContextID != "" {
 		c, err := p.context(ctx, sb, req.ContextID)
 		if err != nil {
-			return sdk.ExecuteResult{}, ofExecution(err, false)
+			return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 		}
 		return p.executeInContext(ctx, c, req, out)
 	}
@@ -65,7 +65,7 @@ func (p *Provider) executeProcess(ctx context.Context, sb *sandbox, req sdk.Exec
 		result.Status, result.Result, result.Detail = sdk.StatusCancelled, nil, ""
 		return result, nil
 	}
-	return result, ofExecution(p.sendFiles(ctx, sb, report.Files, req.Artifacts, output), true)
+	return result, sdk.ExecutionError(p.sendFiles(ctx, sb, report.Files, req.Artifacts, output), true)
 }
 
 // settle adds what the supervisor knows to what the code's exit code says.

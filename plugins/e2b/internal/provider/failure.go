@@ -157,22 +157,3 @@ func refused(err error) bool {
 	_, coded := errors.AsType[*sdk.Error](err)
 	return coded || answered && e.Proxy || denied(err)
 }
-
-// ofExecution tells an instance that was gone before any of the code was begun, so that
-// it can run elsewhere, from one that ended under code that may have run.
-func ofExecution(err error, begun bool) error {
-	e, ok := errors.AsType[*sdk.Error](err)
-	switch {
-	case !ok || e.Code != sdk.CodeNotFound:
-		return err
-	case begun && e.Field != "":
-		return sdk.Errorf(sdk.CodeUnavailable, "the context was deleted while the code ran")
-	case begun:
-		return sdk.Errorf(sdk.CodeUnavailable, "the instance ended while the code ran, or was about to")
-	case e.Field != "":
-		return err
-	}
-	gone := *e
-	gone.NoEffect = true
-	return &gone
-}

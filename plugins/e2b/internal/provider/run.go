@@ -74,7 +74,7 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.J
 	program, file, upload := run.Program()
 	if upload != nil {
 		if err := p.envd(ctx, sb, func(c *envd.Client) error { return c.Upload(ctx, file, bytes.NewReader(upload)) }); err != nil {
-			return j.report, ofExecution(p.explain(ctx, sb, err), false)
+			return j.report, sdk.ExecutionError(p.explain(ctx, sb, err), false)
 		}
 	}
 	if what.Timeout > 0 {
@@ -95,7 +95,7 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.J
 	if err == nil {
 		err = j.output.Close()
 	}
-	return j.report, ofExecution(err, j.begun)
+	return j.report, sdk.ExecutionError(err, j.begun)
 }
 
 // readEvents starts the program and passes on what it does.
