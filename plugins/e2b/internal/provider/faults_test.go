@@ -205,7 +205,7 @@ func TestNothingIsMadeByAServiceThatIsNotReached(t *testing.T) {
 	p := configured(t, server, map[string]any{"max_retries": int64(0)})
 	server.Close()
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
-		_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", IdempotencyKey: "k"})
+		_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", IdempotencyKey: rand.Text()})
 		assert.Check(t, is.Equal(sdk.CodeOf(err), sdk.CodeConnectionFailed), "%v", err)
 		if !knownToBeWithoutEffect(err) { // a connection that was open yet
 			return poll.Continue("%v", err)
