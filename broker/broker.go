@@ -94,14 +94,14 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	b.tasks = background.NewGroup(b.logger)
 
 	// First of all, so that a taken address is told at once.
-	listener, err := listen(cfg.Listen)
+	listener, err := listenAtStart(ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	var metricsListener net.Listener
 	if cfg.Metrics.Listen != "" {
-		if metricsListener, err = listen(cfg.Metrics.Listen); err != nil {
+		if metricsListener, err = listenAtStart(ctx, cfg.Metrics.Listen); err != nil {
 			return err
 		}
 		defer metricsListener.Close()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -35,17 +36,53 @@ func newDoor(server server, logger hclog.Logger) *door {
 	return &door{server: server, logger: logger, failed: make(chan error, 1)}
 }
 
+const (
+	// takeoverWait is how long a broker that starts waits for an address that is
+	// taken. One that was killed while it started a plugin leaves its listener to
+	// the child until that has become the plugin.
+	takeoverWait  = 2 * time.Second
+	takeoverPause = 50 * time.Millisecond
+)
+
+// listenAtStart is listen for a broker that may come after one that was killed.
+func listenAtStart(ctx context.Context, address string) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, takeoverWait)
+	defer cancel()
+	for {
+		listener, err := listen(address)
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return listener, err
+		}
+		pause := time.NewTimer(takeoverPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, err
+		}
+	}
+}
+
 // listen opens an address. What it is told is fit for people.
 func listen(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, fmt.Errorf("another program listens on %s already; stop it, or choose another address (listen = ...)", address)
+		return nil, &takenError{address}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
 	}
 	return listener, nil
 }
+
+// takenError is an address that another program has.
+type takenError struct{ address string }
+
+func (e *takenError) Error() string {
+	return fmt.Sprintf("another program listens on %s already; stop it, or choose another address (listen = ...)", e.address)
+}
+
+func (e *takenError) Unwrap() error { return unix.EADDRINUSE }
 
 // moveTo serves on a listener, which it takes over, and no longer on the one
 // before. nil stands for nowhere.
