@@ -51,6 +51,20 @@ func TestAnEndIsWrittenAtOnceAndDoesNotWaitForTheDisk(t *testing.T) {
 	assert.Equal(t, last, before+1)
 }
 
+// A full disk does not take back what was written before, for a broker that dies then.
+func TestALineThatDoesNotFitLeavesTheEndsBeforeIt(t *testing.T) {
+	dir, f := newDir(t), &faults{}
+	log := open(t, audit.Options{Dir: dir, Open: f.Open, RetryEvery: time.Hour})
+	r, err := log.Begin(t.Context(), effect("execute"))
+	assert.NilError(t, err)
+	assert.NilError(t, r.End(audit.Outcome{Status: "succeeded"}))
+	f.set(func(f *faults) { f.write, f.half = failing(unix.ENOSPC), true })
+	_, err = log.Begin(t.Context(), effect("create"))
+	assert.ErrorContains(t, err, "cannot be written")
+	assert.Check(t, is.Len(endsOf(t, dir, audit.IDOf(r)), 1))
+	intact(t, dir)
+}
+
 // Whoever was told that the end is written has it in the log, whatever the disk says
 // afterwards.
 func TestEndsThatTheDiskDoesNotConfirmAreWrittenAgain(t *testing.T) {

@@ -273,7 +273,8 @@ func (w *writer) commit(entries []*entry, sync bool) error {
 	if len(w.buf) > 0 {
 		failpoint.Hit(failpoint.AuditWrite)
 		if _, err := w.file.Write(w.buf); err != nil {
-			w.dirty = true
+			// What was written before stays: a crash must not lose what somebody was told.
+			w.dirty = w.written.size == 0 || w.file.Truncate(w.written.size) != nil
 			return err
 		}
 		w.written = place{w.written.size + int64(len(w.buf)), seq, hash}
