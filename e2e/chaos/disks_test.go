@@ -139,6 +139,8 @@ func TestAReadOnlyDiskStopsTheBrokerAndNothingElseHappens(t *testing.T) {
 		w.kill()
 		w.waitGone()
 		writable := d.readOnly()
+		w.cloud.Down() // waits for calls of the broker that is dead
+		assert.NilError(t, w.cloud.Up())
 		before := len(w.cloud.Effects())
 		w.start("")
 		select {
