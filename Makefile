@@ -21,7 +21,7 @@ EXAMPLE := examples/bubblewrap-provider
 # The race detector needs a C compiler; without one the tests still run.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
-.PHONY: help build runsc rootfs demo run test unit e2e corpus chaos lint fmt generate drift bench soak clean tools
+.PHONY: help build runsc rootfs demo run test unit e2e corpus chaos live live-clean lint fmt generate drift bench soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -77,6 +77,23 @@ SEED  ?= 0
 
 chaos: ## kill broker and plugins at random, and check what is left (KILLS=1000 SEED=1)
 	go test ./e2e/chaos/... -count=1 -timeout 12h -v -args -kills $(KILLS) -seed $(SEED)
+
+# What a live run may take: PROVIDER=e2b or aliyun, MINUTES, SPEND in the currency of its
+# price, PRICE of a second of a sandbox (0 for what the plugin names, or a guess), CASES by
+# name.
+PROVIDER ?=
+MINUTES  ?= 20
+SPEND    ?= 1.00
+PRICE    ?= 0
+CASES    ?= .
+
+live: build ## the suite against a real service, with your key (PROVIDER=e2b|aliyun MINUTES=20 SPEND=1.00)
+	@go build -trimpath -o bin/live ./e2e/live
+	@bin/live -provider '$(PROVIDER)' -minutes '$(MINUTES)' -spend '$(SPEND)' -price '$(PRICE)' -cases '$(CASES)'
+
+live-clean: build ## remove what live runs have left, also killed ones (PROVIDER=e2b|aliyun)
+	@go build -trimpath -o bin/live ./e2e/live
+	@bin/live -provider '$(PROVIDER)' -clean
 
 lint: tools ## format, vet, static analysis, drift of generated files
 	go vet ./...

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,55 +55,33 @@ func (a administration) InForce() admin.Generation {
 }
 
 // Apply implements admin.Daemon.
-func (a administration) Apply(ctx context.Context, begun admin.Reload, cfg *config.Config, save func() error) (reload admin.Reload, err error) {
-	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
-		reload, err = f.apply(ctx, begun, cfg, save)
+func (a administration) Apply(ctx context.Context, begun admin.Reload, draft admin.Draft) (reload admin.Reload, err error) {
+	err = a.aside(ctx, "change the configuration", func(ctx context.Context) (err error) {
+		reload, err = a.attempt(ctx, begun, &drafted{Draft: draft, files: a.files})
+		return err
 	})
 	if unsaved, ok := errors.AsType[*saveError](err); ok {
 		err = unsaved.err
 	}
-	return reload, a.ended(cmp.Or(asked, err))
+	return reload, a.ended(err)
 }
 
 // Reread implements admin.Daemon.
 func (a administration) Reread(ctx context.Context) (reload admin.Reload, err error) {
-	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
-		reload, err = f.read(ctx, admin.TriggerAPI)
+	err = a.aside(ctx, "read the configuration", func(ctx context.Context) (err error) {
+		reload, err = a.files.read(ctx, admin.TriggerAPI)
+		return err
 	})
-	return reload, a.ended(cmp.Or(asked, err))
+	return reload, a.ended(err)
 }
 
 // DryRun implements admin.Daemon.
 func (a administration) DryRun(ctx context.Context) (reload admin.Reload, err error) {
-	asked := a.ask(ctx, func(ctx context.Context, f *follower) {
-		reload, err = f.rehearse(ctx)
+	err = a.aside(ctx, "try the configuration", func(ctx context.Context) (err error) {
+		reload, err = a.files.rehearse(ctx)
+		return err
 	})
-	return reload, a.ended(cmp.Or(asked, err))
-}
-
-// ask has the one who follows the configuration do something, and waits for it. It
-// is done while ctx and the broker last.
-func (a administration) ask(ctx context.Context, do func(context.Context, *follower)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(a.life, cancel)()
-	done, whole := make(chan struct{}), false
-	select {
-	case a.asked <- func(f *follower) {
-		defer close(done)
-		do(ctx, f)
-		whole = true
-	}:
-	case <-a.life.Done():
-		return errStopping
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	<-done
-	if !whole {
-		return errors.New("a change of the configuration ended in a panic")
-	}
-	return nil
+	return reload, a.ended(err)
 }
 
 // Describe implements admin.Daemon.

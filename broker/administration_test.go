@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker"
 	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 // administered is a broker that follows a file and has an administrator.
@@ -35,14 +37,14 @@ type administered struct {
 	stop func() error
 }
 
-func startAdministered(t *testing.T) *administered {
+func startAdministered(t *testing.T, more ...string) *administered {
 	t.Helper()
 	token := sha256.Sum256([]byte("admin-token"))
-	state := t.TempDir()
+	state := scratch.Dir(t)
 	a := &administered{t: t, file: filepath.Join(t.TempDir(), "sandbox.hcl"), processes: filepath.Join(state, "providers", "mock")}
 	text := fmt.Sprintf("listen = \"127.0.0.1:0\"\nstate = %q\nplugin_dir = %q\nadmin { token_sha256 = [%q] }\n", state, pluginDir, hex.EncodeToString(token[:])) +
 		"tenant \"demo\" { token_sha256 = [\"7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d2438410c8af7af2ff2c\"] }\n" +
-		"provider \"mock\" {\n  persist = false\n}\n"
+		"provider \"mock\" {\n  persist = false\n}\n" + strings.Join(more, "\n")
 	assert.NilError(t, os.WriteFile(a.file, []byte(text), 0o600))
 	cfg, diags := config.Load(a.file)
 	assert.Assert(t, !diags.HasErrors(), "%v", diags)
@@ -50,7 +52,9 @@ func startAdministered(t *testing.T) *administered {
 	ready, ended, runtimeDir := make(chan net.Addr, 1), make(chan error, 1), shortDir(t)
 	go func() {
 		ended <- broker.Run(ctx, cfg, broker.Options{
-			Logger: silent(), RuntimeDir: runtimeDir, Version: "v0",
+			DrainGrace: 500 * time.Millisecond,
+			Watchdog:   "/proc/self/exe",
+			Logger:     silent(), RuntimeDir: runtimeDir, Version: "v0",
 			Load:  func() (*config.Config, config.Diagnostics) { return config.Load(a.file) },
 			Ready: func(address net.Addr) { ready <- address },
 		})
@@ -169,7 +173,7 @@ func TestAStopEndsChangesAndTrials(t *testing.T) {
 		dirs, err := os.ReadDir(a.processes)
 		assert.NilError(t, err)
 		return poll.Compare(is.Len(dirs, 3))
-	}, poll.WithTimeout(30*time.Second), poll.WithDelay(10*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(10*time.Millisecond))
 	began := time.Now()
 	assert.NilError(t, a.stop())
 	assert.Check(t, time.Since(began) < 25*time.Second)
@@ -177,4 +181,15 @@ func TestAStopEndsChangesAndTrials(t *testing.T) {
 	dirs, err := os.ReadDir(a.processes)
 	assert.NilError(t, err)
 	assert.Equal(t, len(dirs), 1)
+}
+
+// steer tells the process of a provider what to do at its calls.
+func (a *administered) steer(label, actions string) {
+	a.t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(a.processes), label, "*"))
+	assert.NilError(a.t, err)
+	assert.Equal(a.t, len(dirs), 1)
+	path := filepath.Join(dirs[0], "actions.json")
+	assert.NilError(a.t, os.WriteFile(path+".new", []byte(actions), 0o600))
+	assert.NilError(a.t, os.Rename(path+".new", path))
 }

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 )
 
@@ -32,6 +34,18 @@ func (c *catalog) AdminProviders() []admin.Provider {
 			}
 		}
 		list = append(list, p)
+	}
+	for _, old := range draining {
+		at := slices.IndexFunc(list, func(p admin.Provider) bool { return p.Label == old.Label() })
+		switch {
+		case at < 0: // it was removed from the configuration
+			list = append(list, admin.Provider{
+				Label: old.Label(), Executable: old.Executable(), Description: old.Description(), State: old.State(),
+				Standing: c.router.Standing(old.Label()), Draining: 1, Removed: true,
+			})
+		case list[at].Removed:
+			list[at].Draining++
+		}
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/audited"
+	"github.com/sandbox-broker/sandbox-broker/broker/disk"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
@@ -16,25 +17,26 @@ import (
 // auditTimeout bounds the end of the audit log, on a disk that does not answer.
 const auditTimeout = 10 * time.Second
 
-func auditDetail(c config.Audit) audit.Detail {
-	return audit.Detail{IncludeCode: c.IncludeCode, MaxBytes: c.MaxMB * 1e6, KeepDays: int(c.KeepDays)}
+func auditDetail(cfg *config.Config) audit.Detail {
+	c := cfg.Audit
+	return audit.Detail{IncludeCode: c.IncludeCode, MaxBytes: c.MaxMB * 1e6, KeepDays: int(c.KeepDays), Patience: cfg.Limits.DiskTimeout}
 }
 
 // openAudit opens the audit log and has it sent where the configuration says.
-func (b *broker) openAudit(c config.Audit) (err error) {
+func (b *broker) openAudit(cfg *config.Config) (err error) {
 	logger := b.logger.Named("audit")
-	if b.audit, err = audit.Open(audit.Options{Dir: c.Dir, Detail: auditDetail(c), Logger: logger}); err != nil {
+	if b.audit, err = audit.Open(audit.Options{Dir: cfg.Audit.Dir, Detail: auditDetail(cfg), Logger: logger}); err != nil {
 		return err
 	}
 	b.sinks = newAuditSinks(b.audit, logger)
-	b.sinks.set(c)
+	b.sinks.set(cfg.Audit)
 	return nil
 }
 
 // setAudit changes what may change while the log is written.
-func (b *broker) setAudit(c config.Audit) {
-	b.audit.Change(auditDetail(c))
-	b.sinks.set(c)
+func (b *broker) setAudit(cfg *config.Config) {
+	b.audit.Change(auditDetail(cfg))
+	b.sinks.set(cfg.Audit)
 }
 
 // closeAudit ends the audit log, after everything that is written to it.
@@ -86,6 +88,11 @@ func (b *broker) reconcile(ctx context.Context, r *revision, p sdk.Provider) err
 		return err
 	}
 	return b.instances.Reconcile(origin.With(ctx, origin.Origin{Cause: origin.Reconcile}), instance.Provider(r), p)
+}
+
+// disks are the waits for the broker's own disk, by what is written.
+func (b *broker) disks() map[string]disk.State {
+	return map[string]disk.State{"audit": b.audit.Disk().State(), "state": b.store.Disk().State()}
 }
 
 // auditState is what the metrics say of the audit log.

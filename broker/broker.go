@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
@@ -41,9 +43,16 @@ type Options struct {
 	// RuntimeDir is where the private directory for sockets is made; empty
 	// for the user's or the system's runtime directory.
 	RuntimeDir string
+	// Watchdog is the program that watches over plugins, and Adopt has the broker do so
+	// where that is killed: see pluginhost.LauncherOptions. Watchdog is required.
+	Watchdog string
+	Adopt    bool
 	// Load reads the configuration again, whenever its files have changed or
 	// Reload receives; nil for a configuration that stays as it is.
 	Load func() (*config.Config, config.Diagnostics)
+	// DrainGrace is how long a plugin that drains may go on to end what nobody uses any
+	// more; a minute by default.
+	DrainGrace time.Duration
 	// Version is told to administrators.
 	Version string
 	// Reload asks for the configuration to be read again, changed or not.
@@ -61,26 +70,36 @@ type broker struct {
 	options   Options
 	logger    hclog.Logger
 	state     *stateDir
+	store     *store.Store
 	audit     *audit.Log
 	sinks     *auditSinks
 	launcher  *pluginhost.Launcher
 	catalog   *catalog
+	found     foundPlugins
 	quotas    *quota.Keeper
 	instances *instance.Service
 	server    *api.Server
+	gate      *admission.Gate // of the API
 	api       *door
 	metrics   *door
+	backups   *backups
+	answers   *idempotency.Answers
+	// previewKey is what the file of that key holds.
+	previewKey []byte
 
 	// life ends when the broker stops, once the instances are gone. tasks are
 	// what goes on in the background as long.
 	life    context.Context
 	endLife context.CancelFunc
 	tasks   *background.Group
-	// reloading is held by whoever changes the generation.
+	// reloading is held by whoever changes the generation, for as long as that takes and
+	// no longer; providing has room for the one who starts providers for a next one.
 	reloading sync.Mutex
-	history   admin.History
-	// asked is work for the one who follows the configuration.
-	asked   chan func(*follower)
+	providing chan struct{}
+	// saving has room for the one administrator whose quick change is next.
+	saving  chan struct{}
+	history admin.History
+	files   *followed
 	started time.Time
 }
 
@@ -88,10 +107,12 @@ type broker struct {
 // order, or when it cannot start or go on. The error is config.Diagnostics when
 // the configuration is at fault.
 func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
-	b := &broker{options: options, logger: options.Logger, catalog: &catalog{router: routing.New()}, asked: make(chan func(*follower)), started: time.Now()}
+	options.DrainGrace = cmp.Or(options.DrainGrace, drainGrace)
+	b := &broker{options: options, logger: options.Logger, catalog: &catalog{router: routing.New()}, providing: make(chan struct{}, 1), saving: make(chan struct{}, 1), started: time.Now()}
 	b.life, b.endLife = context.WithCancel(context.Background())
 	defer b.endLife()
 	b.tasks = background.NewGroup(b.logger)
+	b.files = newFollowed(b, cfg)
 
 	// First of all, so that a taken address is told at once.
 	listener, err := listenAtStart(ctx, cfg.Listen)
@@ -110,11 +131,13 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer closing(&err, b.state.close)
-	state, err := store.Open(b.state.file(), store.Options{})
+	state, err := b.openState(ctx)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, state.Close)
+	state.SetPatience(cfg.Limits.DiskTimeout)
+	b.store = state
 	instances := journal.New(state)
 	answers, err := idempotency.Open(state)
 	if err != nil {
@@ -122,6 +145,9 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	}
 	past, err := instances.Load(ctx, b.logger.Named("state"))
 	if err != nil {
+		return err
+	}
+	if past.Incomplete, err = b.afterLoss(state); err != nil {
 		return err
 	}
 	if b.quotas, err = quota.NewKeeper(quota.Options{
@@ -132,17 +158,23 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer b.quotas.Close()
-	if err = b.openAudit(cfg.Audit); err != nil {
+	if err = b.openAudit(cfg); err != nil {
 		return err
 	}
 	defer closing(&err, b.closeAudit)
-	previewKey, err := preview.LoadKey(b.state.previewKey())
+	previewKey, err := preview.LoadKey(b.state.previewKeyFile())
 	if err != nil {
 		return err
 	}
+	b.previewKey = preview.FormatKey(previewKey)
+	if b.backups, err = serveBackups(b.state.path, state.Snapshot, b.logger.Named("state")); err != nil {
+		return err
+	}
+	defer closing(&err, b.backups.close)
 	if b.launcher, err = pluginhost.NewLauncher(pluginhost.LauncherOptions{
 		RuntimeDir: options.RuntimeDir,
 		Logger:     options.Logger,
+		Watchdog:   options.Watchdog, Adopt: options.Adopt,
 	}); err != nil {
 		return fmt.Errorf("prepare for plugins: %w", err)
 	}
@@ -155,21 +187,31 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if err != nil {
 		return err
 	}
+	outcomes := metrics.NewOutcomes()
 	b.instances = instance.NewService(instance.Options{
 		Catalog: b.catalog,
 		Limits:  instanceLimits(cfg.Limits),
 		Logger:  options.Logger.Named("instances"),
 		Journal: instances, Past: past, BrokerID: b.state.id,
-		Quotas: b.quotas, Router: b.catalog.router,
+		Quotas: b.quotas, Router: b.catalog.router, Observer: outcomes,
 	})
-	b.catalog.set(newGeneration(1, cfg, b.supervise(started)))
+	b.answers = answers
+	b.catalog.set(newGeneration(1, cfg, b.supervise(started), nil))
+	b.instances.Disown(b.catalog.generation().has)
+	b.quotas.Forget(b.catalog.generation().has)
+	b.forgetAnswers(b.catalog.generation().has)
 	b.quotas.SetRules(b.catalog.generation().quotaRules())
 	b.history.Note(admin.Reload{At: b.started, Trigger: admin.TriggerStart, Generation: 1, Applied: true, Revision: cfg.Revision})
 	meter := metrics.New(b.catalog.states, b.configuration)
 	meter.ShowQuotas(b.quotaMetrics)
 	meter.ShowAudit(b.auditState)
+	meter.ShowOutcomes(outcomes)
+	meter.ShowDisks(b.disks)
 	meter.ShowInstances(b.instances.CountByProvider)
-	b.metrics = newDoor(meter.NewServer(), b.logger.Named("metrics"))
+	b.gate = admission.NewGate(connectionBounds(cfg.Connections), tellConnections(b.logger.Named("api")))
+	scrapers := admission.NewGate(scraperBounds(), tellConnections(b.logger.Named("metrics")))
+	meter.ShowConnections(map[string]func() admission.Counts{"api": b.gate.Counts, "metrics": scrapers.Counts})
+	b.metrics = newDoor(meter.NewServer(), scrapers, b.logger.Named("metrics"))
 	// It serves to the end: a stop is worth looking at too.
 	defer func() {
 		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
@@ -183,28 +225,31 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if b.server, err = api.NewServer(api.Options{
 		Instances:          b.instances,
 		Tenants:            b.catalog,
-		Admin:              admin.NewService(b.catalog),
+		Admin:              admin.NewService(b.catalog, administration{b}),
 		Logger:             options.Logger.Named("api"),
 		Meter:              meter,
-		Bounds:             requestBounds(cfg.Limits),
+		Bounds:             requestBounds(cfg),
 		TLS:                serverTLS(cfg.TLS),
 		PreviewKey:         previewKey,
+		PreviewHosts:       previewHosts(cfg.Previews),
 		Answers:            answers,
 		Configurator:       configurator,
 		TenantConfigurator: configurator,
 		Quotas:             b.quotas,
 		Audit:              b.audit.Err,
+		State:              state.Err,
 	}); err != nil {
 		return err
 	}
-	b.api = newDoor(b.server, b.logger.Named("api"))
+	b.api = newDoor(b.server, b.gate, b.logger.Named("api"))
 	b.api.moveTo(listener)
 	if err := b.awaitProviders(ctx); err != nil {
 		return err
 	}
+	b.tasks.Go("keep the directories in place", func() { b.keepInPlace(b.life) })
 	b.tasks.Go("watch the plugins' files", func() { b.watchExecutables(b.life) })
 	if options.Load != nil {
-		b.tasks.Go("follow the configuration", func() { b.follow(b.life) })
+		b.tasks.Go("follow the configuration", func() { b.files.follow(b.life) })
 	}
 	if options.Ready != nil && ctx.Err() == nil {
 		options.Ready(listener.Addr())

@@ -23,13 +23,16 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 // pluginDir holds the mock provider, a real plugin in a real process.
 var pluginDir string
 
 func TestMain(m *testing.M) {
+	watchdog.Main()
 	os.Exit(testMain(m))
 }
 
@@ -95,6 +98,7 @@ func serve(t *testing.T, cfg *config.Config) *running {
 	ready, metrics, runtimeDir := make(chan net.Addr, 1), make(chan net.Addr, 1), shortDir(t)
 	go func() {
 		b.stopped <- broker.Run(ctx, cfg, broker.Options{
+			Watchdog:   "/proc/self/exe",
 			Logger:     hclog.New(&hclog.LoggerOptions{Output: b.log, Level: hclog.Debug}),
 			RuntimeDir: runtimeDir,
 			Ready:      func(address net.Addr) { ready <- address },
@@ -179,7 +183,7 @@ func action(t *testing.T, code string) string {
 }
 
 func TestCodePostedToTheAPIReachesThePlugin(t *testing.T) {
-	b := serve(t, configuration(t, t.TempDir(), `provider "mock" {}`))
+	b := serve(t, configuration(t, scratch.Dir(t), `provider "mock" {}`))
 	status, text := b.execute(`{"stdout": "hello\n", "exit_code": 3}`)
 	assert.Equal(t, status, http.StatusOK, text)
 	var e api.Execution
@@ -196,7 +200,7 @@ func TestCodePostedToTheAPIReachesThePlugin(t *testing.T) {
 }
 
 func TestMetricsAreShownWhereTheConfigurationSays(t *testing.T) {
-	b := serve(t, configuration(t, t.TempDir(), "metrics { listen = \"127.0.0.1:0\" }\nprovider \"mock\" {}"))
+	b := serve(t, configuration(t, scratch.Dir(t), "metrics { listen = \"127.0.0.1:0\" }\nprovider \"mock\" {}"))
 	status, text := b.execute(`{"stdout": "hello"}`)
 	assert.Equal(t, status, http.StatusOK, text)
 	status, _ = b.do(http.MethodGet, "/metrics", "")
@@ -227,7 +231,7 @@ func TestMetricsAreShownWhereTheConfigurationSays(t *testing.T) {
 }
 
 func TestAPluginThatDiesIsReplaced(t *testing.T) {
-	b := serve(t, configuration(t, t.TempDir(), `provider "mock" {}`))
+	b := serve(t, configuration(t, scratch.Dir(t), `provider "mock" {}`))
 	status, text := b.execute(`{"crash": "before", "crash_with": "kill"}`)
 	assert.Equal(t, status, http.StatusServiceUnavailable, text)
 	assert.Check(t, cmp.Contains(text, `"code":"SB009"`))
@@ -237,7 +241,7 @@ func TestAPluginThatDiesIsReplaced(t *testing.T) {
 }
 
 func TestInstancesOfAnEarlierRunAreDestroyedAtTheStart(t *testing.T) {
-	state := t.TempDir()
+	state := scratch.Dir(t)
 	own := filepath.Join(state, "providers", "mock", "1")
 	first := serve(t, configuration(t, state, `provider "mock" { persist = true }`))
 	status, text := first.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1"}`)
@@ -254,7 +258,7 @@ func TestInstancesOfAnEarlierRunAreDestroyedAtTheStart(t *testing.T) {
 }
 
 func TestAStopLetsAnExecutionFinish(t *testing.T) {
-	b := serve(t, configuration(t, t.TempDir(), `provider "mock" {}`))
+	b := serve(t, configuration(t, scratch.Dir(t), `provider "mock" {}`))
 	req := b.request(http.MethodPost, "/api/v1/execute", action(t, `{"delay": "1s", "stdout": "finished"}`))
 	type outcome struct {
 		resp *http.Response
@@ -309,11 +313,11 @@ func TestABrokerThatCannotStart(t *testing.T) {
 		"an address for metrics that is taken": {`provider "mock" {}`, func(c *config.Config) { c.Metrics.Listen = taken.Addr().String() }, []string{"another program listens on "}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := configuration(t, t.TempDir(), test.providers)
+			cfg := configuration(t, scratch.Dir(t), test.providers)
 			if test.change != nil {
 				test.change(cfg)
 			}
-			err := broker.Run(t.Context(), cfg, broker.Options{Logger: silent(), RuntimeDir: shortDir(t)})
+			err := broker.Run(t.Context(), cfg, broker.Options{Logger: silent(), RuntimeDir: shortDir(t), Watchdog: "/proc/self/exe"})
 			assert.Assert(t, err != nil)
 			text := err.Error()
 			diags, ok := err.(config.Diagnostics) //nolint:errorlint // it is not wrapped
@@ -331,7 +335,7 @@ func TestABrokerThatCannotStart(t *testing.T) {
 }
 
 func TestAProviderThatIsDownDoesNotKeepTheBrokerFromServing(t *testing.T) {
-	b := serve(t, configuration(t, t.TempDir(), `provider "mock" { on_configure = "{\"fail\": \"SB003\", \"message\": \"no route\"}" }`))
+	b := serve(t, configuration(t, scratch.Dir(t), `provider "mock" { on_configure = "{\"fail\": \"SB003\", \"message\": \"no route\"}" }`))
 	status, text := b.do(http.MethodGet, "/healthz", "")
 	assert.Equal(t, status, http.StatusOK, text)
 	status, text = b.do(http.MethodGet, "/readyz", "")
@@ -339,10 +343,11 @@ func TestAProviderThatIsDownDoesNotKeepTheBrokerFromServing(t *testing.T) {
 	assert.Check(t, cmp.Contains(text, "no route"))
 }
 
-func TestDescribeStartsAPluginAndStopsIt(t *testing.T) {
-	cfg := configuration(t, t.TempDir(), `provider "mock" {}`)
-	d, err := broker.Describe(t.Context(), cfg, cfg.Providers[0], broker.Options{Logger: silent(), RuntimeDir: shortDir(t)})
+func TestInspectStartsAPluginAndStopsIt(t *testing.T) {
+	cfg := configuration(t, scratch.Dir(t), `provider "mock" {}`)
+	d, diags, err := broker.Inspect(t.Context(), cfg, cfg.Providers[0], broker.Options{Logger: silent(), RuntimeDir: shortDir(t), Watchdog: "/proc/self/exe"})
 	assert.NilError(t, err)
+	assert.Equal(t, len(diags), 0)
 	_, ok := d.Schema.Field("persist")
 	assert.Assert(t, ok)
 }

@@ -55,8 +55,14 @@ func (c *catalog) Offer(who tenant.Tenant) instance.Offer {
 	if g.cfg != nil {
 		offer.Active, offer.Fallback = g.cfg.ActiveProvider, g.cfg.FallbackProviders
 		offer.Policy, offer.Costs = routing.Policy(g.cfg.RoutingPolicy), g.costs
+		offer.Patience = instance.Patience{
+			Start: g.cfg.FailOver.StartGrace, Full: g.cfg.FailOver.SpillAfter, Unclear: g.cfg.FailOver.UnclearTimeout,
+		}
 		if now, ok := g.tenants.Tenant(who.Name); ok {
 			offer.Tenant = now
+			offer.Removed = now.Since != who.Since
+		} else {
+			offer.Removed = true
 		}
 	}
 	return offer
@@ -120,6 +126,15 @@ func (c *catalog) states() []metrics.Provider {
 			Ready: state.Healthy, Restarts: state.Restarts, Draining: earlier, Metrics: state.Metrics,
 			CircuitOpen: state.Phase == pluginhost.PhaseUnavailable, FailedAt: state.FailedAt,
 		})
+	}
+	for _, old := range draining {
+		at := slices.IndexFunc(states, func(p metrics.Provider) bool { return p.Label == old.Label() })
+		switch {
+		case at < 0: // it was removed from the configuration
+			states = append(states, metrics.Provider{Label: old.Label(), Removed: true, Draining: 1})
+		case states[at].Removed:
+			states[at].Draining++
+		}
 	}
 	return states
 }

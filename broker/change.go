@@ -41,12 +41,14 @@ func compare(from, to *config.Config) admin.Change {
 		{"metrics", from.Metrics != to.Metrics},
 		{"tls", !from.TLS.Equal(to.TLS)},
 		{"limits", from.Limits != to.Limits},
+		{"previews", from.Previews != to.Previews},
+		{"connections", !reflect.DeepEqual(from.Connections, to.Connections)},
 		{"quota", from.Quota != to.Quota},
 		{"cost_per_second", !maps.Equal(costs(from), costs(to))},
 		{"audit", from.Audit != to.Audit},
 		{"admin", !reflect.DeepEqual(from.Admin, to.Admin)},
 		{"providers", from.ActiveProvider != to.ActiveProvider || !slices.Equal(from.FallbackProviders, to.FallbackProviders) ||
-			from.RoutingPolicy != to.RoutingPolicy || from.OnStop != to.OnStop},
+			from.RoutingPolicy != to.RoutingPolicy || from.OnStop != to.OnStop || from.FailOver != to.FailOver},
 	} {
 		if s.differs {
 			c.Settings = append(c.Settings, s.name)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 )
 
 // server answers on listeners until Shutdown, which closes them.
@@ -23,6 +25,7 @@ type server interface {
 // move to another address while it serves. Connections through the old one live on.
 type door struct {
 	server server
+	gate   *admission.Gate
 	logger hclog.Logger
 
 	mu       sync.Mutex
@@ -32,8 +35,8 @@ type door struct {
 	closing  atomic.Bool
 }
 
-func newDoor(server server, logger hclog.Logger) *door {
-	return &door{server: server, logger: logger, failed: make(chan error, 1)}
+func newDoor(server server, gate *admission.Gate, logger hclog.Logger) *door {
+	return &door{server: server, gate: gate, logger: logger, failed: make(chan error, 1)}
 }
 
 const (
@@ -87,6 +90,9 @@ func (e *takenError) Unwrap() error { return unix.EADDRINUSE }
 // moveTo serves on a listener, which it takes over, and no longer on the one
 // before. nil stands for nowhere.
 func (d *door) moveTo(listener net.Listener) {
+	if listener != nil {
+		listener = d.gate.Listener(listener)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.listener

@@ -3,105 +3,240 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
-	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/config/watch"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // secondLook is how long after a file that is wrong it is read again before that is
 // told: it may have been read in the middle of being written.
 const secondLook = 100 * time.Millisecond
 
-// follower brings configurations in force, one after the other: those in the files
-// whenever they have changed or somebody signals, and what administrators ask for.
-type follower struct {
+// errSuperseded ends a reload of files that are others by now, errGoesOn is the answer to
+// who does not wait for the end of one.
+var (
+	errSuperseded = sdk.Errorf(sdk.CodeConflict, "the files have changed again, and what they say now is tried instead")
+	errGoesOn     = sdk.Errorf(sdk.CodeUnavailable, "it takes longer than a request may, and goes on")
+)
+
+// followed are the files of the configuration. What they say is brought in force,
+// whenever they have changed or somebody asks for it.
+//
+// Providers that have to be started for it may take a minute. What changes meanwhile and
+// starts none is not held up: it is brought in force with the providers that there are.
+// So it is with what changes beside a provider that was refused.
+type followed struct {
 	*broker
-	watcher *watch.Watcher
+	// reading is held by who reads the files, until it is known what to do about them.
+	reading sync.Mutex
+
+	// The rest is guarded by broker.reloading.
+
+	watcher *watch.Watcher // nil until somebody follows
 	// tried is the revision of the files that was tried last.
 	tried string
+	// saved is the revision that an administrator's change has made last.
+	saved string
+	saves int // how many there were
+	// wanted is what the files say as long as their providers are not in force: they are
+	// being started, by pending, or were refused.
+	wanted  *config.Config
+	pending *pendingReload
 }
 
-// configuration is what the metrics say of the reloads.
-func (b *broker) configuration() metrics.Configuration {
-	totals, g := b.history.Totals(), b.catalog.generation()
-	c := metrics.Configuration{
-		Generation: g.number,
-		Applied:    totals.Applied, Refused: totals.Refused, LastAt: totals.LastAt, LastOK: totals.LastOK,
-	}
-	if g.cfg != nil && g.cfg.TLS != nil {
-		c.CertificateEnds = g.cfg.TLS.Certificate.Leaf.NotAfter
-	}
-	return c
+// pendingReload is one that starts providers.
+type pendingReload struct {
+	end    context.CancelFunc
+	done   chan struct{}
+	reload admin.Reload // and err, once done is closed
+	err    error
+}
+
+func newFollowed(b *broker, cfg *config.Config) *followed {
+	return &followed{broker: b, tried: cfg.Revision}
 }
 
 // follow works until ctx ends.
-func (b *broker) follow(ctx context.Context) {
-	f := &follower{broker: b, watcher: watch.New(b.logger.Named("config")), tried: b.catalog.generation().cfg.Revision}
+func (f *followed) follow(ctx context.Context) {
+	watcher := watch.New(f.logger.Named("config"))
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { f.watcher.Run(ctx) })
-	f.watcher.Follow(paths(b.catalog.generation().cfg))
+	running.Go(func() { watcher.Run(ctx) })
+	f.reloading.Lock()
+	f.watcher = watcher
+	f.watch(f.catalog.generation().cfg)
+	f.reloading.Unlock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.watcher.Changed():
+		case <-watcher.Changed():
 			_, _ = f.read(ctx, admin.TriggerFile) // told by attempt
-		case <-b.options.Reload:
+		case <-f.options.Reload:
 			_, _ = f.read(ctx, admin.TriggerSignal)
-		case do := <-b.asked:
-			f.oblige(do)
 		}
 	}
 }
 
-// oblige does what somebody asked for. A panic must not be the end of following.
-func (f *follower) oblige(do func(*follower)) {
-	defer func() {
-		if r := recover(); r != nil {
-			f.logger.Error("panic while the configuration was changed", "panic", r, "stack", string(debug.Stack()))
+// read loads the files and tries what is in them. Only an administrator waits for
+// providers that are started for that.
+func (f *followed) read(ctx context.Context, trigger admin.Trigger) (admin.Reload, error) {
+	reload, pending, err := f.readNow(ctx, trigger)
+	if err != nil || pending == nil || trigger != admin.TriggerAPI {
+		return reload, err
+	}
+	select {
+	case <-pending.done:
+		return pending.reload, pending.err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return reload, errGoesOn
 		}
-	}()
-	do(f)
+		return reload, ctx.Err()
+	}
 }
 
-// read loads the files and tries what is in them.
-func (f *follower) read(ctx context.Context, trigger admin.Trigger) (admin.Reload, error) {
-	cfg, diags := f.options.Load()
+// readNow does all that starts no provider.
+func (f *followed) readNow(ctx context.Context, trigger admin.Trigger) (admin.Reload, *pendingReload, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	cfg, diags := f.load()
 	if diags.HasErrors() && trigger == admin.TriggerFile && cfg.Revision != f.tried {
+		f.reloading.Unlock()
 		select {
 		case <-time.After(secondLook):
 		case <-ctx.Done():
-			return admin.Reload{}, ctx.Err()
+			return admin.Reload{}, nil, ctx.Err()
 		}
-		cfg, diags = f.options.Load()
+		cfg, diags = f.load()
 	}
-	f.watcher.Follow(paths(cfg))
+	begun := admin.Reload{Trigger: trigger, Diagnostics: diags, Revision: cfg.Revision, At: time.Now()}
+
+	f.watch(cfg)
 	// The same again would come to the same; who signals wants it tried.
 	if trigger == admin.TriggerFile && cfg.Revision == f.tried {
-		return admin.Reload{}, nil
+		f.reloading.Unlock()
+		return admin.Reload{}, nil, nil
 	}
 	f.tried = cfg.Revision
-	reload, err := f.attempt(ctx, admin.Reload{Trigger: trigger, Diagnostics: diags}, cfg, nil)
-	if err != nil && ctx.Err() != nil {
-		f.tried = "" // it was not, as far as anybody knows
+	if diags.HasErrors() {
+		begun.Generation = f.catalog.generation().number
+		f.reloading.Unlock()
+		f.remember(begun)
+		return begun, nil, diags
 	}
-	return reload, err
+	beside, pending := f.aim(begun, cfg)
+	f.reloading.Unlock()
+	if pending != nil && !beside {
+		return begun, pending, nil
+	}
+	reload, err := f.attempt(ctx, begun, &asRead{files: f, cfg: cfg})
+	if err != nil && ctx.Err() != nil {
+		f.forget() // it was not tried, as far as anybody knows
+	}
+	return reload, pending, err
+}
+
+// aim finds out which providers have to be started for what the files say, and has
+// that done, in the background. beside says that the rest need not wait for it.
+func (f *followed) aim(begun admin.Reload, cfg *config.Config) (beside bool, pending *pendingReload) {
+	t := &transition{broker: f.broker}
+	missing := t.aim(f.catalog.generation(), cfg)
+	if len(missing) == 0 || needsRestart(t.from.cfg, cfg).HasErrors() {
+		f.supersede(nil)
+		return true, nil
+	}
+	beside = f.differsBeside(cfg)
+	if !beside || f.pending == nil {
+		f.supersede(cfg)
+		f.begin(begun)
+	}
+	f.wanted = cfg
+	return beside, f.pending
+}
+
+// differsBeside reports whether a configuration wants the same providers as the files
+// have wanted before, without being given them.
+func (f *followed) differsBeside(cfg *config.Config) bool {
+	return f.wanted != nil && f.wanted.PluginDir == cfg.PluginDir &&
+		slices.EqualFunc(f.wanted.Providers, cfg.Providers, (*config.Provider).Equal)
+}
+
+// supersede gives up what is being started for files of before.
+func (f *followed) supersede(wanted *config.Config) {
+	f.wanted = wanted
+	if f.pending != nil {
+		f.pending.end()
+		f.pending = nil
+	}
+}
+
+// begin starts what the files want, in the background.
+func (f *followed) begin(begun admin.Reload) {
+	ctx, end := context.WithCancel(f.life)
+	p := &pendingReload{end: end, done: make(chan struct{})}
+	f.pending = p
+	f.tasks.Go("start providers for the configuration", func() {
+		defer close(p.done)
+		defer end()
+		p.err = errSuperseded // if it ends in a panic, too
+		defer f.ended(p)
+		p.reload, p.err = f.attempt(ctx, begun, &asWanted{asRead{files: f}, p})
+	})
+}
+
+// ended forgets a reload that is over. What was refused stays wanted.
+func (f *followed) ended(p *pendingReload) {
+	f.reloading.Lock()
+	defer f.reloading.Unlock()
+	if f.pending != p {
+		p.err = errSuperseded
+		return
+	}
+	f.pending = nil
+}
+
+// watch follows the files of a configuration.
+func (f *followed) watch(cfg *config.Config) {
+	if f.watcher != nil {
+		f.watcher.Follow(paths(cfg))
+	}
+}
+
+// load reads the files, and locks broker.reloading: what an administrator has saved
+// since they were read would be undone.
+func (f *followed) load() (*config.Config, config.Diagnostics) {
+	for {
+		f.reloading.Lock()
+		before := f.saves
+		f.reloading.Unlock()
+		cfg, diags := f.options.Load()
+		f.reloading.Lock()
+		if f.saves == before {
+			return cfg, diags
+		}
+		f.reloading.Unlock()
+	}
+}
+
+func (f *followed) forget() {
+	f.reloading.Lock()
+	defer f.reloading.Unlock()
+	f.tried = ""
 }
 
 // rehearse says what would become of the files if they were read now. Mistakes in
 // them are part of what it says.
-func (f *follower) rehearse(ctx context.Context) (admin.Reload, error) {
+func (f *followed) rehearse(ctx context.Context) (admin.Reload, error) {
 	began := time.Now()
 	cfg, diags := f.options.Load()
 	reload := admin.Reload{
-		Trigger: admin.TriggerAPI, Generation: f.catalog.generation().number, Revision: cfg.Revision, Diagnostics: diags,
+		Trigger: admin.TriggerAPI, DryRun: true, Generation: f.catalog.generation().number, Revision: cfg.Revision, Diagnostics: diags,
 	}
 	if !diags.HasErrors() {
 		change, err := f.dryRun(ctx, cfg)
@@ -115,98 +250,4 @@ func (f *follower) rehearse(ctx context.Context) (admin.Reload, error) {
 	}
 	reload.At, reload.Took = time.Now(), time.Since(began)
 	return reload, nil
-}
-
-// apply tries a configuration that is written to the files by save, once it is sure
-// that it works.
-func (f *follower) apply(ctx context.Context, begun admin.Reload, cfg *config.Config, save func() error) (admin.Reload, error) {
-	reload, err := f.attempt(ctx, begun, cfg, save)
-	if err == nil {
-		f.tried = cfg.Revision
-		f.watcher.Follow(paths(cfg))
-	}
-	return reload, err
-}
-
-// attempt tries to put a configuration in force and tells what became of it, in the
-// Reload and, if it came to nothing, as an error. begun has what is known before.
-func (b *broker) attempt(ctx context.Context, begun admin.Reload, cfg *config.Config, save func() error) (admin.Reload, error) {
-	began := time.Now()
-	reload := begun
-	reload.Revision = cfg.Revision
-	var err error
-	if reload.Diagnostics.HasErrors() {
-		err = reload.Diagnostics
-	} else {
-		before := b.catalog.generation().number
-		reload.Change, err = b.reload(ctx, cfg, save)
-		if err != nil {
-			reload.Diagnostics = reload.Diagnostics.With(asDiagnostics(cfg, err))
-		}
-		reload.Applied = b.catalog.generation().number != before && err == nil
-	}
-	reload.Generation = b.catalog.generation().number
-	reload.At, reload.Took = time.Now(), time.Since(began)
-	if ctx.Err() != nil && err != nil {
-		return reload, ctx.Err() // the broker stops, or who asked is gone; nobody wants to know
-	}
-	if _, unsaved := errors.AsType[*saveError](err); !unsaved { // which says nothing about the configuration
-		b.history.Add(reload)
-		b.tell(reload)
-		if err != nil {
-			err = reload.Diagnostics // a port that is taken, too, is the configuration's fault
-		}
-	}
-	return reload, err
-}
-
-func (b *broker) tell(r admin.Reload) {
-	logger := b.logger.Named("config")
-	took := r.Took.Round(time.Millisecond)
-	fields := []any{"generation", r.Generation, "trigger", string(r.Trigger)}
-	if r.Operation != "" {
-		fields = append(fields, "operation", r.Operation)
-	}
-	switch r.Result() {
-	case "refused":
-		logger.Error("the new configuration is refused; the one before stays in force", fields...)
-	case "applied":
-		logger.Info("a new configuration is in force", append(fields, "took", took, "change", r.Change.String())...)
-	default:
-		logger.Info("the configuration was read again and is the same", fields...)
-	}
-	for _, d := range r.Diagnostics {
-		if d.Severity == config.SeverityError {
-			logger.Error(d.Error())
-		} else {
-			logger.Warn(d.Error())
-		}
-	}
-}
-
-// asDiagnostics makes mistakes of any error, for those who show them.
-func asDiagnostics(cfg *config.Config, err error) config.Diagnostics {
-	if diags, ok := errors.AsType[config.Diagnostics](err); ok {
-		return diags
-	}
-	d := config.Diagnostic{
-		Severity: config.SeverityError, Summary: "The configuration cannot be put in force", Detail: fmt.Sprintf("%v.", err),
-	}
-	d.File = mainFile(cfg)
-	return config.Diagnostics{d}
-}
-
-// mainFile is the file that a mistake without a place is about.
-func mainFile(cfg *config.Config) string {
-	if files := cfg.Files(); len(files) > 0 {
-		return files[0].Name
-	}
-	return ""
-}
-
-func paths(cfg *config.Config) (paths []string) {
-	for _, f := range cfg.Files() {
-		paths = append(paths, f.Path)
-	}
-	return paths
 }

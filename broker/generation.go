@@ -28,7 +28,8 @@ type generation struct {
 	costs map[string]float64
 }
 
-func newGeneration(number int, cfg *config.Config, current []*revision) *generation {
+// newGeneration comes after the one before, nil for the first.
+func newGeneration(number int, cfg *config.Config, current []*revision, before *generation) *generation {
 	g := &generation{number: number, accepted: time.Now(), cfg: cfg, current: current, costs: map[string]float64{}}
 	for _, p := range cfg.Providers {
 		g.costs[p.Label] = p.CostPerSecond
@@ -38,13 +39,25 @@ func newGeneration(number int, cfg *config.Config, current []*revision) *generat
 	}
 	var all []tenant.Credentials
 	for _, t := range cfg.Tenants {
+		since := number
+		if before != nil {
+			if same, ok := before.tenants.Tenant(t.Name); ok {
+				since = same.Since
+			}
+		}
 		all = append(all, tenant.Credentials{
-			Tenant:      tenant.Tenant{Name: t.Name, Providers: t.Providers},
+			Tenant:      tenant.Tenant{Name: t.Name, Providers: t.Providers, Since: since},
 			TokenSHA256: t.TokenSHA256,
 		})
 	}
 	g.tenants = tenant.NewDirectory(all)
 	return g
+}
+
+// has reports whether there is a tenant of that name.
+func (g *generation) has(name string) bool {
+	_, ok := g.tenants.Tenant(name)
+	return ok
 }
 
 // revision returns that of a provider, nil if the generation has none.
@@ -69,11 +82,20 @@ func instanceLimits(l config.Limits) instance.Limits {
 		MaxLifetime:    l.MaxLifetime,
 		MaxIdle:        l.MaxIdle,
 		MaxWait:        l.MaxWait,
+		DiskTimeout:    l.DiskTimeout,
 	}
 }
 
-func requestBounds(l config.Limits) api.Bounds {
-	return api.Bounds{MaxBody: l.RequestBody, RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + l.MaxWait + time.Minute}
+func requestBounds(cfg *config.Config) api.Bounds {
+	l, c := cfg.Limits, cfg.Connections
+	return api.Bounds{MaxBody: l.RequestBody, Bodies: c.BodyBytes, BodiesPerTenant: c.BodyBytesPerTenant, RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + l.MaxWait + 4*l.DiskTimeout + time.Minute, DiskTimeout: l.DiskTimeout}
+}
+
+func previewHosts(p config.Previews) *api.PreviewHosts {
+	if p.Domain == "" {
+		return nil
+	}
+	return &api.PreviewHosts{Scheme: p.Scheme, Domain: p.Domain, Port: p.Port}
 }
 
 func serverTLS(t *config.TLS) *api.TLS {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/config"
@@ -67,13 +68,31 @@ func (b *broker) launch(ctx context.Context, cfg *config.Config, block *config.P
 	}
 	l := launched{block: block, spec: specOf(cfg, block), process: process}
 	var diags config.Diagnostics
-	if l.settings, diags = block.Settings(process.Provider().Describe().Schema); diags.HasErrors() {
+	l.settings, diags = validated(ctx, process, block)
+	if diags.HasErrors() {
 		return l, diags
 	}
 	if l.stateDir, l.abandoned, err = makeDir(block.Label); err != nil {
 		return l, diags.With(block.Diagnose(err, nil))
 	}
 	return l, diags
+}
+
+// validateTimeout bounds how long a plugin may think about settings.
+const validateTimeout = 10 * time.Second
+
+// validated are the settings of a block, and what is wrong with them: by the schema,
+// and if it has no objections by the plugin's own rules, which need no connection.
+func validated(ctx context.Context, process *pluginhost.Process, block *config.Provider) (sdk.Settings, config.Diagnostics) {
+	schema := process.Provider().Describe().Schema
+	settings, diags := block.Settings(schema)
+	if diags.HasErrors() {
+		return settings, diags
+	}
+	ctx, cancel := context.WithTimeout(ctx, validateTimeout)
+	defer cancel()
+	problems, err := process.Validate(ctx, settings)
+	return settings, diags.With(block.Problems(problems, schema)).With(block.Diagnose(err, schema))
 }
 
 // supervise hands the started plugins over to supervision.
@@ -107,20 +126,23 @@ func specOf(cfg *config.Config, block *config.Provider) pluginhost.Spec {
 	return pluginhost.Spec{Label: block.Label, Dir: cfg.PluginDir, Plugin: block.Plugin, SHA256: block.SHA256, Env: block.Env, Secrets: block.Secrets()}
 }
 
-// Describe starts the plugin of a provider block, asks what it is and stops it.
-func Describe(ctx context.Context, cfg *config.Config, block *config.Provider, options Options) (sdk.Description, error) {
+// Inspect starts the plugin of a provider block, asks what it is and what is wrong
+// with the settings of the block, and stops it. The error says why it cannot be asked.
+func Inspect(ctx context.Context, cfg *config.Config, block *config.Provider, options Options) (sdk.Description, config.Diagnostics, error) {
 	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{
 		RuntimeDir: options.RuntimeDir,
 		Logger:     options.Logger,
+		Watchdog:   options.Watchdog, Adopt: options.Adopt,
 	})
 	if err != nil {
-		return sdk.Description{}, err
+		return sdk.Description{}, nil, err
 	}
 	defer func() { _ = launcher.Close() }() // a directory left behind is swept at the next start
 	process, err := launcher.Launch(ctx, specOf(cfg, block))
 	if err != nil {
-		return sdk.Description{}, err
+		return sdk.Description{}, nil, err
 	}
-	process.Stop(ctx)
-	return process.Provider().Describe(), nil
+	defer process.Stop(ctx)
+	_, diags := validated(ctx, process, block)
+	return process.Provider().Describe(), diags, nil
 }

@@ -4,16 +4,16 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 )
 
 // stateDir is the directory that holds what a broker keeps between two runs. It
@@ -24,9 +24,16 @@ type stateDir struct {
 	lock *os.File
 	// id is the broker's own: providers mark their instances with it.
 	id string
-	// making is held while a directory gets its number.
+	// known says that the directory had an ID, so a broker has used it before.
+	known bool
+	// making is held while a directory gets its number, and guards dirs: those that
+	// processes of providers have now.
 	making sync.Mutex
+	dirs   map[string]bool
 }
+
+// stateFile is what must survive a crash.
+const stateFile = "state.db"
 
 // lockName is the file whose lock says that the directory is in use.
 const lockName = "lock"
@@ -38,27 +45,63 @@ func openStateDir(path string) (_ *stateDir, err error) {
 	if err := privateDir(path); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	if err := checkEntries(path); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	d := &stateDir{path: path, dirs: map[string]bool{}}
+	if d.lock, err = lockIn(path); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = lock.Close()
+			_ = d.lock.Close()
 		}
 	}()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another broker uses the state directory %s; stop it, or give this one a directory of its own (state = ...)", path)
-		}
-		return nil, fmt.Errorf("lock the state directory: %w", err)
-	}
-	id, err := brokerID(filepath.Join(path, "broker_id"))
-	if err != nil {
+	if d.id, err = readBrokerID(d.idFile()); err != nil {
 		return nil, err
 	}
-	return &stateDir{path: path, lock: lock, id: id}, nil
+	d.known = d.id != ""
+	return d, nil
 }
+
+// lockIn takes the lock of a state directory.
+func lockIn(path string) (*os.File, error) {
+	lock, err := privatefile.Open(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = fmt.Errorf("another broker uses the state directory %s; stop it, or give this one a directory of its own (state = ...)", path)
+	case err != nil:
+		err = fmt.Errorf("lock the state directory: %w", err)
+	default:
+		return lock, nil
+	}
+	return nil, errors.Join(err, lock.Close())
+}
+
+// identify makes sure that the broker has an ID: the one in the directory, else the one
+// that the state file says, else a new one.
+func (d *stateDir) identify(stored string) error {
+	if d.id != "" {
+		return nil
+	}
+	if d.id = stored; !brokerIDForm.MatchString(stored) {
+		d.id = strings.ToLower(rand.Text())
+	}
+	return d.writeID()
+}
+
+func (d *stateDir) writeID() error {
+	if err := privatefile.Write(d.idFile(), []byte(d.id+"\n")); err != nil {
+		return fmt.Errorf("broker ID: %w", err)
+	}
+	return nil
+}
+
+func (d *stateDir) idFile() string { return filepath.Join(d.path, "broker_id") }
 
 // firstProviderDir makes the directory that a provider's first process has for
 // itself: the one that an earlier broker gave it, if there is one. A broker that
@@ -71,6 +114,9 @@ func (d *stateDir) firstProviderDir(label string) (dir string, abandoned []strin
 	if len(all) == 0 {
 		return d.nextProviderDir(label)
 	}
+	d.making.Lock()
+	defer d.making.Unlock()
+	d.dirs[all[0]] = true
 	return all[0], all[1:], privateDir(all[0])
 }
 
@@ -90,6 +136,7 @@ func (d *stateDir) nextProviderDir(label string) (dir string, abandoned []string
 	if err := privateDir(dir); err != nil {
 		return "", nil, fmt.Errorf("state directory of provider %q: %w", label, err)
 	}
+	d.dirs[dir] = true
 	return dir, nil, nil
 }
 
@@ -117,83 +164,24 @@ func (d *stateDir) providerDirs(label string) ([]string, error) {
 	return dirs, nil
 }
 
-// removeAll removes directories with all that is in them.
-func removeAll(dirs []string) (err error) {
+// removeAll removes directories of providers with all that is in them.
+func (d *stateDir) removeAll(dirs []string) (err error) {
+	d.making.Lock()
+	for _, dir := range dirs {
+		delete(d.dirs, dir)
+	}
+	d.making.Unlock()
 	for _, dir := range dirs {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	return err
 }
 
-// previewKey is the file with the key that signs preview links.
-func (d *stateDir) previewKey() string { return filepath.Join(d.path, "preview_key") }
+// previewKeyFile has the key that signs preview links.
+func (d *stateDir) previewKeyFile() string { return filepath.Join(d.path, "preview_key") }
 
 // file holds the state that must survive a crash.
-func (d *stateDir) file() string { return filepath.Join(d.path, "state.db") }
+func (d *stateDir) file() string { return filepath.Join(d.path, stateFile) }
 
 // close unlocks the directory.
 func (d *stateDir) close() error { return d.lock.Close() }
-
-// notAnothers refuses a directory with other people's things in it: closing /tmp
-// or somebody's home to everybody else is not what a wrong setting should do.
-func notAnothers(path string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Perm()&0o077 == 0 {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return err
-	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "lost+found" }) // of a volume's own
-	isLock := func(entry fs.DirEntry) bool { return entry.Name() == lockName }
-	if len(entries) > 0 && !slices.ContainsFunc(entries, isLock) {
-		return fmt.Errorf("%s is open to others and holds what no broker made; choose a directory for the broker alone (state = ...)", path)
-	}
-	return nil
-}
-
-// privateDir makes a directory that nobody else may look into.
-func privateDir(path string) error {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if info.Mode().Perm()&0o077 == 0 {
-		return nil
-	}
-	return os.Chmod(path, 0o700)
-}
-
-var brokerIDForm = regexp.MustCompile(`^[a-z2-7]{26}$`)
-
-// brokerID reads the ID, or makes it at the first start. It must not change:
-// instances in clouds are found by it.
-func brokerID(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	switch {
-	case err == nil:
-		id := strings.TrimSpace(string(text))
-		if !brokerIDForm.MatchString(id) {
-			return "", fmt.Errorf("%s does not hold a broker ID; restore it, or remove it if no instances are left in any cloud", path)
-		}
-		return id, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("broker ID: %w", err)
-	}
-	id := strings.ToLower(rand.Text())
-	// A file that is half written must not be taken for one that is damaged.
-	if err := os.WriteFile(path+".new", []byte(id+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("broker ID: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return "", fmt.Errorf("broker ID: %w", err)
-	}
-	return id, nil
-}

@@ -15,16 +15,28 @@ func TestTheBrokerIDStaysTheSame(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "state")
 	first, err := openStateDir(path)
 	assert.NilError(t, err)
+	assert.NilError(t, first.identify(""))
+	assert.Assert(t, !first.known)
 	assert.NilError(t, first.close())
 	second, err := openStateDir(path)
 	assert.NilError(t, err)
+	assert.NilError(t, second.identify("another"))
+	assert.Assert(t, second.known)
 	assert.NilError(t, second.close())
 	assert.Equal(t, first.id, second.id)
 	assert.Assert(t, brokerIDForm.MatchString(first.id))
+
+	// It is lost, and the state file says it.
+	assert.NilError(t, os.Remove(filepath.Join(path, "broker_id")))
+	third, err := openStateDir(path)
+	assert.NilError(t, err)
+	assert.NilError(t, third.identify(first.id))
+	assert.NilError(t, third.close())
+	assert.Equal(t, third.id, first.id)
 }
 
 func TestADamagedBrokerIDIsNotReplaced(t *testing.T) {
-	dir := fs.NewDir(t, "state", fs.WithFile("broker_id", "?\n"))
+	dir := fs.NewDir(t, "state", fs.WithFile("broker_id", "?\n", fs.WithMode(0o600)))
 	_, err := openStateDir(dir.Path())
 	assert.ErrorContains(t, err, "does not hold a broker ID")
 	// The lock is free again.
@@ -116,7 +128,7 @@ func TestEachProcessOfAProviderHasADirectoryOfItsOwn(t *testing.T) {
 	assert.DeepEqual(t, abandoned, []string{next})
 
 	// The upgrade came to its end: the first process is no more.
-	assert.NilError(t, removeAll([]string{first}))
+	assert.NilError(t, d.removeAll([]string{first}))
 	again, abandoned, err = d.firstProviderDir("p")
 	assert.NilError(t, err)
 	assert.Equal(t, again, next)

@@ -21,62 +21,77 @@ type transition struct {
 	from   *generation
 	to     *config.Config
 	change admin.Change
+	// revision of the files that this is about.
+	revision string
 
 	launched []launched
 	started  []*revision
-	current  []*revision // of the next generation, complete after prepare
+	current  []*revision // of the next generation, complete if aim misses none
 	// listeners are those of a new address, nil where the address stays.
 	api, metrics net.Listener
+	holding      bool // broker.providing
+	// over says that it is in force, applied that it made a generation, beside that the
+	// files want providers too that are not in force.
+	over, applied, beside bool
 }
 
-// prepare does all that can go wrong.
-func (t *transition) prepare(ctx context.Context) error {
-	if diags := needsRestart(t.from.cfg, t.to); diags.HasErrors() {
-		return diags
-	}
-	if err := t.launch(ctx); err != nil {
-		return err
-	}
-	if err := t.listen(); err != nil {
-		return err
-	}
-	for _, l := range t.launched {
-		t.started = append(t.started, t.broker.newRevision(l))
-	}
-	t.launched = nil // they belong to their revisions
-	if err := t.awaitHealthy(ctx); err != nil {
-		return err
-	}
-	for _, block := range t.to.Providers {
-		r := t.from.revision(block.Label)
-		if i := slices.IndexFunc(t.started, func(r *revision) bool { return r.Label() == block.Label }); i >= 0 {
-			r = t.started[i]
+// aim finds out what changes between a generation and a configuration, and which
+// providers are to be started for it that are not. It may be called again.
+func (t *transition) aim(from *generation, to *config.Config) (missing []*config.Provider) {
+	t.from, t.to, t.change, t.current = from, to, compare(from.cfg, to), nil
+	for _, block := range to.Providers {
+		spec, old := specOf(to, block), from.revision(block.Label)
+		if old != nil && old.serves(spec, block) {
+			t.current = append(t.current, old)
+			continue
 		}
-		t.current = append(t.current, r)
-	}
-	return nil
-}
-
-// launch finds out what changes, and starts a plugin for each provider that is new
-// or other than before, side by side. Every mistake in any of them is reported.
-func (t *transition) launch(ctx context.Context) error {
-	t.change = compare(t.from.cfg, t.to)
-	var fresh []*config.Provider
-	for _, block := range t.to.Providers {
-		switch old := t.from.revision(block.Label); {
-		case old == nil:
-			t.change.Providers = append(t.change.Providers, admin.ProviderChange{Provider: block.Label, Action: admin.ProviderStarts})
-			fresh = append(fresh, block)
-		case !old.serves(specOf(t.to, block), block):
-			t.change.Providers = append(t.change.Providers, t.broker.replaced(admin.ProviderRestarts, old))
-			fresh = append(fresh, block)
+		action := admin.ProviderChange{Provider: block.Label, Action: admin.ProviderStarts}
+		if old != nil {
+			action = t.broker.replaced(admin.ProviderRestarts, old)
+		}
+		t.change.Providers = append(t.change.Providers, action)
+		if i := slices.IndexFunc(t.started, func(r *revision) bool { return r.Label() == block.Label && r.serves(spec, block) }); i >= 0 {
+			t.current = append(t.current, t.started[i])
+		} else {
+			missing = append(missing, block)
 		}
 	}
-	for _, old := range t.from.current {
-		if t.to.Provider(old.Label()) == nil {
+	for _, old := range from.current {
+		if to.Provider(old.Label()) == nil {
 			t.change.Providers = append(t.change.Providers, t.broker.replaced(admin.ProviderStops, old))
 		}
 	}
+	return missing
+}
+
+// start starts providers and waits until they are well.
+func (t *transition) start(ctx context.Context, missing []*config.Provider) error {
+	if err := t.holdProviders(ctx); err != nil {
+		return err
+	}
+	if err := t.launch(ctx, missing); err != nil {
+		return err
+	}
+	return t.configure(ctx)
+}
+
+// holdProviders waits until nobody else starts providers; abandon ends that.
+func (t *transition) holdProviders(ctx context.Context) error {
+	if t.holding {
+		return nil
+	}
+	select {
+	case t.broker.providing <- struct{}{}:
+		t.holding = true
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// launch starts a plugin for each of these providers, side by side. Every mistake in
+// any of them is reported.
+func (t *transition) launch(ctx context.Context, fresh []*config.Provider) error {
 	all, problems := make([]launched, len(fresh)), make([]config.Diagnostics, len(fresh))
 	var group sync.WaitGroup
 	for i, block := range fresh {
@@ -97,6 +112,21 @@ func (t *transition) launch(ctx context.Context) error {
 	return nil
 }
 
+// configure hands what was launched over to supervision, and waits until it is well.
+func (t *transition) configure(ctx context.Context) error {
+	var fresh []*revision
+	for _, l := range t.launched {
+		fresh = append(fresh, t.broker.newRevision(l))
+	}
+	t.launched = nil // they belong to their revisions
+	t.started = append(t.started, fresh...)
+	return awaitHealthy(ctx, fresh)
+}
+
+func (t *transition) outcome() outcome {
+	return outcome{cfg: t.to, revision: t.revision, change: t.change, applied: t.applied, beside: t.beside, generation: t.broker.catalog.generation().number}
+}
+
 // listen opens the addresses that are new.
 func (t *transition) listen() (err error) {
 	if t.from.cfg.Listen != t.to.Listen {
@@ -112,18 +142,21 @@ func (t *transition) listen() (err error) {
 
 // awaitHealthy waits until every provider that was started is well. One that was
 // down before the reload is not asked.
-func (t *transition) awaitHealthy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, healthyTimeout)
+func awaitHealthy(ctx context.Context, started []*revision) error {
+	bounded, cancel := context.WithTimeout(ctx, healthyTimeout)
 	defer cancel()
-	problems := make([]error, len(t.started))
+	problems := make([]error, len(started))
 	var group sync.WaitGroup
-	for i, r := range t.started {
-		group.Go(func() { problems[i] = r.AwaitHealthy(ctx) })
+	for i, r := range started {
+		group.Go(func() { problems[i] = r.AwaitHealthy(bounded) })
 	}
 	group.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	var diags config.Diagnostics
 	for i, err := range problems {
-		diags = diags.With(t.started[i].block.Diagnose(err, t.started[i].Description().Schema))
+		diags = diags.With(started[i].block.Diagnose(err, started[i].Description().Schema))
 	}
 	if diags.HasErrors() {
 		return diags
@@ -131,8 +164,11 @@ func (t *transition) awaitHealthy(ctx context.Context) error {
 	return nil
 }
 
-// abandon undoes what was begun.
+// abandon undoes what was begun and is not in force.
 func (t *transition) abandon() {
+	if t.holding {
+		defer func() { <-t.broker.providing }()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	var group sync.WaitGroup
@@ -149,13 +185,13 @@ func (t *transition) abandon() {
 		group.Go(func() {
 			r.Stop(ctx)
 			if t.broker.instances.Instances(r) > 0 { // it has found what an earlier process of the broker left
-				t.broker.bequeath(r, t.from.revision(r.Label()))
+				t.broker.bequeath(r, t.broker.catalog.generation().revision(r.Label()))
 			}
 		})
 		dirs = append(dirs, r.dir)
 	}
 	group.Wait()
-	if err := removeAll(dirs); err != nil {
+	if err := t.broker.state.removeAll(dirs); err != nil {
 		t.broker.logger.Warn("state directories of plugins that were tried could not be removed", "error", err)
 	}
 	for _, l := range []net.Listener{t.api, t.metrics} {
@@ -168,20 +204,27 @@ func (t *transition) abandon() {
 // adopt takes over a configuration that says the same in other words: comments and
 // how a value is written show, and so does its revision.
 func (t *transition) adopt() {
-	same := newGeneration(t.from.number, t.to, t.current)
+	same := newGeneration(t.from.number, t.to, t.current, t.from)
 	same.accepted = t.from.accepted
 	t.broker.catalog.set(same)
 }
 
 // commit does what cannot go wrong.
 func (t *transition) commit() {
-	b, next := t.broker, newGeneration(t.from.number+1, t.to, t.current)
+	b, next := t.broker, newGeneration(t.from.number+1, t.to, t.current, t.from)
+	b.forgetAnswers(func(name string) bool { return next.has(name) && t.from.has(name) })
 	replaced := b.catalog.set(next)
+	b.instances.Disown(next.has)
+	b.quotas.Forget(next.has)
 	b.quotas.SetRules(next.quotaRules())
 	b.instances.SetLimits(instanceLimits(t.to.Limits))
-	b.server.SetBounds(requestBounds(t.to.Limits))
+	b.instances.InForce()
+	b.gate.SetBounds(connectionBounds(t.to.Connections))
+	b.server.SetBounds(requestBounds(t.to))
+	b.server.SetPreviewHosts(previewHosts(t.to.Previews))
 	b.server.SetTLS(serverTLS(t.to.TLS))
-	b.setAudit(t.to.Audit)
+	b.setAudit(t.to)
+	b.store.SetPatience(t.to.Limits.DiskTimeout)
 	b.logger.SetLevel(hclog.LevelFromString(t.to.Log.Level))
 	if t.api != nil {
 		b.api.moveTo(t.api)

@@ -134,7 +134,7 @@ func (t *trial) clear(l launched) {
 	if l.stateDir == "" {
 		return
 	}
-	if err := removeAll([]string{l.stateDir}); err != nil {
+	if err := t.state.removeAll([]string{l.stateDir}); err != nil {
 		t.logger.Warn("the state directory of a provider that was tried could not be removed", "provider", t.block.Label, "error", err)
 	}
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -11,6 +12,10 @@ const (
 	outdatedInterval = 2 * time.Second
 	// healthyTimeout is how long a new revision may take to be well.
 	healthyTimeout = time.Minute
+	// drainGrace is the default of Options.DrainGrace, and drainLook how often it is looked
+	// whether it is over.
+	drainGrace = time.Minute
+	drainLook  = 2 * time.Second
 	// inheritTimeout bounds what follows the death of a draining plugin.
 	inheritTimeout = time.Minute
 )
@@ -50,13 +55,27 @@ func (b *broker) watchExecutables(ctx context.Context) {
 func (b *broker) drain(old, heir *revision) {
 	b.instances.Retire(old)
 	defer b.catalog.remove(old)
+	if n := b.instances.Instances(old); n > 0 {
+		b.logger.Info("an earlier process of the provider serves its instances to their end", "provider", old.Label(), "instances", n, "removed", heir == nil)
+	}
 	if err := old.Retire(b.life); err != nil {
 		b.logger.Warn("a plugin that another took over from", "error", err)
 	}
+	look := time.NewTicker(min(drainLook, b.options.DrainGrace))
+	defer look.Stop()
+	unusedSince := time.Now()
 	for left := b.leftOn(old, heir); left != nil; left = b.leftOn(old, heir) {
 		select {
 		case <-b.instances.Retire(left):
 			continue
+		case <-look.C:
+			if b.usedOn(old, heir) {
+				unusedSince = time.Now()
+			}
+			if time.Since(unusedSince) < b.drainBound(old, heir) {
+				continue
+			}
+			b.endUnused(old, heir)
 		case <-old.Finished():
 			b.inherit(old, heir)
 		case <-b.life.Done():
@@ -71,26 +90,60 @@ func (b *broker) drain(old, heir *revision) {
 	stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	old.Stop(stop)
-	if err := removeAll([]string{old.dir}); err != nil {
+	if err := b.state.removeAll([]string{old.dir}); err != nil {
 		b.logger.Warn("the state directory of an earlier plugin could not be removed", "provider", old.Label(), "error", err)
 	}
 	b.logger.Info("the earlier process of the provider has ended", "provider", old.Label())
+}
+
+// drainBound is how long what nobody uses any more may keep a plugin that drains: its
+// destruction fails, or it is not known whether a creation has left anything. What ends
+// with the process need not be waited for, and what another process can see to neither.
+// The rest is in a cloud, which was told when to end it.
+func (b *broker) drainBound(old, heir *revision) time.Duration {
+	if old.Description().Ephemeral || heir != nil {
+		return b.options.DrainGrace
+	}
+	return b.catalog.generation().cfg.Limits.MaxLifetime + b.options.DrainGrace
+}
+
+// endUnused ends a plugin that drains although something is left on it.
+func (b *broker) endUnused(old, heir *revision) {
+	b.logger.Warn("a process of a provider that another took over from, or that was removed, is ended: it does not end what is left on it",
+		"provider", old.Label(), "instances", b.instances.Instances(old))
+	stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	old.Stop(stop)
+	switch {
+	case old.Description().Ephemeral:
+		b.instances.EndWithProcess(old)
+	case heir != nil:
+		b.inherit(old, heir)
+	}
+}
+
+// usedOn reports whether somebody may have something of what is left.
+func (b *broker) usedOn(old, heir *revision) bool {
+	return slices.ContainsFunc(b.lineServedBy(old, heir), func(r *revision) bool { return b.instances.InUse(r) > 0 })
 }
 
 // leftOn returns a revision with instances that the process of old has to serve yet:
 // its own, and those left to it if there is nobody to leave them to. nil if there are
 // none.
 func (b *broker) leftOn(old, heir *revision) *revision {
-	line := []*revision{old}
-	if heir == nil {
-		line = b.catalog.line(old)
-	}
-	for _, r := range line {
+	for _, r := range b.lineServedBy(old, heir) {
 		if b.instances.Instances(r) > 0 {
 			return r
 		}
 	}
 	return nil
+}
+
+func (b *broker) lineServedBy(old, heir *revision) []*revision {
+	if heir == nil {
+		return b.catalog.line(old)
+	}
+	return []*revision{old}
 }
 
 // inherit gives what is left on a dead revision to the one after it, if there is

@@ -48,6 +48,14 @@ func Blocks() []BlockSchema {
 			Description: "These hold for every tenant.",
 		},
 		{
+			Type: "connections", Settings: connectionsSchema(),
+			Description: "How many connections the REST API keeps open. What the process has too few file descriptors for is lowered at the start.",
+		},
+		{
+			Type: "previews", Settings: previewsSchema(),
+			Description: "Previews with hosts of their own. Without this block there are those by path alone.",
+		},
+		{
 			Type: "provider", Label: providerLabel.String(), Reserved: reservedProviders(), Settings: pluginSchema(),
 			Description: "One configured plugin. The other settings of the block are the plugin's own: see its page, or ask it with `sandbox-broker config schema FILE --markdown`.",
 		},

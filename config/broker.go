@@ -41,18 +41,21 @@ func (p *parser) parse() *Config {
 	quotas := newQuotaReader(p, body.Blocks)
 	cfg.Quota = quotas.usual
 	cfg.Audit = p.readAudit(emptyBlock("audit"))
+	cfg.Connections = p.readConnections(emptyBlock("connections"))
 	tokens := newTokenReader(p)
 	tenants := &tenantReader{parser: p, providers: labelsOf(body, "provider"), tokens: tokens, quotas: quotas}
 	var active, metrics section
 	p.readBlocks(body.Blocks, map[string]blockKind{
-		"log":       {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
-		"metrics":   {read: func(b *hclsyntax.Block) { cfg.Metrics, metrics = p.readMetrics(b) }},
-		"tls":       {read: func(b *hclsyntax.Block) { cfg.TLS = p.readTLS(b) }},
-		"limits":    {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
-		"quota":     {read: func(*hclsyntax.Block) {}}, // by newQuotaReader, before the tenants
-		"admin":     {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
-		"audit":     {read: func(b *hclsyntax.Block) { cfg.Audit = p.readAudit(b) }},
-		"providers": {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
+		"log":         {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
+		"metrics":     {read: func(b *hclsyntax.Block) { cfg.Metrics, metrics = p.readMetrics(b) }},
+		"tls":         {read: func(b *hclsyntax.Block) { cfg.TLS = p.readTLS(b) }},
+		"limits":      {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
+		"quota":       {read: func(*hclsyntax.Block) {}}, // by newQuotaReader, before the tenants
+		"admin":       {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
+		"previews":    {read: func(b *hclsyntax.Block) { cfg.Previews = p.readPreviews(b) }},
+		"connections": {read: func(b *hclsyntax.Block) { cfg.Connections = p.readConnections(b) }},
+		"audit":       {read: func(b *hclsyntax.Block) { cfg.Audit = p.readAudit(b) }},
+		"providers":   {read: func(b *hclsyntax.Block) { active = p.readLeaf(b, activeSchema()) }},
 		"provider": {label: providerLabel, reserved: reservedProviders(), read: func(b *hclsyntax.Block) {
 			if provider := p.readProvider(b); provider != nil {
 				cfg.Providers = append(cfg.Providers, provider)
@@ -67,7 +70,7 @@ func (p *parser) parse() *Config {
 		p.fail(a.expr.Range(), "Invalid value", "The REST API listens there. Give the metrics another port.")
 	}
 	cfg.ActiveProvider = p.chooseActive(active, body)
-	cfg.FallbackProviders = p.chooseFallback(active, cfg.ActiveProvider, body)
+	cfg.FallbackProviders, cfg.FallbackWritten = p.chooseFallback(active, cfg.ActiveProvider, body)
 	cfg.RoutingPolicy = "ordered"
 	if policy, ok := active.Settings["policy"].(string); ok {
 		cfg.RoutingPolicy = policy
@@ -76,6 +79,9 @@ func (p *parser) parse() *Config {
 	if onStop, ok := active.Settings["on_stop"].(string); ok {
 		cfg.OnStop = onStop
 	}
+	cfg.FailOver.StartGrace, _ = active.Settings["start_grace"].(time.Duration)
+	cfg.FailOver.SpillAfter, _ = active.Settings["spill_after"].(time.Duration)
+	cfg.FailOver.UnclearTimeout, _ = active.Settings["unclear_timeout"].(time.Duration)
 	if len(labelsOf(body, "tenant")) == 0 {
 		p.fail(hcl.Range{}, "No tenant", "Nobody could use the broker: add a tenant block. `sandbox-broker token` makes a token for it.")
 	}
@@ -135,7 +141,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	own.Attributes = hclsyntax.Attributes{}
 	for name, attr := range body.Attributes {
 		switch name {
-		case "log", "metrics", "tls", "limits", "quota", "providers", "admin", "audit":
+		case "log", "metrics", "tls", "limits", "quota", "providers", "admin", "audit", "connections", "previews":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
 		case "provider", "tenant":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))
@@ -197,6 +203,17 @@ func checkListen(address string) error {
 // settings of all by their names, beside the name of the active one.
 func reservedProviders() []string { return []string{"active"} }
 
+// CheckProviderName says why no provider block can have a name, or nil.
+func CheckProviderName(name string) error {
+	switch {
+	case !providerLabel.MatchString(name):
+		return fmt.Errorf("%q is not of the form %s", name, providerLabel)
+	case slices.Contains(reservedProviders(), name):
+		return fmt.Errorf("%q is a word of the admin API, where it stands beside the names of providers", name)
+	}
+	return nil
+}
+
 var hostName = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*)?$`)
 
 func (p *parser) chooseActive(s section, body *hclsyntax.Body) string {
@@ -220,27 +237,39 @@ func (p *parser) chooseActive(s section, body *hclsyntax.Body) string {
 	return active
 }
 
-// chooseFallback reads the list of those that take over from the active one.
-func (p *parser) chooseFallback(s section, active string, body *hclsyntax.Body) []string {
+// chooseFallback reads the list of those that take over from the active one, and as it
+// is written. The active one may be among them, and is passed over: so another one can
+// be made active, and the first one again, without the list being touched.
+func (p *parser) chooseFallback(s section, active string, body *hclsyntax.Body) (chosen, written []string) {
 	a, given := s.setting("fallback")
 	if !given {
-		return nil
+		return nil, nil
 	}
 	labels := labelsOf(body, "provider")
-	var chosen []string
+	itself := -1
 	for i, label := range s.Settings["fallback"].([]string) {
 		switch {
-		case label == active:
-			p.fail(a.itemRange(i), "Provider named twice", "This is the active provider. Its fallback is another.")
-		case slices.Contains(chosen, label):
+		case slices.Contains(written, label):
 			p.fail(a.itemRange(i), "Provider named twice", "Remove one of the two.")
 		case !slices.Contains(labels, label):
 			p.fail(a.itemRange(i), "Unknown provider", "This is not the label of a provider block. "+suggest(label, labels))
 		default:
-			chosen = append(chosen, label)
+			written = append(written, label)
+			if label == active {
+				itself = i
+			} else {
+				chosen = append(chosen, label)
+			}
 		}
 	}
-	return chosen
+	if itself >= 0 {
+		detail := "This is the active provider. It is passed over here as long as it is."
+		if len(chosen) == 0 {
+			detail = "This is the active provider, so nobody takes over from it as long as it is."
+		}
+		p.add(SeverityWarning, a.itemRange(itself), false, "Active provider among its fallback", detail)
+	}
+	return chosen, written
 }
 
 // labelsOf returns the first labels of all blocks of a kind, good and bad: a

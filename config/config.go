@@ -21,8 +21,11 @@ type Config struct {
 	Log                 Log
 	Metrics             Metrics
 	// TLS of the REST API; nil for plain HTTP.
-	TLS    *TLS
-	Limits Limits
+	TLS      *TLS
+	Limits   Limits
+	Previews Previews
+	// Connections to the REST API.
+	Connections Connections
 	// Quota of a tenant whose block says nothing else.
 	Quota Quota
 	Admin Admin
@@ -33,9 +36,14 @@ type Config struct {
 	// FallbackProviders are the labels of those to turn to, in this order, when
 	// the active one cannot serve. None stands twice, and none is the active.
 	FallbackProviders []string
+	// FallbackWritten is that list as it is written, with the active one if that is
+	// among them.
+	FallbackWritten []string
 	// OnStop says what becomes of instances in clouds when the broker stops in order:
 	// OnStopDestroy or OnStopKeep.
 	OnStop string
+	// FailOver says how patient requests are with a provider before the next is asked.
+	FailOver FailOver
 	// RoutingPolicy says by what these and the active one are ordered: ordered,
 	// cheapest or fastest.
 	RoutingPolicy string
@@ -50,6 +58,18 @@ type Config struct {
 
 	files []File
 	keys  *seal.Keyring
+}
+
+// FailOver says how patient requests are with a provider where others could be asked.
+type FailOver struct {
+	// StartGrace is how long after the start of the broker they wait for a provider
+	// that is not ready yet.
+	StartGrace time.Duration
+	// SpillAfter is how long they wait for room at one that is full.
+	SpillAfter time.Duration
+	// UnclearTimeout is how long they wait until it is known whether a creation has
+	// made an instance.
+	UnclearTimeout time.Duration
 }
 
 // What OnStop may be.
@@ -107,6 +127,8 @@ type Limits struct {
 	MaxWait time.Duration `config:"max_wait"`
 	// MaxWaiting is how many requests of a tenant may wait at a time.
 	MaxWaiting int64 `config:"max_waiting"`
+	// DiskTimeout is how long a request may wait for the broker's own disk.
+	DiskTimeout time.Duration `config:"disk_timeout"`
 	// ShutdownTimeout is how long a stop lets running executions finish.
 	ShutdownTimeout time.Duration `config:"shutdown_timeout"`
 }

@@ -34,6 +34,18 @@ func fullSchema() sdk.Schema {
 		{Name: "labels", Type: sdk.TypeMap},
 		{Name: "headers", Type: sdk.TypeMap, Secret: true},
 		{Name: "tokens", Type: sdk.TypeList, Secret: true},
+		{Name: "auth", Type: sdk.TypeBlock, Description: "Who the broker is.", Fields: sdk.Schema{
+			{Name: "user", Type: sdk.TypeString, Default: "me", Max: sdk.Bound(30)},
+			{Name: "password", Type: sdk.TypeString, Required: true, Secret: true, Min: sdk.Bound(20)},
+			{Name: "listen", Type: sdk.TypeString, Secret: true, Max: sdk.Bound(5)},
+		}},
+		{Name: "rules", Type: sdk.TypeBlock, Repeated: true, Max: sdk.Bound(3), Fields: sdk.Schema{
+			{Name: "ports", Type: sdk.TypeList, Items: &sdk.Field{Type: sdk.TypeInteger}},
+			{Name: "limit", Type: sdk.TypeBlock, Fields: sdk.Schema{
+				{Name: "rate", Type: sdk.TypeNumber, Required: true, Max: sdk.Bound(10), Description: "Requests a second."},
+				{Name: "key", Type: sdk.TypeString, Secret: true},
+			}},
+		}},
 	}
 }
 

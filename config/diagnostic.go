@@ -31,6 +31,8 @@ type Diagnostic struct {
 	Start, End Position
 	// Within names the block around the mistake, such as `provider "e2b"`.
 	Within string
+	// Setting is the name of the setting at fault, if one is.
+	Setting string
 	// Excerpt is for the terminal and the log, not for the API: secrets are
 	// cut out of it as far as they are known, but a person's typing mistakes
 	// know no bounds.

@@ -14,10 +14,11 @@ func (d Diagnostic) MarshalJSON() ([]byte, error) {
 		EndLine   int      `json:"end_line,omitempty"`
 		EndColumn int      `json:"end_column,omitempty"`
 		Within    string   `json:"within,omitempty"`
+		Setting   string   `json:"setting,omitempty"`
 		Summary   string   `json:"summary"`
 		Detail    string   `json:"detail,omitempty"`
 	}{
 		d.Severity, d.File, d.Start.Line, d.Start.Column, d.End.Line, d.End.Column,
-		d.Within, d.Summary, d.Detail,
+		d.Within, d.Setting, d.Summary, d.Detail,
 	})
 }

@@ -8,11 +8,17 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 )
 
 // sensitive marks what env(), file() and sealed() return, and everything computed
 // from it.
 type sensitive struct{}
+
+// ordinary marks what env() returns where anybody may read that, and everything computed
+// from it. Only a schema can make a secret of it.
+type ordinary struct{}
 
 // maxSecretFile bounds what file() reads, in bytes.
 const maxSecretFile = 64 << 10
@@ -46,13 +52,17 @@ func (p *parser) functions(d *document) map[string]function.Function {
 				case set && !utf8.ValidString(value):
 					return cty.NilVal, fmt.Errorf("the environment variable %s is not UTF-8", shown)
 				case set:
-					return result(value)
 				case len(args) == 2:
 					value, _ = argument(args[1])
-					return result(value)
 				default:
 					return cty.NilVal, fmt.Errorf("the environment variable %s is not set. Set it, or give a default: env(%s, \"...\")", shown, shown)
 				}
+				v, err := result(value)
+				if err == nil && redact.Ordinary(name, value) {
+					p.ordinary = append(p.ordinary, value)
+					v = cty.StringVal(value).Mark(ordinary{})
+				}
+				return v, err
 			},
 		}),
 		"file": function.New(&function.Spec{

@@ -31,13 +31,18 @@ const (
 	OriginComputed OriginKind = "computed" // anything else, such as a condition
 )
 
-// Origin returns where a setting of the plugin has its value from.
+// Origin returns where a setting of the plugin has its value from. A setting within a
+// block has a path, such as auth.token or rules[0].port; a block itself is literal, and
+// sensitive if anything in it is.
 func (p *Provider) Origin(setting string) Origin {
-	a, given := find(slices.Concat(p.attributes, p.shared), setting)
+	a, given := attributeAt(slices.Concat(p.attributes, p.shared), setting)
 	if !given || a.value == nil && !a.broken {
 		return Origin{Kind: OriginDefault}
 	}
-	origin := originOf(a.expr)
+	origin := Origin{Kind: OriginLiteral}
+	if a.blocks == nil {
+		origin = originOf(a.expr)
+	}
 	origin.Sensitive = a.sensitive
 	return origin
 }

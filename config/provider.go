@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,7 +44,6 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // that no other executable is started than the one that was meant.
 func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 	schema := pluginSchema()
-	p.refuseBlocks(block, schema)
 	provider := &Provider{Label: block.Labels[0], Plugin: block.Labels[0], header: block.DefRange()}
 	var own []attribute
 	for _, a := range p.evaluate(block.Body) {
@@ -56,6 +57,14 @@ func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 		}
 	}
 	before := p.failures
+	count := 0
+	for _, a := range p.readNested(block.Body, append(own[:len(own):len(own)], provider.attributes...), 0, &count) {
+		if f, ok := schema.Field(a.name); ok {
+			p.blockMistake(f, a, f.Name)
+			continue
+		}
+		provider.attributes = append(provider.attributes, a)
+	}
 	s := section{Settings: p.resolve(schema, own, provider.header), attributes: own}
 	if plugin, ok := s.Settings["plugin"].(string); ok {
 		provider.Plugin = plugin
@@ -74,7 +83,7 @@ func (p *parser) readProvider(block *hclsyntax.Block) *Provider {
 	if p.failures > before || slices.ContainsFunc(own, func(a attribute) bool { return a.broken }) {
 		return nil
 	}
-	provider.file = reporter{mainName: p.mainName, sources: p.sources, blocks: p.blocks, secrets: p.secrets}
+	provider.file = reporter{mainName: p.mainName, sources: p.sources, blocks: p.blocks, secrets: p.secrets, ordinary: p.ordinary}
 	return provider
 }
 
@@ -102,6 +111,69 @@ func (p *Provider) Settings(schema sdk.Schema) (settings sdk.Settings, diags Dia
 	return settings, report.diags
 }
 
+// Problems says where in the file that stands which a plugin finds wrong with its
+// settings: at the setting, or where none of that name is given at the block.
+func (p *Provider) Problems(problems []sdk.FieldError, schema sdk.Schema) Diagnostics {
+	report := p.reporter(schema)
+	for _, problem := range problems {
+		at, known := locate(schema, p.given(schema), problem.Field, p.header)
+		field := at.field
+		detail := strings.TrimSuffix(report.scrub(problem.Message), ".") + "."
+		if !known {
+			report.fail(p.header, "Invalid settings", capitalize(detail))
+			continue
+		}
+		detail = report.scrub(problem.Field) + " " + detail
+		if field.Description != "" {
+			detail += " " + field.Description
+		}
+		if a := at.attribute; at.given && a.value != nil {
+			report.add(SeverityError, at.place, a.blocks == nil && !field.Secret && !a.sensitive, "Invalid value", detail)
+		} else {
+			report.fail(at.place, "Invalid value", detail)
+		}
+		report.about(at.path)
+	}
+	report.diags.sort()
+	return report.diags
+}
+
+// Equal reports whether two blocks ask for the same, wherever they stand and however
+// they are written.
+func (p *Provider) Equal(other *Provider) bool {
+	return p.Label == other.Label && p.Plugin == other.Plugin && p.SHA256 == other.SHA256 &&
+		p.CostPerSecond == other.CostPerSecond && slices.Equal(p.Env, other.Env) &&
+		sameAttributes(p.attributes, other.attributes)
+}
+
+func sameAttributes(these, those []attribute) bool {
+	byName := func(list []attribute) []attribute {
+		return slices.SortedFunc(slices.Values(list), func(a, b attribute) int { return cmp.Compare(a.name, b.name) })
+	}
+	return slices.EqualFunc(byName(these), byName(those), func(a, b attribute) bool {
+		return a.name == b.name && a.sensitive == b.sensitive && a.broken == b.broken && reflect.DeepEqual(a.value, b.value) &&
+			(a.blocks == nil) == (b.blocks == nil) &&
+			slices.EqualFunc(a.blocks, b.blocks, func(x, y nestedBlock) bool { return sameAttributes(x.attributes, y.attributes) })
+	})
+}
+
+// Readable are the settings of the block that are right, with defaults: those of
+// Settings where nothing is wrong. The schema must be valid.
+func (p *Provider) Readable(schema sdk.Schema) sdk.Settings {
+	readable := sdk.Settings{}
+	for _, f := range schema {
+		a, given := find(p.given(schema), f.Name)
+		if given && a.broken {
+			continue
+		}
+		typed, problems := sdk.Schema{f}.Resolve(map[string]any{f.Name: a.valueFor(f)})
+		if value, ok := typed[f.Name]; ok && len(problems) == 0 {
+			readable[f.Name] = value
+		}
+	}
+	return readable
+}
+
 // Diagnose says where in the file the reason of a plugin's error stands: at the
 // setting that an *sdk.Error names as its field, else at the block. The schema
 // tells what must not be shown, also when the plugin repeats it.
@@ -110,17 +182,22 @@ func (p *Provider) Diagnose(err error, schema sdk.Schema) Diagnostics {
 		return nil
 	}
 	report := p.reporter(schema)
-	detail := report.scrub(err.Error())
+	// The diagnostic names the provider already.
+	detail := strings.ReplaceAll(report.scrub(err.Error()), fmt.Sprintf("provider %q: ", p.Label), "")
 	var broken *sdk.Error
 	if !errors.As(err, &broken) {
 		report.fail(p.header, "The plugin reports an error", detail)
 		return report.diags
 	}
 	summary := capitalize(broken.Code.Info().Title)
-	name := leadingName.FindString(broken.Field)
-	field, _ := schema.Field(name)
-	if a, ok := find(p.given(schema), name); ok {
-		report.add(SeverityError, a.expr.Range(), field.Name != "" && !field.Secret && !a.sensitive, summary, detail)
+	if at, known := locate(schema, p.given(schema), broken.Field, p.header); known && at.place != p.header {
+		trusted := at.given && at.attribute.blocks == nil && !at.field.Secret && !at.attribute.sensitive
+		report.add(SeverityError, at.place, trusted, summary, detail)
+		report.about(at.path)
+		return report.diags
+	}
+	if a, ok := find(p.attributes, leadingName.FindString(broken.Field)); ok {
+		report.fail(a.valueRange(), summary, detail)
 		return report.diags
 	}
 	report.fail(p.header, summary, detail)
@@ -144,12 +221,24 @@ var leadingName = regexp.MustCompile(`^[a-z][a-z0-9_]*`)
 // reporter knows, from the schema, which values must not be repeated.
 func (p *Provider) reporter(schema sdk.Schema) *reporter {
 	report := p.file
-	for _, a := range p.given(schema) {
-		if f, ok := schema.Field(a.name); ok && (f.Secret || a.sensitive) {
-			report.secrets = append(report.secrets[:len(report.secrets):len(report.secrets)], texts(a.value)...)
+	report.secrets = append(report.secrets[:len(report.secrets):len(report.secrets)], secretTexts(schema, p.given(schema))...)
+	return &report
+}
+
+// secretTexts are those of the settings that the schema calls secret, or that come from
+// elsewhere.
+func secretTexts(schema sdk.Schema, attributes []attribute) []string {
+	var secrets []string
+	for _, a := range attributes {
+		f, ok := schema.Field(a.name)
+		if ok && a.blocks == nil && (f.Secret || a.sensitive) {
+			secrets = append(secrets, texts(a.value)...)
+		}
+		for _, block := range a.blocks {
+			secrets = append(secrets, secretTexts(f.Fields, block.attributes)...)
 		}
 	}
-	return &report
+	return secrets
 }
 
 // texts returns every text in a value.

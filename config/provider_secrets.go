@@ -7,12 +7,14 @@ import (
 
 // Secrets returns the values of env(), file() and sealed() in the plugin's settings,
 // and the texts that have them in it, in order and each once: what a plugin may not
-// make public, whatever its schema says of the setting.
+// make public, whatever its schema says of the setting. An ordinary text of env(), such
+// as a region, is none: if its setting is a secret one, the schema says so.
 func (p *Provider) Secrets() []string {
+	secrets := slices.DeleteFunc(slices.Clone(p.file.secrets), func(s string) bool { return slices.Contains(p.file.ordinary, s) })
 	var all []string
-	for _, a := range p.attributes {
-		if a.sensitive {
-			all = append(all, secretsIn(texts(a.value), p.file.secrets)...)
+	for _, a := range leaves(p.attributes) {
+		if a.sensitive && !a.ordinary {
+			all = append(all, secretsIn(texts(a.value), secrets)...)
 		}
 	}
 	slices.Sort(all)

@@ -11,19 +11,27 @@ import (
 
 func TestSecretsAreWhatASettingHasFromElsewhere(t *testing.T) {
 	t.Parallel()
-	env := func(name string) (string, bool) { return "value-of-" + name, name == "A" || name == "B" }
+	env := func(name string) (string, bool) {
+		values := map[string]string{"A": "va1ue-of-A", "B": "va1ue-of-B", "REGION": "eu-west-1", "THE_TOKEN": "letmein"}
+		value, set := values[name]
+		return value, set
+	}
 	for name, c := range map[string]struct {
 		settings string
 		want     []string
 	}{
 		"none":           {`region = "europe"`, nil},
-		"a text":         {`region = env("A")`, []string{"value-of-A"}},
-		"a part of one":  {`region = "Bearer ${env("A")}"`, []string{"Bearer value-of-A", "value-of-A"}},
-		"a map":          {`labels = { zone = "europe", key = env("A") }`, []string{"value-of-A"}},
-		"a name in it":   {`labels = { (env("A")) = "europe" }`, []string{"value-of-A"}},
-		"a list":         {`zones = [env("B"), "europe", env("A"), env("B")]`, []string{"value-of-A", "value-of-B"}},
+		"a text":         {`region = env("A")`, []string{"va1ue-of-A"}},
+		"a part of one":  {`region = "Bearer ${env("A")}"`, []string{"Bearer va1ue-of-A", "va1ue-of-A"}},
+		"a map":          {`labels = { zone = "europe", key = env("A") }`, []string{"va1ue-of-A"}},
+		"a region":       {`region = env("REGION")`, nil},
+		"and a secret":   {`labels = { zone = env("REGION"), key = env("A") }`, []string{"va1ue-of-A"}},
+		"by its name":    {`region = env("THE_TOKEN")`, []string{"letmein"}},
+		"a switch":       {`region = env("UNSET", "true")`, nil},
+		"a name in it":   {`labels = { (env("A")) = "europe" }`, []string{"va1ue-of-A"}},
+		"a list":         {`zones = [env("B"), "europe", env("A"), env("B")]`, []string{"va1ue-of-A", "va1ue-of-B"}},
 		"a choice":       {`region = env("A") == "x" ? "one-way" : "other-way"`, []string{"other-way"}},
-		"what is hidden": {"region = env(\"UNSET\", \"a default\")", []string{"a default"}},
+		"what is hidden": {"region = env(\"UNSET\", \"a d3fault\")", []string{"a d3fault"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

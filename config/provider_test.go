@@ -137,6 +137,8 @@ func TestAPluginsComplaintPointsAtTheSetting(t *testing.T) {
 		})
 	}
 	assert.Assert(t, p.Diagnose(nil, fullSchema()) == nil)
+	diags := p.Diagnose(sdk.Errorf(sdk.CodeNotInitialized, `provider "x": there is no plugin "x"`), fullSchema())
+	assert.Equal(t, diags[0].Detail, `SB001: there is no plugin "x"`, "the diagnostic names the provider already")
 }
 
 // What a whole configuration holds beside the provider blocks does not matter,

@@ -27,6 +27,17 @@ hunter2 {
 hunter2 = hunter2
  hunter2"
 EOT
+  auth {
+    labels = {
+      level = "hunter2}"
+    }
+    tls { format = "hunter2" }
+    state = "hunter2"
+    inner {
+      listen = "hunter2" # }
+    }
+    format = "hunter2"
+  }
 }
 
 audit {
@@ -69,6 +80,39 @@ func TestOneSlipShowsNoSecret(t *testing.T) {
 		for _, key := range []string{`"`, "{", "}", "[", "]", "=", "\n", "$", "#"} {
 			check(withSecrets[:i] + key + withSecrets[i:])
 		}
+	}
+}
+
+// A setting of a plugin may have the name of one of the broker's, and what stands before
+// it may look like the end of the block.
+func TestWhatFollowsWithinAProviderIsStillTheProviders(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]string{
+		"a map":                         "  labels = {\n    a = 1\n  }\n",
+		"a block":                       "  auth {\n    a = 1\n  }\n",
+		"a block as the broker has one": "  log {\n    a = 1\n  }\n",
+		"a block that is not closed":    "  auth {\n    a = 1\n",
+		"a block that is closed twice":  "  auth {\n    a = 1\n  }\n  }\n",
+		"a block with a label":          "  tls \"hunter2\" {\n  }\n",
+		"a brace in a text":             "  a = \"}\"\n",
+		"a brace in a template":         "  a = \"${env(\"}\")}$${}\"\n",
+		"a brace in a comment":          "  # }\n  /* }\n} */\n",
+		"a brace in a heredoc":          "  a = <<EOT\n}\nEOT\n",
+		"a heredoc in a comment":        "  plugin = \"x\" # <<EOT\n",
+		"another provider":              "}\nprovider \"z\" {\n",
+		"a header with a slip":          "}\nprovder \"z\" {\n",
+		"a header without its quote":    "}\nprovider \"z {\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, line := range []string{"listen", "  listen", "  listen = \"hunter2\" level", "  auth { env", "  labels = {\n    sha256"} {
+				src := "provider \"x\" {\n" + before + line + " = \"hunter2\" \"\n}\n"
+				_, diags := config.Parse("x.hcl", []byte(src))
+				var out strings.Builder
+				assert.NilError(t, diags.Write(&out, config.Style{}))
+				assert.Check(t, diags.HasErrors() && !strings.Contains(out.String(), secret), "%s\nshows\n%s", src, out.String())
+			}
+		})
 	}
 }
 

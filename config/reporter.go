@@ -23,6 +23,8 @@ type reporter struct {
 	blocks []*hclsyntax.Block
 	// secrets are values that no text of somebody else may repeat.
 	secrets []string
+	// ordinary are those of them that are none but for the schema of their setting.
+	ordinary []string
 	// failures counts the errors, those too that diags does not keep.
 	failures int
 	diags    Diagnostics
@@ -60,6 +62,13 @@ func (r *reporter) add(severity Severity, rng hcl.Range, trusted bool, summary, 
 			Severity: SeverityError, Summary: "Too many mistakes", File: r.mainName,
 			Detail: "There may be more than are shown. Correct these first.",
 		})
+	}
+}
+
+// about says which setting the last diagnostic is about.
+func (r *reporter) about(setting string) {
+	if n := len(r.diags); n > 0 && n < maxDiagnostics {
+		r.diags[n-1].Setting = setting
 	}
 }
 

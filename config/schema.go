@@ -79,6 +79,7 @@ func limitsSchema() sdk.Schema {
 			Name: "max_waiting", Type: sdk.TypeInteger, Default: int64(1000), Min: sdk.Bound(0), Max: sdk.Bound(100_000),
 			Description: "How many requests of each tenant may wait for their turn at a time.",
 		},
+		span("disk_timeout", 30*time.Second, 100*time.Millisecond, time.Hour, "How long a request may wait until the broker's own disk has a line of the audit log, or of the state; its own deadline may be earlier. It is refused then."),
 		span("shutdown_timeout", 30*time.Second, 0, time.Hour, "How long a stop lets running executions finish."),
 	}
 }
@@ -132,6 +133,12 @@ func activeSchema() sdk.Schema {
 			Name: "on_stop", Type: sdk.TypeString, Default: OnStopDestroy, Options: []string{OnStopDestroy, OnStopKeep},
 			Description: "What becomes of instances in clouds when the broker is stopped in order: `destroy` ends them, `keep` leaves them to the next start, as a crash does. Those of providers on this machine end in any case.",
 		},
+		span("start_grace", 30*time.Second, 0, 10*time.Minute,
+			"How long after the start of the broker requests wait for the provider that is asked first, if it is not ready yet, before they go to the next. 0s for no longer than later on."),
+		span("spill_after", 0, 0, 10*time.Minute,
+			"How long a request waits for room at a provider that is full before it goes to the next. 0s for not at all."),
+		span("unclear_timeout", 5*time.Second, 0, 75*time.Second,
+			"How long a request waits until it is known whether a creation that failed has made an instance, before it goes to the next provider. What is found later is destroyed."),
 	}
 }
 
@@ -185,5 +192,5 @@ const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), activeSchema(), adminSchema(), auditSchema(), tenantSchema(), quotaSchema()}
+	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), connectionsSchema(), previewsSchema(), activeSchema(), adminSchema(), auditSchema(), tenantSchema(), quotaSchema()}
 }

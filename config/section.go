@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -36,6 +37,8 @@ func (p *parser) evaluateAttribute(attr *hclsyntax.Attribute, eval *hcl.EvalCont
 	p.addHCL(diags)
 	plain, marks := value.UnmarkDeep()
 	a.sensitive = len(marks) > 0
+	_, plainly := marks[ordinary{}]
+	a.ordinary = plainly && len(marks) == 1
 	switch {
 	case diags.HasErrors():
 		a.broken = true
@@ -99,10 +102,22 @@ func (p *parser) refuseBlocks(block *hclsyntax.Block, schema sdk.Schema) {
 
 // resolve checks attributes against a schema and reports what is wrong.
 func (r *reporter) resolve(schema sdk.Schema, attributes []attribute, header hcl.Range) sdk.Settings {
-	given := map[string]any{}
+	return r.resolveWithin(schema, attributes, header, "")
+}
+
+// resolveWithin is resolve for a block at a path, which ends with a dot.
+func (r *reporter) resolveWithin(schema sdk.Schema, attributes []attribute, header hcl.Range, prefix string) sdk.Settings {
+	given, blocks := map[string]any{}, sdk.Settings{}
 	var fields sdk.Schema
 	for _, f := range schema {
+		if f.Type == sdk.TypeBlock {
+			r.resolveBlocks(f, attributes, header, prefix, blocks)
+			continue
+		}
 		a, ok := find(attributes, f.Name)
+		if ok && r.blockMistake(f, a, prefix+f.Name) {
+			continue
+		}
 		if ok && a.broken {
 			continue // reported already, and not missing either
 		}
@@ -114,7 +129,7 @@ func (r *reporter) resolve(schema sdk.Schema, attributes []attribute, header hcl
 	}
 	for _, a := range attributes {
 		if _, ok := schema.Field(a.name); !ok {
-			r.fail(a.nameRange, "Unknown setting", unknownName("setting", a.name, names(schema)))
+			r.unknown(a, schema, prefix)
 		}
 	}
 	settings, problems := fields.Resolve(given)
@@ -129,7 +144,9 @@ func (r *reporter) resolve(schema sdk.Schema, attributes []attribute, header hcl
 		} else {
 			r.fail(header, "Missing setting", detail)
 		}
+		r.about(prefix + f.Name)
 	}
+	maps.Copy(settings, blocks)
 	return settings
 }
 

@@ -15,6 +15,11 @@ type attribute struct {
 	value any
 	// sensitive says that the value, or a part of it, came from env or file.
 	sensitive bool
+	// ordinary says that all that came from there is an ordinary text of env.
+	ordinary bool
+	// blocks are those of that name, for what stands as blocks; the value is then a list
+	// of maps, and expr is nil.
+	blocks    []nestedBlock
 	expr      hclsyntax.Expression
 	nameRange hcl.Range
 	// broken says that it could not be evaluated, which was reported.

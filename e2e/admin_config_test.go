@@ -39,8 +39,8 @@ type reloaded struct {
 }
 
 type diagnostic struct {
-	File, Summary, Detail, Within string
-	Line                          int
+	File, Summary, Detail, Within, Setting string
+	Line                                   int
 }
 
 // configured is the configuration as an administrator sees it.
@@ -136,6 +136,7 @@ provider "mock" {
 `
 
 func TestAnAdministratorChangesASettingUnderTraffic(t *testing.T) {
+	t.Parallel()
 	const secret = "a-new-secret-1234"
 	b := startChangeable(t, commented)
 	before := configOf(t, b)
@@ -184,7 +185,7 @@ func TestAnAdministratorChangesASettingUnderTraffic(t *testing.T) {
 			return poll.Continue("%d requests", done.Load())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	close(stop)
 	traffic.Wait()
 
@@ -214,6 +215,7 @@ func TestAnAdministratorChangesASettingUnderTraffic(t *testing.T) {
 }
 
 func TestAChangeMadeByHandMeanwhileIsAConflict(t *testing.T) {
+	t.Parallel()
 	b := startChangeable(t, commented)
 	before := configOf(t, b)
 	rewrite(t, b, func(text string) string { return text + "# A note of Ben's.\n" })
@@ -230,7 +232,7 @@ func TestAChangeMadeByHandMeanwhileIsAConflict(t *testing.T) {
 			return poll.Continue("the note is not seen yet")
 		}
 		return poll.Success()
-	}, poll.WithTimeout(40*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, now.Meta.Generation, 1)
 	changed(t, change(t, b, http.MethodPost, "/config", now.etag, request))
 	text := fileOf(t, b)
@@ -246,6 +248,7 @@ func TestAChangeMadeByHandMeanwhileIsAConflict(t *testing.T) {
 }
 
 func TestAChangeThatDoesNotWorkIsTakenBack(t *testing.T) {
+	t.Parallel()
 	b := startChangeable(t, commented)
 	pid, text := b.Plugin("mock"), fileOf(t, b)
 	for name, c := range map[string]struct {
@@ -254,7 +257,7 @@ func TestAChangeThatDoesNotWorkIsTakenBack(t *testing.T) {
 		says   string
 	}{
 		"settings that the plugin refuses": {
-			map[string]any{"on_configure": `{"fail":"SB002","field":"secret","message":"is a bad key"}`}, "", "is a bad key",
+			map[string]any{"on_configure": `{"fail":"SB002","field":"secret","message":"is a bad key"}`}, "config.secret", "is a bad key",
 		},
 		"a plugin that dies of them":   {map[string]any{"bad_starts": 100}, "", "plugin"},
 		"a setting that there is not":  {map[string]any{"pool_sise": 4}, "config.pool_sise", "is not a setting"},
@@ -268,7 +271,7 @@ func TestAChangeThatDoesNotWorkIsTakenBack(t *testing.T) {
 			p := harness.Refused(t, answer, http.StatusBadRequest, "SB002")
 			assert.Check(t, is.Contains(string(answer.Body), c.says))
 			assert.Check(t, is.Equal(p.Field, c.field))
-			if c.field == "" {
+			if c.field == "" || c.says == "is a bad key" {
 				var with struct{ Diagnostics []diagnostic }
 				answer.Into(t, &with)
 				assert.Check(t, len(with.Diagnostics) == 1 && with.Diagnostics[0].Within == `provider "mock"`, "%s", answer.Body)
@@ -299,6 +302,7 @@ func TestAChangeThatDoesNotWorkIsTakenBack(t *testing.T) {
 }
 
 func TestFilesThatCannotBeWrittenStay(t *testing.T) {
+	t.Parallel()
 	b := startChangeable(t, commented)
 	assert.NilError(t, os.Chmod(b.ConfigFile(), 0o444))
 	now := configOf(t, b)
@@ -311,6 +315,7 @@ func TestFilesThatCannotBeWrittenStay(t *testing.T) {
 }
 
 func TestTheActiveProviderIsChosenByTheAPI(t *testing.T) {
+	t.Parallel()
 	b := startChangeable(t, `
 provider "one" { plugin = "mock" }
 provider "two" { plugin = "mock" } # the spare
@@ -338,7 +343,10 @@ providers {
 	answer := b.Do(http.MethodPost, "/api/v1/instances/"+kept.InstanceID+"/execute", harness.Token, execute)
 	assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
 
-	changed(t, change(t, b, http.MethodPut, "/active", "", map[string]any{"provider": "one", "fallback": []string{"two"}}))
+	assert.Check(t, is.Contains(text, `fallback = ["two"]`))
+	assert.Check(t, len(reload.Diagnostics) == 1 && strings.Contains(reload.Diagnostics[0].Detail, "nobody takes over"), "%v", reload.Diagnostics)
+
+	changed(t, change(t, b, http.MethodPut, "/active", "", map[string]any{"provider": "one"}))
 	assert.DeepEqual(t, configOf(t, b).Meta.Fallback, []string{"two"})
 	assert.Equal(t, b.Execute(t, execute).Provider, "one")
 	p := harness.Refused(t, change(t, b, http.MethodPut, "/active", "", map[string]any{"provider": "three"}), http.StatusBadRequest, "SB002")
@@ -351,6 +359,7 @@ providers {
 }
 
 func TestAProviderIsTriedBesideTheOneThatRuns(t *testing.T) {
+	t.Parallel()
 	const badKey = "the-bad-key-5678"
 	b := startChangeable(t, commented)
 	pid, text := b.Plugin("mock"), fileOf(t, b)
@@ -391,6 +400,7 @@ func TestAProviderIsTriedBesideTheOneThatRuns(t *testing.T) {
 
 // The plugin repeats whatever it was given, in every way that it has.
 func TestNoSecretComesOutOfTheAdminAPI(t *testing.T) {
+	t.Parallel()
 	const literal, fromFile, posted = "canary-literal-aaaa", "canary-of-a-file-bbbb", "canary-posted-cccc"
 	b := harness.Start(t, harness.Options{
 		Config:  harness.Tenants + adminBlock() + "provider \"mock\" {\n  secret = \"" + literal + "\"\n  on_list = file(\"action\")\n}\n",
@@ -435,6 +445,7 @@ func TestNoSecretComesOutOfTheAdminAPI(t *testing.T) {
 
 // The provider that is tried has the same name and the same cgroups above its own.
 func TestSandboxesInUseDoNotNoticeATrial(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{Config: harness.Tenants + adminBlock() + "provider \"self_managed\" { pool_size = 1 }\n"})
 	session := map[string]any{"language": "bash", "code": "echo kept > here", "session_id": "s", "keep": true}
 	b.Execute(t, session)
@@ -451,6 +462,7 @@ func TestSandboxesInUseDoNotNoticeATrial(t *testing.T) {
 }
 
 func TestAReloadIsRehearsedAndAskedFor(t *testing.T) {
+	t.Parallel()
 	b := startChangeable(t, commented)
 	ask := func(body any) harness.Answer {
 		t.Helper()
@@ -468,7 +480,7 @@ func TestAReloadIsRehearsedAndAskedFor(t *testing.T) {
 	rewrite(t, b, with("persist = false", `on_configure = "{\"fail\":\"SB002\",\"message\":\"no\"}"`))
 	awaitLog(t, b, refused, 1)
 	dry := result(ask(map[string]any{"dry_run": true}))
-	assert.Equal(t, dry.Result, "applied")
+	assert.Equal(t, dry.Result, "would_apply")
 	assert.Equal(t, dry.Generation, 1)
 	assert.Equal(t, len(dry.Change.Providers), 1)
 	assert.Equal(t, dry.Change.Providers[0].Action, "restart")
@@ -505,6 +517,7 @@ func TestAReloadIsRehearsedAndAskedFor(t *testing.T) {
 }
 
 func TestAReplacedPluginIsAGeneration(t *testing.T) {
+	t.Parallel()
 	b := startChangeable(t, commented)
 	path := filepath.Join(b.Dir, "bin", "plugins", "mock")
 	program, err := os.ReadFile(path)
@@ -520,8 +533,63 @@ func TestAReplacedPluginIsAGeneration(t *testing.T) {
 		assert.Check(t, list.Data[0].Trigger == "plugin" && list.Data[0].Result == "applied" && list.Data[0].Generation == 2, "%v", list.Data[0])
 		assert.Check(t, is.Len(list.Data[0].Change.Providers, 1))
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	// The files are those that they were.
 	changed(t, change(t, b, http.MethodPost, "/config", configOf(t, b).etag, map[string]any{"provider_type": "mock", "config": map[string]any{"persist": true}}))
 	assert.Equal(t, configOf(t, b).Meta.Generation, 3)
+}
+
+// Who may abuse it: whoever has an administrator's token and wants to be root.
+func TestAnAdministratorsTokenRunsNoProgramOfItsChoice(t *testing.T) {
+	t.Parallel()
+	bin := binaries.Dir(t)
+	b := harness.Start(t, harness.Options{
+		Config:  harness.Tenants + adminBlock() + "provider \"mock\" {}\n",
+		Plugins: map[string]string{"mock": mockPlugin, "self_managed": filepath.Join(bin, "plugins", "self_managed"), "e2b": filepath.Join(bin, "plugins", "e2b")},
+	})
+	ran := filepath.Join(b.Dir, "ran")
+	script := filepath.Join(b.Dir, "script")
+	assert.NilError(t, os.WriteFile(script, []byte("#!/bin/sh\nid > "+ran+"\necho runsc version 1\n"), 0o755))
+	text := fileOf(t, b)
+	for _, c := range []struct{ provider, setting, value string }{
+		{"self_managed", "runsc", script},
+		{"self_managed", "guest", script},
+		{"self_managed", "rootfs", "/"},
+		{"self_managed", "docker_host", "unix:///var/run/docker.sock"},
+		{"self_managed", "docker_runtime", "runc"},
+		{"self_managed", "image", "somebody/elses"},
+		{"self_managed", "wheel_dir", "/etc"},
+		{"self_managed", "package_index", "http://169.254.169.254/latest"},
+		{"self_managed", "npm_registry", "http://127.0.0.1:9386/"},
+		{"e2b", "domain", "evil.example"},
+		{"e2b", "api_url", "https://evil.example"},
+		{"e2b", "sandbox_url", "https://evil.example"},
+	} {
+		t.Run(c.provider+" "+c.setting, func(t *testing.T) {
+			config := map[string]any{c.setting: c.value}
+			if c.provider == "e2b" {
+				config["api_key"] = "e2b_0123456789"
+			}
+			body := map[string]any{"provider_type": c.provider, "config": config}
+			answer := change(t, b, http.MethodPost, "/test", "", body)
+			assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
+			var tried struct {
+				Success        bool
+				Field, Message string
+			}
+			answer.Into(t, &tried)
+			assert.Check(t, !tried.Success)
+			field := "config." + c.setting
+			if c.provider == "e2b" { // there is no key to seal the secret with, in /config alone
+				delete(config, "api_key")
+			}
+			assert.Check(t, is.Equal(tried.Field, field))
+			assert.Check(t, is.Contains(tried.Message, "changed in the file"))
+			p := harness.Refused(t, change(t, b, http.MethodPost, "/config", "", body), http.StatusBadRequest, "SB002")
+			assert.Check(t, is.Equal(p.Field, field))
+			assert.Equal(t, fileOf(t, b), text)
+		})
+	}
+	_, err := os.Stat(ran)
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -34,6 +34,7 @@ func aliyunBlock(cloud *aliyunfake.Cloud) string {
 }
 
 func aliyunOptions(t *testing.T, cloud *aliyunfake.Cloud) harness.Options {
+	t.Helper()
 	return harness.Options{
 		Config:  harness.Tenants + aliyunBlock(cloud),
 		Plugins: map[string]string{"aliyun": filepath.Join(binaries.Dir(t), "plugins", "aliyun")},
@@ -48,11 +49,12 @@ func noneAtAliyun(t *testing.T, cloud *aliyunfake.Cloud) {
 			return poll.Continue("%d sandboxes live", n)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // What a provider in the process of a test cannot show: its own tests run all the rest.
 func TestTheAliyunPluginPassesTheCasesAboutProcesses(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sandbox.hcl")
 	cloud := fakeAliyun(t)
 	assert.NilError(t, os.WriteFile(file, []byte(aliyunBlock(cloud)), 0o600))
@@ -62,6 +64,7 @@ func TestTheAliyunPluginPassesTheCasesAboutProcesses(t *testing.T) {
 }
 
 func TestCodeRunsAtAliyunThroughTheBroker(t *testing.T) {
+	t.Parallel()
 	cloud := fakeAliyun(t)
 	b := harness.Start(t, aliyunOptions(t, cloud))
 	for language, code := range map[string]string{
@@ -79,6 +82,7 @@ func TestCodeRunsAtAliyunThroughTheBroker(t *testing.T) {
 }
 
 func TestASandboxAtAliyunOutlivesTheBroker(t *testing.T) {
+	t.Parallel()
 	cloud := fakeAliyun(t)
 	b := harness.Start(t, aliyunOptions(t, cloud))
 	kept := b.Execute(t, map[string]any{"language": "bash", "code": "echo mine > file", "session_id": "s"})
@@ -93,4 +97,48 @@ func TestASandboxAtAliyunOutlivesTheBroker(t *testing.T) {
 	answer := b.Do(http.MethodDelete, "/api/v1/instances/"+kept.InstanceID, harness.Token, nil)
 	assert.Equal(t, answer.Status, http.StatusNoContent, "%s", answer.Body)
 	noneAtAliyun(t, cloud)
+}
+
+// Offsets behind the end of the output are what a wait asks with.
+func TestCommandsAtAliyunAreAwaitedByREST(t *testing.T) {
+	t.Parallel()
+	i := newCommandInstance(t, harness.Start(t, aliyunOptions(t, fakeAliyun(t))))
+	started := i.start(http.StatusCreated, map[string]any{"command": "echo out; read line; echo $line; exit 3", "background": true, "stdin": true})
+	var running command
+	answer := i.post("/"+started.ID+"/wait?timeout=0.1", nil)
+	assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
+	answer.Into(t, &running)
+	assert.Equal(t, running.State, "running")
+	assert.Equal(t, i.post("/"+started.ID+"/stdin?end=true", []byte("in\n")).Status, http.StatusNoContent)
+	for range 2 { // it has ended the second time
+		ended := i.wait(started.ID)
+		assert.Equal(t, ended.State, "failed")
+		assert.Equal(t, *ended.ExitCode, 3)
+		assert.Equal(t, ended.StdoutBytes, int64(len("out\nin\n")))
+	}
+	var logs struct{ Stdout string }
+	i.get("/"+started.ID+"/logs?stdout_offset=4", &logs)
+	assert.Equal(t, logs.Stdout, "in\n")
+	i.get("/"+started.ID+"/logs?stdout_offset=4000", &logs)
+	assert.Equal(t, logs.Stdout, "")
+}
+
+func TestBackgroundCommandsAtAliyunAreWhatTheyAreElsewhere(t *testing.T) {
+	t.Parallel()
+	testBackgroundCommands(t, harness.Start(t, aliyunOptions(t, fakeAliyun(t))))
+}
+
+// Nobody asks for its sandboxes any more, so that the service ends them soon.
+func TestABrokerThatIsGoneLeavesSandboxesAtAliyunForMinutes(t *testing.T) {
+	t.Parallel()
+	cloud := fakeAliyun(t)
+	b := harness.Start(t, aliyunOptions(t, cloud))
+	kept := b.Execute(t, map[string]any{"language": "bash", "code": "true", "session_id": "s"})
+	assert.Equal(t, kept.Status, "succeeded", "%+v", kept)
+	cloud.Forward(9 * time.Minute)
+	assert.Equal(t, cloud.Sandboxes(), 1)
+	b.Kill()
+	b.WaitGone()
+	cloud.Forward(2 * time.Minute)
+	assert.Equal(t, cloud.Sandboxes(), 0)
 }

@@ -10,6 +10,7 @@ import (
 )
 
 func TestWhatAnAdministratorChangesIsInTheAuditLog(t *testing.T) {
+	t.Parallel()
 	b := startChangeable(t, commented)
 	changed(t, change(t, b, http.MethodPost, "/config", "", map[string]any{
 		"provider_type": "mock", "config": map[string]any{"persist": true, "secret": "hunter2-and-more"},

@@ -17,7 +17,8 @@ import (
 )
 
 func TestExecRunsAFile(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	broker := filepath.Join(binaries.Dir(t), "sandbox-broker")
 	env := append(os.Environ(), "SANDBOX_BROKER_URL="+b.URL, "SANDBOX_BROKER_TOKEN="+harness.Token)
 	hello := filepath.Join(t.TempDir(), "hello.py")
@@ -36,13 +37,14 @@ func TestExecRunsAFile(t *testing.T) {
 }
 
 func TestTheBannersCommandWorksWhenPasted(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
 		t.Skip(err)
 	}
-	b := startReal(t, "")
+	b := real.Broker(t)
 	line := regexp.MustCompile(`(?m)^\s*(curl .*)$`).FindStringSubmatch(b.Log())
 	assert.Assert(t, line != nil, "%s", b.Log())
 	result := icmd.RunCmd(icmd.Command("sh", "-c", line[1]), icmd.WithEnv(append(os.Environ(), "SANDBOX_BROKER_TOKEN="+harness.Token)...))
@@ -50,6 +52,7 @@ func TestTheBannersCommandWorksWhenPasted(t *testing.T) {
 }
 
 func TestServeRefusesABrokenFileAndShowsEveryMistake(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sandbox.hcl")
 	assert.NilError(t, os.WriteFile(file, []byte(`listen = "nowhere"
@@ -77,6 +80,7 @@ tenant "a" { token_sha256 = ["zz"] }
 }
 
 func TestCheckAcceptsTheFileOfTheRepository(t *testing.T) {
+	t.Parallel()
 	result := icmd.RunCommand(filepath.Join(binaries.Dir(t), "sandbox-broker"), "check", "../sandbox.hcl")
 	result.Assert(t, icmd.Expected{Out: "ok (1 provider, 1 tenant"})
 }

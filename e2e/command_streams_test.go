@@ -85,7 +85,10 @@ func (s commandStream) rest() (stdout, stderr string, done command) {
 	}
 }
 
-func TestCommandsStream(t *testing.T) { onBothRuntimes(t, testCommandsStream) }
+func TestCommandsStream(t *testing.T) {
+	t.Parallel()
+	onBothRuntimes(t, testCommandsStream)
+}
 
 func testCommandsStream(t *testing.T, b *harness.Broker) {
 	i := newCommandInstance(t, b)
@@ -173,7 +176,8 @@ func testCommandsStream(t *testing.T, b *harness.Broker) {
 
 // A reader that does not read costs the broker nothing, and the command no time.
 func TestAReaderThatDoesNotReadDelaysNobody(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	i := newCommandInstance(t, b)
 	c := i.start(http.StatusCreated, map[string]any{"command": "read -r go; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo end", "stdin": true, "background": true})
 	slow := i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
@@ -201,7 +205,10 @@ func TestAReaderThatDoesNotReadDelaysNobody(t *testing.T) {
 	assert.Check(t, strings.HasSuffix(last, "x\nend\n"))
 }
 
-func TestTerminalsOverWebSocket(t *testing.T) { onBothRuntimes(t, testTerminalsOverWebSocket) }
+func TestTerminalsOverWebSocket(t *testing.T) {
+	t.Parallel()
+	onBothRuntimes(t, testTerminalsOverWebSocket)
+}
 
 func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 	i := newCommandInstance(t, b)
@@ -213,7 +220,7 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 	// shows reads until a text was shown.
 	shows := func(t *testing.T, conn *websocket.Conn, text string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		var seen bytes.Buffer
 		for !bytes.Contains(seen.Bytes(), []byte(text)) {
@@ -341,6 +348,7 @@ func (i commandInstance) dial(t *testing.T, id string, header http.Header, proto
 
 // A stop waits for executions, and not for those who watch what would never end.
 func TestABrokerThatStopsDoesNotWaitForWatchers(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{
 		// Longer than the harness waits for a broker to stop.
 		Config: harness.Tenants + fmt.Sprintf("limits { shutdown_timeout = \"10m\" }\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n}\n", binaries.Runsc(t)),

@@ -46,6 +46,7 @@ func newCommandInstance(t *testing.T, b *harness.Broker) commandInstance {
 	answer := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"template": "bash", "env": map[string]string{"GREETING": "hello"}})
 	assert.Equal(t, answer.Status, http.StatusCreated, "%s", answer.Body)
 	answer.Into(t, &made)
+	destroyAfter(t, b, made.ID)
 	return commandInstance{b, t, made.ID, "/api/v1/instances/" + made.ID + "/commands"}
 }
 
@@ -81,7 +82,10 @@ func (i commandInstance) wait(id string) command {
 	return c
 }
 
-func TestCommands(t *testing.T) { onBothRuntimes(t, testCommands) }
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	onBothRuntimes(t, testCommands)
+}
 
 func testCommands(t *testing.T, b *harness.Broker) {
 	i := newCommandInstance(t, b)
@@ -143,7 +147,10 @@ func testCommands(t *testing.T, b *harness.Broker) {
 	}
 }
 
-func TestBackgroundCommands(t *testing.T) { onBothRuntimes(t, testBackgroundCommands) }
+func TestBackgroundCommands(t *testing.T) {
+	t.Parallel()
+	onBothRuntimes(t, testBackgroundCommands)
+}
 
 func testBackgroundCommands(t *testing.T, b *harness.Broker) {
 	i := newCommandInstance(t, b)
@@ -165,7 +172,7 @@ func testBackgroundCommands(t *testing.T, b *harness.Broker) {
 		answer := i.Do(http.MethodGet, i.path+one+"/logs", harness.Token, nil)
 		answer.Into(t, &l)
 		return poll.Compare(is.Equal(l.Stdout, "got first\ngot second\ngot third\n"))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, l.NextStdout, int64(len(l.Stdout)))
 
 	answer := i.post(one+"/wait?timeout=0.1", nil)
@@ -209,7 +216,8 @@ func testBackgroundCommands(t *testing.T, b *harness.Broker) {
 }
 
 func TestLogsInPages(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	i := newCommandInstance(t, b)
 	c := i.start(http.StatusCreated, map[string]any{"command": "yes 'déjà vu ' | head -n 120000 | tr -d '\\n'; printf '\\303'", "background": true})
 	assert.Equal(t, i.wait(c.ID).State, "succeeded")
@@ -247,6 +255,7 @@ func TestLogsInPages(t *testing.T) {
 }
 
 func TestAForegroundCommandEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
 	onBothRuntimes(t, testAForegroundCommandEndsWithItsCaller)
 }
 
@@ -261,7 +270,7 @@ func testAForegroundCommandEndsWithItsCaller(t *testing.T, b *harness.Broker) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		i.get("", &list)
 		return poll.Compare(is.Len(list.Commands, 1))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	cancel()
 	assert.ErrorIs(t, (<-gone).Err, context.Canceled)
 	c := i.wait(list.Commands[0].ID)
@@ -270,7 +279,8 @@ func testAForegroundCommandEndsWithItsCaller(t *testing.T, b *harness.Broker) {
 }
 
 func TestStdinThatIsNotReadIsAConflict(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	i := newCommandInstance(t, b)
 	c := i.start(http.StatusCreated, map[string]any{"argv": []string{"sleep", "1000"}, "stdin": true, "background": true})
 	p := harness.Refused(t, i.post("/"+c.ID+"/stdin?timeout=0.3", make([]byte, 1<<20)), http.StatusConflict, "SB014")
@@ -279,7 +289,8 @@ func TestStdinThatIsNotReadIsAConflict(t *testing.T) {
 
 // 64 MB pass through while the program reads slowly; nothing of it is lost.
 func TestMuchStdin(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	i := newCommandInstance(t, b)
 	c := i.start(http.StatusCreated, map[string]any{"argv": []string{"wc", "-c"}, "stdin": true, "background": true})
 	assert.Equal(t, i.post("/"+c.ID+"/stdin?end=true", make([]byte, 64<<20)).Status, http.StatusNoContent)
@@ -290,7 +301,8 @@ func TestMuchStdin(t *testing.T) {
 }
 
 func TestAProviderWithoutCommands(t *testing.T) {
-	b := startMock(t, "")
+	t.Parallel()
+	b := mock.Broker(t)
 	var made struct{ ID string }
 	b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"language": "python"}).Into(t, &made)
 	p := harness.Refused(t, b.Do(http.MethodPost, "/api/v1/instances/"+made.ID+"/commands", harness.Token, map[string]any{"argv": []string{"true"}}), http.StatusNotImplemented, "SB015")
@@ -299,6 +311,7 @@ func TestAProviderWithoutCommands(t *testing.T) {
 
 // A broker that is killed leaves no command behind, however deep it hides.
 func TestCommandsEndWithTheBroker(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	i := newCommandInstance(t, b)
 	i.start(http.StatusCreated, map[string]any{"command": "(setsid nohup sleep 1000 > /dev/null 2>&1 &) & sleep 1000", "background": true})

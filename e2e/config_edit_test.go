@@ -28,6 +28,7 @@ func neverRefused(t testing.TB, b *harness.Broker) {
 // A secret is sealed and its key replaced by the commands for it, while the broker
 // runs.
 func TestASecretIsSealedAndItsKeyReplacedWhileTheBrokerRuns(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2-of-the-provider"
 	b := startMock(t, "")
 	keys := filepath.Join(b.Dir, "sealing.keys")
@@ -65,6 +66,7 @@ func TestASecretIsSealedAndItsKeyReplacedWhileTheBrokerRuns(t *testing.T) {
 
 // Files that appear beside the main one, and edits of them, come into force.
 func TestIncludedFilesAreFollowed(t *testing.T) {
+	t.Parallel()
 	b := startMock(t, "")
 	dir := filepath.Join(b.Dir, "conf.d")
 	assert.NilError(t, os.Mkdir(dir, 0o755))

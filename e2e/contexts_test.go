@@ -28,6 +28,7 @@ func newWorkbench(t *testing.T, b *harness.Broker, request map[string]any) workb
 	answer := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, request)
 	assert.Equal(t, answer.Status, http.StatusCreated, "%s", answer.Body)
 	answer.Into(t, &made)
+	destroyAfter(t, b, made.ID)
 	return workbench{t, b, "/api/v1/instances/" + made.ID}
 }
 
@@ -86,9 +87,13 @@ func (e executed) shown() []string {
 	return list
 }
 
-func TestContextsOverREST(t *testing.T) { onBothRuntimes(t, testContextsOverREST) }
+func TestContextsOverREST(t *testing.T) {
+	t.Parallel()
+	onBothRuntimes(t, testContextsOverREST)
+}
 
 func testContextsOverREST(t *testing.T, b *harness.Broker) {
+	t.Run("the default context", func(t *testing.T) { testDefaultContext(t, b) })
 	w := newWorkbench(t, b, map[string]any{"language": "python", "env": map[string]string{"WHO": "instance"}})
 	python := w.newContext(map[string]any{"language": "py", "env": map[string]string{"MODE": "context"}})
 	node := w.newContext(map[string]any{"language": "node"})
@@ -138,7 +143,7 @@ func testContextsOverREST(t *testing.T, b *harness.Broker) {
 		harness.Refused(t, refused, http.StatusNotFound, "SB013")
 	}
 	for field, answer := range map[string]harness.Answer{
-		"language": w.do(http.MethodPost, "/contexts", map[string]any{"language": "bash"}),
+		"language": w.do(http.MethodPost, "/contexts", map[string]any{"language": "ruby"}),
 		"cwd":      w.do(http.MethodPost, "/contexts", map[string]any{"language": "python", "cwd": "none"}),
 	} {
 		p := harness.Refused(t, answer, http.StatusUnprocessableEntity, "SB010")
@@ -151,7 +156,37 @@ func testContextsOverREST(t *testing.T, b *harness.Broker) {
 	assert.DeepEqual(t, inPython("'still'").shown(), []string{"1 result  text/plain: 'still'"})
 }
 
+// testDefaultContext is part of testContextsOverREST, whose broker it uses.
+func testDefaultContext(t *testing.T, b *harness.Broker) {
+	w := newWorkbench(t, b, map[string]any{"language": "python"})
+	run := func(language, code string) executed {
+		t.Helper()
+		return w.execute(map[string]any{"language": language, "context": "default", "code": code})
+	}
+	run("python", "x = 20")
+	run("bash", "cd /tmp; y=1")
+	assert.Equal(t, run("python", "print(x + 1)").Stdout, "21\n")
+	assert.Equal(t, run("bash", "echo $y $PWD").Stdout, "1 /tmp\n")
+	var list struct {
+		Contexts []struct{ ID, Language string }
+	}
+	w.do(http.MethodGet, "/contexts", nil).Into(t, &list)
+	assert.Equal(t, len(list.Contexts), 2)
+	for _, made := range list.Contexts {
+		assert.Equal(t, w.do(http.MethodDelete, "/contexts/"+made.ID, nil).Status, http.StatusNoContent)
+	}
+	assert.Equal(t, run("python", "print('x' in globals())").Stdout, "False\n", "a new one is made")
+	for _, wrong := range []map[string]any{
+		{"language": "python", "code": "1", "context": "other"},
+		{"code": "1", "context": "default"},
+		{"language": "python", "code": "1", "context": "default", "context_id": "python-1"},
+	} {
+		harness.Refused(t, w.do(http.MethodPost, "/execute", wrong), http.StatusUnprocessableEntity, "SB010")
+	}
+}
+
 func TestTheLimitsOfArtifactsAreTheOperators(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{Config: harness.Tenants + fmt.Sprintf(
 		"limits {\n  artifact_count = 3\n  artifact_bytes = 5242880\n  artifact_total = 9437184\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n}\n", binaries.Runsc(t),
 	)})
@@ -168,7 +203,10 @@ func TestTheLimitsOfArtifactsAreTheOperators(t *testing.T) {
 	assert.Equal(t, p.Field, "artifacts.files")
 }
 
-func TestArtifactsOverREST(t *testing.T) { onBothRuntimes(t, testArtifactsOverREST) }
+func TestArtifactsOverREST(t *testing.T) {
+	t.Parallel()
+	onBothRuntimes(t, testArtifactsOverREST)
+}
 
 func testArtifactsOverREST(t *testing.T, b *harness.Broker) {
 	w := newWorkbench(t, b, map[string]any{"language": "python"})
@@ -226,7 +264,8 @@ func testArtifactsOverREST(t *testing.T, b *harness.Broker) {
 
 // A provider without a capability is not even asked.
 func TestAProviderWithoutContextsRefusesThem(t *testing.T) {
-	b := startMock(t, "")
+	t.Parallel()
+	b := mock.Broker(t)
 	w := newWorkbench(t, b, map[string]any{"language": "python"})
 	for _, answer := range []harness.Answer{
 		w.do(http.MethodPost, "/contexts", map[string]any{"language": "python"}),

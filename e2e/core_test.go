@@ -11,6 +11,7 @@ import (
 
 // A core file would hold every secret that there is.
 func TestNothingLeavesACoreFile(t *testing.T) {
+	t.Parallel()
 	b := startMock(t, "")
 	for name, pid := range map[string]int{"broker": b.PID, "plugin": b.Plugin("mock")} {
 		limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))

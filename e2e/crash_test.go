@@ -34,10 +34,11 @@ func running(t *testing.T, b *harness.Broker, session string) {
 			}
 		}
 		return poll.Continue("%+v", list)
-	}, poll.WithDelay(20*time.Millisecond), poll.WithTimeout(30*time.Second))
+	}, poll.WithDelay(20*time.Millisecond), poll.WithTimeout(2*time.Minute))
 }
 
 func TestKillingThePluginAnswersItsCallersAndTheNextRequestWorks(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]struct {
 		broker  func(testing.TB, string) *harness.Broker
 		plugin  string
@@ -78,6 +79,7 @@ func TestKillingThePluginAnswersItsCallersAndTheNextRequestWorks(t *testing.T) {
 }
 
 func TestKillingTheBrokerLeavesNothing(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	var wg sync.WaitGroup
 	for i := range 3 {
@@ -100,6 +102,7 @@ func TestKillingTheBrokerLeavesNothing(t *testing.T) {
 }
 
 func TestKillingBrokerAndPluginAtOnceLeavesNothing(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	b.Execute(t, map[string]any{"language": "python", "code": "1", "session_id": "s"})
 	assert.NilError(t, syscall.Kill(b.Plugin("self_managed"), syscall.SIGKILL))
@@ -108,6 +111,7 @@ func TestKillingBrokerAndPluginAtOnceLeavesNothing(t *testing.T) {
 }
 
 func TestAStopLetsRunningExecutionsFinish(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	answers := make(chan harness.Answer, 1)
 	go func() {
@@ -122,6 +126,7 @@ func TestAStopLetsRunningExecutionsFinish(t *testing.T) {
 }
 
 func TestASandboxThatIsKilledIsGoneAndItsSessionGetsANewOne(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	request := map[string]any{"language": "bash", "code": "echo up", "session_id": "s"}
 	first := b.Execute(t, request)
@@ -142,10 +147,11 @@ func TestASandboxThatIsKilledIsGoneAndItsSessionGetsANewOne(t *testing.T) {
 		answer.Into(t, &e)
 		assert.Check(t, e.InstanceID != first.InstanceID)
 		return poll.Compare(is.Equal(e.Stdout, "up\n"))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestFiveHundredExecutionsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	plugin := b.Plugin("self_managed")
 	// Most run in a session each worker has for itself: a new one every tenth time.
@@ -185,11 +191,11 @@ func TestFiveHundredExecutionsLeaveNothingBehind(t *testing.T) {
 			}
 			b.Do(http.MethodGet, "/api/v1/providers", harness.Token, nil).Into(t, &list)
 			return poll.Compare(is.Contains(list.Providers[0].Details["pool"], "making=0 in_use=0"))
-		}, poll.WithTimeout(time.Minute))
+		}, poll.WithTimeout(2*time.Minute))
 	}
 	batch(50) // what is made once is made now
 	idle()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(count().bundles, 4)) }, poll.WithTimeout(time.Minute))
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(count().bundles, 4)) }, poll.WithTimeout(2*time.Minute))
 	before := count()
 	batch(500)
 	idle()
@@ -200,6 +206,6 @@ func TestFiveHundredExecutionsLeaveNothingBehind(t *testing.T) {
 			return poll.Continue("before %+v, after %+v", before, after)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	t.Logf("before %+v, after %+v", before, count())
 }

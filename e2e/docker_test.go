@@ -19,6 +19,7 @@ import (
 
 // The whole on a Docker Engine, and nothing of it outlives the broker.
 func TestTheDockerRuntime(t *testing.T) {
+	t.Parallel()
 	engine := dockerengine.Find(t)
 	b := startReal(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", engine.Host))
 	id, err := os.ReadFile(filepath.Join(b.Dir, "state", "broker_id"))
@@ -52,5 +53,5 @@ func TestTheDockerRuntime(t *testing.T) {
 			}
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }

@@ -26,6 +26,7 @@ import (
 // A page is one long shell session: commands in blocks marked sh, and behind some
 // of them what they print, as json, events or text.
 func TestTheCommandsInThePagesWorkWhenPasted(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
@@ -140,6 +141,7 @@ func agree(t *testing.T, path string, promised, got any) {
 
 // Whatever a page shows of a configuration is accepted, by the plugin too.
 func TestTheConfigurationsInThePagesAreAccepted(t *testing.T) {
+	t.Parallel()
 	pages, err := markdown.Pages("..")
 	assert.NilError(t, err)
 	count := 0

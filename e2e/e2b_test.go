@@ -48,6 +48,7 @@ func e2bBlock(server *e2bfake.Server) string {
 // What a provider in the process of a test cannot show: its own tests run all the rest.
 // The cases that end a process leave the instance that it had, as a broker would.
 func TestTheE2BPluginPassesTheCasesAboutProcesses(t *testing.T) {
+	t.Parallel()
 	server := fakeE2B(t)
 	file := filepath.Join(t.TempDir(), "sandbox.hcl")
 	assert.NilError(t, os.WriteFile(file, []byte(e2bBlock(server)), 0o600))
@@ -57,6 +58,7 @@ func TestTheE2BPluginPassesTheCasesAboutProcesses(t *testing.T) {
 }
 
 func TestCodeRunsInE2BThroughTheBroker(t *testing.T) {
+	t.Parallel()
 	b, server := startE2B(t)
 	for language, code := range map[string]string{
 		"python":     "def main(a, b):\n    print('working')\n    return a + b\n",

@@ -19,7 +19,8 @@ import (
 // What each kind of code comes to is tested beside the provider; these are the
 // cases that cross the whole system.
 func TestCodeRunsInARealSandbox(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	cases := []struct {
 		name    string
 		request map[string]any
@@ -93,7 +94,8 @@ func TestCodeRunsInARealSandbox(t *testing.T) {
 }
 
 func TestASessionKeepsItsInstanceAndSharesItWithNobody(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	run := func(token, session, code string) harness.Execution {
 		t.Helper()
 		var e harness.Execution
@@ -129,14 +131,16 @@ func TestASessionKeepsItsInstanceAndSharesItWithNobody(t *testing.T) {
 }
 
 func TestNoTokenAndAWrongTokenAreRefused(t *testing.T) {
-	b := startMock(t, "")
+	t.Parallel()
+	b := mock.Broker(t)
 	for _, token := range []string{"", "wrong", harness.Token + "x"} {
 		harness.Refused(t, b.Do(http.MethodPost, "/api/v1/execute", token, map[string]any{"language": "python", "code": "1"}), http.StatusUnauthorized, "SB011")
 	}
 }
 
 func TestAHundredAtOnceAllSucceed(t *testing.T) {
-	b := startReal(t, `queue_timeout = "60s"`)
+	t.Parallel()
+	b := startReal(t, `queue_timeout = "300s"`)
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
@@ -150,9 +154,10 @@ func TestAHundredAtOnceAllSucceed(t *testing.T) {
 }
 
 func TestACallerThatGoesAwayCancelsItsExecution(t *testing.T) {
+	t.Parallel()
 	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
-		session := map[string]any{"language": "bash", "session_id": "s"}
-		start := map[string]any{"language": "bash", "session_id": "s", "timeout": 20, "code": "while :; do echo x >> beat; done"}
+		session := map[string]any{"language": "bash", "session_id": "its-caller-goes"}
+		start := map[string]any{"language": "bash", "session_id": "its-caller-goes", "timeout": 20, "code": "while :; do echo x >> beat; done"}
 		session["code"] = "true"
 		b.Execute(t, session)
 
@@ -160,10 +165,10 @@ func TestACallerThatGoesAwayCancelsItsExecution(t *testing.T) {
 		gone := make(chan harness.Answer, 1)
 		go func() { gone <- b.DoContext(ctx, http.MethodPost, "/api/v1/execute", harness.Token, start) }()
 		session["code"] = "test -s beat && echo started"
-		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "started\n")) }, poll.WithTimeout(30*time.Second))
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "started\n")) }, poll.WithTimeout(2*time.Minute))
 		cancel()
 		assert.ErrorIs(t, (<-gone).Err, context.Canceled)
 		session["code"] = "before=$(stat -c %s beat); sleep 0.3; test $before = $(stat -c %s beat) && echo still"
-		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "still\n")) }, poll.WithTimeout(30*time.Second))
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(b.Execute(t, session).Stdout, "still\n")) }, poll.WithTimeout(2*time.Minute))
 	})
 }

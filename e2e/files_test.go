@@ -3,13 +3,17 @@ package e2e_test
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"mime/multipart"
 	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"testing"
@@ -20,16 +24,12 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
-	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
 
 func TestFilesOfAnInstance(t *testing.T) {
-	t.Run("runsc", func(t *testing.T) { testFiles(t, startReal(t, "workspace_mb = 32")) })
-	t.Run("docker", func(t *testing.T) {
-		engine := dockerengine.Find(t)
-		testFiles(t, startReal(t, fmt.Sprintf("workspace_mb = 32\n  runtime = \"docker\"\n  docker_host = %q", engine.Host)))
-	})
+	t.Parallel()
+	startOnBothRuntimes(t, "workspace_mb = 32", testFiles)
 }
 
 // filesOf asks for the files of one instance.
@@ -114,6 +114,13 @@ func testFiles(t *testing.T, b *harness.Broker) {
 		made := f.do(http.MethodPost, "/files/directories", nil, map[string]any{"path": "tree/sub", "mode": "750"})
 		assert.Check(t, is.Contains(string(made.Body), `"mode":"0750"`))
 		assert.Equal(t, f.do(http.MethodPost, "/files/copy", nil, map[string]any{"from": "digits", "to": "tree/sub/digits"}).Status, http.StatusOK)
+		changed := f.do(http.MethodPost, "/files/mode", nil, map[string]any{"path": "tree/sub/digits", "mode": "0751"})
+		assert.Check(t, is.Contains(string(changed.Body), `"mode":"0751"`))
+		assert.Equal(t, f.shell(t, "stat -c %a tree/sub/digits"), "751\n")
+		for _, mode := range []string{"", "88", "4755", "01777", "u+x", "7777777"} {
+			harness.Refused(t, f.do(http.MethodPost, "/files/mode", nil, map[string]any{"path": "tree/sub/digits", "mode": mode}), http.StatusUnprocessableEntity, "SB010")
+		}
+		harness.Refused(t, f.do(http.MethodPost, "/files/mode", nil, map[string]any{"path": "/etc/passwd", "mode": "777"}), http.StatusUnprocessableEntity, "SB010")
 		assert.Equal(t, f.do(http.MethodPost, "/files/move", nil, map[string]any{"from": "tree", "to": "/tmp/tree"}).Status, http.StatusOK)
 		var list struct {
 			Files     []struct{ Path, Type string }
@@ -158,7 +165,7 @@ func testFiles(t *testing.T, b *harness.Broker) {
 			broken(t, f, declared)
 			poll.WaitOn(t, func(poll.LogT) poll.Result {
 				return poll.Compare(is.Equal(f.shell(t, "ls -A | grep -c -e part -e sandbox- || true"), "0\n"))
-			}, poll.WithTimeout(30*time.Second))
+			}, poll.WithTimeout(2*time.Minute))
 		}
 	})
 	t.Run("a file above the disk is refused while it is sent", func(t *testing.T) {
@@ -178,6 +185,7 @@ func testFiles(t *testing.T, b *harness.Broker) {
 		harness.Refused(t, f.get("big"), http.StatusNotFound, "SB013")
 	})
 	t.Run("archives", func(t *testing.T) { testArchives(t, f) })
+	t.Run("forms", func(t *testing.T) { testForms(t, f) })
 	t.Run("changes", func(t *testing.T) { testChanges(t, f) })
 	t.Run("another tenant's instance has no files", func(t *testing.T) {
 		for _, below := range []string{"/files", "/files/content?path=digits", "/files/stat?path=digits", "/archive", "/files/watch"} {
@@ -210,8 +218,62 @@ func broken(t *testing.T, f filesOf, declared string) {
 	// The draft shows that the broker has begun.
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(is.Equal(f.shell(t, "ls -A | grep -c sandbox-draft || true"), "1\n"))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, conn.Close())
+}
+
+// formFile is a part of a form; without a name it is a plain field.
+type formFile struct{ name, content string }
+
+func testForms(t *testing.T, f filesOf) {
+	send := func(query url.Values, files ...formFile) harness.Answer {
+		t.Helper()
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		for i, file := range files {
+			header := textproto.MIMEHeader{"Content-Disposition": {fmt.Sprintf(`form-data; name="f%d"`, i)}}
+			if file.name != "" {
+				header.Set("Content-Disposition", fmt.Sprintf(`form-data; name="f%d"; filename=%q`, i, file.name))
+			}
+			w, err := form.CreatePart(header)
+			assert.NilError(t, err)
+			_, err = w.Write([]byte(file.content))
+			assert.NilError(t, err)
+		}
+		assert.NilError(t, form.Close())
+		return f.DoWith(http.MethodPost, "/api/v1/instances/"+f.id+"/files?"+query.Encode(), harness.Token, body.Bytes(),
+			map[string]string{"Content-Type": form.FormDataContentType()})
+	}
+	var uploaded struct {
+		Files []struct {
+			Path, Mode string
+			Size       int64
+		}
+	}
+	send(url.Values{"directory": {"forms"}, "mode": {"0600"}}, formFile{"a.txt", "one"}, formFile{"src/main.py", "print(2)"}).Into(t, &uploaded)
+	assert.Equal(t, len(uploaded.Files), 2)
+	assert.Equal(t, uploaded.Files[1].Path, "/workspace/forms/src/main.py")
+	assert.Equal(t, uploaded.Files[1].Mode, "0600")
+	assert.Equal(t, f.shell(t, "cat forms/a.txt forms/src/main.py; stat -c %u forms/a.txt"), "oneprint(2)1000\n")
+
+	for name, files := range map[string][]formFile{
+		"a field": {{"", "x"}}, "no file": nil, "an absolute name": {{"/tmp/x", ""}}, "a name with ..": {{"../x", ""}}, "a name with .. inside": {{"a/../../x", ""}},
+	} {
+		p := harness.Refused(t, send(nil, files...), http.StatusUnprocessableEntity, "SB010")
+		assert.Check(t, is.Equal(p.Field, "content"), "%s: %s", name, p.Detail)
+	}
+	post := func(mediaType, body string, headers map[string]string) harness.Answer {
+		all := map[string]string{"Content-Type": mediaType}
+		maps.Copy(all, headers)
+		return f.DoWith(http.MethodPost, "/api/v1/instances/"+f.id+"/files", harness.Token, []byte(body), all)
+	}
+	harness.Refused(t, post("application/json", "{}", nil), http.StatusUnsupportedMediaType, "SB010")
+	harness.Refused(t, post("multipart/form-data", "x", nil), http.StatusUnsupportedMediaType, "SB010")
+	harness.Refused(t, post("multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=f; filename=cut\r\n\r\nhalf", nil), http.StatusUnprocessableEntity, "SB010")
+	assert.Equal(t, f.shell(t, "ls cut 2>/dev/null || true"), "", "half a file appears not at all")
+	harness.Refused(t, post("multipart/form-data; boundary=b", "--b--", map[string]string{"Idempotency-Key": "k"}), http.StatusUnprocessableEntity, "SB010")
+	// Another tenant's instance is none.
+	harness.Refused(t, f.DoWith(http.MethodPost, "/api/v1/instances/"+f.id+"/files", harness.OtherToken, []byte("--b--"), map[string]string{"Content-Type": "multipart/form-data; boundary=b"}), http.StatusNotFound, "SB013")
 }
 
 func testArchives(t *testing.T, f filesOf) {
@@ -254,6 +316,15 @@ func testArchives(t *testing.T, f filesOf) {
 	got = f.do(http.MethodGet, "/archive", url.Values{"directory": {"unpacked"}, "paths": {"sub", "a"}}, nil)
 	assert.DeepEqual(t, names(got.Body), []string{"sub/", "sub/b", "a"})
 
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write(pack(file("zipped/a")))
+	assert.NilError(t, errors.Join(err, w.Close()))
+	assert.Equal(t, string(unpack(packed.Bytes()).Body), `{"files":1,"bytes":3}`)
+	assert.Equal(t, f.do(http.MethodDelete, "/files", url.Values{"path": {"unpacked/zipped"}, "recursive": {"true"}}, nil).Status, http.StatusNoContent)
+	p := harness.Refused(t, unpack(packed.Bytes()[:12]), http.StatusUnprocessableEntity, "SB010")
+	assert.Check(t, is.Equal(p.Field, "content"), p.Detail)
+
 	for name, h := range map[string]*tar.Header{
 		"an absolute name": file("/tmp/x"), "a name with ..": file("../x"),
 		"a hard link": {Name: "h", Typeflag: tar.TypeLink, Linkname: "a"},
@@ -270,7 +341,7 @@ func testArchives(t *testing.T, f filesOf) {
 }
 
 func testChanges(t *testing.T, f filesOf) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL+"/api/v1/instances/"+f.id+"/files/watch?recursive", nil)
 	assert.NilError(t, err)
@@ -298,7 +369,8 @@ func testChanges(t *testing.T, f filesOf) {
 
 // The provider says what it lacks before anything is done.
 func TestAProviderWithoutFilesIsRefused(t *testing.T) {
-	b := startMock(t, "")
+	t.Parallel()
+	b := mock.Broker(t)
 	id := createLive(t, b, map[string]any{}).ID
 	for below, capability := range map[string]string{"/files": "files", "/archive": "archives", "/files/watch": "file_watch"} {
 		answer := b.Do(http.MethodGet, "/api/v1/instances/"+id+below, harness.Token, nil)
@@ -306,4 +378,7 @@ func TestAProviderWithoutFilesIsRefused(t *testing.T) {
 		assert.Check(t, is.Contains(string(answer.Body), fmt.Sprintf("%q:%q", "capability", capability)))
 		assert.Check(t, is.Contains(p.Detail, "mock"))
 	}
+	answer := b.Do(http.MethodPost, "/api/v1/instances/"+id+"/files/mode", harness.Token, map[string]any{"path": "f", "mode": "644"})
+	harness.Refused(t, answer, http.StatusNotImplemented, "SB015")
+	assert.Check(t, is.Contains(string(answer.Body), `"capability":"file_mode"`))
 }

@@ -13,8 +13,9 @@ import (
 )
 
 func TestAnInstanceIsFoundFrozenAndMeasured(t *testing.T) {
+	t.Parallel()
 	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
-		created := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "s", "labels": map[string]any{"team": "x"}})
+		created := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "frozen", "labels": map[string]any{"team": "x"}})
 		assert.Equal(t, created.Status, http.StatusCreated, "%s", created.Body)
 		var page struct {
 			Instances []struct{ ID, State string }
@@ -23,7 +24,7 @@ func TestAnInstanceIsFoundFrozenAndMeasured(t *testing.T) {
 		assert.Assert(t, is.Len(page.Instances, 1))
 		path := "/api/v1/instances/" + page.Instances[0].ID
 
-		e := b.Execute(t, map[string]any{"session_id": "s", "language": "python", "code": "open('kept', 'w').write('x' * (5 << 20))"})
+		e := b.Execute(t, map[string]any{"session_id": "frozen", "language": "python", "code": "open('kept', 'w').write('x' * (5 << 20))"})
 		assert.Equal(t, e.Status, "succeeded", "%+v", e)
 		assert.Equal(t, b.Do(http.MethodPost, path+"/pause", harness.Token, nil).Status, http.StatusOK)
 		refused := b.Do(http.MethodPost, path+"/execute", harness.Token, map[string]any{"language": "python", "code": "1"})
@@ -39,9 +40,9 @@ func TestAnInstanceIsFoundFrozenAndMeasured(t *testing.T) {
 		defer watch.Close()
 		assert.NilError(t, untilMetrics(watch, func(m map[string]any) bool { return m["disk_mb"].(float64) >= 5 }), "as it was before it was frozen")
 		assert.Equal(t, b.Do(http.MethodPost, path+"/resume", harness.Token, nil).Status, http.StatusOK)
-		e = b.Execute(t, map[string]any{"session_id": "s", "language": "python", "code": "print(len(open('kept').read()))"})
+		e = b.Execute(t, map[string]any{"session_id": "frozen", "language": "python", "code": "print(len(open('kept').read()))"})
 		assert.Equal(t, e.Stdout, "5242880\n")
-		b.Execute(t, map[string]any{"session_id": "s", "language": "bash", "code": "rm kept"})
+		b.Execute(t, map[string]any{"session_id": "frozen", "language": "bash", "code": "rm kept"})
 		assert.NilError(t, untilMetrics(watch, func(m map[string]any) bool { return m["disk_mb"].(float64) < 5 }), "the stream outlives pause and resume")
 		assert.Equal(t, b.Do(http.MethodPost, path+"/pause", harness.Token, nil).Status, http.StatusOK)
 		assert.Equal(t, b.Do(http.MethodDelete, path, harness.Token, nil).Status, http.StatusNoContent, "frozen as it is")

@@ -60,11 +60,11 @@ func gone(t *testing.T, b *harness.Broker, all ...live) {
 	for _, i := range all {
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(b.Do(http.MethodGet, "/api/v1/instances/"+i.ID, harness.Token, nil).Status, http.StatusNotFound))
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 		p := harness.Refused(t, b.Do(http.MethodPost, "/api/v1/instances/"+i.ID+"/renew", harness.Token, nil), http.StatusNotFound, "SB013")
 		assert.Check(t, is.Contains(p.Detail, "create a new one"))
 	}
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(madeByMock(t, b), 0)) }, poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(madeByMock(t, b), 0)) }, poll.WithTimeout(2*time.Minute))
 }
 
 // madeByMock is when each instance that the provider has would end by itself.
@@ -84,6 +84,7 @@ func madeByMock(t *testing.T, b *harness.Broker) map[string]time.Time {
 }
 
 func TestAnInstanceEndsByItself(t *testing.T) {
+	t.Parallel()
 	b := startMockWithLimits(t, `max_idle = "1h"`)
 	expires := createLive(t, b, map[string]any{"ttl": 0.5})
 	assert.Equal(t, expires.ExpiresAt.Sub(expires.CreatedAt), 500*time.Millisecond)
@@ -95,6 +96,7 @@ func TestAnInstanceEndsByItself(t *testing.T) {
 }
 
 func TestARenewalMovesTheEnd(t *testing.T) {
+	t.Parallel()
 	b := startMockWithLimits(t, `max_lifetime = "2h"`)
 	made := createLive(t, b, map[string]any{"ttl": 600})
 	for id, end := range madeByMock(t, b) {
@@ -119,6 +121,7 @@ func TestARenewalMovesTheEnd(t *testing.T) {
 }
 
 func TestAnExecutionOutlivesTheMaximumLifetimeAndItsSessionGoesOn(t *testing.T) {
+	t.Parallel()
 	b := startMockWithLimits(t, `max_lifetime = "1s"`)
 	run := func(code string) harness.Execution {
 		t.Helper()

@@ -20,6 +20,7 @@ import (
 var metricsAddress = regexp.MustCompile(`metrics: address=(\S+)`)
 
 func TestThePoolIsSeenInTheMetrics(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{
 		Config: harness.Tenants + fmt.Sprintf("metrics {\n  listen = \"127.0.0.1:0\"\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n}\n", binaries.Runsc(t)),
 	})
@@ -37,6 +38,8 @@ func TestThePoolIsSeenInTheMetrics(t *testing.T) {
 		text := string(body)
 		assert.Check(t, is.Contains(text, `sandbox_broker_provider_ready{provider="self_managed"} 1`))
 		assert.Check(t, is.Contains(text, `sandbox_broker_requests_total{code="",method="POST",route="/api/v1/execute",status="200"} 1`))
+		assert.Check(t, is.Contains(text, `sandbox_broker_executions_total{code="",language="python",provider="self_managed",status="succeeded"} 1`))
+		assert.Check(t, is.Contains(text, `sandbox_broker_creations_total{code="",outcome="made",provider="self_managed"} 1`))
 		const pool = "sandbox_provider_self_managed_pool_"
 		for _, line := range []string{
 			pool + `ready_sandboxes{provider="self_managed",template="python"} 1`,
@@ -52,5 +55,5 @@ func TestThePoolIsSeenInTheMetrics(t *testing.T) {
 			return poll.Continue("the request is not counted yet")
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }

@@ -9,7 +9,6 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/e2e/packageindex"
 )
@@ -18,15 +17,11 @@ import (
 func withPackages(t *testing.T, test func(t *testing.T, b *harness.Broker)) {
 	index := packageindex.Start(t)
 	index.AddWheel("greeting", "1.2", "def greet(name): return f'Hello {name}!'")
-	settings := fmt.Sprintf("packages = \"on\"\n  package_index = %q", index.Simple())
-	t.Run("runsc", func(t *testing.T) { test(t, startReal(t, settings)) })
-	t.Run("docker", func(t *testing.T) {
-		engine := dockerengine.Find(t)
-		test(t, startReal(t, fmt.Sprintf("%s\n  runtime = \"docker\"\n  docker_host = %q", settings, engine.Host)))
-	})
+	startOnBothRuntimes(t, fmt.Sprintf("packages = \"on\"\n  package_index = %q", index.Simple()), test)
 }
 
 func TestPackagesAreInstalledWhereTheCodeNeedsThem(t *testing.T) {
+	t.Parallel()
 	withPackages(t, func(t *testing.T, b *harness.Broker) {
 		uses := map[string]any{"language": "python", "code": "import greeting; print(greeting.greet('World'))", "requirements": []string{"greeting>=1"}}
 		e := b.Execute(t, uses)
@@ -81,6 +76,7 @@ func TestPackagesAreInstalledWhereTheCodeNeedsThem(t *testing.T) {
 
 // The fourth seed's workflow over several executions.
 func TestAWorkflowFindsItsFilesAndNotItsVariables(t *testing.T) {
+	t.Parallel()
 	withPackages(t, func(t *testing.T, b *harness.Broker) {
 		run := func(code string, requirements ...string) harness.Execution {
 			t.Helper()
@@ -98,6 +94,7 @@ func TestAWorkflowFindsItsFilesAndNotItsVariables(t *testing.T) {
 }
 
 func TestPackagesAreOffUnlessTheOperatorTurnsThemOn(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	for path, request := range map[string]map[string]any{
 		"/api/v1/execute":   {"session_id": "off", "language": "python", "code": "1", "requirements": []string{"numpy"}},
@@ -113,7 +110,8 @@ func TestPackagesAreOffUnlessTheOperatorTurnsThemOn(t *testing.T) {
 }
 
 func TestAProviderWithoutPackagesSaysSo(t *testing.T) {
-	b := startMock(t, "")
+	t.Parallel()
+	b := mock.Broker(t)
 	p := harness.Refused(t, b.Do(http.MethodPost, "/api/v1/execute", harness.Token, map[string]any{"language": "python", "code": "1", "requirements": []string{"numpy"}}), http.StatusNotImplemented, "SB015")
 	assert.Check(t, is.Contains(p.Detail, "packages"))
 	assert.Check(t, is.Contains(p.Detail, "mock"))

@@ -10,9 +10,10 @@ import (
 // What the code policy finds is tested beside it; this is its way through the
 // whole system.
 func TestTheCodePolicyThroughTheWholeSystem(t *testing.T) {
+	t.Parallel()
 	code := "print('ran')\nimport ctypes"
 
-	audit := startReal(t, "").Execute(t, map[string]any{"language": "python", "code": code})
+	audit := real.Broker(t).Execute(t, map[string]any{"language": "python", "code": code})
 	assert.Equal(t, audit.Status, "succeeded")
 	assert.Equal(t, audit.Stdout, "ran\n")
 	assert.Assert(t, is.Len(audit.Findings, 1))

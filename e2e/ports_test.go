@@ -132,11 +132,14 @@ func serveInSandbox(t *testing.T, b *harness.Broker) (instance, port string) {
 		default:
 		}
 		return poll.Compare(is.Equal(b.Do(http.MethodGet, port+"/", harness.Token, nil).Status, http.StatusOK))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	return instance, port
 }
 
-func TestPorts(t *testing.T) { onBothRuntimes(t, testPorts) }
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	startOnBothRuntimes(t, "", testPorts)
+}
 
 func testPorts(t *testing.T, b *harness.Broker) {
 	instance, port := serveInSandbox(t, b)
@@ -231,7 +234,7 @@ func testPorts(t *testing.T, b *harness.Broker) {
 			poll.WaitOn(t, func(poll.LogT) poll.Result { // the server goes on when it has made the file
 				answer := b.Do(http.MethodGet, port+"/go-on", harness.Token, nil)
 				return poll.Compare(is.Equal(answer.Status, http.StatusOK))
-			}, poll.WithTimeout(30*time.Second))
+			}, poll.WithTimeout(2*time.Minute))
 		}
 		assert.Assert(t, !lines.Scan())
 		assert.NilError(t, lines.Err())
@@ -269,7 +272,7 @@ func testPorts(t *testing.T, b *harness.Broker) {
 			poll.WaitOn(t, func(poll.LogT) poll.Result { // the server hears of it
 				answer := b.Do(http.MethodPost, instance+"/execute", harness.Token, map[string]any{"language": "bash", "code": "rm left"})
 				return poll.Compare(is.Contains(string(answer.Body), `"exit_code":0`))
-			}, poll.WithTimeout(30*time.Second))
+			}, poll.WithTimeout(2*time.Minute))
 		}
 	})
 	t.Run("a client leaves a server that hangs", func(t *testing.T) {
@@ -279,7 +282,7 @@ func testPorts(t *testing.T, b *harness.Broker) {
 		assert.ErrorIs(t, answer.Err, context.DeadlineExceeded)
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Contains(b.Log(), `route="/api/v1/instances/{id}/ports/{port}/*" status=499`))
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 	})
 	t.Run("what cannot be reached", func(t *testing.T) {
 		for name, test := range map[string]struct {
@@ -304,7 +307,7 @@ func testPorts(t *testing.T, b *harness.Broker) {
 		short := makeLink(t, b, port, map[string]any{"ttl": 0.5})
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(b.Do(http.MethodGet, short+"/", "", nil).Status, http.StatusForbidden))
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 		assert.Equal(t, b.Do(http.MethodGet, link+"/", "", nil).Status, http.StatusOK)
 		assert.Equal(t, b.Do(http.MethodDelete, instance, harness.Token, nil).Status, http.StatusNoContent)
 		harness.Refused(t, b.Do(http.MethodGet, link+"/", "", nil), http.StatusNotFound, "SB013")

@@ -67,6 +67,7 @@ func wantsLimit(t *testing.T, answer harness.Answer, limit string) {
 }
 
 func TestTheCountsOfADaySurviveAKilledBroker(t *testing.T) {
+	t.Parallel()
 	const quotas = "executions_per_day = 5\n money_per_month = 1"
 	const settings = "persist = false\n cost_per_second = 0.001"
 	b := startLimited(t, quotas, settings, nil)
@@ -97,6 +98,7 @@ func TestTheCountsOfADaySurviveAKilledBroker(t *testing.T) {
 }
 
 func TestQuotasChangeWhileTheyAreInUse(t *testing.T) {
+	t.Parallel()
 	b := startLimited(t, "max_concurrent = 1", "", nil)
 	held := make(chan harness.Answer, 1)
 	go func() {
@@ -114,6 +116,7 @@ func TestQuotasChangeWhileTheyAreInUse(t *testing.T) {
 }
 
 func TestThoseWhoWaitAreServedAndNobodyIsLost(t *testing.T) {
+	t.Parallel()
 	b := startLimited(t, "max_concurrent = 3\n max_instances = 2", "", nil)
 	var group sync.WaitGroup
 	for i := range 60 {
@@ -138,6 +141,7 @@ func TestThoseWhoWaitAreServedAndNobodyIsLost(t *testing.T) {
 }
 
 func TestARequestWaitsForAProviderThatIsFull(t *testing.T) {
+	t.Parallel()
 	b := startLimited(t, "max_concurrent = 50", "", nil)
 	steer := filepath.Join(stateOf(t, b, "mock"), "actions.json")
 	assert.NilError(t, os.WriteFile(steer, []byte(`{"create": {"fail": "SB008", "message": "the account is full"}}`), 0o600))
@@ -164,6 +168,7 @@ func TestARequestWaitsForAProviderThatIsFull(t *testing.T) {
 }
 
 func TestInstancesThatAreLargerThanTheQuotaAreNotMade(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{Config: strings.Replace(harness.Tenants, "max_concurrent = 10000", "max_memory_mb = 200", 1) +
 		fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n  memory_mb = 256\n}\n", binaries.Runsc(t))})
 	request := map[string]any{"language": "python", "code": "print(1)"}

@@ -88,14 +88,14 @@ func TestWhatWasLeftToAProviderIsLostWithIt(t *testing.T) {
 	awaitLog(t, b, inForce, 1)
 	rewrite(t, b, func(text string) string { return text[:strings.Index(text, "provider \"mock\"")] })
 	awaitLog(t, b, inForce, 2)
-	for _, p := range harness.Processes(t) {
-		if p.Parent == b.PID && strings.HasSuffix(p.Executable, "/mock_cloud") {
+	for _, p := range harness.Plugins(t, b.PID) {
+		if strings.HasSuffix(p.Executable, "/mock_cloud") {
 			assert.NilError(t, syscall.Kill(p.PID, syscall.SIGKILL))
 		}
 	}
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		answer := b.Do(http.MethodGet, "/api/v1/instances/"+kept.ID, harness.Token, nil)
 		return poll.Compare(is.Equal(answer.Status, http.StatusNotFound))
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	create(t, b, harness.Token, map[string]any{"session_id": "s"})
 }

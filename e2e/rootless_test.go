@@ -14,6 +14,7 @@ import (
 
 // An ordinary user gets the same, less the limits of the host, and is told so.
 func TestAnOrdinaryUserCanRunIt(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("the other tests run as an ordinary user already")
 	}

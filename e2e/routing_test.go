@@ -31,6 +31,7 @@ type routed struct {
 
 // The plugin of the active provider is killed under load, and does not come back.
 func TestTheFallbackServesWhenTheActiveProviderIsKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{
 		Config: harness.Tenants + `
 			providers {
@@ -83,7 +84,7 @@ func TestTheFallbackServesWhenTheActiveProviderIsKilledUnderLoad(t *testing.T) {
 			return poll.Continue("%d served", served.Load())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	steer := filepath.Join(stateOf(t, b, "mock"), "actions.json")
 	assert.NilError(t, os.WriteFile(steer, []byte(`{"configure": {"crash": "before", "crash_with": "exit:9"}}`), 0o600))
 	assert.NilError(t, syscall.Kill(b.Plugin("mock"), syscall.SIGKILL))
@@ -92,7 +93,7 @@ func TestTheFallbackServesWhenTheActiveProviderIsKilledUnderLoad(t *testing.T) {
 			return poll.Continue("the fallback has not served yet; %d failed", failed.Load())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	opened.Store(true)
 	enough := bySpare.Load() + 200
 	poll.WaitOn(t, func(poll.LogT) poll.Result {

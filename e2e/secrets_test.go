@@ -13,8 +13,9 @@ import (
 
 // Variables reach the code and nothing else: no listing, no error, no log.
 func TestEnvironmentVariablesShowNowhere(t *testing.T) {
+	t.Parallel()
 	const ofInstance, ofContext, ofExecution = "canary-of-the-instance", "canary-of-the-context", "canary-of-the-execution"
-	b := startReal(t, "")
+	b := real.Broker(t)
 	var said []string
 	do := func(method, path string, body any) harness.Answer {
 		t.Helper()
@@ -24,7 +25,7 @@ func TestEnvironmentVariablesShowNowhere(t *testing.T) {
 		return answer
 	}
 	var made struct{ ID string }
-	do(http.MethodPost, "/api/v1/instances", map[string]any{"session_id": "s", "language": "python", "env": map[string]string{"A": ofInstance}}).Into(t, &made)
+	do(http.MethodPost, "/api/v1/instances", map[string]any{"session_id": "with-variables", "language": "python", "env": map[string]string{"A": ofInstance}}).Into(t, &made)
 	instance := "/api/v1/instances/" + made.ID
 	do(http.MethodPost, instance+"/contexts", map[string]any{"language": "python", "env": map[string]string{"B": ofContext}}).Into(t, &made)
 	context := made.ID

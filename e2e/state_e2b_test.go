@@ -11,6 +11,7 @@ import (
 )
 
 func TestASandboxAtE2BOutlivesTheBroker(t *testing.T) {
+	t.Parallel()
 	b, server := startE2B(t)
 	kept := create(t, b, harness.Token, map[string]any{"session_id": "s", "ttl": 600})
 	wrote := b.Execute(t, map[string]any{"language": "bash", "code": "echo mine > /workspace/file", "session_id": "s"})

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,10 +35,10 @@ func create(t *testing.T, b *harness.Broker, token string, request map[string]an
 
 // startCloud starts a broker whose mock provider keeps its instances, as a cloud
 // does, when broker and plugin are killed.
-func startCloud(t *testing.T, settings string) *harness.Broker {
+func startCloud(t *testing.T) *harness.Broker {
 	t.Helper()
 	return harness.Start(t, harness.Options{
-		Config:  harness.Tenants + fmt.Sprintf("provider \"mock\" {\n  plugin = \"mock_cloud\"\n  persist = true\n  %s\n}\n", settings),
+		Config:  harness.Tenants + "provider \"mock\" {\n  plugin = \"mock_cloud\"\n  persist = true\n}\n",
 		Plugins: map[string]string{"mock_cloud": mockPlugin},
 	})
 }
@@ -66,6 +65,7 @@ func inCloud(t *testing.T, b *harness.Broker) []string {
 func instancePart(id string) string { return id[strings.LastIndexByte(id, ':')+1:] }
 
 func TestAfterKillingTheBrokerAnOwnerIsToldThatItsSandboxEndedWithIt(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	before := create(t, b, harness.Token, map[string]any{"session_id": "s"})
 	b.Kill()
@@ -95,7 +95,8 @@ func TestAfterKillingTheBrokerAnOwnerIsToldThatItsSandboxEndedWithIt(t *testing.
 }
 
 func TestAnInstanceInACloudOutlivesTheBroker(t *testing.T) {
-	b := startCloud(t, "")
+	t.Parallel()
+	b := startCloud(t)
 	kept := create(t, b, harness.Token, map[string]any{"session_id": "s", "ttl": 600})
 	unnamed := create(t, b, harness.Token, map[string]any{"labels": map[string]any{"a": "b"}})
 	others := create(t, b, harness.OtherToken, map[string]any{"session_id": "s"})
@@ -152,6 +153,7 @@ func actions(t *testing.T, b *harness.Broker, text string) {
 // broker is killed. Whoever asks again for the same gets one instance, and whoever
 // cannot ask again leaves none behind.
 func TestKillingTheBrokerDuringACreation(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		action  string
 		request map[string]any
@@ -163,7 +165,7 @@ func TestKillingTheBrokerDuringACreation(t *testing.T) {
 		"without a name, after it was made":         {`{"create": {"hang_after": true, "log": "mock create"}}`, map[string]any{}, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := startCloud(t, "")
+			b := startCloud(t)
 			actions(t, b, test.action)
 			answered := make(chan harness.Answer, 1)
 			go func() { answered <- b.Do(http.MethodPost, "/api/v1/instances", harness.Token, test.request) }()
@@ -200,7 +202,8 @@ func keyed(b *harness.Broker, key, path string, body map[string]any) harness.Ans
 }
 
 func TestAKeyHoldsAcrossTheDeathOfTheBroker(t *testing.T) {
-	b := startCloud(t, "")
+	t.Parallel()
+	b := startCloud(t)
 	again := func() {
 		b.Kill()
 		b.WaitGone()

@@ -16,6 +16,7 @@ import (
 // The setting is changed while the broker runs, so each stop goes by what is in force
 // then: the first keeps what the cloud has, the second destroys it.
 func TestAStopInOrderKeepsWhatCloudsHaveIfItShall(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{
 		Config: harness.Tenants + `
 			providers {
@@ -47,7 +48,7 @@ func TestAStopInOrderKeepsWhatCloudsHaveIfItShall(t *testing.T) {
 		lines, _ := auditLines(t, auditDir(b))
 		begun := slices.DeleteFunc(lines, func(l auditLine) bool { return l.Event != "begin" || l.Operation != "execute_code" })
 		return poll.Compare(is.Len(begun, 3))
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, b.Stop(), 0)
 	for range cap(answers) {
 		answer := <-answers

@@ -23,17 +23,8 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
-	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
-
-// onBothRuntimes runs a test with sandboxes that runsc makes, and with containers.
-func onBothRuntimes(t *testing.T, test func(t *testing.T, b *harness.Broker)) {
-	t.Run("runsc", func(t *testing.T) { test(t, startReal(t, "")) })
-	t.Run("docker", func(t *testing.T) {
-		test(t, startReal(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", dockerengine.Find(t).Host)))
-	})
-}
 
 func stream(t *testing.T, b *harness.Broker, request map[string]any) *harness.Stream {
 	t.Helper()
@@ -44,11 +35,12 @@ func stream(t *testing.T, b *harness.Broker, request map[string]any) *harness.St
 }
 
 func TestFiftyStreamsAtOnceAreWholeAndInOrder(t *testing.T) {
+	t.Parallel()
 	const sessions, each, lines = 5, 10, 1000
 	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
 		code := fmt.Sprintf(`import os, sys, time
 print("ready")
-while not os.path.exists("go"): time.sleep(0.01)
+while not os.path.exists("go"): time.sleep(0.25)
 for i in range(%d):
     print(i, "x" * 40)
     if i %% 100 == 99: print(i, file=sys.stderr)
@@ -97,6 +89,7 @@ for i in range(%d):
 }
 
 func TestAStreamCarriesAnyBytesAndTheResult(t *testing.T) {
+	t.Parallel()
 	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
 		s := stream(t, b, map[string]any{
 			"language": "python", "arguments": map[string]any{},
@@ -118,6 +111,7 @@ func TestAStreamCarriesAnyBytesAndTheResult(t *testing.T) {
 }
 
 func TestCodeIsInterrupted(t *testing.T) {
+	t.Parallel()
 	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
 		for name, test := range map[string]struct {
 			code     string
@@ -154,7 +148,7 @@ func TestCodeIsInterrupted(t *testing.T) {
 			go func() { answer <- b.Do(http.MethodPost, "/api/v1/execute", harness.Token, request) }()
 			poll.WaitOn(t, func(poll.LogT) poll.Result {
 				return poll.Compare(is.Equal(b.Execute(t, session("test -e on && echo yes")).Stdout, "yes\n"))
-			}, poll.WithTimeout(30*time.Second))
+			}, poll.WithTimeout(2*time.Minute))
 			request["code"] = "true"
 			harness.Refused(t, b.Do(http.MethodPost, "/api/v1/execute", harness.Token, request), http.StatusConflict, "SB014")
 			assert.Equal(t, b.Do(http.MethodDelete, "/api/v1/instances/"+instance+"/executions/mine", harness.Token, nil).Status, http.StatusAccepted)
@@ -169,6 +163,7 @@ func TestCodeIsInterrupted(t *testing.T) {
 }
 
 func TestAProviderIsInterruptedThroughItsPlugin(t *testing.T) {
+	t.Parallel()
 	b := startMock(t, "")
 	s := stream(t, b, map[string]any{"language": "mock", "code": `{"delay": "60s", "stdout": "so far"}`})
 	name, _, err := s.Next()
@@ -182,6 +177,7 @@ func TestAProviderIsInterruptedThroughItsPlugin(t *testing.T) {
 }
 
 func TestWhatFailsInAStream(t *testing.T) {
+	t.Parallel()
 	b := startMock(t, "")
 	_, err := b.Stream(t.Context(), "/api/v1/execute", map[string]any{"language": "mock", "code": "{}", "timeout": -1})
 	assert.ErrorContains(t, err, "422")
@@ -203,9 +199,10 @@ func TestWhatFailsInAStream(t *testing.T) {
 }
 
 func TestACallerThatLeavesAStreamEndsTheWholeTree(t *testing.T) {
+	t.Parallel()
 	onBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
 		session := func(code string) map[string]any {
-			return map[string]any{"language": "bash", "session_id": "s", "code": code}
+			return map[string]any{"language": "bash", "session_id": "its-caller-leaves", "code": code}
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
@@ -216,7 +213,7 @@ func TestACallerThatLeavesAStreamEndsTheWholeTree(t *testing.T) {
 		leave()
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(b.Execute(t, session("before=$(stat -c %s beat); sleep 0.3; test $before = $(stat -c %s beat) && echo still")).Stdout, "still\n"))
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 	})
 }
 
@@ -237,6 +234,7 @@ func resident(t *testing.T, pid int) int64 {
 }
 
 func TestAReaderThatPausesLosesNothingAndCostsNoMemory(t *testing.T) {
+	t.Parallel()
 	const lines, width = 8000, 1000 // 8 MB, just below the highest limit
 	b := harness.Start(t, harness.Options{
 		Config: harness.Tenants + fmt.Sprintf("limits {\n  output = 8388608\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n}\n", binaries.Runsc(t)),
@@ -271,7 +269,7 @@ with open("progress", "w") as f:
 			return poll.Success()
 		}
 		return poll.Continue("it goes on: %s", now)
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	written, err := strconv.Atoi(strings.Fields(last)[0])
 	assert.NilError(t, err)
 	assert.Check(t, written < lines/10, "the code was not held up: %d of %d", written, lines/10)
@@ -294,7 +292,8 @@ with open("progress", "w") as f:
 }
 
 func TestCtrlCInterruptsWhatExecRuns(t *testing.T) {
-	b := startReal(t, "")
+	t.Parallel()
+	b := real.Broker(t)
 	code := filepath.Join(t.TempDir(), "long.py")
 	assert.NilError(t, os.WriteFile(code, []byte("import time\nprint('on')\ntry:\n    time.sleep(60)\nfinally:\n    print('off')\n"), 0o644))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries.Dir(t), "sandbox-broker"), "exec", code)

@@ -50,6 +50,7 @@ func certificateOf(t *testing.T, b *harness.Broker, authority *certtest.Authorit
 // Certificates are replaced under load: no request fails, whether its connection is
 // new or old.
 func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
+	t.Parallel()
 	authority := certtest.NewAuthority(t)
 	b := startTLS(t, authority)
 	stop := make(chan struct{})
@@ -92,13 +93,13 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 		authority.Issue(name).Write(t, b.Dir)
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(certificateOf(t, b, authority), name))
-		}, poll.WithTimeout(time.Minute), poll.WithDelay(10*time.Millisecond))
+		}, poll.WithTimeout(2*time.Minute), poll.WithDelay(10*time.Millisecond))
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			if done.Load() < at+50 {
 				return poll.Continue("%d", done.Load()-at)
 			}
 			return poll.Success()
-		}, poll.WithTimeout(time.Minute))
+		}, poll.WithTimeout(2*time.Minute))
 	}
 	// One that is of no use leaves the last one in force.
 	assert.NilError(t, os.WriteFile(filepath.Join(b.Dir, "tls.crt"), []byte("no certificate"), 0o644))
@@ -113,6 +114,7 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 }
 
 func TestABrokerDoesNotStartWithACertificateOfNoUse(t *testing.T) {
+	t.Parallel()
 	authority := certtest.NewAuthority(t)
 	said := harness.Refusal(t, harness.Options{
 		Config:  harness.Tenants + tlsBlock + "provider \"mock\" {\n}\n",
@@ -127,6 +129,7 @@ func TestABrokerDoesNotStartWithACertificateOfNoUse(t *testing.T) {
 }
 
 func TestACommandLineSpeaksTLSWithTheBroker(t *testing.T) {
+	t.Parallel()
 	authority, other := certtest.NewAuthority(t), certtest.NewAuthority(t)
 	b := startTLS(t, authority)
 	dir := t.TempDir()

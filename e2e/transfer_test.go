@@ -26,6 +26,7 @@ const (
 
 // What streams through is not kept, whether the client takes it or not.
 func TestFilesStreamInBoundedMemory(t *testing.T) {
+	t.Parallel()
 	b := harness.Start(t, harness.Options{
 		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 0\n  workspace_mb = 1100\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
 	})
@@ -88,7 +89,7 @@ func (f filesOf) begin(t *testing.T, method string, body io.Reader) *http.Respon
 }
 
 func (f filesOf) request(t *testing.T, method, path string, body io.Reader) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, method, f.URL+"/api/v1/instances/"+f.id+"/files/content?path="+path, body)
 	if err != nil {

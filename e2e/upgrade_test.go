@@ -41,10 +41,7 @@ func another(t *testing.T, b *harness.Broker, name string) []byte {
 // those of files that were.
 func plugins(t *testing.T, b *harness.Broker, name string) (now, before []int) {
 	t.Helper()
-	for _, p := range harness.Processes(t) {
-		if p.Parent != b.PID {
-			continue
-		}
+	for _, p := range harness.Plugins(t, b.PID) {
 		switch filepath.Base(p.Executable) {
 		case name:
 			now = append(now, p.PID)
@@ -65,7 +62,7 @@ func awaitPlugins(t *testing.T, b *harness.Broker, name string, before int) {
 			return poll.Success()
 		}
 		return poll.Continue("%d processes of the plugin and %d of the one before\n%s", len(gotNow), len(gotBefore), b.Log())
-	}, poll.WithTimeout(90*time.Second), poll.WithDelay(50*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(50*time.Millisecond))
 }
 
 // awaitTakeover waits until a new process of the provider has taken over.
@@ -76,12 +73,13 @@ func awaitTakeover(t *testing.T, b *harness.Broker, name string) {
 			return poll.Continue("not yet\n%s", b.Log())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(90*time.Second), poll.WithDelay(50*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(50*time.Millisecond))
 }
 
 // A plugin is replaced under load: no request fails, sessions stay, and the old
 // process ends with the last of its instances.
 func TestAPluginIsUpgradedInPlace(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	b.Execute(t, map[string]any{"language": "python", "code": "open('kept', 'w').write('kept')", "session_id": "before"})
 
@@ -122,7 +120,7 @@ func TestAPluginIsUpgradedInPlace(t *testing.T) {
 			return poll.Continue("%d executions since", done.Load()-after)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	close(stop)
 	load.Wait()
 
@@ -139,7 +137,7 @@ func TestAPluginIsUpgradedInPlace(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%v", left)
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // destroyAll destroys the tenant's instances.
@@ -163,6 +161,7 @@ func destroyAll(t *testing.T, b *harness.Broker) {
 }
 
 func TestAPluginThatDoesNotWorkReplacesNothing(t *testing.T) {
+	t.Parallel()
 	b := startMock(t, "")
 	works := map[string]any{"language": "mock", "code": `{"stdout": "works"}`}
 	before := b.Plugin("mock")
@@ -174,7 +173,7 @@ func TestAPluginThatDoesNotWorkReplacesNothing(t *testing.T) {
 			return poll.Continue("not tried yet\n%s", b.Log())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, b.Execute(t, works).Stdout, "works")
 	_, old := plugins(t, b, "mock")
 	assert.DeepEqual(t, old, []int{before})
@@ -186,6 +185,7 @@ func TestAPluginThatDoesNotWorkReplacesNothing(t *testing.T) {
 }
 
 func TestADrainingPluginThatDiesTakesItsInstancesWithIt(t *testing.T) {
+	t.Parallel()
 	b := startMock(t, "")
 	works := map[string]any{"language": "mock", "code": `{"stdout": "works"}`, "session_id": "s"}
 	first := b.Execute(t, works)
@@ -205,6 +205,7 @@ func TestADrainingPluginThatDiesTakesItsInstancesWithIt(t *testing.T) {
 // A broker that is killed during an upgrade leaves nothing that the next does not
 // clear away.
 func TestABrokerKilledDuringAnUpgradeLeavesNothing(t *testing.T) {
+	t.Parallel()
 	b := startReal(t, "")
 	b.Execute(t, map[string]any{"language": "bash", "code": "true", "session_id": "s"})
 	replacePlugin(t, b, "self_managed", another(t, b, "self_managed"))

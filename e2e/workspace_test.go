@@ -13,6 +13,7 @@ import (
 // six examples that the fourth seed gives of that, but for the packages to
 // install.
 func TestTheWorkspacePersistsAndTheInterpreterDoesNot(t *testing.T) {
+	t.Parallel()
 	onBothRuntimes(t, testWorkspace)
 }
 

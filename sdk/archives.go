@@ -16,7 +16,8 @@ type Archiver interface {
 	// a directory, over what is there. An entry with an absolute name, with
 	// "..", of another type, or that leads through a symbolic link is refused
 	// with CodeInvalidRequest, and ends the call there: what came before it
-	// stays.
+	// stays. So is an archive that lacks its end, two blocks of zeros: its sender
+	// died between two entries. Package tarstream finds that.
 	WriteArchive(ctx context.Context, instanceID, directory string, content io.Reader) (ArchiveSummary, error)
 }
 

@@ -17,7 +17,10 @@ const (
 // ArtifactLimits asks Execute for artifacts and bounds them.
 type ArtifactLimits struct {
 	// Files to return, relative to /workspace, beside those that the execution
-	// writes below /workspace/artifacts. No symbolic link is followed.
+	// writes below /workspace/artifacts. They are names, or patterns: * and ? stand
+	// for a part of a name, and ** for any number of directories, none too. Only
+	// regular files come, and no symbolic link is followed. A name or pattern for
+	// which there is no file comes as an artifact without data, which says so.
 	Files []string
 	// MaxCount bounds all artifacts of an execution. What exceeds it is told
 	// with one more, which has no data and says so in Refused.

@@ -13,6 +13,7 @@ const (
 	CapabilityFiles      Capability = "files"       // Files
 	CapabilityFileSearch Capability = "file_search" // FileSearcher
 	CapabilityFileWatch  Capability = "file_watch"  // FileWatcher
+	CapabilityFileMode   Capability = "file_mode"   // FileModeSetter
 	CapabilityArchives   Capability = "archives"    // Archiver
 	CapabilityPorts      Capability = "ports"       // Ports
 	CapabilityPause      Capability = "pause"       // Pauser
@@ -23,6 +24,14 @@ const (
 	// interface shows it, so the author lists it in Description.Capabilities.
 	CapabilityArtifacts Capability = "artifacts"
 )
+
+// Capabilities returns those that this version knows.
+func Capabilities() []Capability {
+	return []Capability{
+		CapabilityInterrupt, CapabilityContexts, CapabilityCommands, CapabilityFiles, CapabilityFileSearch, CapabilityFileWatch,
+		CapabilityFileMode, CapabilityArchives, CapabilityPorts, CapabilityPause, CapabilitySetTTL, CapabilityMetrics, CapabilityPackages, CapabilityArtifacts,
+	}
+}
 
 // capabilitiesOf finds what a provider can do beyond Provider.
 func capabilitiesOf(p Provider, declared []Capability) []Capability {
@@ -44,6 +53,7 @@ func capabilitiesOf(p Provider, declared []Capability) []Capability {
 	add(CapabilityFiles, implements[Files](p))
 	add(CapabilityFileSearch, implements[FileSearcher](p))
 	add(CapabilityFileWatch, implements[FileWatcher](p))
+	add(CapabilityFileMode, implements[FileModeSetter](p))
 	add(CapabilityArchives, implements[Archiver](p))
 	add(CapabilityPorts, implements[Ports](p))
 	add(CapabilityPause, implements[Pauser](p))

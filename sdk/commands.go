@@ -63,7 +63,9 @@ type CommandRequest struct {
 type TerminalSize struct{ Rows, Columns uint16 }
 
 // ReadCommandRequest asks for a command's output. Offsets count all bytes of the
-// stream since the command began.
+// stream since the command began. An offset at or behind the end gives nothing, and
+// with Follow what comes there later if it is reached: whoever only waits for the end
+// asks from the largest offset there is.
 type ReadCommandRequest struct {
 	InstanceID, CommandID      string
 	StdoutOffset, StderrOffset int64

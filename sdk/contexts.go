@@ -10,11 +10,13 @@ import (
 // to the next. ExecuteRequest.ContextID runs code in one.
 //
 // In a context the value of the last expression is an artifact of kind
-// ArtifactResult. Executions of one context run one after the other; those of
+// ArtifactResult; code that is a declaration and nothing else has none. Executions of one context run one after the other; those of
 // others do not wait for them, and a crash of one touches no other. Stopping an
 // execution (its time limit, its context's end) interrupts the code first
 // and keeps the state where it can; where it cannot, the context starts afresh
-// and ExecuteResult.Detail says so.
+// and ExecuteResult.Detail says so. Code that ends its interpreter is StatusFailed soon
+// after, not at its time limit, with such a Detail; out of memory is StatusOutOfMemory.
+// A context that starts afresh is as RestartContext leaves it.
 //
 // In a context main is called with Arguments and never without: a piece of code
 // that only defines it is an ordinary one there.

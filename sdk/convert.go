@@ -39,9 +39,24 @@ func describeToWire(d Description) (*providerv1.DescribeResponse, error) {
 
 func fieldToWire(f Field) (*providerv1.Field, error) {
 	wf := &providerv1.Field{
-		Name: f.Name, Type: string(f.Type), Required: f.Required, Secret: f.Secret,
+		Name: f.Name, Type: string(f.Type), Required: f.Required, Secret: f.Secret, FileOnly: f.FileOnly,
 		Options: f.Options, Min: f.Min, Max: f.Max, Pattern: f.Pattern,
 		Label: f.Label, Description: f.Description, Placeholder: f.Placeholder,
+	}
+	if f.Items != nil {
+		items, err := fieldToWire(*f.Items)
+		if err != nil {
+			return nil, err
+		}
+		wf.Items = items
+	}
+	wf.Repeated = f.Repeated
+	for _, inner := range f.Fields {
+		field, err := fieldToWire(inner)
+		if err != nil {
+			return nil, err
+		}
+		wf.Fields = append(wf.Fields, field)
 	}
 	if f.Default != nil {
 		value, err := structpb.NewValue(plain(f.Default))
@@ -55,11 +70,7 @@ func fieldToWire(f Field) (*providerv1.Field, error) {
 
 // Wire returns the settings as they cross the wire: durations are seconds.
 func (s Settings) Wire() (*structpb.Struct, error) {
-	fields := make(map[string]any, len(s))
-	for name, value := range s {
-		fields[name] = plain(value)
-	}
-	return structpb.NewStruct(fields)
+	return structpb.NewStruct(plain(s).(map[string]any))
 }
 
 // plain turns a setting into what structpb understands.
@@ -68,17 +79,31 @@ func plain(value any) any {
 	case time.Duration:
 		return v.Seconds()
 	case []string:
-		list := make([]any, len(v))
-		for i, s := range v {
-			list[i] = s
-		}
-		return list
+		return anyItems(v)
+	case []int:
+		return anyItems(v)
+	case []int64:
+		return anyItems(v)
+	case []float64:
+		return anyItems(v)
 	case map[string]string:
 		m := make(map[string]any, len(v))
 		for k, s := range v {
 			m[k] = s
 		}
 		return m
+	case Settings:
+		m := make(map[string]any, len(v))
+		for name, inner := range v {
+			m[name] = plain(inner)
+		}
+		return m
+	case []Settings:
+		list := make([]any, len(v))
+		for i, block := range v {
+			list[i] = plain(block)
+		}
+		return list
 	default:
 		return v
 	}

@@ -80,6 +80,13 @@
 // program keeps the contract above with a remote interpreter, retry repeats calls,
 // redact blanks secrets.
 //
+// # Sandboxes on this machine
+//
+// Package localfiles keeps the contract of Files and its neighbours for instances
+// whose files are directories, and glob matches their globs. Package localcommands keeps
+// that of Commands for programs that are processes of this machine, and processtree ends
+// such a program with all that it has started.
+//
 // The package depends on go-plugin, gRPC, hclog, mapstructure and x/sys, and on nothing
 // of the broker.
 package sdk

@@ -22,6 +22,10 @@ const maxWireMessage = 4 << 10
 // connection to a plugin is lost: the plugin died, or is about to be found dead.
 var ErrPluginGone = errors.New("the plugin ended")
 
+// ErrStreamReset is the cause of an Error that ErrorFromStatus makes when the plugin, or
+// what serves its connection, broke off the one call.
+var ErrStreamReset = errors.New("the plugin broke off the call")
+
 // GRPCStatus is how an Error crosses the wire; gRPC calls it by itself.
 func (e *Error) GRPCStatus() *status.Status {
 	st := status.New(grpcCode(e.Code), shown(e.Message))
@@ -66,6 +70,11 @@ func ErrorFromStatus(err error) error {
 	case codes.Unavailable:
 		// gRPC's text names the socket, which is a path of the host.
 		return Errorf(CodeUnavailable, "%w", ErrPluginGone)
+	case codes.Internal:
+		if strings.HasPrefix(st.Message(), "stream terminated by RST_STREAM") { // grpc-go's words
+			return Errorf(CodeInternal, "%w", ErrStreamReset)
+		}
+		return Errorf(CodeInternal, "%s: %s", st.Code(), shown(st.Message()))
 	case codes.Unimplemented:
 		return Errorf(CodeNotSupported, "the plugin lacks this call: %s", shown(st.Message()))
 	case codes.ResourceExhausted:

@@ -54,7 +54,9 @@ const MaxOutputChunk = 256 << 10
 // ExecuteResult is what became of the code.
 type ExecuteResult struct {
 	Status Status
-	// ExitCode of the interpreter; 128 plus the signal when one ended it.
+	// ExitCode of the interpreter, 0 to 255; 128 plus the signal when one ended it.
+	// It is 0 where Status is succeeded, and is not where it is failed: the broker
+	// refuses a result that contradicts itself.
 	ExitCode int
 	// Result is the JSON that main returned; nil when nothing was called. One
 	// above OutputLimit makes the execution fail.

@@ -10,7 +10,9 @@ import (
 type Pauser interface {
 	// Pause freezes every process; memory and files stay. The broker pauses no
 	// instance with an execution in progress, and starts none in a paused one; a
-	// provider that sees one answers CodeConflict.
+	// provider that sees one answers CodeConflict. A command that a pause stops is
+	// running before, meanwhile and after it. Who follows a command or watches files
+	// meanwhile goes on afterwards, or is told CodeConflict.
 	Pause(ctx context.Context, instanceID string) error
 	// Resume lets every process go on where it was, and returns when they do.
 	Resume(ctx context.Context, instanceID string) error

@@ -10,7 +10,8 @@ import (
 // The broker calls Configure once, before anything else but Describe, and never
 // calls a method on a provider that refused its configuration. All other
 // methods may be called concurrently, for the same instance too. Every method
-// must return soon after its context ends. A method that fails should return an
+// must return soon after its context ends. Code that runs as processes of this machine
+// ends with the plugin, however that ends, also by kill -9. A method that fails should return an
 // *Error: its code reaches the agent, unchanged but for those that
 // Code.FromProvider translates. Any other error becomes SB000.
 type Provider interface {
@@ -164,7 +165,11 @@ type CreateRequest struct {
 	// Labels to keep with the instance and to return from List: at least
 	// LabelTenant, LabelSession, LabelInstance and LabelBroker.
 	Labels map[string]string
-	// Env is added to the environment of every execution.
+	// Env is added to the environment of every execution, and to that of every context
+	// and command. A value may be any text without the byte 0, and arrives byte for
+	// byte. Values reach the code and nothing else: no output that the code did not
+	// print, no artifact, error, label or log has them. The same is true of Env
+	// elsewhere.
 	Env map[string]string
 	// TTL after which the provider may destroy the instance by itself.
 	// Zero means the provider's default.
@@ -172,6 +177,12 @@ type CreateRequest struct {
 	// IdempotencyKey names this creation: a second Create with the same key
 	// returns the instance that the first one made.
 	IdempotencyKey string
+	// MaxQueue is how long the creation may wait for room where the provider has none:
+	// for an instance of somebody else to end, not for its own to be made. When that is
+	// over, return CodeQuotaExceeded, without RetryAfter unless the provider shall not be
+	// asked before then: another provider is asked. Nil means as long as the provider
+	// waits by itself. A provider without a queue need not look at it.
+	MaxQueue *time.Duration
 }
 
 // Labels that the broker sets on every instance.
@@ -195,6 +206,7 @@ type Instance struct {
 	// Metadata are facts for the agent, such as a region or a runtime.
 	Metadata  map[string]string
 	CreatedAt time.Time
-	// ExpiresAt is when the provider will destroy it; zero if it will not.
+	// ExpiresAt is when the provider will destroy it; zero if it will not. Create answers
+	// a time to come: what has ended already is refused, and destroyed.
 	ExpiresAt time.Time
 }

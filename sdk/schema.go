@@ -18,13 +18,30 @@ type Field struct {
 	Required bool
 	// Secret settings are never shown, logged or echoed.
 	Secret bool
+	// FileOnly settings are changed in the configuration file, by whoever may
+	// write it, and never through the admin API: whoever holds an administrator's
+	// token and nothing else shall not gain the rights of the broker's user, nor the
+	// provider's keys. Mark every setting that names a program, a path, a socket or a
+	// device of this machine, and every address that secrets are sent to or that is
+	// fetched from inside this network.
+	FileOnly bool
 	// Default for a setting that is not given; nil for none. Its Go type is
 	// the one that Settings documents for the field's type.
 	Default any
+	// Items describes the items of a list, which are strings without it: their Type,
+	// which may be TypeString, TypeInteger or TypeNumber, and their Options, Min, Max
+	// and Pattern. It has nothing else; all other fields are those of the list.
+	Items *Field
+	// Fields are the settings of a block, at most three deep, blocks of blocks counted;
+	// nothing else has them. Secret stands at them, not at the block.
+	Fields Schema
+	// Repeated blocks may stand several times, Min to Max. With a Min above 0 they must
+	// be given; an empty list of them is none.
+	Repeated bool
 	// Options lists the values allowed, for strings.
 	Options []string
 	// Min and Max bound integers and numbers, durations (in seconds), and the
-	// length of strings and lists.
+	// length of strings and lists. Those of a Repeated block bound how many there are.
 	Min, Max *float64
 	// Pattern is a regular expression (RE2) that a whole string must match.
 	Pattern string
@@ -42,13 +59,14 @@ const (
 	TypeNumber   FieldType = "number"   // float64
 	TypeBoolean  FieldType = "boolean"  // bool
 	TypeDuration FieldType = "duration" // time.Duration; "30s" or a number of seconds in the file
-	TypeList     FieldType = "list"     // []string
+	TypeList     FieldType = "list"     // []string; []int64 or []float64 where Items says so
 	TypeMap      FieldType = "map"      // map[string]string
+	TypeBlock    FieldType = "block"    // Settings; []Settings where it is Repeated
 )
 
 // FieldTypes lists all values of FieldType.
 func FieldTypes() []FieldType {
-	return []FieldType{TypeString, TypeInteger, TypeNumber, TypeBoolean, TypeDuration, TypeList, TypeMap}
+	return []FieldType{TypeString, TypeInteger, TypeNumber, TypeBoolean, TypeDuration, TypeList, TypeMap, TypeBlock}
 }
 
 // Bound is a helper for Field.Min and Field.Max.
@@ -56,7 +74,9 @@ func Bound(v float64) *float64 { return &v }
 
 // Limits on a schema; the broker refuses a plugin that exceeds them.
 const (
-	maxFields        = 200
+	maxFields        = 200 // those of blocks counted
+	maxBlockDepth    = 3
+	maxBlocks        = 1000 // of one Repeated field
 	maxPatternLength = 1000
 	maxOptions       = 1000
 	maxTextLength    = 4000
@@ -80,8 +100,15 @@ func (s Schema) Field(name string) (Field, bool) {
 // Validate checks the schema itself. The broker runs it on every schema that a
 // plugin sends before using it for anything.
 func (s Schema) Validate() error {
-	if len(s) > maxFields {
-		return fmt.Errorf("schema has %d fields, at most %d are allowed", len(s), maxFields)
+	fields := 0
+	return s.validate(0, &fields)
+}
+
+// validate checks the schema of a block at a depth, 0 for that of a provider, and counts
+// the fields.
+func (s Schema) validate(depth int, fields *int) error {
+	if *fields += len(s); *fields > maxFields {
+		return fmt.Errorf("schema has %d fields, at most %d are allowed", *fields, maxFields)
 	}
 	seen := map[string]bool{}
 	for i, f := range s {
@@ -97,6 +124,15 @@ func (s Schema) Validate() error {
 		seen[f.Name] = true
 		if err := f.validate(); err != nil {
 			return fmt.Errorf("field %q: %w", f.Name, err)
+		}
+		if f.Type != TypeBlock {
+			continue
+		}
+		if depth == maxBlockDepth {
+			return fmt.Errorf("field %q: blocks are nested more than %d deep", f.Name, maxBlockDepth)
+		}
+		if err := f.Fields.validate(depth+1, fields); err != nil {
+			return fmt.Errorf("block %q: %w", f.Name, err)
 		}
 	}
 	return nil

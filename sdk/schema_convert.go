@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -33,7 +32,7 @@ func (f Field) coerce(value any) (any, error) {
 	case TypeDuration:
 		return duration(value)
 	case TypeList:
-		return stringList(value)
+		return f.list(value)
 	case TypeMap:
 		return f.stringMap(value)
 	default:
@@ -110,22 +109,71 @@ func duration(value any) (any, error) {
 	return time.Duration(math.Round(seconds * float64(time.Second))), nil
 }
 
-func stringList(value any) (any, error) {
-	switch v := value.(type) {
-	case []string:
-		return slices.Clone(v), nil
-	case []any:
-		list := make([]string, len(v))
-		for i, item := range v {
-			s, ok := item.(string)
-			if !ok {
-				return nil, fmt.Errorf("must be a list of strings; item %d is not one", i+1)
-			}
-			list[i] = s
-		}
-		return list, nil
+// item is what the items of a list are.
+func (f Field) item() Field {
+	if f.Items == nil {
+		return Field{Type: TypeString}
 	}
-	return nil, errors.New("must be a list of strings")
+	return *f.Items
+}
+
+func (f Field) list(value any) (any, error) {
+	item := f.item()
+	given, ok := anyList(value)
+	if !ok {
+		return nil, fmt.Errorf("must be a list of %s", plurals[item.Type])
+	}
+	switch item.Type {
+	case TypeInteger:
+		return itemsOf[int64](item, given)
+	case TypeNumber:
+		return itemsOf[float64](item, given)
+	default:
+		return itemsOf[string](item, given)
+	}
+}
+
+var plurals = map[FieldType]string{TypeString: "strings", TypeInteger: "whole numbers", TypeNumber: "numbers"}
+
+// anyList takes a list apart, whatever its items are.
+func anyList(value any) ([]any, bool) {
+	switch v := value.(type) {
+	case []any:
+		return v, true
+	case []string:
+		return anyItems(v), true
+	case []int:
+		return anyItems(v), true
+	case []int64:
+		return anyItems(v), true
+	case []float64:
+		return anyItems(v), true
+	default:
+		return nil, false
+	}
+}
+
+func anyItems[T any](list []T) []any {
+	items := make([]any, len(list))
+	for i, item := range list {
+		items[i] = item
+	}
+	return items
+}
+
+func itemsOf[T any](item Field, given []any) (any, error) {
+	list := make([]T, len(given))
+	for i, value := range given {
+		typed, err := item.coerce(value)
+		if err != nil && item.Items == nil && item.Type == TypeString {
+			return nil, fmt.Errorf("must be a list of strings; item %d is not one", i+1)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("must be a list of %s; item %d %w", plurals[item.Type], i+1, err)
+		}
+		list[i] = typed.(T)
+	}
+	return list, nil
 }
 
 func (f Field) stringMap(value any) (any, error) {

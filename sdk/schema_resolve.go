@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"sort"
@@ -29,7 +30,10 @@ func (e FieldError) Error() string { return e.Field + ": " + e.Message }
 // repeat the value of a secret.
 //
 // It takes string, bool, int, int64, float64, json.Number, []string, []any,
-// map[string]string and map[string]any. Strings are not converted to numbers,
+// map[string]string and map[string]any, which a block is too, or Settings; repeated
+// blocks are a list of them. A mistake within a block names its path, such as
+// auth.token or rules[0].port. A block that is not given is absent, with its defaults.
+// Strings are not converted to numbers,
 // nor numbers to strings. A nil value counts as not given.
 func (s Schema) Resolve(given map[string]any) (Settings, []FieldError) {
 	settings := Settings{}
@@ -37,11 +41,20 @@ func (s Schema) Resolve(given map[string]any) (Settings, []FieldError) {
 	for _, f := range s {
 		value := given[f.Name]
 		if value == nil {
-			switch {
+			switch few := f.CheckCount(0); {
 			case f.Required:
 				problems = append(problems, FieldError{f.Name, "is required"})
+			case few != nil:
+				problems = append(problems, FieldError{f.Name, few.Error()})
 			case f.Default != nil:
 				settings[f.Name], _ = f.coerce(f.Default)
+			}
+			continue
+		}
+		if f.Type == TypeBlock {
+			blocks, wrong := f.resolveBlocks(value)
+			if problems = append(problems, wrong...); len(wrong) == 0 {
+				settings[f.Name] = blocks
 			}
 			continue
 		}
@@ -85,7 +98,13 @@ func (f Field) validate() error {
 		}
 	}
 	if len(f.Options) > 0 && f.Type != TypeString {
-		return fmt.Errorf("options are for strings, not for %s", f.Type)
+		return fmt.Errorf("options are for strings, not for %s; those of the items of a list stand in items", f.Type)
+	}
+	if err := f.validateItems(); err != nil {
+		return err
+	}
+	if err := f.validateBlock(); err != nil {
+		return err
 	}
 	if len(f.Pattern) > maxPatternLength {
 		return fmt.Errorf("pattern is longer than %d bytes", maxPatternLength)
@@ -133,8 +152,46 @@ func (f Field) validate() error {
 	return nil
 }
 
+// validateItems checks what a list says of its items.
+func (f Field) validateItems() error {
+	if f.Items == nil {
+		return nil
+	}
+	item := *f.Items
+	if f.Type != TypeList {
+		return fmt.Errorf("items are for lists, not for %s", f.Type)
+	}
+	if plurals[item.Type] == "" {
+		return fmt.Errorf("items of the type %.70q are not possible; they are strings, integers or numbers", item.Type)
+	}
+	if only := (Field{Type: item.Type, Options: item.Options, Min: item.Min, Max: item.Max, Pattern: item.Pattern}); !reflect.DeepEqual(only, item) {
+		return errors.New("items have a type, options, min, max and a pattern; everything else stands at the list")
+	}
+	if err := item.validate(); err != nil {
+		return fmt.Errorf("items: %w", err)
+	}
+	return nil
+}
+
+// checkItems applies what a list says of its items to each.
+func (f Field) checkItems(list any) error {
+	items, ok := anyList(list)
+	if f.Items == nil || !ok {
+		return nil
+	}
+	for i, item := range items {
+		if err := f.Items.check(item); err != nil {
+			return fmt.Errorf("has an item, number %d, that %w", i+1, err)
+		}
+	}
+	return nil
+}
+
 // check applies options, pattern, min and max to a value of the field's type.
 func (f Field) check(value any) error {
+	if err := f.checkItems(value); err != nil {
+		return err
+	}
 	size, verb, unit := 0.0, "be", ""
 	switch v := value.(type) {
 	case string:
@@ -153,8 +210,14 @@ func (f Field) check(value any) error {
 		size, unit = v.Seconds(), " second"
 	case []string:
 		size, verb, unit = float64(len(v)), "have", " item"
+	case []int64:
+		size, verb, unit = float64(len(v)), "have", " item"
+	case []float64:
+		size, verb, unit = float64(len(v)), "have", " item"
 	case map[string]string:
 		size, verb, unit = float64(len(v)), "have", " key"
+	case []Settings:
+		size, verb, unit = float64(len(v)), "stand", " time"
 	default:
 		return nil
 	}

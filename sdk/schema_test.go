@@ -184,6 +184,9 @@ func TestEverythingWrongIsReportedInTheOrderOfTheSchema(t *testing.T) {
 func TestNoMessageRepeatsASecret(t *testing.T) {
 	const secret = "hunter2"
 	for _, kind := range sdk.FieldTypes() {
+		if kind == sdk.TypeBlock {
+			continue // is no secret itself
+		}
 		field := sdk.Field{Name: "f", Type: kind, Secret: true, Min: sdk.Bound(100), Max: sdk.Bound(200)}
 		if kind == sdk.TypeString {
 			field.Pattern, field.Options = "[0-9]*", []string{"1"}

@@ -15,6 +15,8 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/readablelog"
 )
 
 // Factory makes a provider. It must not fail or block; that is for Configure.
@@ -31,14 +33,15 @@ const closeTimeout = 3 * time.Second
 //
 // The plugin ends when the broker does, also when the broker is killed: the
 // broker holds the other end of the plugin's standard input, and its end of
-// file is the sign. SIGINT and SIGTERM are left to the broker, which gets them
+// file is the sign. What the plugin has started, and has not ended by then, ends with
+// it, wherever it has gone: nothing of a plugin outlives it. SIGINT and SIGTERM are left to the broker, which gets them
 // too and stops its plugins in order.
 func Serve(factory Factory) {
-	logger := hclog.New(&hclog.LoggerOptions{
+	logger := readablelog.New(hclog.New(&hclog.LoggerOptions{
 		Level:      hclog.LevelFromString(os.Getenv(EnvLogLevel)),
 		Output:     os.Stderr, // before plugin.Serve replaces it by a pipe to the host
 		JSONFormat: true,
-	})
+	}))
 	// Notify, not Ignore: children would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM)
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // server puts a Provider behind gRPC.
@@ -23,6 +24,7 @@ type server struct {
 	providerv1.UnimplementedFileServiceServer
 	providerv1.UnimplementedFileSearchServiceServer
 	providerv1.UnimplementedFileWatchServiceServer
+	providerv1.UnimplementedFileModeServiceServer
 	providerv1.UnimplementedArchiveServiceServer
 	providerv1.UnimplementedPortServiceServer
 	providerv1.UnimplementedPauseServiceServer
@@ -44,6 +46,7 @@ func (s *server) register(registrar grpc.ServiceRegistrar) {
 	providerv1.RegisterFileServiceServer(registrar, s)
 	providerv1.RegisterFileSearchServiceServer(registrar, s)
 	providerv1.RegisterFileWatchServiceServer(registrar, s)
+	providerv1.RegisterFileModeServiceServer(registrar, s)
 	providerv1.RegisterArchiveServiceServer(registrar, s)
 	providerv1.RegisterPortServiceServer(registrar, s)
 	providerv1.RegisterPauseServiceServer(registrar, s)
@@ -73,16 +76,19 @@ func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 		// on one machine. A stream that nobody reads holds no more than its window.
 		grpc.InitialWindowSize(1 << 20), grpc.InitialConnWindowSize(8 << 20),
 		grpc.ReadBufferSize(128 << 10), grpc.WriteBufferSize(128 << 10),
-		grpc.ForceServerCodecV2(filechunk.Codec()),
+		// One name that is no UTF-8 shall not cost a whole answer.
+		grpc.ForceServerCodecV2(validtext.Codec(filechunk.Codec())),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-			defer recoverTo(&err, logger, info.FullMethod)
+			ctx = withLogger(ctx, logger)
+			defer recoverTo(&err, Logger(ctx), info.FullMethod)
 			level.follow(ctx)
 			resp, err = handler(ctx, req)
 			return resp, wireError(err)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-			defer recoverTo(&err, logger, info.FullMethod)
-			return wireError(handler(srv, stream))
+			ctx := withLogger(stream.Context(), logger)
+			defer recoverTo(&err, Logger(ctx), info.FullMethod)
+			return wireError(handler(srv, loggedStream{stream, ctx}))
 		}),
 	}
 }
@@ -104,27 +110,6 @@ func (s *server) describe() Description {
 	return d
 }
 
-func (s *server) Configure(ctx context.Context, req *providerv1.ConfigureRequest) (*providerv1.ConfigureResponse, error) {
-	stripEnvironment()
-	settings, problems := s.describe().Schema.Resolve(req.GetSettings().AsMap())
-	if len(problems) > 0 {
-		return nil, FieldErrorf(CodeInvalidConfig, problems[0].Field, "%s", problems[0].Message)
-	}
-	err := s.provider.Configure(ctx, ConfigureRequest{
-		Label:    req.GetLabel(),
-		BrokerID: req.GetBrokerId(),
-		StateDir: req.GetStateDir(),
-		Settings: settings,
-
-		AbandonedDirs: req.GetAbandonedDirs(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.configured.Store(true)
-	return &providerv1.ConfigureResponse{}, nil
-}
-
 func (s *server) Health(ctx context.Context, _ *providerv1.HealthRequest) (*providerv1.HealthResponse, error) {
 	h, err := s.provider.Health(ctx)
 	if err != nil {
@@ -136,13 +121,18 @@ func (s *server) Health(ctx context.Context, _ *providerv1.HealthRequest) (*prov
 }
 
 func (s *server) Create(ctx context.Context, req *providerv1.CreateRequest) (*providerv1.CreateResponse, error) {
-	instance, err := s.provider.Create(ctx, CreateRequest{
+	create := CreateRequest{
 		Template:       req.GetTemplate(),
 		Labels:         req.GetLabels(),
 		Env:            req.GetEnv(),
 		TTL:            req.GetTtl().AsDuration(),
 		IdempotencyKey: req.GetIdempotencyKey(),
-	})
+	}
+	if req.GetMaxQueue() != nil {
+		most := max(0, req.GetMaxQueue().AsDuration())
+		create.MaxQueue = &most
+	}
+	instance, err := s.provider.Create(ctx, create)
 	if err != nil {
 		return nil, err
 	}

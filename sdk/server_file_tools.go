@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"io/fs"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -76,6 +77,18 @@ func (s *server) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.Serve
 			}
 			return nil
 		})
+}
+
+func (s *server) SetFileMode(ctx context.Context, req *providerv1.SetFileModeRequest) (*providerv1.SetFileModeResponse, error) {
+	p, err := capable[FileModeSetter](s, CapabilityFileMode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := p.SetFileMode(ctx, req.GetInstanceId(), req.GetPath(), fs.FileMode(req.GetMode()).Perm())
+	if err != nil {
+		return nil, err
+	}
+	return &providerv1.SetFileModeResponse{File: fileToWire(info)}, nil
 }
 
 func (s *server) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.ServerStreamingServer[providerv1.ReadArchiveResponse]) error {

@@ -11,7 +11,8 @@ type Settings map[string]any
 
 // Decode copies the settings into a struct whose fields carry `config:"name"`
 // tags. Fields that Decode finds no setting for keep their value. A setting
-// without a field is an error: a typo in a tag shall not go unnoticed.
+// without a field is an error: a typo in a tag shall not go unnoticed. A block goes into
+// a struct or a pointer to one, repeated blocks into a slice of them.
 func (s Settings) Decode(into any) error {
 	decoder, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result:      into,

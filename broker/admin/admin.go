@@ -7,6 +7,7 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 
@@ -28,6 +29,8 @@ type Provider struct {
 	State       pluginhost.State
 	// Draining counts earlier processes that serve their last instances.
 	Draining int
+	// Removed says that it is not in the configuration any more: there are only those.
+	Removed bool
 	// Standing is how its creations have gone of late.
 	Standing routing.Standing
 }
@@ -42,10 +45,14 @@ type Broker interface {
 }
 
 // Service is for administrators. Its methods may be called concurrently.
-type Service struct{ broker Broker }
+type Service struct {
+	broker Broker
+	finder Finder
+}
 
-// NewService returns a service that needs no end.
-func NewService(broker Broker) *Service { return &Service{broker: broker} }
+// NewService returns a service that needs no end. Without a finder, which is nil then,
+// there are no providers but those that are configured.
+func NewService(broker Broker, finder Finder) *Service { return &Service{broker, finder} }
 
 // Enabled reports whether there are administrators.
 func (s *Service) Enabled() bool { return len(s.broker.AdminTokens()) > 0 }
@@ -64,12 +71,21 @@ func (s *Service) Authenticate(token string) bool {
 // Providers returns how all providers are.
 func (s *Service) Providers() []Provider { return s.broker.AdminProviders() }
 
-// Provider returns how one is. The error is SB013.
-func (s *Service) Provider(label string) (Provider, error) {
+// Provider returns how one is, or could be. The error is SB013.
+func (s *Service) Provider(ctx context.Context, label string) (Provider, error) {
 	for _, p := range s.broker.AdminProviders() {
 		if p.Label == label {
 			return p, nil
 		}
 	}
-	return Provider{}, sdk.Errorf(sdk.CodeNotFound, "there is no such provider in the configuration")
+	all, err := s.Available(ctx)
+	if err != nil {
+		return Provider{}, err
+	}
+	for _, p := range all {
+		if p.Label == label {
+			return p, nil
+		}
+	}
+	return Provider{}, sdk.Errorf(sdk.CodeNotFound, "there is no such provider in the configuration, and no such plugin beside it")
 }

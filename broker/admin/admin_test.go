@@ -37,7 +37,7 @@ func TestWhoIsAnAdministrator(t *testing.T) {
 		"none where the sum is that of nothing": {[][32]byte{sha256.Sum256(nil)}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := admin.NewService(broker{tokens: test.sums})
+			s := admin.NewService(broker{tokens: test.sums}, nil)
 			assert.Equal(t, s.Authenticate(test.token), test.is)
 			assert.Equal(t, s.Enabled(), len(test.sums) > 0)
 		})
@@ -45,11 +45,11 @@ func TestWhoIsAnAdministrator(t *testing.T) {
 }
 
 func TestAProviderIsFoundByItsLabel(t *testing.T) {
-	s := admin.NewService(broker{providers: []admin.Provider{{Label: "a"}, {Label: "b", Active: true}}})
+	s := admin.NewService(broker{providers: []admin.Provider{{Label: "a"}, {Label: "b", Active: true}}}, nil)
 	assert.Equal(t, len(s.Providers()), 2)
-	p, err := s.Provider("b")
+	p, err := s.Provider(t.Context(), "b")
 	assert.NilError(t, err)
 	assert.Assert(t, p.Active)
-	_, err = s.Provider("c")
+	_, err = s.Provider(t.Context(), "c")
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeNotFound)
 }

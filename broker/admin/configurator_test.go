@@ -3,6 +3,7 @@ package admin_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -86,7 +87,7 @@ func TestABrokerWithoutFilesDoesNotChange(t *testing.T) {
 	for name, change := range map[string]func() error{
 		"settings": func() error { _, err := c.SaveProvider(t.Context(), admin.ProviderSettings{Provider: "p"}); return err },
 		"active":   func() error { _, err := c.Activate(t.Context(), admin.Activation{Provider: "p"}); return err },
-		"test":     func() error { _, err := c.Test(t.Context(), "p", nil); return err },
+		"test":     func() error { _, err := c.Test(t.Context(), admin.ProviderSettings{Provider: "p"}); return err },
 		"reload":   func() error { _, err := c.Reload(t.Context(), false); return err },
 		"dry run":  func() error { _, err := c.Reload(t.Context(), true); return err },
 	} {
@@ -102,13 +103,14 @@ func TestActiveAndFallback(t *testing.T) {
 		fallback         []string
 		after            string
 	}{
-		"another":                     {three + "providers {\n  active = \"a\" # first\n}\n", "b", nil, three + "providers {\n  active = \"b\" # first\n}\n"},
-		"the same":                    {three + "providers { active = \"a\" }\n", "a", nil, three + "providers { active = \"a\" }\n"},
-		"one of the fallback":         {three + "providers {\n  active   = \"a\"\n  fallback = [\"b\", \"c\"]\n}\n", "b", nil, three + "providers {\n  active   = \"b\"\n  fallback = [\"c\"]\n}\n"},
-		"the only one of it":          {three + "providers {\n  active   = \"a\"\n  fallback = [\"b\"]\n}\n", "b", nil, three + "providers {\n  active = \"b\"\n}\n"},
-		"both":                        {three + "providers {\n  active = \"a\"\n}\n", "c", []string{"a", "b"}, three + "providers {\n  active   = \"c\"\n  fallback = [\"a\", \"b\"]\n}\n"},
-		"no fallback any more":        {three + "providers {\n  active = \"a\"\n  fallback = [\"b\"]\n}\n", "a", []string{}, three + "providers {\n  active = \"a\"\n}\n"},
-		"where nobody need be chosen": {one, "p", nil, one},
+		"another":                         {three + "providers {\n  active = \"a\" # first\n}\n", "b", nil, three + "providers {\n  active = \"b\" # first\n}\n"},
+		"the same":                        {three + "providers { active = \"a\" }\n", "a", nil, three + "providers { active = \"a\" }\n"},
+		"one of the fallback":             {three + "providers {\n  active   = \"a\"\n  fallback = [\"b\", \"c\"]\n}\n", "b", nil, three + "providers {\n  active   = \"b\"\n  fallback = [\"b\", \"c\"]\n}\n"},
+		"the only one of it":              {three + "providers {\n  active   = \"a\"\n  fallback = [\"b\"]\n}\n", "b", nil, three + "providers {\n  active   = \"b\"\n  fallback = [\"b\"]\n}\n"},
+		"none, where it was the only one": {three + "providers {\n  active   = \"b\"\n  fallback = [\"b\"]\n}\n", "b", []string{}, three + "providers {\n  active = \"b\"\n}\n"},
+		"both":                            {three + "providers {\n  active = \"a\"\n}\n", "c", []string{"a", "b"}, three + "providers {\n  active   = \"c\"\n  fallback = [\"a\", \"b\"]\n}\n"},
+		"no fallback any more":            {three + "providers {\n  active = \"a\"\n  fallback = [\"b\"]\n}\n", "a", []string{}, three + "providers {\n  active = \"a\"\n}\n"},
+		"where nobody need be chosen":     {one, "p", nil, one},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDaemon(t, test.before)
@@ -122,6 +124,32 @@ func TestActiveAndFallback(t *testing.T) {
 	_, err := admin.NewConfigurator(d).Activate(t.Context(), admin.Activation{Provider: "nobody"})
 	e, ok := errors.AsType[*sdk.Error](err)
 	assert.Assert(t, ok && e.Code == sdk.CodeInvalidConfig && e.Field == "provider", "%v", err)
+	_, err = admin.NewConfigurator(newDaemon(t, one)).Activate(t.Context(), admin.Activation{Provider: "p", Fallback: []string{"p"}})
+	wrong, ok := errors.AsType[admin.FieldErrors](err)
+	assert.Assert(t, ok && wrong[0].Field == "fallback", "%v", err)
+}
+
+// There and back again, the file is what it was.
+func TestAnotherActiveProviderAndBackChangesNothingElse(t *testing.T) {
+	t.Setenv("FALLBACK_LABEL", "b")
+	for name, fallback := range map[string]string{
+		"one": `["b"]`, "several": "[\n    \"c\", # cheap\n    \"b\",\n  ]", "computed": `[env("FALLBACK_LABEL"), "c"]`, "none": `[]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "# Why: see the wiki.\nproviders {\n  fallback = " + fallback + " # in turn\n  active = \"a\" # since March\n}\nprovider \"a\" {}\nprovider \"b\" {}\nprovider \"c\" {}\n"
+			d := newDaemon(t, text)
+			before := d.InForce().Config.FallbackProviders
+			c := admin.NewConfigurator(d)
+			outcome, err := c.Activate(t.Context(), admin.Activation{Provider: "b"})
+			assert.NilError(t, err)
+			assert.Check(t, !slices.Contains(d.InForce().Config.FallbackProviders, "b"))
+			assert.Check(t, is.Equal(len(outcome.Reload.Diagnostics) == 1, slices.Contains(before, "b")), "it says so: %v", outcome.Reload.Diagnostics)
+			_, err = c.SaveProvider(t.Context(), admin.ProviderSettings{Provider: "a", Activate: true})
+			assert.NilError(t, err)
+			assert.Equal(t, d.text(), text)
+			assert.DeepEqual(t, d.InForce().Config.FallbackProviders, before)
+		})
+	}
 }
 
 func TestAProviderIsAddedBesideTheActiveOne(t *testing.T) {
@@ -145,14 +173,14 @@ func TestATrialSeesTheSettingsAndWritesNothing(t *testing.T) {
 		return admin.Trial{Success: settings["api_key"] == "present-secret", Message: "said", Latency: time.Second, Code: sdk.CodeConnectionFailed}
 	}
 	c := admin.NewConfigurator(d)
-	trial, err := c.Test(t.Context(), "p", given(t, `{"size": 9, "api_key": "****cret"}`))
+	trial, err := c.Test(t.Context(), admin.ProviderSettings{Provider: "p", Settings: given(t, `{"size": 9, "api_key": "****cret"}`)})
 	assert.NilError(t, err)
 	assert.Assert(t, trial.Success)
 	assert.Equal(t, tried["size"], int64(9))
-	trial, err = c.Test(t.Context(), "p", given(t, `{"api_key": "another-secret"}`))
+	trial, err = c.Test(t.Context(), admin.ProviderSettings{Provider: "p", Settings: given(t, `{"api_key": "another-secret"}`)})
 	assert.NilError(t, err)
 	assert.Assert(t, !trial.Success && tried["api_key"] == "another-secret")
-	_, err = c.Test(t.Context(), "p", given(t, `{"size": 0}`))
+	_, err = c.Test(t.Context(), admin.ProviderSettings{Provider: "p", Settings: given(t, `{"size": 0}`)})
 	_, ok := errors.AsType[admin.FieldErrors](err)
 	assert.Assert(t, ok, "%v", err)
 	assert.Equal(t, d.text(), before)
@@ -184,12 +212,12 @@ func TestOnlyTwoAreTriedAtOnce(t *testing.T) {
 	var trials sync.WaitGroup
 	for range 2 {
 		trials.Go(func() {
-			_, err := c.Test(t.Context(), "p", nil)
+			_, err := c.Test(t.Context(), admin.ProviderSettings{Provider: "p"})
 			assert.Check(t, err)
 		})
 		<-begun
 	}
-	_, err := c.Test(t.Context(), "p", nil)
+	_, err := c.Test(t.Context(), admin.ProviderSettings{Provider: "p"})
 	e, ok := errors.AsType[*sdk.Error](err)
 	assert.Assert(t, ok && e.Code == sdk.CodeQuotaExceeded && e.RetryAfter > 0, "%v", err)
 	_, err = c.SaveProvider(t.Context(), admin.ProviderSettings{Provider: "p", Test: true})
@@ -197,7 +225,7 @@ func TestOnlyTwoAreTriedAtOnce(t *testing.T) {
 	close(finish)
 	trials.Wait()
 	go func() { <-begun }()
-	_, err = c.Test(t.Context(), "p", nil)
+	_, err = c.Test(t.Context(), admin.ProviderSettings{Provider: "p"})
 	assert.NilError(t, err)
 }
 

@@ -16,12 +16,12 @@ type Daemon interface {
 	File() string
 	// InForce is what requests go by at this moment.
 	InForce() Generation
-	// Apply brings a configuration in force as a whole or not at all: with an error,
-	// which is config.Diagnostics where the configuration is at fault, everything is
-	// as it was. save writes it to its files, when it is known to work and before it
-	// is in force; its errors come back as they are. begun says why it is done. What
-	// became of it is remembered.
-	Apply(ctx context.Context, begun Reload, cfg *config.Config, save func() error) (Reload, error)
+	// Apply brings a draft in force as a whole or not at all: with an error, which is
+	// config.Diagnostics where the configuration is at fault, everything is as it was.
+	// It is saved when it is known to work and before it is in force; errors of that
+	// come back as they are. begun says why it is done. What became of it is
+	// remembered. One that starts no provider waits for none.
+	Apply(ctx context.Context, begun Reload, draft Draft) (Reload, error)
 	// Reread does the same with the files as they are.
 	Reread(ctx context.Context) (Reload, error)
 	// DryRun says what Reread would do, and does not.
@@ -36,6 +36,21 @@ type Daemon interface {
 	Reloads() []Reload
 	// Status of the whole.
 	Status() Status
+}
+
+// Draft is a change of the configuration's files that is not written yet.
+type Draft interface {
+	// Config is what comes out, without mistakes.
+	Config() *config.Config
+	// Revisions are those of the files that it changes, and of the files as they are
+	// now; "" if they cannot be read.
+	Revisions() (from, now string)
+	// Quick reports whether Renew starts no plugin.
+	Quick() bool
+	// Renew makes the same change to the files as they are now.
+	Renew() error
+	// Save writes the files. It is SB014 if they are not those that it changes.
+	Save() error
 }
 
 // Generation is one accepted version of the configuration.

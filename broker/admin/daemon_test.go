@@ -46,7 +46,29 @@ func schema() sdk.Schema {
 		{Name: "share", Type: sdk.TypeNumber},
 		{Name: "on", Type: sdk.TypeBoolean},
 		{Name: "zones", Type: sdk.TypeList},
+		{Name: "ports", Type: sdk.TypeList, Items: &sdk.Field{Type: sdk.TypeInteger}},
+		{Name: "shares", Type: sdk.TypeList, Items: &sdk.Field{Type: sdk.TypeNumber, Max: sdk.Bound(1)}},
 		{Name: "labels", Type: sdk.TypeMap},
+		{Name: "auth", Type: sdk.TypeBlock, Fields: sdk.Schema{
+			{Name: "user", Type: sdk.TypeString, Default: "me"},
+			{Name: "password", Type: sdk.TypeString, Secret: true},
+			{Name: "wait", Type: sdk.TypeDuration},
+			{Name: "helper", Type: sdk.TypeString, FileOnly: true},
+			{Name: "second", Type: sdk.TypeBlock, Fields: sdk.Schema{{Name: "code", Type: sdk.TypeString, Required: true}}},
+		}},
+		{Name: "rules", Type: sdk.TypeBlock, Repeated: true, Max: sdk.Bound(5), Fields: sdk.Schema{
+			{Name: "host", Type: sdk.TypeString},
+			{Name: "password", Type: sdk.TypeString, Secret: true},
+			{Name: "pin", Type: sdk.TypeInteger, Secret: true},
+			{Name: "tool", Type: sdk.TypeString, FileOnly: true},
+			{Name: "limit", Type: sdk.TypeBlock, Fields: sdk.Schema{{Name: "rate", Type: sdk.TypeNumber, Max: sdk.Bound(100)}}},
+			{Name: "header", Type: sdk.TypeBlock, Repeated: true, Max: sdk.Bound(3), Fields: sdk.Schema{
+				{Name: "name", Type: sdk.TypeString, Required: true},
+				{Name: "value", Type: sdk.TypeString, Secret: true},
+			}},
+		}},
+		{Name: "program", Type: sdk.TypeString, Default: "/usr/bin/true", FileOnly: true},
+		{Name: "directory", Type: sdk.TypeString, FileOnly: true},
 	}
 }
 
@@ -91,15 +113,16 @@ func (d *daemon) InForce() admin.Generation {
 	return d.inForce
 }
 
-func (d *daemon) Apply(_ context.Context, begun admin.Reload, cfg *config.Config, save func() error) (admin.Reload, error) {
+func (d *daemon) Apply(_ context.Context, begun admin.Reload, draft admin.Draft) (admin.Reload, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.refuse != nil {
 		return begun, d.refuse
 	}
-	if err := save(); err != nil {
+	if err := draft.Save(); err != nil {
 		return begun, err
 	}
+	cfg := draft.Config()
 	d.accept(cfg)
 	begun.Generation, begun.Applied, begun.Revision = d.inForce.Number, true, cfg.Revision
 	d.applied = append(d.applied, begun)
@@ -129,3 +152,9 @@ func (d *daemon) Try(_ context.Context, _ *config.Config, block *config.Provider
 
 func (d *daemon) Reloads() []admin.Reload { return d.applied }
 func (d *daemon) Status() admin.Status    { return admin.Status{} }
+
+// write changes the file as a person does, with the tenants behind it.
+func (d *daemon) write(text string) {
+	d.t.Helper()
+	assert.NilError(d.t, os.WriteFile(d.file, []byte(text+tenants), 0o600))
+}

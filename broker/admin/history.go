@@ -40,7 +40,7 @@ func (h *History) Add(r Reload) {
 	case "refused":
 		h.totals.Refused++
 	}
-	if result != "refused" || r.Operation == "" {
+	if !r.Beside && (result != "refused" || r.Operation == "") {
 		h.totals.LastAt, h.totals.LastOK = r.At, result != "refused"
 	}
 }

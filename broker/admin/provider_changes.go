@@ -15,9 +15,11 @@ const retryTrial = 5 * time.Second
 
 // ProviderSettings asks for settings of a provider.
 type ProviderSettings struct {
-	// Provider by its label. One that there is not is added; then the label is the
-	// name of its plugin too.
+	// Provider by its label. One that there is not is added.
 	Provider string
+	// Plugin is the name of an executable in the plugin directory, for a provider that
+	// is added; "" for that of the label. A provider that there is keeps its own.
+	Plugin string
 	// Settings by name, as they come out of JSON with json.Number for numbers; nil
 	// removes one. Those that are not named stay.
 	Settings map[string]any
@@ -33,9 +35,9 @@ type ProviderSettings struct {
 func (c *Configurator) SaveProvider(ctx context.Context, req ProviderSettings) (Outcome, error) {
 	var trial *Trial
 	e := Edit{
-		Operation: fmt.Sprintf("provider %q", req.Provider), IfMatch: req.IfMatch,
+		Operation: fmt.Sprintf("provider %q", req.Provider), IfMatch: req.IfMatch, Asks: true,
 		Make: func(d *edit.Document) error {
-			if err := c.settings(ctx, d, req.Provider, req.Settings, false); err != nil {
+			if err := c.settings(ctx, d, req, false); err != nil {
 				return err
 			}
 			if !req.Activate {
@@ -82,7 +84,8 @@ func refusal(t Trial) error {
 // Activation says which providers serve requests that name none.
 type Activation struct {
 	Provider string
-	// Fallback are those that take over, nil for those that do now but for Provider.
+	// Fallback are those that take over; nil leaves the list as it is written, where
+	// Provider is passed over if it is among them.
 	Fallback []string
 	IfMatch  []string
 }
@@ -101,14 +104,16 @@ func (c *Configurator) Activate(ctx context.Context, req Activation) (Outcome, e
 	})
 }
 
-// activate sets the active provider, and the fallback unless it is nil. The active
-// one does not stay among the others.
+// activate sets the active provider, and the fallback unless it is nil. A fallback that
+// has the new active one stays as it is written: it is passed over there.
 func activate(d *edit.Document, provider string, fallback []string) error {
 	cfg, _ := d.Check()
-	if fallback == nil && slices.Contains(cfg.FallbackProviders, provider) {
-		fallback = slices.DeleteFunc(slices.Clone(cfg.FallbackProviders), func(label string) bool { return label == provider })
+	if slices.Contains(fallback, provider) {
+		return FieldErrors{{Field: "fallback", Message: fmt.Sprintf("has %q, which is to be the active provider; its fallback is another", provider)}}
 	}
-	if cfg.ActiveProvider != provider {
+	changes := fallback != nil && !slices.Equal(fallback, cfg.FallbackWritten)
+	// Where there is one provider it need not be named, unless the block is made.
+	if cfg.ActiveProvider != provider || changes && len(fallback) > 0 && !d.Has(edit.Providers()) {
 		active, err := edit.Literal(provider)
 		if err != nil {
 			return err
@@ -118,19 +123,10 @@ func activate(d *edit.Document, provider string, fallback []string) error {
 		}
 	}
 	switch {
-	case fallback == nil || slices.Equal(fallback, cfg.FallbackProviders):
+	case !changes:
 		return nil
 	case len(fallback) == 0:
 		return d.Unset(edit.Providers(), "fallback")
-	}
-	if !d.Has(edit.Providers()) { // there was one provider, which need not be named
-		active, err := edit.Literal(provider)
-		if err != nil {
-			return err
-		}
-		if err := d.Set(edit.Providers(), "active", active); err != nil {
-			return err
-		}
 	}
 	others, err := edit.Literal(fallback)
 	if err != nil {
@@ -139,11 +135,11 @@ func activate(d *edit.Document, provider string, fallback []string) error {
 	return d.Set(edit.Providers(), "fallback", others)
 }
 
-// Test starts a provider with these settings over those that it has, beside the one
-// that runs, and says whether it works. Nothing is written. The error is SB008 when
+// Test starts a provider with the settings of a request over those that it has, beside
+// the one that runs, and says whether it works. Nothing is written. The error is SB008 when
 // others are being tried; settings that cannot be right are FieldErrors or
 // config.Diagnostics.
-func (c *Configurator) Test(ctx context.Context, provider string, settings map[string]any) (Trial, error) {
+func (c *Configurator) Test(ctx context.Context, req ProviderSettings) (Trial, error) {
 	done, err := c.beginTrial()
 	if err != nil {
 		return Trial{}, err
@@ -153,10 +149,10 @@ func (c *Configurator) Test(ctx context.Context, provider string, settings map[s
 	if err != nil {
 		return Trial{}, err
 	}
-	if err := c.settings(ctx, d, provider, settings, true); err != nil {
+	if err := c.settings(ctx, d, req, true); err != nil {
 		return Trial{}, err
 	}
-	return c.try(ctx, d, provider)
+	return c.try(ctx, d, req.Provider)
 }
 
 // beginTrial makes sure that there are not too many.

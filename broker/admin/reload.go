@@ -21,6 +21,11 @@ type Reload struct {
 	// Generation that was in force afterwards; Applied says whether it is new.
 	Generation int
 	Applied    bool
+	// Beside says that the files have changes of providers too that are not in force,
+	// because these are being started or were refused.
+	Beside bool
+	// DryRun says that nothing was done: Applied is what would be.
+	DryRun bool
 	// Revision is config.Config's.
 	Revision string
 	Change   Change
@@ -40,11 +45,14 @@ const (
 	TriggerPlugin Trigger = "plugin" // the executable of a plugin was replaced
 )
 
-// Result says in a word what became of it: applied, refused or unchanged.
+// Result says in a word what became of it: applied, refused or unchanged, and
+// would_apply of a dry run in place of applied.
 func (r Reload) Result() string {
 	switch {
 	case r.Diagnostics.HasErrors():
 		return "refused"
+	case r.Applied && r.DryRun:
+		return "would_apply"
 	case r.Applied:
 		return "applied"
 	default:

@@ -44,6 +44,11 @@ func TestSettingsAreMergedIntoTheBlock(t *testing.T) {
 			`{"endpoint": "x", "timeout": 90, "size": 8, "share": 0.5, "on": true, "zones": ["a", "b"], "labels": {"k": "v"}}`,
 			"provider \"p\" {\n  endpoint = \"x\"\n  labels = {\n    k = \"v\"\n  }\n  on      = true\n  share   = 0.5\n  size    = 8\n  timeout = 90\n  zones   = [\"a\", \"b\"]\n}\n",
 		},
+		"lists of numbers": {
+			"provider \"p\" {\n  ports = [80, 443] # of the web\n}\n", `{"ports": [80, 8080], "shares": [0.5, 1]}`,
+			"provider \"p\" {\n  ports  = [80, 8080] # of the web\n  shares = [0.5, 1]\n}\n",
+		},
+		"a list of numbers as it is":             {"provider \"p\" {\n  ports = [ 80,443 ]\n}\n", `{"ports": [80, 443]}`, "provider \"p\" {\n  ports = [ 80,443 ]\n}\n"},
 		"a duration in words":                    {"provider \"p\" {}\n", `{"timeout": "90s"}`, "provider \"p\" {\n  timeout = \"90s\"\n}\n"},
 		"what is so already, in other words":     {"provider \"p\" {\n  timeout = \"1m\"\n}\n", `{"timeout": 60, "size": 4, "endpoint": "https://example.com"}`, "provider \"p\" {\n  timeout = \"1m\"\n}\n"},
 		"null removes":                           {"provider \"p\" {\n  size = 8 # more\n  on = true\n}\n", `{"size": null, "share": null}`, "provider \"p\" {\n  on = true\n}\n"},
@@ -78,6 +83,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		says     string
 	}{
 		"all mistakes at once":            {`{"size": 0, "timeout": "soon", "on": "yes", "zones": [1], "sizes": 1}`, []string{"on", "size", "sizes", "timeout", "zones"}, "on: must be true or false"},
+		"items out of bounds":             {`{"ports": ["80"], "shares": [2]}`, []string{"ports", "shares"}, "number 1, that must be at most 1"},
 		"numbers that are none":           {`{"size": 1.5, "share": 1e400}`, []string{"share", "size"}, "must be a"},
 		"what is the file's":              {`{"env": ["HOME"], "plugin": "x", "sha256": "y"}`, []string{"env", "plugin", "sha256"}, "changed in the file"},
 		"a secret without a key":          {`{"api_key": "hunter2"}`, []string{"api_key"}, "keygen"},
@@ -119,7 +125,8 @@ func TestNothingSecretIsShown(t *testing.T) {
 	}
 	assert.DeepEqual(t, values, map[string]any{
 		"api_key": "****cret", "headers": map[string]string{"a": "****cret", "b": "****"}, "endpoint": "****.com",
-		"timeout": "30s", "size": "****", "share": nil, "on": nil, "zones": []string{"****om-a", "****"}, "labels": nil,
+		"timeout": "30s", "size": "****", "share": nil, "on": nil, "zones": []string{"****om-a", "****"}, "labels": nil, "ports": nil, "shares": nil, "auth": nil, "rules": nil,
+		"program": "/usr/bin/true", "directory": nil,
 	})
 	assert.Equal(t, shown.ReadOnly, "")
 	assert.Assert(t, !shown.Seals && !shown.Differs && shown.LastRefused == nil)

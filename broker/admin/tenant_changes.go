@@ -52,7 +52,7 @@ func (c *Configurator) ChangeTenant(ctx context.Context, req TenantSettings) (Ou
 	return c.changeTenant(ctx, req.Name, req.IfMatch, func(d *edit.Document, _ config.Tenant) error { return setTenant(d, req) })
 }
 
-// RemoveTenant lets a tenant in no more. Its instances live on to their end. The
+// RemoveTenant lets a tenant in no more. What it had ends with it. The
 // errors are those of Change, and SB013.
 func (c *Configurator) RemoveTenant(ctx context.Context, name string, ifMatch []string) (Outcome, error) {
 	return c.changeTenant(ctx, name, ifMatch, func(d *edit.Document, _ config.Tenant) error { return d.Remove(edit.Tenant(name)) })
@@ -175,6 +175,11 @@ func setTenant(d *edit.Document, req TenantSettings) error {
 	if problems = append(problems, quota.problems...); len(problems) > 0 {
 		return problems
 	}
+	if quota.removed {
+		if err := d.RemoveIfEmpty(quota.block); err != nil {
+			return err
+		}
+	}
 	switch {
 	case req.Providers == nil:
 		return nil
@@ -195,6 +200,7 @@ type quotaChange struct {
 	block    edit.Block
 	schema   sdk.Schema
 	problems FieldErrors
+	removed  bool // a setting was, so that the block may be empty
 }
 
 func (q *quotaChange) set(name string, given any) error {
@@ -206,6 +212,7 @@ func (q *quotaChange) set(name string, given any) error {
 	case given == nil && !q.document.Has(q.block):
 		return nil
 	case given == nil:
+		q.removed = true
 		return q.document.Unset(q.block, name)
 	}
 	typed, problems := sdk.Schema{field}.Resolve(map[string]any{name: given})

@@ -57,13 +57,14 @@ func (d *tenantsDaemon) InForce() admin.Generation {
 	return admin.Generation{Number: 1, Config: d.inForce}
 }
 
-func (d *tenantsDaemon) Apply(_ context.Context, begun admin.Reload, cfg *config.Config, save func() error) (admin.Reload, error) {
+func (d *tenantsDaemon) Apply(_ context.Context, begun admin.Reload, draft admin.Draft) (admin.Reload, error) {
 	if d.refuse != nil {
 		return begun, d.refuse
 	}
-	if err := save(); err != nil {
+	if err := draft.Save(); err != nil {
 		return begun, err
 	}
+	cfg := draft.Config()
 	d.inForce, d.last = cfg, begun
 	begun.Applied, begun.Revision = true, cfg.Revision
 	return begun, nil
@@ -189,6 +190,22 @@ func TestATenantIsChanged(t *testing.T) {
 	_, err = c.ChangeTenant(t.Context(), admin.TenantSettings{Name: "acme", Providers: []string{"local"}, IfMatch: []string{"another"}})
 	assertCode(t, err, sdk.CodeConflict)
 	assert.Equal(t, d.text(t), before)
+}
+
+func TestAQuotaThatComesAndGoesLeavesNothing(t *testing.T) {
+	c, d := startTenants(t)
+	change := func(name string, quota map[string]any) {
+		t.Helper()
+		_, err := c.ChangeTenant(t.Context(), admin.TenantSettings{Name: name, Quota: quota})
+		assert.NilError(t, err)
+	}
+	change("umbrella", map[string]any{"max_instances": json.Number("2"), "max_cpus": json.Number("1")})
+	change("umbrella", map[string]any{"max_instances": nil})
+	assert.Check(t, is.Contains(blockOf(d.text(t), "umbrella"), "quota"))
+	change("umbrella", map[string]any{"max_cpus": nil})
+	assert.Equal(t, d.text(t), withTenants)
+	change("acme", map[string]any{"executions_per_day": nil})
+	assert.Equal(t, d.text(t), strings.Replace(withTenants, "  quota { executions_per_day = 100 }\n", "", 1))
 }
 
 func TestTokensComeAndGo(t *testing.T) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -87,16 +88,45 @@ func reasonOf(err error) string {
 func show(p Configured, block *config.Provider) []Setting {
 	var list []Setting
 	for _, field := range p.Schema {
-		s := Setting{Name: field.Name, Value: p.Settings[field.Name], Origin: block.Origin(field.Name)}
-		if d, ok := s.Value.(time.Duration); ok {
-			s.Value = d.String()
-		}
-		if s.Masked = isMasked(field, s.Origin); s.Masked {
-			s.Value = maskAll(s.Value)
-		}
-		list = append(list, s)
+		list = append(list, showOne(field, p.Settings[field.Name], block, field.Name))
 	}
 	return list
+}
+
+// showOne is the setting at a path, as it may be shown.
+func showOne(field sdk.Field, value any, block *config.Provider, path string) Setting {
+	s := Setting{Name: field.Name, Value: value, Origin: block.Origin(path)}
+	switch v := value.(type) {
+	case time.Duration:
+		s.Value = v.String()
+	case sdk.Settings:
+		s.Value, s.Masked = showBlock(field.Fields, v, block, path)
+		return s
+	case []sdk.Settings:
+		all := make([]map[string]any, len(v))
+		for i, settings := range v {
+			shown, masked := showBlock(field.Fields, settings, block, fmt.Sprintf("%s[%d]", path, i))
+			all[i], s.Masked = shown, s.Masked || masked
+		}
+		s.Value = all
+		return s
+	}
+	if s.Masked = isMasked(field, s.Origin); s.Masked {
+		s.Value = maskAll(s.Value)
+	}
+	return s
+}
+
+// showBlock shows the settings of a block, and says whether any of them is masked.
+func showBlock(schema sdk.Schema, settings sdk.Settings, block *config.Provider, path string) (shown map[string]any, masked bool) {
+	shown = map[string]any{}
+	for _, field := range schema {
+		if value, ok := settings[field.Name]; ok {
+			one := showOne(field, value, block, path+"."+field.Name)
+			shown[field.Name], masked = one.Value, masked || one.Masked
+		}
+	}
+	return shown, masked
 }
 
 // isMasked reports whether a setting's value must not be shown. The default of a
@@ -126,6 +156,24 @@ func mask(secret string) string {
 func looksMasked(text string) bool {
 	rest, ok := strings.CutPrefix(text, masked)
 	return ok && (rest == "" || utf8.RuneCountInString(rest) == shownEnd)
+}
+
+// hasMask reports whether any text in a value is what mask makes.
+func hasMask(value any) bool {
+	switch v := value.(type) {
+	case string:
+		return looksMasked(v)
+	case []any:
+		return slices.ContainsFunc(v, hasMask)
+	case []string:
+		return slices.ContainsFunc(v, looksMasked)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), hasMask)
+	case map[string]string:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), looksMasked)
+	default:
+		return false
+	}
 }
 
 // maskAll masks the texts in a value; numbers and the like are replaced.

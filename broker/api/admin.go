@@ -20,7 +20,8 @@ type Admin interface {
 	Enabled() bool
 	Authenticate(token string) bool
 	Providers() []admin.Provider
-	Provider(label string) (admin.Provider, error)
+	Available(ctx context.Context) ([]admin.Provider, error)
+	Provider(ctx context.Context, label string) (admin.Provider, error)
 }
 
 // maxLastWords is how much of a dead plugin's standard error is shown, in bytes.
@@ -32,10 +33,15 @@ func (s *Server) adminRoutes() {
 	register(s, operation{
 		method: http.MethodGet, path: path, id: "adminListProviders", tag: tagAdmin, admin: true,
 		summary: "How the providers are",
-		success: []int{http.StatusOK},
-	}, func(context.Context, call[none]) (int, AdminProviderList, error) {
+		details: "Those of the configuration, and behind them the plugins that are installed and that no block runs, as not_configured.",
+		success: []int{http.StatusOK}, codes: []sdk.Code{sdk.CodeUnavailable},
+	}, func(ctx context.Context, _ call[none]) (int, AdminProviderList, error) {
 		list := AdminProviderList{Data: []AdminProvider{}}
-		for _, p := range s.admin.Providers() {
+		all, err := s.admin.Available(ctx)
+		if err != nil {
+			return 0, AdminProviderList{}, err
+		}
+		for _, p := range all {
 			list.Data = append(list.Data, adminProviderOf(p))
 		}
 		return http.StatusOK, list, nil
@@ -44,8 +50,8 @@ func (s *Server) adminRoutes() {
 		method: http.MethodGet, path: path + "/{label}", id: "adminGetProvider", tag: tagAdmin, admin: true,
 		summary: "How one provider is",
 		success: []int{http.StatusOK}, codes: []sdk.Code{sdk.CodeNotFound},
-	}, func(_ context.Context, c call[none]) (int, AdminProviderAnswer, error) {
-		p, err := s.admin.Provider(c.path["label"])
+	}, func(ctx context.Context, c call[none]) (int, AdminProviderAnswer, error) {
+		p, err := s.admin.Provider(ctx, c.path["label"])
 		if err != nil {
 			return 0, AdminProviderAnswer{}, err
 		}
@@ -117,9 +123,19 @@ func adminProviderOf(p admin.Provider) AdminProvider {
 
 func adminFieldOf(position int, f sdk.Field) AdminField {
 	field := AdminField{
-		Position: position, Type: string(f.Type), Required: f.Required, Secret: f.Secret,
+		Position: position, Type: string(f.Type), Required: f.Required, Secret: f.Secret, FileOnly: f.FileOnly,
 		Label: f.Label, Description: f.Description, Placeholder: f.Placeholder,
 		Options: slices.Clone(f.Options), Min: f.Min, Max: f.Max, Pattern: f.Pattern,
+	}
+	if f.Items != nil {
+		field.Items = &AdminItems{Type: string(f.Items.Type), Options: slices.Clone(f.Items.Options), Min: f.Items.Min, Max: f.Items.Max, Pattern: f.Items.Pattern}
+	}
+	if f.Type == sdk.TypeBlock {
+		field.Repeated, field.Fields = f.Repeated, map[string]AdminField{}
+		for i, inner := range f.Fields {
+			inner.FileOnly = inner.FileOnly || f.FileOnly
+			field.Fields[inner.Name] = adminFieldOf(i, inner)
+		}
 	}
 	if f.Label == "" {
 		field.Label = titleOf(f.Name)

@@ -49,7 +49,7 @@ func (s *Server) adminTenantRoutes() {
 	register(s, change(http.MethodPatch, pathTenant, "adminChangeTenant", "Change what a tenant may use",
 		"For requests that come from then on. Instances on a provider that it may no longer use live on to their end.", http.StatusOK, sdk.CodeNotFound), s.adminChangeTenant)
 	register(s, change(http.MethodDelete, pathTenant, "adminRemoveTenant", "Let a tenant in no more",
-		"Its instances live on to their end, and administrators can destroy them.", http.StatusOK, sdk.CodeNotFound), s.adminRemoveTenant)
+		"Its instances are destroyed, what runs in them is cancelled, and links, kept answers and what was used of quotas end with it: who gets the name later gets nothing else.", http.StatusOK, sdk.CodeNotFound), s.adminRemoveTenant)
 	register(s, change(http.MethodPost, pathTokens, "adminAddToken", "Give a tenant a further token", tokenOnce, http.StatusCreated, sdk.CodeNotFound), s.adminAddToken)
 	register(s, change(http.MethodPost, pathToken+"/rotate", "adminRotateToken", "Replace a token by a new one",
 		"The old one lets nobody in from then on. "+tokenOnce+" To change clients without a gap, add a token, and revoke the old one later.", http.StatusOK, sdk.CodeNotFound), s.adminRotateToken)

@@ -29,12 +29,14 @@ func (administered) AdminTokens() [][32]byte {
 	return [][32]byte{sha256.Sum256([]byte("admin-token"))}
 }
 
+func newService(a administered) *admin.Service { return admin.NewService(a, nil) }
+
 func (a administered) AdminProviders() []admin.Provider { return a }
 
 // withAdmin gives the server an administrator and providers to look at.
 func withAdmin(o *api.Options, _ *fixture) {
 	then := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("CET", 3600))
-	o.Admin = admin.NewService(administered{
+	o.Admin = newService(administered{
 		{
 			Label: "e2b_eu", Active: true,
 			Executable: pluginhost.Executable{Name: "e2b", Path: "/opt/plugins/e2b", SHA256: strings.Repeat("ab", 32), Pinned: true},
@@ -105,7 +107,7 @@ func TestWhoIsNoAdministratorSeesNothing(t *testing.T) {
 
 func TestTheLastWordsOfAPluginAreCut(t *testing.T) {
 	f := start(t, func(o *api.Options, f *fixture) {
-		o.Admin = admin.NewService(administered{
+		o.Admin = newService(administered{
 			{Label: "a", State: pluginhost.State{LastError: &pluginhost.ExitError{Stderr: strings.Repeat("a line of words\n", 4000) + "the end"}}},
 		})
 	})

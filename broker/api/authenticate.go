@@ -22,15 +22,44 @@ const strangerBody = 16 << 10
 // stay on the connection, and those of strangers are limited: anybody could make
 // the broker hold as many bodies of the full size as there are connections.
 func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if s.bodyStreams(header) {
-		s.streams.Hold(header)
+	if ambiguousHead(header) { // screen refuses it
+		header.SetContentLength(0) // nobody waits for a body whose end is not known
+		header.Del(fiber.HeaderExpect)
 		return fasthttp.RequestConfig{}
 	}
-	if _, err := s.authenticate(header); err != nil && !s.isAdmin(header) {
+	if _, program := s.previewLabel(header); program || s.bodyStreams(header) {
+		s.streams.Hold(header)
+		return fasthttp.RequestConfig{} // the handler sees it soon enough
+	}
+	who, err := s.authenticate(header)
+	if err != nil && !s.isAdmin(header) {
 		return fasthttp.RequestConfig{MaxRequestBodySize: min(strangerBody, s.maxBody())}
 	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: s.maxBody()}
+	if !s.takeBody(header, who.Name) {
+		return fasthttp.RequestConfig{MaxRequestBodySize: 1, ReadTimeout: tokenTimeout} // protocolError says why
+	}
+	return fasthttp.RequestConfig{MaxRequestBodySize: s.maxBody(), ReadTimeout: tokenTimeout}
 }
+
+// takeBody reports whether there is memory for the body of a request. Administrators
+// count as one tenant.
+func (s *Server) takeBody(header *fasthttp.RequestHeader, owner string) bool {
+	bounds := s.bounds.Load()
+	length := int64(header.ContentLength())
+	if length == chunkedBody {
+		length = bounds.MaxBody // it may be so long
+	}
+	if length <= 1 || length > bounds.MaxBody || bounds.Bodies == 0 { // none, or too large anyhow
+		return true
+	}
+	return s.bodies.take(header, owner, length, bounds.BodiesPerTenant, bounds.Bodies)
+}
+
+// chunkedBody is how fasthttp writes the length of a body in chunks.
+const chunkedBody = -1
+
+// errTooManyBodies refuses a body for which there is no memory.
+var errTooManyBodies = sdk.Errorf(sdk.CodeQuotaExceeded, "The bodies of the requests that are under way are as large as they may be together. Wait for some of these to end.")
 
 // authenticate finds the tenant by the request's token. It says the same for no
 // token, for a wrong one and for several that differ.

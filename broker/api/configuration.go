@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -21,7 +23,7 @@ type Configurator interface {
 	InForce() admin.Generation
 	SaveProvider(ctx context.Context, req admin.ProviderSettings) (admin.Outcome, error)
 	Activate(ctx context.Context, req admin.Activation) (admin.Outcome, error)
-	Test(ctx context.Context, provider string, settings map[string]any) (admin.Trial, error)
+	Test(ctx context.Context, req admin.ProviderSettings) (admin.Trial, error)
 	Reload(ctx context.Context, dry bool) (admin.Reload, error)
 	Generations() []admin.Reload
 	Status() admin.Status
@@ -94,7 +96,7 @@ func (s *Server) configurationRoutes() {
 }
 
 func (s *Server) setConfig(ctx context.Context, c call[AdminConfigRequest]) (int, AdminChanged, error) {
-	req := admin.ProviderSettings{Test: c.body.Test, Activate: c.body.SetActive == nil || *c.body.SetActive}
+	req := admin.ProviderSettings{Plugin: c.body.Plugin, Test: c.body.Test, Activate: c.body.SetActive == nil || *c.body.SetActive}
 	var err error
 	if req.Provider, err = oneLabel(c.body.ProviderType, c.body.Provider); err != nil {
 		return 0, AdminChanged{}, err
@@ -107,7 +109,7 @@ func (s *Server) setConfig(ctx context.Context, c call[AdminConfigRequest]) (int
 	}
 	outcome, err := s.configurator.SaveProvider(ctx, req)
 	if err != nil {
-		return 0, AdminChanged{}, belowConfig(err)
+		return 0, AdminChanged{}, belowConfig(err, req.Provider)
 	}
 	answer := AdminChanged{Message: "Configuration saved", Data: adminReloadOf(outcome.Reload)}
 	if outcome.Trial != nil {
@@ -125,8 +127,8 @@ func (s *Server) testProvider(ctx context.Context, c call[AdminTestRequest]) (in
 	if err != nil {
 		return 0, AdminTest{}, err
 	}
-	trial, err := s.configurator.Test(ctx, label, settings)
-	if wrong, ok := configurationProblem(belowConfig(err)); ok {
+	trial, err := s.configurator.Test(ctx, admin.ProviderSettings{Provider: label, Plugin: c.body.Plugin, Settings: settings})
+	if wrong, ok := configurationProblem(belowConfig(err, label)); ok {
 		answer := AdminTest{Message: wrong.detail, Code: string(sdk.CodeInvalidConfig), Details: map[string]string{}, Diagnostics: wrong.diagnostics}
 		if len(wrong.fields) > 0 {
 			answer.Field = wrong.fields[0].Field
@@ -220,9 +222,19 @@ func revisions(header string) ([]string, error) {
 	return list, nil
 }
 
-// belowConfig names the fields of a request where an error names settings.
-func belowConfig(err error) error {
+// belowConfig names the fields of a request about a provider where an error names its
+// settings.
+func belowConfig(err error, provider string) error {
 	const above = "config."
+	if diags, ok := errors.AsType[config.Diagnostics](err); ok {
+		refused := refusedSettings{Diagnostics: diags}
+		for _, d := range diags {
+			if d.Setting != "" && d.Severity == config.SeverityError && d.Within == fmt.Sprintf("provider %q", provider) {
+				refused.fields = append(refused.fields, FieldError{Field: above + d.Setting, Detail: d.Detail})
+			}
+		}
+		return refused
+	}
 	if fields, ok := errors.AsType[admin.FieldErrors](err); ok {
 		var named admin.FieldErrors
 		for _, f := range fields {

@@ -89,8 +89,8 @@ func (c *configurator) Activate(_ context.Context, req admin.Activation) (admin.
 	return admin.Outcome{Reload: applied("ef")}, c.err
 }
 
-func (c *configurator) Test(_ context.Context, _ string, settings map[string]any) (admin.Trial, error) {
-	c.tested = settings
+func (c *configurator) Test(_ context.Context, req admin.ProviderSettings) (admin.Trial, error) {
+	c.tested = req.Settings
 	return admin.Trial{
 		Message: "is a bad key", Code: sdk.CodeInvalidConfig, Field: "api_key", Latency: 250 * time.Millisecond, Details: map[string]string{"region": "eu"},
 	}, c.err

@@ -77,9 +77,8 @@ func (d *decoder) decode(contentType, contentEncoding string, body []byte, into 
 	if err := checkSyntax(body); err != nil {
 		return err
 	}
-	check := &bodyCheck{decoder: d, tokens: json.NewDecoder(bytes.NewReader(body))}
-	check.tokens.UseNumber()
-	check.value(check.next(), "body", "", d.schema)
+	check := &bodyCheck{decoder: d}
+	check.value(body, "body", "", d.schema)
 	if len(check.errors) > 0 {
 		return fieldsError(check.errors)
 	}
@@ -125,11 +124,11 @@ func checkSyntax(body []byte) error {
 	return bad("The body is not JSON.")
 }
 
-// bodyCheck walks over one body, which is known to be JSON. It ends early when
-// it has seen enough mistakes: a body may hold a million of them.
+// bodyCheck walks over one body, which is known to be JSON. What the schema says
+// nothing about is passed over as a whole. It ends early when it has seen enough
+// mistakes: a body may hold a million of them.
 type bodyCheck struct {
 	*decoder
-	tokens *json.Decoder
 	ended  bool
 	errors []FieldError
 }
@@ -139,61 +138,58 @@ func (c *bodyCheck) fail(path, format string, args ...any) {
 	c.ended = c.ended || len(c.errors) == maxFieldErrors
 }
 
-// next reads one token. The syntax is known to be right, so the end of the body
-// cannot come where a token is due.
-func (c *bodyCheck) next() json.Token {
-	token, err := c.tokens.Token()
-	if err != nil {
+// next reads what comes next. The syntax is known to be right, so the end of the body
+// cannot come where something is due.
+func (c *bodyCheck) next(tokens *json.Decoder, into any) {
+	if err := tokens.Decode(into); err != nil {
 		c.ended = true
-		return nil
 	}
-	return token
 }
 
-// value checks the value that begins with token and reads the rest of it. The
-// path of the body itself is empty; name is what it is called in an error.
-func (c *bodyCheck) value(token json.Token, name, path string, s *huma.Schema) {
+// value checks a value. The path of the body itself is empty; name is what it is
+// called in an error.
+func (c *bodyCheck) value(raw json.RawMessage, name, path string, s *huma.Schema) {
 	s = c.resolve(s)
-	kind := kindOf(token)
+	kind := kindOf(raw)
 	wanted := s.Type
 	if wanted == huma.TypeInteger {
 		wanted = huma.TypeNumber // whether it is whole, number looks
 	}
 	if wanted != "" && kind != wanted {
 		c.fail(name, "must be %s, not %s", article(s.Type), article(kind))
-		c.skip(token)
 		return
 	}
-	switch token := token.(type) {
-	case json.Delim:
-		values, typed := s.AdditionalProperties.(*huma.Schema)
-		if token == '{' && (typed || s.AdditionalProperties == false) {
-			c.object(name, path, s, values)
-			return
+	switch kind {
+	case huma.TypeObject:
+		if values, typed := s.AdditionalProperties.(*huma.Schema); typed || s.AdditionalProperties == false {
+			c.object(raw, name, path, s, values)
 		}
-		if token == '[' && s.Items != nil {
-			c.array(name, path, s)
-			return
+	case huma.TypeArray:
+		if s.Items != nil {
+			c.array(raw, name, path, s)
 		}
-		c.skip(token)
-	case string:
-		c.text(name, s, token)
-	case json.Number:
-		c.number(name, s, token)
+	case huma.TypeString:
+		var text string
+		_ = json.Unmarshal(raw, &text) // it is a string
+		c.text(name, s, text)
+	case huma.TypeNumber:
+		c.number(name, s, string(raw))
 	}
 }
 
-// object reads the rest of an object whose fields are declared, or whose values
-// are.
-func (c *bodyCheck) object(called, path string, s, values *huma.Schema) {
+// object checks an object whose fields are declared, or whose values are.
+func (c *bodyCheck) object(raw json.RawMessage, called, path string, s, values *huma.Schema) {
+	tokens := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = tokens.Token() // the opening brace
 	given := map[string]bool{}
-	for !c.ended && c.tokens.More() {
+	for !c.ended && tokens.More() {
 		if s.MaxProperties != nil && len(given) == *s.MaxProperties {
 			c.fail(called, "must have at most %d fields", *s.MaxProperties)
 			c.ended = true
 			return
 		}
-		name, _ := c.next().(string)
+		key, _ := tokens.Token()
+		name, _ := key.(string)
 		child := shorten(name)
 		if path != "" {
 			child = path + "." + child
@@ -203,23 +199,22 @@ func (c *bodyCheck) object(called, path string, s, values *huma.Schema) {
 		}
 		given[name] = true
 		field, known := s.Properties[name]
-		token := c.next()
+		var value json.RawMessage
+		c.next(tokens, &value)
 		switch {
-		case known && token == nil:
+		case known && kindOf(value) == kindNull:
 			delete(given, name) // null is the same as absent
 		case known:
-			c.value(token, child, child, field)
+			c.value(value, child, child, field)
 		case values != nil:
-			c.value(token, child, child, values)
+			c.value(value, child, child, values)
 		default:
 			c.fail(child, "is not a field of this request; there are: %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
-			c.skip(token)
 		}
 	}
 	if c.ended {
 		return
 	}
-	c.next() // the closing brace
 	for _, name := range s.Required {
 		if !given[name] {
 			c.fail(strings.TrimPrefix(path+"."+name, "."), "is required: %s", article(c.resolve(s.Properties[name]).Type))
@@ -227,23 +222,23 @@ func (c *bodyCheck) object(called, path string, s, values *huma.Schema) {
 	}
 }
 
-// array reads the rest of an array.
-func (c *bodyCheck) array(called, path string, s *huma.Schema) {
+// array checks an array.
+func (c *bodyCheck) array(raw json.RawMessage, called, path string, s *huma.Schema) {
+	tokens := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = tokens.Token() // the opening bracket
 	count := 0
-	for ; !c.ended && c.tokens.More(); count++ {
+	for ; !c.ended && tokens.More(); count++ {
 		if s.MaxItems != nil && count == *s.MaxItems {
 			c.fail(called, "must have at most %d items", *s.MaxItems)
 			c.ended = true
 			return
 		}
 		item := fmt.Sprintf("%s[%d]", path, count)
-		c.value(c.next(), item, item, s.Items)
+		var value json.RawMessage
+		c.next(tokens, &value)
+		c.value(value, item, item, s.Items)
 	}
-	if c.ended {
-		return
-	}
-	c.next() // the closing bracket
-	if s.MinItems != nil && count < *s.MinItems {
+	if !c.ended && s.MinItems != nil && count < *s.MinItems {
 		c.fail(called, "must have at least %d items", *s.MinItems)
 	}
 }
@@ -259,12 +254,26 @@ func (c *bodyCheck) text(name string, s *huma.Schema, value string) {
 		c.fail(name, "must have at most %d characters", *s.MaxLength)
 	case s.Pattern != "" && !c.patterns[s.Pattern].MatchString(value):
 		c.fail(name, "must be made of %s", s.PatternDescription)
+	case len(s.Enum) > 0 && !slices.Contains(s.Enum, any(value)):
+		c.fail(name, "must be %s", oneOf(s.Enum))
 	}
 }
 
-func (c *bodyCheck) number(name string, s *huma.Schema, literal json.Number) {
-	value, err := strconv.ParseFloat(string(literal), 64)
-	_, notWhole := strconv.ParseInt(string(literal), 10, 64)
+// oneOf puts what a value may be into words.
+func oneOf(values []any) string {
+	words := make([]string, len(values))
+	for i, value := range values {
+		words[i] = fmt.Sprint(value)
+	}
+	if len(words) == 1 {
+		return words[0]
+	}
+	return "one of " + strings.Join(words, ", ")
+}
+
+func (c *bodyCheck) number(name string, s *huma.Schema, literal string) {
+	value, err := strconv.ParseFloat(literal, 64)
+	_, notWhole := strconv.ParseInt(literal, 10, 64)
 	switch {
 	case err != nil:
 		c.fail(name, "is out of range")
@@ -279,38 +288,23 @@ func (c *bodyCheck) number(name string, s *huma.Schema, literal json.Number) {
 	}
 }
 
-// skip reads the rest of a value whose first token was read.
-func (c *bodyCheck) skip(first json.Token) {
-	depth := 0
-	for token := first; ; {
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
-		if depth == 0 || c.ended {
-			return
-		}
-		token = c.next()
-	}
-}
+const kindNull = "null"
 
-func kindOf(token json.Token) string {
-	switch token := token.(type) {
-	case json.Delim:
-		if token == '{' {
-			return huma.TypeObject
-		}
+// kindOf tells by its first character what a value is.
+func kindOf(raw json.RawMessage) string {
+	switch raw = bytes.TrimLeft(raw, " \t\r\n"); raw[0] {
+	case '{':
+		return huma.TypeObject
+	case '[':
 		return huma.TypeArray
-	case string:
+	case '"':
 		return huma.TypeString
-	case bool:
+	case 't', 'f':
 		return huma.TypeBoolean
-	case json.Number:
-		return huma.TypeNumber
+	case 'n':
+		return kindNull
 	default:
-		return "null"
+		return huma.TypeNumber
 	}
 }
 
@@ -318,7 +312,7 @@ func article(kind string) string {
 	switch kind {
 	case huma.TypeObject, huma.TypeArray, huma.TypeInteger:
 		return "an " + kind
-	case "null":
+	case kindNull:
 		return kind
 	default:
 		return "a " + kind

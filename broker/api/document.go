@@ -200,7 +200,15 @@ func (d *document) eventsOf(op operation) *huma.MediaType {
 
 // binary is a body that is no JSON.
 func binary(mediaType string) map[string]*huma.MediaType {
-	return map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+	content := &huma.Schema{Type: huma.TypeString, Format: "binary"}
+	switch mediaType {
+	case mediaTar: // whatever it is called: the broker looks
+		return map[string]*huma.MediaType{mediaTar: {Schema: content}, "application/gzip": {Schema: content}}
+	case mediaForm:
+		files := &huma.Schema{Type: huma.TypeArray, Items: content}
+		content = &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"files": files}, AdditionalProperties: files}
+	}
+	return map[string]*huma.MediaType{mediaType: {Schema: content}}
 }
 
 // addProblems lists the refusals, one response for each status with its codes.
@@ -223,6 +231,15 @@ func (d *document) addProblems(described *huma.Operation, op operation, hasBody 
 	if hasBody {
 		refuse(sdk.CodeInvalidRequest, http.StatusBadRequest, http.StatusRequestEntityTooLarge,
 			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	}
+	if !op.anyQuery { // each parameter is checked, and others are refused
+		refuse(sdk.CodeInvalidRequest, http.StatusBadRequest, http.StatusUnprocessableEntity)
+	}
+	if strings.Contains(op.path, "{port}") {
+		refuse(sdk.CodeInvalidRequest, http.StatusUnprocessableEntity)
+	}
+	if slices.Contains(op.success, http.StatusPartialContent) {
+		refuse(sdk.CodeInvalidRequest, http.StatusRequestedRangeNotSatisfiable)
 	}
 	for _, code := range op.codes {
 		refuse(code, code.Info().HTTPStatus)

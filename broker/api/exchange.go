@@ -35,6 +35,10 @@ type exchange struct {
 	streams bool
 	// keyed requests have an Idempotency-Key.
 	keyed bool
+	// secret answers are not kept; again is the body that is kept in the place of one,
+	// nil for none.
+	secret bool
+	again  []byte
 }
 
 type exchangeKey struct{}
@@ -79,6 +83,10 @@ func (s *Server) next(c *fiber.Ctx) (err error) {
 // middleware. It is Fiber's error handler.
 func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 	x := exchangeOf(c)
+	if s.bodies.release(&c.Context().Request.Header) {
+		linger(c.Context().Conn())
+		err = errTooManyBodies
+	}
 	if e, ok := errors.AsType[*fiber.Error](err); ok && e.Code == http.StatusRequestEntityTooLarge {
 		linger(c.Context().Conn())
 		// With a token the body may be small enough. fasthttp has forgotten
@@ -89,6 +97,9 @@ func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 		}
 	}
 	x.code = answerError(c, err, x.requestID)
+	if admitted(c.Context().Conn()).Displaced() {
+		return nil // nobody has asked for anything
+	}
 	s.log(x, method(c), c.Response().StatusCode(), err)
 	return nil
 }
@@ -103,11 +114,15 @@ func (s *Server) log(x *exchange, method string, status int, err error) {
 		"request_id", x.requestID, "tenant", x.tenant, "method", method, "route", x.route,
 		"status", status, "code", string(x.code), "duration", took.Round(time.Microsecond).String(),
 	}
+	failed := status >= http.StatusInternalServerError && err != nil
 	switch {
-	case status >= http.StatusInternalServerError && err != nil:
+	case x.route == pathHealthz || x.route == pathReadyz: // they come every few seconds
+		if failed {
+			fields = append(fields, "error", err)
+		}
+		s.logger.Debug("request", fields...)
+	case failed && x.code != sdk.CodeNotSupported: // which is the caller's mistake
 		s.logger.Error("request", append(fields, "error", err)...)
-	case x.route == pathHealthz || x.route == pathReadyz:
-		s.logger.Debug("request", fields...) // probes come every few seconds
 	default:
 		s.logger.Info("request", fields...)
 	}

@@ -55,10 +55,11 @@ func (s *Server) fileStreams() {
 	receive(s, operation{
 		method: http.MethodPut, path: "/api/v1/instances/{id}/archive", id: "writeArchive", tag: tagFiles,
 		summary: "Write many files from a tar stream",
-		details: "Takes files, directories and symbolic links, without compression, and puts them over what is there. An entry with an absolute name, with .., that is a hard link, a device or a sparse file, or that leads through a symbolic link is refused, and ends the call there: what came before it stays.",
+		details: "Takes files, directories and symbolic links, without compression or in gzip, and puts them over what is there. An entry with an absolute name, with .., that is a hard link, a device or a sparse file, or that leads through a symbolic link is refused, and ends the call there: what came before it stays.",
 		query:   []parameter{{name: "directory", doc: "Where to unpack; /workspace unless given. It must exist."}},
 		success: []int{http.StatusOK}, codes: fileCodes(), consumes: mediaTar,
 	}, s.writeArchive)
+	s.formRoutes()
 }
 
 // receive binds a handler whose request is a stream and whose answer is not.
@@ -70,7 +71,8 @@ func receive[Out any](s *Server, op operation, handle func(r *http.Request, c ca
 			if r.Header.Get("Content-Range") != "" {
 				return &requestError{status: http.StatusBadRequest, detail: "A part of a file cannot be written: there must be no Content-Range."}
 			}
-			if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+			encoding := r.Header.Get("Content-Encoding")
+			if plain := encoding == "" || encoding == "identity"; !plain && (encoding != "gzip" || op.consumes != mediaTar) {
 				return &requestError{status: http.StatusUnsupportedMediaType, detail: "The body must not be compressed."}
 			}
 			answer, err := handle(r, request)
@@ -107,7 +109,7 @@ func (s *Server) writeFile(r *http.Request, c call[none]) (File, error) {
 func (s *Server) writeArchive(r *http.Request, c call[none]) (ArchiveSummary, error) {
 	var summary ArchiveSummary
 	err := upload(s, r, c, sdk.CapabilityArchives, func(ctx context.Context, archives sdk.Archiver, instanceID string, content io.Reader) error {
-		written, err := archives.WriteArchive(ctx, instanceID, directoryOf(c), content)
+		written, err := archives.WriteArchive(ctx, instanceID, directoryOf(c), archiveContent(content))
 		summary = ArchiveSummary{Files: written.Files, Bytes: written.Bytes}
 		return err
 	})

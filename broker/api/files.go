@@ -67,6 +67,12 @@ func (s *Server) fileRoutes() {
 		success: []int{http.StatusOK}, codes: fileCodes(),
 	}, s.makeDirectory)
 	register(s, operation{
+		method: http.MethodPost, path: "/api/v1/instances/{id}/files/mode", id: "setFileMode", tag: tagFiles,
+		summary: "Set the permission bits of a file or directory",
+		details: "A symbolic link at the end of the path is followed, and what it leads to is described. What is in a directory keeps its own.",
+		success: []int{http.StatusOK}, codes: fileCodes(),
+	}, s.setFileMode)
+	register(s, operation{
 		method: http.MethodPost, path: "/api/v1/instances/{id}/files/move", id: "moveFile", tag: tagFiles,
 		summary: "Move or rename a file or directory",
 		success: []int{http.StatusOK}, codes: fileCodes(),
@@ -151,6 +157,20 @@ func (s *Server) makeDirectory(ctx context.Context, c call[MakeDirectoryRequest]
 	var file File
 	err = leased(ctx, s, c.tenant, c.id, sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		info, err := files.MakeDirectory(ctx, instanceID, c.body.Path, mode)
+		file = fileOf(info)
+		return err
+	})
+	return http.StatusOK, file, err
+}
+
+func (s *Server) setFileMode(ctx context.Context, c call[SetFileModeRequest]) (int, File, error) {
+	mode, err := modeOf(c.body.Mode)
+	if err != nil {
+		return 0, File{}, err
+	}
+	var file File
+	err = leased(ctx, s, c.tenant, c.id, sdk.CapabilityFileMode, func(ctx context.Context, files sdk.FileModeSetter, instanceID string) error {
+		info, err := files.SetFileMode(ctx, instanceID, c.body.Path, mode)
 		file = fileOf(info)
 		return err
 	})

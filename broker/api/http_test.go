@@ -104,6 +104,23 @@ func TestABodyHasOneLength(t *testing.T) {
 		"a length and chunked":      "content-length: 5\r\ntransfer-encoding: chunked\r\n",
 		"encoded twice":             "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
 		"two lengths":               "Content-Length: 5\r\nContent-Length: 6\r\n",
+		"the same length twice":     "Content-Length: 5\r\nContent-Length: 5\r\n",
+		"a list of lengths":         "Content-Length: 5, 5\r\n",
+		"a length with a sign":      "Content-Length: +5\r\n",
+		"a space before the colon":  "Content-Length : 5\r\n",
+		"a tab before the colon":    "Content-Length\t: 5\r\n",
+		"an encoding with a space":  "Transfer-Encoding : chunked\r\n",
+		"a folded first line":       " Content-Length: 5\r\n",
+		"a line that is continued":  "X: a\r\n Content-Length: 5\r\n",
+		"a folded encoding":         "Transfer-Encoding:\r\n chunked\r\n",
+		"an encoding within a line": "X: a\rTransfer-Encoding: chunked\r\n",
+		"lines without CR":          "X: a\nContent-Length: 5\n",
+		"encoded in two ways":       "Transfer-Encoding: gzip, chunked\r\n",
+		"not encoded, as it says":   "Transfer-Encoding: identity\r\n",
+		"encoded in quotes":         "Transfer-Encoding: \"chunked\"\r\n",
+		"a line without a colon":    "Content-Length\r\n",
+		"a nameless line":           ": 5\r\n",
+		"two hosts":                 "Host: y\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, r := f.dial()
@@ -235,4 +252,23 @@ func TestShutdownLetsARequestFinish(t *testing.T) {
 	read(t, got.resp).wants(http.StatusOK)
 	f.client.CloseIdleConnections()
 	assert.NilError(t, <-stopped)
+}
+
+// Nobody knows where the body of such a request ends, so nobody waits for it.
+func TestABodyWithoutAnEndIsNotWaitedFor(t *testing.T) {
+	f := start(t)
+	for name, headers := range map[string]string{
+		"a folded length":    "Content-Length:\r\n 500\r\n",
+		"a folded encoding":  "Transfer-Encoding:\r\n chunked\r\n",
+		"both":               "Content-Length: 500\r\nTransfer-Encoding: chunked\r\n",
+		"one that asks":      "X : y\r\nExpect: 100-continue\r\nContent-Length: 500\r\n",
+		"a length behind LF": "X: y\nContent-Length: 500\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, r := f.dial()
+			_, err := fmt.Fprintf(conn, "POST /api/v1/instances HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme-token\r\n%s\r\n", headers)
+			assert.NilError(t, err)
+			f.receive(r).problem(http.StatusBadRequest, "SB010")
+		})
+	}
 }

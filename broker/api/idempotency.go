@@ -21,8 +21,6 @@ const (
 	headerIdempotencyKey = "Idempotency-Key"
 	// headerReplayed marks an answer that was given before.
 	headerReplayed = "Idempotency-Replayed"
-	// answerTimeout bounds the keeping of an answer.
-	answerTimeout = 10 * time.Second
 )
 
 // Answers keep what requests with an Idempotency-Key were answered;
@@ -64,7 +62,7 @@ func (s *Server) keyOf(c *fiber.Ctx, op operation) (string, error) {
 // again.
 func (s *Server) once(c *fiber.Ctx, op operation, id idempotency.ID, handle func() error) error {
 	x := exchangeOf(c)
-	begin, cancelBegin := context.WithTimeout(s.base, answerTimeout)
+	begin, cancelBegin := context.WithTimeout(s.base, s.diskTimeout())
 	defer cancelBegin()
 	state, answer, err := s.answers.Begin(begin, id, fingerprintOf(c))
 	switch {
@@ -92,7 +90,7 @@ func (s *Server) once(c *fiber.Ctx, op operation, id idempotency.ID, handle func
 	}()
 	err = handle()
 	kept := s.worthKeeping(c, err, x.requestID)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), s.diskTimeout())
 	defer cancel()
 	ended = true
 	failpoint.Hit(failpoint.KeyAnswer)
@@ -107,11 +105,17 @@ func (s *Server) once(c *fiber.Ctx, op operation, id idempotency.ID, handle func
 // worthKeeping returns what is to be answered again, nil for nothing: a refusal of
 // something that was not begun may come to another end the next time.
 func (s *Server) worthKeeping(c *fiber.Ctx, err error, requestID string) *idempotency.Answer {
+	if x := exchangeOf(c); err == nil && x.secret && x.again == nil {
+		return nil
+	}
 	if err == nil {
 		answer := &idempotency.Answer{
 			Status:      c.Response().StatusCode(),
 			ContentType: string(c.Response().Header.ContentType()),
 			Body:        append([]byte(nil), c.Response().Body()...),
+		}
+		if x := exchangeOf(c); x.secret {
+			answer.Body = x.again
 		}
 		if tag := c.Response().Header.Peek(fiber.HeaderETag); len(tag) > 0 {
 			answer.Headers = map[string]string{fiber.HeaderETag: string(tag)}

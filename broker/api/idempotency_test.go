@@ -17,13 +17,14 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // keeping makes a server that keeps its answers.
 func keeping(t *testing.T) func(*api.Options, *fixture) {
 	t.Helper()
-	s, err := store.Open(filepath.Join(t.TempDir(), "state.db"), store.Options{})
+	s, err := store.Open(filepath.Join(scratch.Dir(t), "state.db"), store.Options{})
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, s.Close()) })
 	return keepingIn(t, s)
@@ -191,7 +192,7 @@ func TestALargeAnswerIsNotKeptButNotRepeatedEither(t *testing.T) {
 // TestAfterACrashARequestThatWasCarriedOutHasOneEnd has a process that begins and
 // never ends.
 func TestAfterACrashARequestThatWasCarriedOutHasOneEnd(t *testing.T) {
-	s, err := store.Open(filepath.Join(t.TempDir(), "state.db"), store.Options{})
+	s, err := store.Open(filepath.Join(scratch.Dir(t), "state.db"), store.Options{})
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, s.Close()) })
 	for _, path := range []string{"/api/v1/instances", "/api/v1/execute"} {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/handover"
 )
 
@@ -51,11 +52,16 @@ func (l *patientListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err // unwrapped: fasthttp looks into it
 	}
-	tcp, ok := conn.(*net.TCPConn)
+	var ticket *admission.Ticket // nil where nobody counts
+	socket := conn
+	if admitted, ok := conn.(*admission.Conn); ok {
+		socket, ticket = admitted.Conn, admitted.Ticket
+	}
+	tcp, ok := socket.(*net.TCPConn)
 	if !ok {
 		return conn, nil
 	}
-	patient := &patientConn{TCPConn: tcp, stall: l.stall}
+	patient := &patientConn{TCPConn: tcp, stall: l.stall, ticket: ticket}
 	if l.encryption != nil {
 		if config := l.encryption.Load(); config != nil {
 			return newSecureConn(patient, config), nil
@@ -68,6 +74,7 @@ type patientConn struct {
 	*net.TCPConn
 	stall  time.Duration
 	linger atomic.Bool
+	ticket *admission.Ticket
 
 	mu    sync.Mutex
 	bound bool // somebody else has set a deadline for writing
@@ -121,6 +128,15 @@ func (c *patientConn) SetWriteDeadline(t time.Time) error {
 	return c.TCPConn.SetWriteDeadline(t)
 }
 
+// SetReadDeadline implements net.Conn. It is how fasthttp tells the connection what
+// headerReceived has found out: see tokenTimeout.
+func (c *patientConn) SetReadDeadline(t time.Time) error {
+	if left := time.Until(t); left > readTimeout && left <= tokenTimeout {
+		c.ticket.Trust()
+	}
+	return c.TCPConn.SetReadDeadline(t)
+}
+
 // SetDeadline implements net.Conn.
 func (c *patientConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
@@ -133,6 +149,7 @@ func (c *patientConn) ReadFrom(r io.Reader) (int64, error) {
 
 // Close closes the connection, in its own time if it lingers.
 func (c *patientConn) Close() error {
+	defer c.ticket.Leave()
 	if c.linger.Swap(false) {
 		if err := c.drain(); err != nil {
 			_ = c.TCPConn.Close()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -61,6 +62,8 @@ type call[In any] struct {
 	host string
 	// scheme is http or https: how the request came to the broker itself.
 	scheme string
+	// ticket of the connection that the request came by.
+	ticket *admission.Ticket
 	query  query
 	// ifMatch is the header of that name, of a conditional operation.
 	ifMatch string
@@ -68,6 +71,9 @@ type call[In any] struct {
 	key  string
 	body In
 }
+
+// errTooManyConnections refuses a request by a connection too many.
+var errTooManyConnections = sdk.Errorf(sdk.CodeQuotaExceeded, "The tenant has as many connections open as it may. Close some, or use those that are open for further requests.")
 
 // none stands for a body that there is not.
 type none struct{}
@@ -130,6 +136,7 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 				return err
 			}
 			exchangeOf(c).admin = true
+			admitted(c.Context().Conn()).Trust()
 		case !op.public:
 			who, err := s.authenticate(&c.Request().Header)
 			if err != nil {
@@ -137,6 +144,9 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 			}
 			exchangeOf(c).tenant = who.Name
 			request.tenant = who
+			if !admitted(c.Context().Conn()).Own(who.Name) {
+				return errTooManyConnections
+			}
 			if err := s.countRequest(c, who.Name); err != nil {
 				return err
 			}
@@ -147,6 +157,7 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 			request.ifMatch = c.Get(fiber.HeaderIfMatch)
 		}
 		request.host = string(c.Request().Header.Host())
+		request.ticket = admitted(c.Context().Conn())
 		request.scheme = "http"
 		if c.Context().IsTLS() {
 			request.scheme = "https"
@@ -165,7 +176,7 @@ func bind[In any](s *Server, op operation, handle func(c *fiber.Ctx, request cal
 			return handle(c, request)
 		}
 		request.key = key
-		return s.once(c, op, idempotency.ID{Tenant: request.tenant.Name, Key: key}, func() error { return handle(c, request) })
+		return s.once(c, op, idempotency.ID{Tenant: request.tenant.Name, Since: request.tenant.Since, Key: key}, func() error { return handle(c, request) })
 	})
 }
 
@@ -179,6 +190,9 @@ func send(c *fiber.Ctx, status int, answer any) error {
 		return nil
 	}
 	body, err := encode(answer)
+	if err == nil {
+		err = withhold(c, answer)
+	}
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ var passedOn = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.Me
 
 func (s *Server) portRoutes() {
 	register(s, operation{
-		method: http.MethodPost, path: "/api/v1/instances/{id}/ports/{port}/preview", id: "createPreview", tag: tagPorts,
+		method: http.MethodPost, path: "/api/v1/instances/{id}/ports/{port}/preview", id: "createPreview", tag: tagPorts, resumes: true,
 		summary: "Make a link for a browser",
 		details: "Whoever has the link reaches that port, without a token, until it expires or the instance ends. Nothing need listen there yet. " +
 			"This path is the broker's own: a program's own /preview can be posted to by a link only.",
@@ -68,6 +68,8 @@ type passage struct {
 	// until ends the exchange, if it is not zero.
 	until   time.Time
 	browser bool
+	// ownHost is set for a preview with a host of its own. It has no pattern.
+	ownHost bool
 }
 
 func (s *Server) passToPort(w http.ResponseWriter, r *http.Request, c call[none]) error {
@@ -89,7 +91,10 @@ func parsePort(text string) (uint16, error) {
 
 // passOn lets a program in an instance answer a request.
 func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p passage) error {
-	prefix, path, ok := newPathPattern(operation{path: p.pattern}).rest(pathAsSent(r))
+	prefix, path, ok := "", pathAsSent(r), true
+	if !p.ownHost {
+		prefix, path, ok = newPathPattern(operation{path: p.pattern}).rest(path)
+	}
 	if !ok { // relative links of the page would lead elsewhere
 		return redirectToRoot(w, r)
 	}
@@ -127,7 +132,7 @@ func (s *Server) passOn(w http.ResponseWriter, r *http.Request, p passage) error
 	defer conn.Close()
 	exchange := portproxy.Exchange{
 		Conn: conn, Port: p.port, Prefix: prefix, Path: path, Scheme: p.scheme, Host: r.Host,
-		RequestID: w.Header().Get(headerRequestID), Browser: p.browser,
+		RequestID: w.Header().Get(headerRequestID), Browser: p.browser, OwnHost: p.ownHost,
 	}
 	err = exchange.Serve(w, r.WithContext(ctx))
 	if errors.Is(err, portproxy.ErrAnswer) {

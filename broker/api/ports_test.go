@@ -43,10 +43,10 @@ func startPorts(t *testing.T, program http.HandlerFunc) (f *fixture, id string) 
 }
 
 // makePreview returns the path of a link.
-func (f *fixture) makePreview(id string, port int, body string) api.Preview {
+func (f *fixture) makePreview(id, body string) api.Preview {
 	f.t.Helper()
 	var p api.Preview
-	f.do(http.MethodPost, fmt.Sprintf("/api/v1/instances/%s/ports/%d/preview", id, port), body).wants(http.StatusCreated).decode(&p)
+	f.do(http.MethodPost, fmt.Sprintf("/api/v1/instances/%s/ports/8000/preview", id), body).wants(http.StatusCreated).decode(&p)
 	return p
 }
 
@@ -149,7 +149,12 @@ func TestTokensStayWithTheBroker(t *testing.T) {
 	check()
 	f.do(http.MethodGet, path, "", "X-API-Key: acme-token").wants(http.StatusOK)
 	check()
-	f.do(http.MethodGet, f.makePreview(id, 8000, `{}`).Path, "").wants(http.StatusOK)
+	handshake := []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: chat, bearer.acme-token"}
+	f.do(http.MethodGet, path, "", append(handshake, "Authorization: ")...).wants(http.StatusOK)
+	check()
+	f.do(http.MethodGet, path, "", handshake...).wants(http.StatusOK)
+	check()
+	f.do(http.MethodGet, f.makePreview(id, `{}`).Path, "", handshake...).wants(http.StatusOK)
 	check()
 }
 
@@ -158,7 +163,7 @@ func TestAPreviewNeedsNoToken(t *testing.T) {
 		http.SetCookie(w, &http.Cookie{Name: "a", Value: "1", Path: "/"})
 		_, _ = io.WriteString(w, r.RequestURI)
 	})
-	p := f.makePreview(id, 8000, `{"ttl": 60}`)
+	p := f.makePreview(id, `{"ttl": 60}`)
 	assert.Equal(t, p.URL, "http://"+f.address+p.Path)
 	assert.Equal(t, p.Port, 8000)
 	assert.Assert(t, time.Until(p.ExpiresAt) > 50*time.Second && time.Until(p.ExpiresAt) <= time.Minute)

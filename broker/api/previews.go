@@ -27,6 +27,7 @@ type CreatePreviewRequest struct {
 type Preview struct {
 	_         struct{}  `additionalProperties:"true"`
 	URL       string    `json:"url" doc:"For a browser, at the address that this request was sent to. Who has it needs no token: treat it as a secret."`
+	HostURL   string    `json:"host_url,omitempty" doc:"The same with a host of its own, where the operator has a domain for that: for programs that must stand at the root of an address. As much a secret."`
 	Path      string    `json:"path" doc:"The URL's path, for those who reach the broker by another address or by HTTPS."`
 	Port      int       `json:"port"`
 	ExpiresAt time.Time `json:"expires_at"`
@@ -53,18 +54,26 @@ func (s *Server) createPreview(ctx context.Context, c call[CreatePreviewRequest]
 		return 0, Preview{}, err
 	}
 	expires := time.Now().Add(ttl).UTC().Truncate(time.Millisecond)
-	token, err := s.previews.Sign(preview.Grant{Tenant: c.tenant.Name, InstanceID: c.id, Port: port, Expires: expires})
+	grant := preview.Grant{Tenant: c.tenant.Name, InstanceID: c.id, Port: port, Expires: expires}
+	token, err := s.previews.Sign(grant)
 	if err != nil {
 		return 0, Preview{}, err
 	}
 	link := url.URL{Scheme: c.scheme, Host: c.host, Path: "/preview/" + token + "/"}
-	return http.StatusCreated, Preview{URL: link.String(), Path: link.Path, Port: int(port), ExpiresAt: expires}, nil
+	answer := Preview{URL: link.String(), Path: link.Path, Port: int(port), ExpiresAt: expires}
+	if hosts := s.previewHosts.Load(); hosts != nil {
+		answer.HostURL = hosts.address(s.previews.Label(grant))
+	}
+	return http.StatusCreated, answer, nil
 }
 
 func (s *Server) passToPreview(w http.ResponseWriter, r *http.Request, c call[none]) error {
 	grant, err := s.previews.Verify(c.path["token"], time.Now())
 	if err != nil {
-		return sdk.Errorf(sdk.CodeNotAllowed, "The preview link is not valid, or has expired; ask for another.")
+		return errInvalidLink
+	}
+	if !c.ticket.Own(grant.Tenant) {
+		return errTooManyConnections
 	}
 	if stream, ok := w.(*streamWriter); ok {
 		stream.tenant = grant.Tenant

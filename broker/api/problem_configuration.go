@@ -16,6 +16,13 @@ type wrongConfiguration struct {
 	diagnostics []AdminDiagnostic
 }
 
+// refusedSettings are mistakes in what a request made of the files, with the fields of
+// the request that are to blame.
+type refusedSettings struct {
+	config.Diagnostics
+	fields []FieldError
+}
+
 // configurationProblem finds out whether an error is about a configuration.
 func configurationProblem(err error) (wrongConfiguration, bool) {
 	if fields, ok := errors.AsType[admin.FieldErrors](err); ok {
@@ -27,6 +34,9 @@ func configurationProblem(err error) (wrongConfiguration, bool) {
 		}
 		wrong.detail = strings.Join(texts, "; ")
 		return wrong, true
+	}
+	if refused, ok := errors.AsType[refusedSettings](err); ok {
+		return wrongConfiguration{detail: summaryOf(refused.Diagnostics), fields: refused.fields, diagnostics: diagnosticsOf(refused.Diagnostics)}, true
 	}
 	diags, ok := errors.AsType[config.Diagnostics](err)
 	if !ok {
@@ -64,7 +74,7 @@ func diagnosticsOf(diags config.Diagnostics) []AdminDiagnostic {
 		list = append(list, AdminDiagnostic{
 			Severity: string(d.Severity), File: d.File,
 			Line: d.Start.Line, Column: d.Start.Column, EndLine: d.End.Line, EndColumn: d.End.Column,
-			Within: d.Within, Summary: d.Summary, Detail: d.Detail,
+			Within: d.Within, Setting: d.Setting, Summary: d.Summary, Detail: d.Detail,
 		})
 	}
 	return list

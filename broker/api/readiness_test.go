@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
@@ -19,11 +20,12 @@ import (
 type fallbackCatalog struct {
 	instancetest.Catalog
 	fallback []string
+	patience instance.Patience
 }
 
 func (c *fallbackCatalog) Offer(who tenant.Tenant) instance.Offer {
 	offer := c.Catalog.Offer(who)
-	offer.Fallback = c.fallback
+	offer.Fallback, offer.Patience = c.fallback, c.patience
 	return offer
 }
 
@@ -68,6 +70,37 @@ func TestABrokerIsReadyAsLongAsOneProviderCanServe(t *testing.T) {
 			}
 			assert.DeepEqual(t, notReady, test.notReady)
 			assert.Check(t, cmp.Equal(len(test.notReady) == 0, answer.text == `{"status":"ready"}`))
+		})
+	}
+}
+
+func TestABrokerThatHasJustStartedIsReadyWhenTheActiveProviderIsOrHasHadItsTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		state string // of the active provider, "" for ready
+		grace time.Duration
+		ready bool
+	}{
+		"it is starting":           {state: "starting", grace: time.Hour},
+		"it is not well":           {state: "unhealthy", grace: time.Hour},
+		"it has failed repeatedly": {state: "unavailable", grace: time.Hour, ready: true},
+		"it is starting for long":  {state: "starting", ready: true},
+		"it has started":           {grace: time.Hour, ready: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			f.catalog.fallback, f.catalog.patience.Start = []string{"second"}, test.grace
+			if test.state != "" {
+				f.provider.Down, f.provider.State = "the runtime is not there yet", test.state
+			}
+			answer := f.do(http.MethodGet, "/readyz", "", "Authorization: ")
+			if test.ready {
+				answer.wants(http.StatusOK)
+				return
+			}
+			p := answer.problem(http.StatusServiceUnavailable, "SB009")
+			assert.Equal(t, p.Provider, "first")
+			assert.Assert(t, p.Retryable)
+			assert.Check(t, cmp.Contains(p.Detail, "provider first is "+test.state+": the runtime is not there yet. New work waits for it until 20"))
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func TestRoutesAndDocumentAgree(t *testing.T) {
 // that bodyCheck does not know.
 func TestEveryRuleOfARequestIsEnforced(t *testing.T) {
 	s := newTestServer(t)
-	enforced := []string{"Type", "Properties", "Required", "AdditionalProperties", "MinLength", "MaxLength", "Pattern", "ExclusiveMinimum", "Minimum", "Maximum", "MaxProperties", "Items", "MinItems", "MaxItems"}
+	enforced := []string{"Type", "Properties", "Required", "AdditionalProperties", "MinLength", "MaxLength", "Pattern", "ExclusiveMinimum", "Minimum", "Maximum", "MaxProperties", "Items", "MinItems", "MaxItems", "Enum"}
 	words := []string{"Title", "Description", "Format", "Examples", "PatternDescription", "Ref", "Extensions", "Default"}
 	seen := 0
 	var check func(path string, schema *huma.Schema)
@@ -150,4 +151,17 @@ func TestABodyFullOfMistakesCostsLittle(t *testing.T) {
 			assert.Assert(t, allocations < 2000, "%v", allocations)
 		})
 	}
+}
+
+func TestLargeArgumentsCostLittleMoreThanTheirSize(t *testing.T) {
+	s := newTestServer(t)
+	d := newDecoder(s.document.schemas(), s.document.schemaOf(reflect.TypeFor[ExecuteRequest]()))
+	const size = 4 << 20
+	body := []byte(`{"code":"1","language":"js","arguments":{"a":[0` + strings.Repeat(",0", size/2) + `]}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	assert.NilError(t, d.decode("application/json", "", body, &ExecuteRequest{}))
+	runtime.ReadMemStats(&after)
+	used := after.TotalAlloc - before.TotalAlloc
+	assert.Assert(t, used < 15*size, "%d MiB", used>>20)
 }

@@ -29,7 +29,7 @@ func routingOf(r instance.Routing) *Routing {
 	if r.Reason == "" {
 		return nil
 	}
-	return &Routing{Reason: r.Reason, Tried: triedOf(r.Tried)}
+	return &Routing{Reason: r.Reason, PlacedBy: r.PlacedBy, Tried: triedOf(r.Tried)}
 }
 
 func triedOf(tried []instance.Tried) (list []RoutingRefusal) {

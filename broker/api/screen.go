@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 
@@ -17,11 +16,18 @@ func (s *Server) screen(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		known[m] = true
 	}
 	return func(fctx *fasthttp.RequestCtx) {
+		header := &fctx.Request.Header
+		s.bodies.arrive(header, int64(len(fctx.Request.Body())))
+		defer s.bodies.release(header)
+		label, toPreview := s.previewLabel(header)
 		status := 0
 		switch {
-		case !known[string(fctx.Method())], ambiguousLength(&fctx.Request.Header):
+		case !known[string(fctx.Method())], ambiguousHead(&fctx.Request.Header):
 			status = http.StatusBadRequest
 			fctx.SetConnectionClose()
+			linger(fctx.Conn()) // a body may be on its way
+		case toPreview:
+			s.answerPreviewHost(fctx, label)
 		case hidesSlash(s.routed(string(fctx.URI().PathOriginal()))):
 			status = http.StatusNotFound
 		default:
@@ -49,21 +55,4 @@ func (s *Server) refuse(fctx *fasthttp.RequestCtx, status int) {
 // parameters can hold one.
 func hidesSlash(path string) bool {
 	return strings.Contains(path, "%2F") || strings.Contains(path, "%2f")
-}
-
-// ambiguousLength finds a chunked body that has a length as well, or is encoded
-// twice: who believes the other header sees another request behind it. fasthttp
-// itself refuses two lengths.
-func ambiguousLength(header *fasthttp.RequestHeader) bool {
-	lengths, encodings := 0, 0
-	for line := range bytes.Lines(header.RawHeaders()) { // fasthttp keeps but one of them elsewhere
-		name, _, _ := bytes.Cut(line, []byte(":"))
-		switch {
-		case bytes.EqualFold(name, []byte(fiber.HeaderContentLength)):
-			lengths++
-		case bytes.EqualFold(name, []byte(fiber.HeaderTransferEncoding)):
-			encodings++
-		}
-	}
-	return encodings > 0 && lengths+encodings > 1
 }

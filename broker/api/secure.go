@@ -6,6 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"net"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 )
 
 // TLS is what the server identifies itself with.
@@ -45,6 +48,18 @@ type secureConn struct {
 
 func newSecureConn(socket *patientConn, config *tls.Config) *secureConn {
 	return &secureConn{Conn: tls.Server(socket, config), socket: socket}
+}
+
+// admitted returns the ticket of a connection of ours; nil where nobody counts.
+func admitted(conn net.Conn) *admission.Ticket {
+	switch c := conn.(type) {
+	case *patientConn:
+		return c.ticket
+	case *secureConn:
+		return c.socket.ticket
+	default:
+		return nil
+	}
 }
 
 // Linger makes the connection drain when it is closed.

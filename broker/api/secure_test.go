@@ -72,7 +72,7 @@ func TestEverythingWorksOverTLS(t *testing.T) {
 	assert.Check(t, is.Contains(events.text, "event: done"))
 	f.do(http.MethodPost, "/api/v1/execute", `{"code":"`+strings.Repeat("x", 4*maxBody)+`"}`).problem(http.StatusRequestEntityTooLarge, "SB010")
 
-	preview := f.makePreview(id, 8000, `{}`)
+	preview := f.makePreview(id, `{}`)
 	assert.Check(t, strings.HasPrefix(preview.URL, "https://"+f.address+"/preview/"), preview.URL)
 	assert.Equal(t, f.do(http.MethodGet, preview.Path, "").wants(http.StatusOK).text, "https")
 	assert.Equal(t, f.do(http.MethodGet, "/api/v1/instances/"+id+"/ports/8000/", "").wants(http.StatusOK).text, "https")
@@ -259,7 +259,7 @@ func TestAClientsGoingIsNoticedBehindWhatItHasSent(t *testing.T) {
 				default:
 					return poll.Continue("the execution goes on")
 				}
-			}, poll.WithTimeout(15*time.Second))
+			}, poll.WithTimeout(2*time.Minute))
 		})
 	}
 }

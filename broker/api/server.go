@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/hashicorp/go-hclog"
+	"github.com/valyala/fasthttp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/handover"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
@@ -39,6 +41,7 @@ type Instances interface {
 	Inspect(id string) (instance.Info, error)
 	Kill(ctx context.Context, id string) error
 	DefaultProviders() []instance.ProviderInfo
+	Awaited() (instance.Awaited, bool)
 	Draining() bool
 }
 
@@ -69,7 +72,9 @@ type Options struct {
 	Meter Meter
 	// Audit, if not nil, says why nothing can be taken down at this moment, so that
 	// nothing is done.
-	Audit  func() error
+	Audit func() error
+	// State, if not nil, says why no state can be kept at this moment.
+	State  func() error
 	Bounds Bounds
 	// Answers may be nil: requests with an Idempotency-Key are refused then.
 	Answers Answers
@@ -78,15 +83,23 @@ type Options struct {
 	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
 	// random one: no link outlives the server then.
 	PreviewKey []byte
+	// PreviewHosts is nil where previews have paths only.
+	PreviewHosts *PreviewHosts
 }
 
 // Bounds of a request.
 type Bounds struct {
 	// MaxBody is the largest body of a request, in bytes.
 	MaxBody int64
+	// Bodies is how many bytes the bodies of all requests that are under way may have
+	// together, and BodiesPerTenant those of one tenant; 0 for as many as they like.
+	// Those that stream do not count. One alone may have MaxBody in any case.
+	Bodies, BodiesPerTenant int64
 	// RequestTimeout is the deadline of a handler: a net below the deadlines
 	// of the service, which are shorter.
 	RequestTimeout time.Duration
+	// DiskTimeout bounds the keeping of an answer; 0 means 30 s.
+	DiskTimeout time.Duration
 }
 
 // Server serves the API.
@@ -101,6 +114,7 @@ type Server struct {
 	meter        Meter        // or nil
 	answers      Answers      // or nil
 	audit        func() error // or nil
+	state        func() error // or nil
 	bounds       atomic.Pointer[Bounds]
 	// tenantConfigurator is for administrators: nil where they are.
 	tenantConfigurator TenantConfigurator
@@ -110,9 +124,13 @@ type Server struct {
 	document   *document
 	tasks      *background.Group
 	streams    *handover.Server
+	bodies     *bodyBudget
 	holding    []pathPattern // of the routes whose bodies stream
 	reading    []pathPattern // of those that come before them
 	previews   *preview.Signer
+	// previewHosts holds nil for none.
+	previewHosts atomic.Pointer[PreviewHosts]
+	labels       labelCache
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -123,7 +141,12 @@ const (
 	// readTimeout bounds the arrival of one whole request, and each pause in a
 	// body that streams.
 	readTimeout = 30 * time.Second
-	idleTimeout = 2 * time.Minute
+	// tokenTimeout bounds the arrival of a body after the headers had a valid token.
+	// fasthttp shows headerReceived no connection, but sets this as the deadline
+	// of the one that the headers came by: that it is longer than readTimeout and
+	// shorter than idleTimeout is how the connection learns of the token.
+	tokenTimeout = readTimeout + 5*time.Second
+	idleTimeout  = 2 * time.Minute
 	// maxHeaders is fasthttp's read buffer, which all headers must fit into.
 	maxHeaders = 16 << 10
 )
@@ -153,12 +176,15 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 		tenantConfigurator: opts.TenantConfigurator,
 		quotas:             opts.Quotas,
 		audit:              opts.Audit,
+		bodies:             newBodyBudget(),
+		state:              opts.State,
 	}
 	if s.quotas == nil {
 		s.quotas = noQuotas{}
 	}
 	s.SetBounds(opts.Bounds)
 	s.SetTLS(opts.TLS)
+	s.SetPreviewHosts(opts.PreviewHosts)
 	s.base, s.end = context.WithCancel(context.Background())
 	s.streams = handover.NewServer(handover.Options{
 		Base:     s.base,
@@ -195,6 +221,7 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 	server := s.app.Server()
 	server.Handler = s.screen(server.Handler)
 	server.HeaderReceived = s.headerReceived
+	server.ConnState = func(conn net.Conn, state fasthttp.ConnState) { admitted(conn).SetIdle(state == fasthttp.StateIdle) }
 	return s, nil
 }
 
@@ -202,6 +229,10 @@ func newServer(opts Options, routes ...func(*Server)) (*Server, error) {
 func (s *Server) SetBounds(bounds Bounds) { s.bounds.Store(&bounds) }
 
 func (s *Server) maxBody() int { return int(s.bounds.Load().MaxBody) }
+
+func (s *Server) diskTimeout() time.Duration {
+	return cmp.Or(s.bounds.Load().DiskTimeout, 30*time.Second)
+}
 
 func (s *Server) requestTimeout() time.Duration { return s.bounds.Load().RequestTimeout }
 

@@ -64,7 +64,8 @@ func (s *Server) answerStream(w *streamWriter, r *http.Request, x *exchange, met
 	case wasTold:
 		x.code = code
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
-		w.status = statusClientGone // nobody reads it
+		w.status = statusClientGone
+		cut = true // net/http would say 200 to a client that has only ended its own side
 	case cut:
 		x.code = sdk.CodeOf(err)
 	case err != nil:

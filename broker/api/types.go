@@ -18,6 +18,7 @@ type ExecuteRequest struct {
 	Timeout      float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds of wall-clock time that the code may take. The operator sets default and maximum."`
 	Env          map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
 	Requirements []string          `json:"requirements,omitempty" nullable:"false" maxItems:"200" doc:"Packages of the language to install before the code, once in an instance: names, with versions maybe. The installation may take as long as the operator's longest timeout. If it fails the code does not run." example:"[\"numpy\"]"`
+	Context      string            `json:"context,omitempty" enum:"default" doc:"default runs the code in an interpreter that keeps its state in the instance: made at first use, one for each language. It is of use with session_id, or with keep."`
 	Artifacts    ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"Which files come back, beside what comes by itself."`
 	SessionID    string            `json:"session_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for a piece of work. Its instance is used, or made and kept. Without it a fresh instance is made and destroyed afterwards."`
 	Template     string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What a new instance is made for, if the language does not say it all."`
@@ -32,6 +33,7 @@ type InstanceExecuteRequest struct {
 	Code         string            `json:"code" minLength:"1" doc:"The source text."`
 	Language     string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"As in POST /api/v1/execute. Required unless context_id is given; then it is that of the context." example:"python"`
 	ContextID    string            `json:"context_id,omitempty" minLength:"1" maxLength:"255" doc:"A context of the instance to run in, instead of a fresh interpreter." example:"python-1"`
+	Context      string            `json:"context,omitempty" enum:"default" doc:"default runs the code in an interpreter that keeps its state in the instance: made at first use, one for each language. Not with context_id."`
 	Arguments    JSONObject        `json:"arguments,omitempty" doc:"As in POST /api/v1/execute."`
 	Timeout      float64           `json:"timeout,omitempty" exclusiveMinimum:"0" doc:"Seconds."`
 	Env          map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for this execution."`
@@ -89,9 +91,10 @@ type Execution struct {
 
 // Routing says why a provider serves.
 type Routing struct {
-	_      struct{}         `additionalProperties:"true"`
-	Reason string           `json:"reason" enum:"active,allowed,cheapest,fastest,exploration,requested,session,fallback" doc:"Values may be added."`
-	Tried  []RoutingRefusal `json:"tried,omitempty" nullable:"false" doc:"Providers that could not serve, at most 32; absent if there was none."`
+	_        struct{}         `additionalProperties:"true"`
+	Reason   string           `json:"reason" enum:"active,allowed,cheapest,fastest,exploration,requested,session,fallback" doc:"Values may be added."`
+	PlacedBy string           `json:"placed_by,omitempty" doc:"Where reason is session: why its instance was made there, such as fallback."`
+	Tried    []RoutingRefusal `json:"tried,omitempty" nullable:"false" doc:"Providers that could not serve, at most 32; absent if there was none. Where reason is session, when its instance was made."`
 }
 
 // RoutingRefusal is a provider that could not serve.

@@ -34,7 +34,7 @@ type AdminProvider struct {
 	Reason             string                `json:"reason,omitempty" doc:"Why it does not."`
 	Since              time.Time             `json:"since" doc:"When it came into this state."`
 	Restarts           int                   `json:"restarts" doc:"Processes after the first."`
-	Draining           int                   `json:"draining" doc:"Earlier processes that another took over from and that serve their last instances."`
+	Draining           int                   `json:"draining" doc:"Earlier processes that another took over from and that serve their last instances. A provider that was removed from the configuration is listed, in the state draining, as long as there are such."`
 	PID                int                   `json:"pid,omitempty" doc:"Of its process; absent while there is none."`
 	NextTry            time.Time             `json:"next_try,omitempty,omitzero" doc:"When it is started again; absent while it runs."`
 	LastError          *AdminFailure         `json:"last_error,omitempty" doc:"Why a process of its ended, or did not start, the last time; absent if none did."`
@@ -74,15 +74,31 @@ type AdminFailure struct {
 type AdminField struct {
 	_           struct{} `additionalProperties:"true"`
 	Position    int      `json:"position" doc:"Its place among the others, from 0."`
-	Type        string   `json:"type" enum:"string,integer,number,boolean,duration,list,map"`
+	Type        string   `json:"type" enum:"string,integer,number,boolean,duration,list,map,block"`
 	Required    bool     `json:"required"`
 	Secret      bool     `json:"secret" doc:"Its value is never shown; nor is its default."`
+	FileOnly    bool     `json:"file_only" doc:"It names a program, a path or an address, and is changed in the configuration file alone."`
 	Label       string   `json:"label"`
 	Description string   `json:"description,omitempty"`
 	Placeholder string   `json:"placeholder,omitempty"`
 	Default     any      `json:"default,omitempty" doc:"A duration is text, such as 30s."`
 	Options     []string `json:"options,omitempty" nullable:"false" doc:"The values that are allowed; absent if all are."`
-	Min         *float64 `json:"min,omitempty" doc:"Of a number, of a duration in seconds, of the length of a text or list."`
+	Min         *float64 `json:"min,omitempty" doc:"Of a number, of a duration in seconds, of the length of a text or list, of how often a block stands."`
 	Max         *float64 `json:"max,omitempty"`
 	Pattern     string   `json:"pattern,omitempty" doc:"RE2, for the whole text."`
+
+	Items *AdminItems `json:"items,omitempty" doc:"What the items of a list are; strings without it."`
+
+	Fields   map[string]AdminField `json:"fields,omitempty" doc:"The settings of a block."`
+	Repeated bool                  `json:"repeated,omitempty" doc:"The block may stand several times, from min to max; its value is then a list."`
+}
+
+// AdminItems is what the items of a list are.
+type AdminItems struct {
+	_       struct{} `additionalProperties:"true"`
+	Type    string   `json:"type" enum:"string,integer,number"`
+	Options []string `json:"options,omitempty" nullable:"false" doc:"The values that are allowed; absent if all are."`
+	Min     *float64 `json:"min,omitempty"`
+	Max     *float64 `json:"max,omitempty"`
+	Pattern string   `json:"pattern,omitempty" doc:"RE2, for the whole text."`
 }

@@ -60,7 +60,7 @@ func (a AdminTenantChanged) entityTag() string { return quotedTag(a.Reload.Revis
 type AdminNewToken struct {
 	_       struct{}    `additionalProperties:"true"`
 	Message string      `json:"message"`
-	Token   string      `json:"token" doc:"The token, for the client. It is shown this once: the configuration has only its sum."`
+	Token   string      `json:"token" doc:"The token, for the client. It is shown this once: the configuration has only its sum. Empty in an answer that is given again for its Idempotency-Key."`
 	TokenID string      `json:"token_id"`
 	Data    AdminTenant `json:"data" doc:"The tenant as it is now."`
 	Reload  AdminReload `json:"reload"`

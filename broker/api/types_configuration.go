@@ -57,7 +57,7 @@ type AdminOrigin struct {
 // AdminReload is an attempt to change the configuration.
 type AdminReload struct {
 	_           struct{}          `additionalProperties:"true"`
-	Result      string            `json:"result" enum:"applied,refused,unchanged"`
+	Result      string            `json:"result" enum:"applied,refused,unchanged,would_apply" doc:"would_apply is of a dry run, in place of applied."`
 	Generation  int               `json:"generation" doc:"That was in force afterwards; a new one if it was applied."`
 	At          time.Time         `json:"at" doc:"When it was over."`
 	TookMS      float64           `json:"took_ms"`
@@ -96,14 +96,16 @@ type AdminDiagnostic struct {
 	EndLine   int      `json:"end_line,omitempty"`
 	EndColumn int      `json:"end_column,omitempty"`
 	Within    string   `json:"within,omitempty" example:"provider \"e2b\""`
+	Setting   string   `json:"setting,omitempty" doc:"The setting at fault, if one is." example:"pool_size"`
 	Summary   string   `json:"summary"`
 	Detail    string   `json:"detail,omitempty"`
 }
 
 // AdminConfigRequest gives a provider other settings.
 type AdminConfigRequest struct {
-	ProviderType string     `json:"provider_type,omitempty" maxLength:"63" doc:"The label of the provider. One that there is not is added, with the plugin of that name."`
+	ProviderType string     `json:"provider_type,omitempty" maxLength:"63" doc:"The label of the provider. One that there is not is added, with the plugin of that name unless plugin names another."`
 	Provider     string     `json:"provider,omitempty" maxLength:"63" doc:"The same; one of the two is needed."`
+	Plugin       string     `json:"plugin,omitempty" maxLength:"63" doc:"For a provider that there is not: the name of its executable in the plugin directory."`
 	Config       JSONObject `json:"config" doc:"Settings by name. Those that are not named stay as they are; null removes one, so that its default holds. A value that comes as it is shown changes nothing."`
 	Test         bool       `json:"test_connection,omitempty" doc:"Try the provider first, and change nothing if it is not well."`
 	SetActive    *bool      `json:"set_active,omitempty" doc:"Make it the active provider; true unless given."`
@@ -113,6 +115,7 @@ type AdminConfigRequest struct {
 type AdminTestRequest struct {
 	ProviderType string     `json:"provider_type,omitempty" maxLength:"63" doc:"The label of the provider, or the name of a plugin that is not configured yet."`
 	Provider     string     `json:"provider,omitempty" maxLength:"63" doc:"The same; one of the two is needed."`
+	Plugin       string     `json:"plugin,omitempty" maxLength:"63" doc:"For a provider that there is not: the name of its executable in the plugin directory."`
 	Config       JSONObject `json:"config,omitempty" doc:"Settings over those that it has."`
 }
 
@@ -131,7 +134,7 @@ type AdminTest struct {
 // AdminActiveRequest chooses the active provider.
 type AdminActiveRequest struct {
 	Provider string    `json:"provider" minLength:"1" maxLength:"63" doc:"Its label."`
-	Fallback *[]string `json:"fallback,omitempty" maxItems:"100" doc:"The labels of those that take over from it, in this order. Unless given, those that do now, without the provider itself."`
+	Fallback *[]string `json:"fallback,omitempty" maxItems:"100" doc:"The labels of those that take over from it, in this order. Unless given, the list stays as it is written; the provider itself is passed over in it."`
 }
 
 // AdminChanged is the answer to a change that is in force.

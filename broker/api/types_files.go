@@ -21,10 +21,22 @@ type FileList struct {
 	Truncated bool     `json:"truncated" doc:"There are more than the limit, or some could not be looked at."`
 }
 
+// UploadedFiles are those of a form, in its order.
+type UploadedFiles struct {
+	_     struct{} `additionalProperties:"true"`
+	Files []File   `json:"files" nullable:"false"`
+}
+
 // MakeDirectoryRequest names a directory to make.
 type MakeDirectoryRequest struct {
 	Path string `json:"path" minLength:"1" maxLength:"4096" doc:"The directory; parents that are missing are made too."`
 	Mode string `json:"mode,omitempty" minLength:"3" maxLength:"4" pattern:"^0?[0-7]{3}$" patternDescription:"three octal digits, behind a 0 if you like" doc:"Permission bits of a new directory; 0755 unless given." example:"0755"`
+}
+
+// SetFileModeRequest says which permission bits a file shall have.
+type SetFileModeRequest struct {
+	Path string `json:"path" minLength:"1" maxLength:"4096" doc:"The file or directory."`
+	Mode string `json:"mode" minLength:"3" maxLength:"4" pattern:"^0?[0-7]{3}$" patternDescription:"three octal digits, behind a 0 if you like" doc:"All permission bits, octal; 000 takes every right away." example:"0755"`
 }
 
 // MoveFileRequest says what to move or copy where.

@@ -15,6 +15,7 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,12 +80,21 @@ func (f *faults) Open(path string, fresh bool) (audit.File, error) {
 		return nil, err
 	}
 	file, err := audit.OpenFile(path, fresh)
-	return &faultyFile{File: file, f: f}, err
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	return &faultyFile{File: file, f: f, durable: info.Size()}, err
 }
 
+// faultyFile knows what of it is durable: so many bytes, and what was written behind
+// them is not.
 type faultyFile struct {
 	audit.File
-	f       *faults
+	f *faults
+
+	mu      sync.Mutex
+	durable int64
 	written []byte
 }
 
@@ -96,21 +106,29 @@ func (f *faultyFile) Write(p []byte) (int, error) {
 		}
 		return n, err
 	}
-	f.written = append(f.written, p...)
-	return f.File.Write(p)
+	n, err := f.File.Write(p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.written = append(f.written, p[:n]...)
+	return n, err
 }
 
 func (f *faultyFile) Sync() error {
+	f.mu.Lock()
+	n := len(f.written) // what comes meanwhile waits for the next
+	f.mu.Unlock()
 	if err := f.f.ask(func(f *faults) func() error { return f.sync }); err != nil {
 		return err
 	}
 	if err := f.File.Sync(); err != nil {
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.f.synced != nil {
-		f.f.synced(f.written)
+		f.f.synced(f.written[:n])
 	}
-	f.written = f.written[:0]
+	f.durable, f.written = f.durable+int64(n), f.written[n:]
 	return nil
 }
 
@@ -118,8 +136,14 @@ func (f *faultyFile) Truncate(size int64) error {
 	if err := f.f.ask(func(f *faults) func() error { return f.truncate }); err != nil {
 		return err
 	}
-	f.written = f.written[:0]
-	return f.File.Truncate(size)
+	if err := f.File.Truncate(size); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.durable = min(f.durable, size)
+	f.written = f.written[:min(int64(len(f.written)), size-f.durable)]
+	return nil
 }
 
 // open opens a log that is closed at the end of the test.
@@ -137,7 +161,7 @@ func open(t testing.TB, o audit.Options) *audit.Log {
 // shut closes a log, again if need be.
 func shut(t testing.TB, log *audit.Log) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	_ = log.Close(ctx) // of a second time nothing is left to close
 }
@@ -215,6 +239,6 @@ func only(t testing.TB, dir string) string {
 	return segments[0].Path
 }
 
-func newDir(t testing.TB) string { return filepath.Join(t.TempDir(), "audit") }
+func newDir(t testing.TB) string { return filepath.Join(scratch.Dir(t), "audit") }
 
 func countLines(text []byte) int { return bytes.Count(text, []byte("\n")) }

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"gotest.tools/v3/assert"
@@ -8,8 +9,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 )
 
+// The disk is what these measure.
+
 func BenchmarkOneEffectAfterTheOther(b *testing.B) {
-	log := open(b, audit.Options{Dir: newDir(b)})
+	log := open(b, audit.Options{Dir: filepath.Join(b.TempDir(), "audit")})
 	for b.Loop() {
 		r, err := log.Begin(b.Context(), effect("execute"))
 		assert.NilError(b, err)
@@ -18,7 +21,7 @@ func BenchmarkOneEffectAfterTheOther(b *testing.B) {
 }
 
 func BenchmarkEffectsSideBySide(b *testing.B) {
-	log := open(b, audit.Options{Dir: newDir(b)})
+	log := open(b, audit.Options{Dir: filepath.Join(b.TempDir(), "audit")})
 	b.SetParallelism(32)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/disk"
 )
 
 // Options of a Log.
@@ -22,8 +23,6 @@ type Options struct {
 
 	// The rest is for tests.
 
-	// Patience is how long a line may take; 5 s unless given.
-	Patience time.Duration
 	// RetryEvery is how often a log that cannot be written is tried; 500 ms unless
 	// given.
 	RetryEvery time.Duration
@@ -41,6 +40,9 @@ type Detail struct {
 	MaxBytes int64
 	// KeepDays is how many days files are kept; 0 for ever.
 	KeepDays int
+	// Patience is how long a line may take; 30 s unless given. Who asks for it may
+	// have less.
+	Patience time.Duration
 }
 
 // Log is an audit log. All its methods may be called concurrently.
@@ -50,6 +52,7 @@ type Log struct {
 	detail  atomic.Pointer[Detail]
 	tasks   *background.Group
 	writer  *writer
+	meter   *disk.Meter
 	// wake has room for one: there is work, or it is time to stop.
 	wake chan struct{}
 	// tidy asks for housekeeping, in the same way.
@@ -61,7 +64,7 @@ type Log struct {
 	closing bool
 	ended   bool          // nobody writes any more
 	failure error         // why nothing can be written, nil if it can
-	busy    time.Time     // when the write in progress began; zero if there is none
+	busy    time.Time     // since when the disk has been waited for; zero if it is not
 	grown   chan struct{} // closed, and made anew, when lines have become durable
 
 	last      atomic.Uint64 // the last line that is durable
@@ -81,6 +84,15 @@ type entry struct {
 	state atomic.Int32
 }
 
+// answer tells the caller, and says whether he was still there to be told.
+func (e *entry) answer(err error) bool {
+	if !e.state.CompareAndSwap(pending, durable) {
+		return false
+	}
+	e.done <- err
+	return true
+}
+
 const (
 	pending   int32 = iota
 	durable         // written; its caller goes on
@@ -91,7 +103,6 @@ const (
 // line is set aside and noted, and effects whose end nobody knows get one. The log
 // must be closed.
 func Open(o Options) (*Log, error) {
-	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	o.RetryEvery = cmp.Or(o.RetryEvery, 500*time.Millisecond)
 	if o.Open == nil {
 		o.Open = OpenFile
@@ -104,6 +115,7 @@ func Open(o Options) (*Log, error) {
 		wake: make(chan struct{}, 1), tidy: make(chan struct{}, 1), stopped: make(chan struct{}), grown: make(chan struct{}),
 	}
 	l.Change(o.Detail)
+	l.meter = disk.NewMeter(disk.Options{Of: "audit log", Logger: o.Logger, Bound: l.patience})
 	w, err := l.start()
 	if err != nil {
 		return nil, err
@@ -126,7 +138,15 @@ func signal(c chan struct{}) {
 }
 
 // Change sets what may change, for lines that come from now on.
-func (l *Log) Change(d Detail) { l.detail.Store(&d) }
+func (l *Log) Change(d Detail) {
+	d.Patience = cmp.Or(d.Patience, 30*time.Second)
+	l.detail.Store(&d)
+}
+
+func (l *Log) patience() time.Duration { return l.detail.Load().Patience }
+
+// Disk measures how long the log waits for the disk.
+func (l *Log) Disk() *disk.Meter { return l.meter }
 
 func newEntry(c content, at time.Time) (*entry, error) {
 	text, err := c.encode(at)
@@ -134,7 +154,7 @@ func newEntry(c content, at time.Time) (*entry, error) {
 }
 
 var (
-	errSlow   = errors.New("writing takes too long")
+	errSlow   = errors.New("the disk takes too long")
 	errClosed = errors.New("the log is closed")
 )
 
@@ -143,7 +163,7 @@ func (l *Log) await(ctx context.Context, e *entry) error {
 	if err := l.enqueue(e); err != nil {
 		return err
 	}
-	patience := time.NewTimer(l.options.Patience)
+	patience := time.NewTimer(l.patience())
 	defer patience.Stop()
 	var gone error
 	select {
@@ -152,7 +172,10 @@ func (l *Log) await(ctx context.Context, e *entry) error {
 	case <-patience.C:
 		gone = errSlow
 	case <-ctx.Done():
-		gone = ctx.Err()
+		gone = errSlow
+		if context.Cause(ctx) == context.Canceled { //nolint:errorlint // anything else is a deadline, or says why by itself
+			gone = ctx.Err()
+		}
 	}
 	if e.state.CompareAndSwap(pending, abandoned) {
 		return gone
@@ -183,7 +206,7 @@ func (l *Log) enqueue(e *entry) error {
 
 // unwritable says why nothing can be written. The caller holds mu.
 func (l *Log) unwritable() error {
-	if l.failure == nil && !l.busy.IsZero() && time.Since(l.busy) > l.options.Patience {
+	if l.failure == nil && !l.busy.IsZero() && time.Since(l.busy) > l.patience() {
 		return errSlow
 	}
 	return l.failure

@@ -20,8 +20,9 @@ type Record struct {
 }
 
 // Begin writes that an effect is about to happen, and returns when that is on disk.
-// With an error, SB009 or that of ctx, the effect must not happen. Else the caller
-// must call End.
+// With an error the effect must not happen. It is SB009, also where ctx had a deadline and
+// the disk did not have the line by then; or that of ctx, if it was cancelled and nobody
+// waits any more. Else the caller must call End.
 func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
 	if !l.detail.Load().IncludeCode {
 		effect.Code = ""
@@ -32,19 +33,30 @@ func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
 	if err == nil {
 		err = l.await(ctx, e)
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if errors.Is(err, context.Canceled) {
 		return nil, err
 	}
 	if err != nil {
 		l.refused.Add(1)
-		coded := sdk.Errorf(sdk.CodeUnavailable, "%w", errRefused)
+		coded := sdk.Errorf(sdk.CodeUnavailable, "%w", refusal(err))
 		coded.RetryAfter = time.Second
 		return nil, coded
 	}
 	failpoint.Hit(failpoint.AuditBegun)
+	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
+		begun()
+	}
 	effect.Code = ""
 	r.effect = effect
 	return r, nil
+}
+
+type begunKey struct{}
+
+// WhenBegun returns a context in which Begin calls begun when the line is on disk: where
+// the disk is slow, the time limit of what then happens begins there.
+func WhenBegun(ctx context.Context, begun func()) context.Context {
+	return context.WithValue(ctx, begunKey{}, begun)
 }
 
 // Fill changes what the end's line says of the effect, where that was not known
@@ -78,7 +90,21 @@ func (r *Record) End(outcome Outcome) error {
 // whose outcome the log could not take down.
 var ErrUnrecorded = errors.New("it was done, but the audit log could not take down what became of it; look at how things are before trying again")
 
-var errRefused = errors.New("the audit log cannot be written at the moment, and nothing is done without it")
+var (
+	errRefused = errors.New("the audit log cannot be written at the moment, and nothing is done without it")
+	errTooSlow = errors.New("the audit log cannot be written in time, since the broker's disk is slow, and nothing is done without it")
+)
+
+// refusal is what callers are told of why a line was not written: that the disk is slow,
+// and nothing of what else the system says.
+func refusal(err error) error {
+	if errors.Is(err, errSlow) {
+		return errTooSlow
+	}
+	return errRefused
+}
 
 // Refuses reports whether an error is the log's own, and not that of the effect.
-func Refuses(err error) bool { return errors.Is(err, errRefused) || errors.Is(err, ErrUnrecorded) }
+func Refuses(err error) bool {
+	return errors.Is(err, errRefused) || errors.Is(err, errTooSlow) || errors.Is(err, ErrUnrecorded)
+}

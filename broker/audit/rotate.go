@@ -12,6 +12,9 @@ func (w *writer) choose(day string, size int64) error {
 	switch {
 	case w.file == nil:
 	case !w.file.Present():
+		if err := w.flush(); err != nil {
+			return err
+		}
 		w.log.logger.Warn("a file of the audit log was removed or replaced; another begins", "file", w.path)
 		w.abandon("the file before was removed or replaced")
 	case w.written.size == 0: // it was made and nothing is in it
@@ -42,10 +45,8 @@ func (w *writer) choose(day string, size int64) error {
 
 // leave ends a file that is full.
 func (w *writer) leave(why string) error {
-	if len(w.unsynced) > 0 {
-		if err := w.sync(); err != nil {
-			return err
-		}
+	if err := w.flush(); err != nil {
+		return err
 	}
 	w.abandon(why)
 	return nil

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -73,7 +74,7 @@ func (l *Log) start() (_ *writer, err error) {
 		}
 		ends = append(ends, end)
 	}
-	if err := w.commit(ends, true); err != nil {
+	if err := errors.Join(w.commit(ends), w.flush()); err != nil {
 		return nil, err
 	}
 	if len(ends) > 0 {
@@ -84,12 +85,27 @@ func (l *Log) start() (_ *writer, err error) {
 
 // resume finds the end of the chain in the newest file that has a line.
 func (w *writer) resume(segments []Segment) error {
+	newest, marked, err := newestOf(w.log.options.Dir)
+	if err != nil {
+		return err
+	}
+	gone := marked && (len(segments) == 0 || segments[len(segments)-1].First < newest.First)
+	if gone {
+		w.log.logger.Error("the newest file of the audit log was removed; another begins", "file", newest.Path)
+		w.why = "the newest file was removed: " + filepath.Base(newest.Path)
+	}
 	for len(segments) > 0 {
 		last := segments[len(segments)-1]
 		segments = segments[:len(segments)-1]
 		found, err := scan(last)
 		if err != nil {
 			return err
+		}
+		if found.lines == 0 && found.problem == nil {
+			// Its number is taken: what comes next has another.
+			if found.problem = emptied(last, marked && last.First == newest.First); found.problem != nil {
+				found.highest = max(found.highest, last.First)
+			}
 		}
 		if found.tail > 0 && found.problem == nil {
 			if err := w.setAside(last, found); err != nil {
@@ -109,6 +125,10 @@ func (w *writer) resume(segments []Segment) error {
 			w.written.seq = max(w.written.seq, found.highest)
 			return nil //nolint:nilerr // the next file says it
 		}
+		if gone {
+			w.written.seq = max(w.written.seq, newest.First)
+			return nil
+		}
 		if last.Compressed {
 			w.why = "the file before is compressed"
 			return nil
@@ -119,6 +139,9 @@ func (w *writer) resume(segments []Segment) error {
 		}
 		w.file, w.path, w.day, w.written.size, w.why = file, last.Path, last.Day, found.size, ""
 		return nil
+	}
+	if gone {
+		w.written.seq = newest.First
 	}
 	return nil
 }
@@ -157,6 +180,9 @@ func scan(s Segment) (found scanned, err error) {
 		if bad == nil {
 			line, bad = ParseLine(text)
 		}
+		if unlike := unlikeCrash(text, bad); unlike != nil {
+			found.problem, found.highest = unlike.problem, unlike.seq
+		}
 		if bad == nil && (found.lines == 0 && line.Seq != s.First || found.lines > 0 && (line.Seq != found.seq+1 || line.Prev != found.hash)) {
 			bad = errors.New("the line does not follow on the one before")
 			found.problem, found.highest = bad, line.Seq
@@ -167,6 +193,24 @@ func scan(s Segment) (found scanned, err error) {
 		found.take(line)
 		found.size = r.offset
 	}
+}
+
+// altered is a line that no crash leaves.
+type altered struct {
+	problem error
+	seq     uint64
+}
+
+// unlikeCrash recognizes a whole line that somebody's editor wrote, with another end.
+func unlikeCrash(text []byte, bad error) *altered {
+	if bad == nil {
+		return nil
+	}
+	line, err := ParseLine(bytes.TrimSuffix(text, []byte("\r")))
+	if err != nil {
+		return nil
+	}
+	return &altered{errors.New("the line has another end than the log gives it"), line.Seq}
 }
 
 func (f *scanned) take(line Line) {
@@ -200,7 +244,7 @@ func (f scanned) rest(s Segment, r *Reader, bad error) (scanned, error) {
 		if err != nil {
 			return f, err
 		}
-		if line, err := ParseLine(text); err == nil {
+		if line, err := ParseLine(bytes.TrimSuffix(text, []byte("\r"))); err == nil {
 			f.problem, f.highest = bad, max(f.highest, line.Seq)
 		}
 	}

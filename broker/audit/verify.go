@@ -18,6 +18,7 @@ const (
 	FaultMissing   Fault = "missing"   // lines that should come before are not there
 	FaultReordered Fault = "reordered" // it stands elsewhere, or again
 	FaultTorn      Fault = "torn"      // it does not end
+	FaultMisnamed  Fault = "misnamed"  // the file has not the name that the log gives it
 )
 
 // Problem is the first line that does not fit.
@@ -83,6 +84,11 @@ func Verify(paths []string, expect *Hash) (Report, error) {
 			Detail: fmt.Sprintf("it is number %d, those before it are not there, and no line says that they were removed for their age", report.First),
 		}
 	}
+	if report.Problem == nil {
+		if report.Problem = misnamed(paths); report.Problem != nil {
+			report.OK = false
+		}
+	}
 	return report, nil
 }
 
@@ -144,7 +150,7 @@ func (v *verifier) file(s Segment) error {
 	for number := 1; ; number++ {
 		text, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return v.ended(s, number)
 		}
 		problem := &Problem{File: s.Path, Line: number}
 		if errors.Is(err, errTorn) {
@@ -166,8 +172,25 @@ func (v *verifier) file(s Segment) error {
 		if problem.Fault, problem.Detail = v.place(line); problem.Fault != "" {
 			return problem
 		}
+		if number == 1 && s.First != 0 && line.Seq != s.First {
+			problem.Fault, problem.Detail = FaultMisnamed, fmt.Sprintf("its first line is number %d", line.Seq)
+			return problem
+		}
 		v.take(line)
 	}
+}
+
+// ended says whether a file may end before its line of that number. One without a line
+// is what a broker leaves that has just begun it; if it ever had one, somebody took it.
+func (v *verifier) ended(s Segment, number int) error {
+	if number > 1 {
+		return nil
+	}
+	newest, found, err := newestOf(filepath.Dir(s.Path))
+	if err != nil || !found || newest.First != s.First {
+		return err
+	}
+	return &Problem{File: s.Path, Line: number, Fault: FaultMissing, Detail: "the file is empty, and had lines"}
 }
 
 // place says what is wrong with the place of a line; nothing is for the first.

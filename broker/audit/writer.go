@@ -32,60 +32,70 @@ type writer struct {
 	path string
 	day  string
 	// written is the end of the chain, and durable as much of it as is on disk for
-	// certain. Between them there are ends alone, those of unsynced.
+	// certain. Between them are the lines of the round and, behind those, of unsynced.
 	written, durable place
+	round            *round // nil while nothing is being made durable
 	unsynced         []*entry
+	// urgent says that somebody waits for unsynced lines to be on disk.
+	urgent bool
 	// dirty says that nobody knows what the file has behind durable.
 	dirty bool
 	// open are the effects that have begun and not ended.
 	open map[string]bool
-	// owed are ends that could not be written, and noted what the log is to say
-	// about itself.
-	owed  []*entry
-	noted []note
-	why   string // the next file begins, if it is not the day or the size
-	buf   []byte
+	// owed are ends that could not be written, noted what the log is to say about
+	// itself, and said what of that is among the unsynced.
+	owed        []*entry
+	noted, said []note
+	why         string // the next file begins, if it is not the day or the size
+	buf         []byte
 }
 
-// write makes lines durable until the log is closed.
+// write takes lines down until the log is closed.
 func (l *Log) write() {
 	w := l.writer
 	ticker := time.NewTicker(l.options.RetryEvery)
 	defer ticker.Stop()
 	var due <-chan time.Time // when what is unsynced has to be on disk
 	for {
-		retry, sync := false, false
+		var failed error
+		retry := false
 		select {
 		case <-l.wake:
 		case <-ticker.C:
 			retry = true
 		case <-due:
-			due, sync = nil, true
+			due, w.urgent = nil, true
+		case err := <-w.synced():
+			failed = w.endRound(err)
 		}
 		entries, closing, before := l.take()
-		failed := before
+		if before != nil {
+			failed = before
+		}
 		if closing {
 			w.noted = append(w.noted, note{Note: "the broker stops"})
 		}
 		switch {
-		case failed != nil && !retry && !closing:
+		case failed != nil && (before == nil || !retry) && !closing:
 			w.refuse(entries, failed)
-			l.idle(failed)
-			continue
 		case failed != nil:
 			w.refuse(entries, failed)
 			failed = w.recover(failed)
 		case len(entries) > 0 || len(w.noted) > 0:
-			if failed = w.commit(entries, sync); failed != nil {
+			if failed = w.commit(entries); failed != nil {
 				w.refuse(entries, failed)
 			}
-		case sync && len(w.unsynced) > 0:
-			failed = w.sync()
+		}
+		if closing && failed == nil {
+			failed = w.finish()
 		}
 		if failed != nil && before == nil {
 			l.logger.Error("the audit log cannot be written; nothing is done until it can", "file", w.path, "error", failed)
 		}
-		l.idle(failed)
+		if w.urgent && w.round == nil && !w.dirty && w.written != w.durable {
+			w.beginRound()
+		}
+		l.idle(failed, w.round)
 		if closing {
 			w.refuse(l.end(), errClosed)
 			return
@@ -96,20 +106,42 @@ func (l *Log) write() {
 	}
 }
 
+// finish makes everything durable, with the ends of lines whose callers went meanwhile.
+func (w *writer) finish() error {
+	for {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		entries, _, _ := w.log.take()
+		if len(entries) == 0 {
+			return nil
+		}
+		if err := w.commit(entries); err != nil {
+			w.refuse(entries, err)
+			return err
+		}
+	}
+}
+
 // take returns what waits.
 func (l *Log) take() (entries []*entry, closing bool, failed error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entries, l.queue = l.queue, nil
-	l.busy = time.Now()
+	if l.busy.IsZero() {
+		l.busy = time.Now()
+	}
 	return entries, l.closing, l.failure
 }
 
-// idle says that nothing is being written, and how the last attempt went.
-func (l *Log) idle(failed error) {
+// idle says since when the disk has been waited for, and how the last attempt went.
+func (l *Log) idle(failed error, waiting *round) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.busy, l.failure = time.Time{}, failed
+	if waiting != nil {
+		l.busy = waiting.began
+	}
 }
 
 // grow says that there are more lines, before anybody is told of his own.
@@ -135,9 +167,7 @@ func (w *writer) refuse(entries []*entry, err error) {
 		if e.event == EventEnd {
 			w.owed = append(w.owed, late(e))
 		}
-		if e.state.CompareAndSwap(pending, durable) {
-			e.done <- err
-		}
+		e.answer(err)
 	}
 }
 
@@ -154,11 +184,17 @@ func (w *writer) recover(failed error) error {
 	}
 	owed := w.owed
 	w.noted = append(w.noted, note{Note: fmt.Sprintf("the log could not be written: %v; it can again", rootOf(failed))})
-	if err := w.commit(owed, true); err != nil {
+	w.owed = nil
+	if err := w.commit(owed); err != nil {
+		w.owed = append(owed, w.owed...)
 		w.noted = w.noted[:len(w.noted)-1]
 		return err
 	}
-	w.owed = nil
+	if err := w.flush(); err != nil {
+		// What is owed is among the lines that repair takes back.
+		w.said = w.said[:len(w.said)-1]
+		return err
+	}
 	w.log.recovered.Add(1)
 	w.log.logger.Info("the audit log can be written again", "late", len(owed))
 	return nil
@@ -175,6 +211,9 @@ func rootOf(err error) error {
 // repair takes back what is not on disk for certain: of a write or a sync that failed
 // nobody knows how much of it is. Ends among it are owed.
 func (w *writer) repair() error {
+	if err := w.settle(); err != nil {
+		return err
+	}
 	if w.file == nil || !w.dirty {
 		return nil
 	}
@@ -183,14 +222,11 @@ func (w *writer) repair() error {
 		if err := w.file.Truncate(w.durable.size); err != nil {
 			return fmt.Errorf("take back what was not written to the end: %w", err)
 		}
-		if err := w.file.Sync(); err != nil {
+		if err := w.timed(w.file.Sync); err != nil {
 			return err
 		}
 	}
-	for _, e := range w.unsynced {
-		w.open[e.id] = true
-	}
-	w.owed, w.unsynced = append(w.unsynced, w.owed...), nil
+	w.takeBackUnsynced(errTakenBack)
 	w.written = w.durable
 	switch {
 	case !present:
@@ -203,34 +239,32 @@ func (w *writer) repair() error {
 	return nil
 }
 
+// takeBackUnsynced has the ends of lines that come out of the file again written later,
+// and answers the others.
+func (w *writer) takeBackUnsynced(err error) {
+	var owed []*entry
+	for _, e := range w.unsynced {
+		if e.event == EventEnd {
+			w.open[e.id] = true
+			owed = append(owed, e)
+		}
+		e.answer(err)
+	}
+	w.owed, w.noted = append(owed, w.owed...), append(w.said, w.noted...)
+	w.unsynced, w.said, w.urgent = nil, nil, false
+}
+
 // abandon leaves a file as it is. The next line begins another.
 func (w *writer) abandon(why string) {
 	_ = w.file.Close() // what is in it was synced, or went with it, or never was promised
 	w.written.size = 0
-	w.file, w.dirty, w.why, w.durable, w.unsynced = nil, false, why, w.written, nil
+	w.file, w.dirty, w.why, w.durable = nil, false, why, w.written
+	w.unsynced, w.said, w.urgent = nil, nil, false
 }
 
-// sync makes durable what is written.
-func (w *writer) sync() error {
-	if err := w.file.Sync(); err != nil {
-		w.dirty = true
-		return err
-	}
-	if w.durable.size == 0 {
-		if err := syncDir(w.log.options.Dir); err != nil {
-			w.dirty = true
-			return err
-		}
-	}
-	w.log.lines.Add(w.written.seq - w.durable.seq)
-	w.durable, w.unsynced = w.written, nil
-	w.log.grow(w.durable.seq)
-	return nil
-}
-
-// commit writes lines, all or none, and makes everything durable if it shall or if they
-// are more than ends. After an error repair comes first.
-func (w *writer) commit(entries []*entry, sync bool) error {
+// commit writes lines, all or none. Ends are answered then, and others when the round
+// after it has made them durable. After an error repair comes first.
+func (w *writer) commit(entries []*entry) error {
 	if w.dirty {
 		if err := w.repair(); err != nil {
 			return err
@@ -246,7 +280,7 @@ func (w *writer) commit(entries []*entry, sync bool) error {
 		seq++
 		w.buf, hash = seal(w.buf, seq, hash, content)
 	}
-	sync = sync || w.written.size == 0 || len(w.noted) > 0
+	urgent := w.written.size == 0 || len(w.noted) > 0
 	if w.written.size == 0 {
 		header, err := content{Event: EventFile, note: &note{Note: w.why, Open: slices.Sorted(maps.Keys(w.open))}}.encode(now)
 		if err != nil {
@@ -268,49 +302,31 @@ func (w *writer) commit(entries []*entry, sync bool) error {
 		}
 		add(e.content)
 		written = append(written, e)
-		sync = sync || e.event == EventBegin
+		urgent = urgent || e.event != EventEnd
 	}
 	if len(w.buf) > 0 {
 		failpoint.Hit(failpoint.AuditWrite)
-		if _, err := w.file.Write(w.buf); err != nil {
+		if err := w.timed(func() error { _, err := w.file.Write(w.buf); return err }); err != nil {
 			// What was written before stays: a crash must not lose what somebody was told.
 			w.dirty = w.written.size == 0 || w.file.Truncate(w.written.size) != nil
 			return err
 		}
 		w.written = place{w.written.size + int64(len(w.buf)), seq, hash}
 	}
-	if sync && w.written != w.durable {
-		if err := w.sync(); err != nil {
-			return err
+	w.said, w.noted = append(w.said, w.noted...), nil
+	w.unsynced = append(w.unsynced, written...)
+	w.urgent = w.urgent || urgent
+	for _, e := range written {
+		if e.event == EventEnd {
+			delete(w.open, e.id)
+			e.answer(nil)
 		}
-		failpoint.Hit(failpoint.AuditWritten)
-	} else {
-		w.unsynced = append(w.unsynced, written...)
 	}
-	w.why, w.noted = "", nil
-	w.publish(written)
 	const mostKept = 1 << 20
 	if cap(w.buf) > mostKept {
 		w.buf = nil
 	}
 	return nil
-}
-
-// publish answers who waits for lines that are durable now.
-func (w *writer) publish(written []*entry) {
-	for _, e := range written {
-		switch e.event {
-		case EventBegin:
-			w.open[e.id] = true
-		case EventEnd:
-			delete(w.open, e.id)
-		}
-		if e.state.CompareAndSwap(pending, durable) {
-			e.done <- nil
-		} else if e.event == EventBegin {
-			w.takeBack(e.id)
-		}
-	}
 }
 
 // takeBack ends an effect whose line came after its caller had gone.

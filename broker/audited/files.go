@@ -46,6 +46,16 @@ func (p *provider) MakeDirectory(ctx context.Context, instanceID, path string, m
 	return info, err
 }
 
+func (p *provider) SetFileMode(ctx context.Context, instanceID, path string, mode fs.FileMode) (info sdk.FileInfo, err error) {
+	e := p.witness.effect(ctx, OpSetFileMode, instanceID)
+	e.Path = path
+	err = p.witness.record(ctx, e, func(*audit.Outcome) (err error) {
+		info, err = p.client.SetFileMode(ctx, instanceID, path, mode)
+		return err
+	})
+	return info, err
+}
+
 func (p *provider) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	return p.move(ctx, OpMoveFile, req, p.client.MoveFile)
 }

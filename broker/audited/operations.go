@@ -21,6 +21,7 @@ const (
 	OpWriteFile      = "write_file"
 	OpWriteArchive   = "write_archive"
 	OpMakeDirectory  = "make_directory"
+	OpSetFileMode    = "set_file_mode"
 	OpMoveFile       = "move_file"
 	OpCopyFile       = "copy_file"
 	OpRemoveFile     = "remove_file"

@@ -60,6 +60,7 @@ type client interface {
 	sdk.Files
 	sdk.FileSearcher
 	sdk.FileWatcher
+	sdk.FileModeSetter
 	sdk.Archiver
 	sdk.Ports
 	sdk.Pauser

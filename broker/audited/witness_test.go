@@ -24,6 +24,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/audited"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
@@ -144,6 +145,10 @@ func (e *everything) MakeDirectory(context.Context, string, string, fs.FileMode)
 	return sdk.FileInfo{}, e.called("MakeDirectory")
 }
 
+func (e *everything) SetFileMode(context.Context, string, string, fs.FileMode) (sdk.FileInfo, error) {
+	return sdk.FileInfo{}, e.called("SetFileMode")
+}
+
 func (e *everything) MoveFile(context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	return sdk.FileInfo{}, e.called("MoveFile")
 }
@@ -211,7 +216,7 @@ var looks = []string{
 
 // apart are those that the supervision of a plugin calls by itself: they concern the
 // plugin and none of the instances.
-var apart = []string{"Close", "Configure", "Drain"}
+var apart = []string{"Close", "Configure", "Drain", "Validate"}
 
 // scene is a provider under witness, with a log to read.
 type scene struct {
@@ -223,7 +228,7 @@ type scene struct {
 
 func newScene(t *testing.T, o audit.Options) *scene {
 	t.Helper()
-	s := &scene{client: &everything{}, dir: filepath.Join(t.TempDir(), "audit")}
+	s := &scene{client: &everything{}, dir: filepath.Join(scratch.Dir(t), "audit")}
 	o.Dir, o.Logger = s.dir, hclog.NewNullLogger()
 	var err error
 	s.log, err = audit.Open(o)

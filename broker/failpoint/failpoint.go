@@ -48,11 +48,15 @@ const (
 	DestroyDone Point = "destroy.done"
 	// DestroyNoted: now it is.
 	DestroyNoted Point = "destroy.noted"
-	// StateCommit and StateCommitted are around a transaction of the state file.
+	// StateCommit and StateCommitted are around a transaction of the state file, and
+	// StateSync is where it waits for the disk.
 	StateCommit    Point = "state.commit"
+	StateSync      Point = "state.sync"
 	StateCommitted Point = "state.committed"
-	// AuditWrite and AuditWritten are around the writing of lines to the audit log.
+	// AuditWrite and AuditWritten are around the writing of lines to the audit log, and
+	// AuditSync is where it waits for the disk.
 	AuditWrite   Point = "audit.write"
+	AuditSync    Point = "audit.sync"
 	AuditWritten Point = "audit.written"
 	// ReconcileListed: a provider has said what it has.
 	ReconcileListed Point = "reconcile.listed"
@@ -68,7 +72,7 @@ func All() []Point {
 	return []Point{
 		KeyBegun, QuotaReserved, QuotaNoted, CreateIntended, AuditBegun, AuditEnding, AuditEnded, CreateMade, CreateNoted,
 		CreateAnswer, ExecuteBegin, ExecuteEnd, QuotaSettled, KeyAnswer, KeyKept, DestroyBegin, DestroyDone, DestroyNoted,
-		StateCommit, StateCommitted, AuditWrite, AuditWritten, ReconcileListed, ReconcileAdopted, ReconcileOrphan,
+		StateCommit, StateSync, StateCommitted, AuditWrite, AuditSync, AuditWritten, ReconcileListed, ReconcileAdopted, ReconcileOrphan,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,10 +35,20 @@ const (
 	maxPruned = 100
 )
 
-// ID is a key of a tenant; administrators have no tenant, and share theirs.
-type ID struct{ Tenant, Key string }
+// ID is a key of a tenant; administrators have no tenant, and share theirs. Since tells
+// the tenant from one that had its name before; it is not kept.
+type ID struct {
+	Tenant, Key string
+	Since       int
+}
 
 func (id ID) String() string { return id.Tenant + "\x00" + id.Key }
+
+// tenantIn returns the tenant of a record's key.
+func tenantIn(key string) string {
+	tenant, _, _ := strings.Cut(key, "\x00")
+	return tenant
+}
 
 // Fingerprint stands for a request: who sends another one with a used key has made a
 // mistake.
@@ -160,19 +171,22 @@ func (a *Answers) release(id ID) {
 
 func (a *Answers) begin(ctx context.Context, id ID, f Fingerprint) (State, Answer, error) {
 	var r record
-	var found bool
+	var found, damaged bool
 	read := func(tx *bbolt.Tx) (err error) {
 		r = record{}
 		found, err = store.Get(tx, store.Answers, id.String(), &r)
-		if err != nil || time.Since(r.At) > Life {
-			found = false // damaged or outdated: as if it had never been
+		damaged = err != nil
+		if !damaged && time.Since(r.At) > Life {
+			found = false // outdated: as if it had never been
 		}
-		return nil //nolint:nilerr // see above
+		return nil //nolint:nilerr // of a damaged one nobody knows how far it came
 	}
 	if err := a.store.View(read); err != nil {
 		return Fresh, Answer{}, err
 	}
 	switch {
+	case damaged:
+		return Interrupted, Answer{}, nil
 	case found && r.Fingerprint != f:
 		return Reused, Answer{}, nil
 	case found && r.Answer != nil:
@@ -202,16 +216,19 @@ func (a *Answers) room(tenant string) error {
 // counts as Interrupted from then on.
 func (a *Answers) End(ctx context.Context, id ID, answer *Answer) error {
 	defer a.release(id)
-	if answer == nil {
+	a.mu.Lock()
+	f, wanted := a.running[id]
+	a.mu.Unlock()
+	switch {
+	case !wanted: // its tenant was removed meanwhile
+		return nil
+	case answer == nil:
 		return a.write(ctx, id, nil, false)
 	}
 	kept := *answer
 	if len(kept.Body) > MaxBody {
 		kept.Body, kept.Dropped = nil, true
 	}
-	a.mu.Lock()
-	f := a.running[id]
-	a.mu.Unlock()
 	return a.write(ctx, id, &record{Tenant: id.Tenant, At: time.Now(), Fingerprint: f, Answer: &kept}, false)
 }
 
@@ -258,6 +275,29 @@ func (a *Answers) exchange(removed []record, r *record) {
 	if r != nil {
 		a.count(r.Tenant, 1, r.size())
 	}
+}
+
+// Reindex writes the order of the answers' times anew, in a store that was restored.
+func Reindex(tx *bbolt.Tx) error {
+	ages := store.AnswersByAge.Of(tx)
+	var stale [][]byte
+	if err := ages.ForEach(func(key, _ []byte) error {
+		stale = append(stale, bytes.Clone(key))
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, key := range stale {
+		if err := ages.Delete(key); err != nil {
+			return err
+		}
+	}
+	return store.Each(tx, store.Answers, func(key string, r record, err error) error {
+		if err != nil {
+			return err
+		}
+		return ages.Put(ageKey(r.At, key), nil)
+	})
 }
 
 // take removes a record and returns it, nil for none or a damaged one.

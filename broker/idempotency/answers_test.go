@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -50,7 +51,7 @@ func open(t testing.TB, s idempotency.Store) *idempotency.Answers {
 
 func newStore(t testing.TB) *store.Store {
 	t.Helper()
-	return openStore(t, filepath.Join(t.TempDir(), "state.db"))
+	return openStore(t, filepath.Join(scratch.Dir(t), "state.db"))
 }
 
 // crashed is the store as the next process finds it after a kill -9.
@@ -58,7 +59,7 @@ func crashed(t *testing.T, s *store.Store) *store.Store {
 	t.Helper()
 	content, err := os.ReadFile(s.Path())
 	assert.NilError(t, err)
-	path := filepath.Join(t.TempDir(), "state.db")
+	path := filepath.Join(scratch.Dir(t), "state.db")
 	assert.NilError(t, os.WriteFile(path, content, 0o600))
 	return openStore(t, path)
 }

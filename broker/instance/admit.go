@@ -125,6 +125,10 @@ func (s *Service) makeAdmitted(ctx context.Context, e *entry, t target, req Crea
 			e.permit.Cancel()
 			return made, err
 		}
+		if e.maxQueue != nil && retryAfter(err) == 0 {
+			e.permit.Cancel() // there is room for those who wait longer
+			return made, err
+		}
 		e.permit.Full(retryAfter(err))
 		if req.turn.left() == 0 || req.way.others {
 			return made, err
@@ -175,8 +179,9 @@ func (s *Service) payForLives() {
 	}
 	s.tasks.Go("pay for instances", func() {
 		defer s.payments.busy.Store(false)
-		ctx, cancel := context.WithTimeout(s.lifetime, payTimeout)
+		ctx, cancel := s.noting()
 		defer cancel()
+		defer context.AfterFunc(s.lifetime, cancel)()
 		for _, e := range due {
 			until, err := e.permit.Renew(ctx)
 			if sdk.CodeOf(err) == sdk.CodeQuotaExceeded {
@@ -187,9 +192,6 @@ func (s *Service) payForLives() {
 		}
 	})
 }
-
-// payTimeout bounds one round of payments; the next one is a second later.
-const payTimeout = 10 * time.Second
 
 // cover pays for the instance's life to the end of an execution, before that begins.
 func (s *Service) cover(ctx context.Context, e *entry, bound time.Duration) error {

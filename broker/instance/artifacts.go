@@ -27,7 +27,7 @@ func checkFiles(files []string, most int) error {
 func (req ExecuteRequest) capable(p Provider) error {
 	has := func(c sdk.Capability) bool { return slices.Contains(p.Description().Capabilities, c) }
 	switch {
-	case req.ContextID != "" && !has(sdk.CapabilityContexts):
+	case req.inContext() && !has(sdk.CapabilityContexts):
 		return sdk.NotSupported(p.Label(), sdk.CapabilityContexts)
 	case len(req.Files) > 0 && !has(sdk.CapabilityArtifacts):
 		return sdk.NotSupported(p.Label(), sdk.CapabilityArtifacts)

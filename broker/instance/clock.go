@@ -38,6 +38,16 @@ func (c *clock) resume() {
 	}
 }
 
+// restart has the whole time before it again, unless it is over.
+func (c *clock) restart(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended && !c.paused && c.timer.Stop() {
+		c.left, c.since = d, time.Now()
+		c.timer.Reset(d)
+	}
+}
+
 func (c *clock) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

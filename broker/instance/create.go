@@ -69,6 +69,9 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	if err := checkCreate(req, s.limits()); err != nil {
 		return Info{}, false, err
 	}
+	if err := (needs{capabilities: req.Capabilities}).known(s.catalog.Providers()); err != nil {
+		return Info{}, false, err
+	}
 	if req.turn, err = s.newTurn(req.Wait); err != nil {
 		return Info{}, false, err
 	}
@@ -136,11 +139,15 @@ func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateReque
 func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req CreateRequest) (e *entry, created bool, err error) {
 	session := req.Session
 	if session == "" {
-		session = "s-" + randomName()
+		session = cmp.Or(req.way.session, "s-"+randomName())
 	}
 	key := sessionKey{who.Name, session, t.provider.Label()}
 	for {
 		s.mu.Lock()
+		if s.removed(who) {
+			s.mu.Unlock()
+			return nil, false, noSuchTenant()
+		}
 		e, found := s.sessions[key]
 		if found && s.retire(e, time.Now()) {
 			found = false
@@ -171,6 +178,10 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 				return nil, false, errMoved
 			}
 			if e == nil {
+				if err := s.awaitsLists(t.provider, req.Session); err != nil {
+					s.mu.Unlock()
+					return nil, false, &Fault{Provider: t.provider.Label(), Err: err, elsewhere: req.Session == "" && req.way.others}
+				}
 				id := ID{Tenant: key.tenant, Session: key.session, Instance: randomName()}
 				e = s.startCreation(ctx, id, t, req)
 			}
@@ -179,18 +190,23 @@ func (s *Service) acquire(ctx context.Context, who tenant.Tenant, t target, req 
 		late := e.state == unsettled || e.abandoned
 		s.mu.Unlock()
 
-		again, err := s.await(ctx, e, late, req.way.others)
-		elsewhere := err != nil && req.way.others && ctx.Err() == nil && e.certain() && e.verdict == refused
-		if found && req.turn.waitsLonger(err) && !elsewhere {
+		again, err := s.await(ctx, e, late, req.way)
+		forsaken := errors.Is(err, errForsaken)
+		elsewhere := forsaken || err != nil && req.way.others && ctx.Err() == nil && e.certain() && e.verdict == refused
+		spilled := e.maxQueue != nil && e.certain() && sdk.CodeOf(err) == sdk.CodeQuotaExceeded
+		if found && !elsewhere && (spilled && !req.way.others || req.turn.waitsLonger(err)) {
 			continue
 		}
 		switch {
 		case errors.Is(err, errMoved):
 			return nil, false, err
 		case err != nil:
-			return nil, false, &Fault{Provider: t.provider.Label(), Err: err, elsewhere: elsewhere}
+			return nil, false, &Fault{Provider: t.provider.Label(), Err: err, elsewhere: elsewhere, spilled: spilled, doubtful: s.doubtful(e, err)}
 		}
 		if !again {
+			if !found {
+				s.observeFailOver(e)
+			}
 			return e, !found, nil
 		}
 	}
@@ -214,10 +230,14 @@ func (s *Service) startCreation(ctx context.Context, id ID, t target, req Create
 		created:  time.Now(),
 		ready:    make(chan struct{}),
 		unclear:  make(chan struct{}),
+		left:     make(chan struct{}),
 		cancel:   cancel,
 
-		installing: make(chan struct{}, 1),
-		routing:    req.way.routing,
+		installing: make(chan struct{}, 1), makingContext: make(chan struct{}, 1),
+		routing: req.way.routing,
+	}
+	if req.way.others {
+		e.maxQueue = &req.way.patience.Full
 	}
 	s.entries[e.id.String()] = e
 	s.sessions[e.sessionKey()] = e
@@ -243,7 +263,10 @@ func (s *Service) startCreation(ctx context.Context, id ID, t target, req Create
 func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]string) (made sdk.Instance, err error) {
 	err = s.noteGivenUp(ctx, e)
 	if err == nil {
-		err = s.journalOf(e).Write(ctx, e.record())
+		s.mu.Lock()
+		record := e.record()
+		s.mu.Unlock()
+		err = s.journalOf(e).Write(ctx, record)
 	}
 	if err != nil {
 		e.verdict = ours
@@ -260,6 +283,7 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 	}
 	began := time.Now()
 	made, err = t.ready.Create(ctx, sdk.CreateRequest{
+		MaxQueue: e.maxQueue,
 		Template: t.template,
 		Labels:   labels,
 		Env:      env,
@@ -277,6 +301,8 @@ func (s *Service) make(ctx context.Context, e *entry, t target, env map[string]s
 	switch code := sdk.CodeOf(err); {
 	case errors.Is(context.Cause(ctx), errShuttingDown):
 		return made, shuttingDown()
+	case notAsked(err):
+		return made, err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, s.limits().CreateTimeout)
 	case ctx.Err() != nil: // nobody waits any more
@@ -314,7 +340,7 @@ func (s *Service) finishCreation(e *entry, unnoted bool, err error) {
 	case err != nil:
 		s.hide(e)
 		s.forget(e)
-	case e.waiters == 0: // abandoned by its callers meanwhile
+	case e.waiters == 0, e.forsaken, e.disowned: // its callers went away or elsewhere meanwhile
 		s.hide(e)
 		s.destroyLater(e)
 	default:
@@ -348,17 +374,17 @@ func (s *Service) inUse(provider Provider, id string) bool {
 // await waits until the entry is ready and takes a hold on it. It says again when the
 // instance ended before the hold was taken. late means that its creation had failed, or
 // was given up, before the caller came: when that has left nothing it returns errMoved.
-func (s *Service) await(ctx context.Context, e *entry, late, others bool) (again bool, err error) {
-	err = s.awaitReady(ctx, e, late, others)
+func (s *Service) await(ctx context.Context, e *entry, late bool, way onTheWay) (again bool, err error) {
+	err = s.awaitReady(ctx, e, late, way)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.waiters--
-	if !e.certain() && e.waiters == 0 && e.state == creating {
+	if !e.certain() && e.waiters == 0 && e.state == creating && !e.forsaken {
 		e.abandoned = true
 		e.cancel()
 	}
 	switch {
-	case !e.certain():
+	case !e.certain(), errors.Is(err, errForsaken), errors.Is(err, errMoved):
 		return false, err
 	case e.err != nil && late:
 		return false, errMoved // to wherever it belongs now

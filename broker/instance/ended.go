@@ -75,8 +75,8 @@ func (s *Service) lose(e *entry, reason string) {
 // epitaph is what is remembered of an entry.
 func (e *entry) epitaph() Ended {
 	ended := Ended{ID: e.id, At: time.Now(), Reason: e.reason}
-	if e.oneShot {
-		ended.Reason = "" // nobody ever knew of it, or used it again
+	if e.oneShot || e.disowned {
+		ended.Reason = "" // nobody ever knew of it, or used it again, or may any more
 	}
 	return ended
 }
@@ -96,7 +96,7 @@ func (s *Service) bury(ended ...Ended) {
 // noteInBackground writes down the end of instances, which nobody waits for.
 func (s *Service) noteInBackground(write func(context.Context) error) {
 	s.tasks.Go("bury", func() {
-		ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+		ctx, cancel := s.noting()
 		defer cancel()
 		if err := write(ctx); err != nil {
 			s.logger.Warn("the end of instances could not be written down", "error", err)

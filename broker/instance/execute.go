@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -35,6 +36,9 @@ type ExecuteRequest struct {
 	// ContextID names a context of the instance to run in; empty for a fresh
 	// interpreter.
 	ContextID string
+	// Context is DefaultContext for the context that the service makes in the instance
+	// at first use, one for each language; empty for none.
+	Context string
 	// Files to return as artifacts, by names or patterns below /workspace, beside
 	// what comes by itself.
 	Files []string
@@ -191,9 +195,9 @@ func (s *Service) runAt(ctx context.Context, st *stop, r *running, create Create
 		defer s.doom(e)
 	}
 	execution, err = s.run(ctx, r, e, t, req.ExecuteRequest)
-	execution.Routing = st.way.routing
-	if created {
-		execution.Routing = e.routing
+	execution.Routing = e.routing
+	if !created {
+		execution.Routing = st.way.routing.onto(e.routing)
 	}
 	if created && sdk.CodeOf(err) == sdk.CodeNotSupported {
 		s.undo(e) // it was made for nothing
@@ -201,8 +205,14 @@ func (s *Service) runAt(ctx context.Context, st *stop, r *running, create Create
 	return execution, !created && sdk.CodeOf(err) == sdk.CodeNotFound && withoutEffect(err), err
 }
 
-// run executes code in an instance that the caller holds.
+// run executes code in an instance that the caller holds, and has it counted.
 func (s *Service) run(caller context.Context, r *running, e *entry, t target, req ExecuteRequest) (Execution, error) {
+	execution, err := s.runCode(caller, r, e, t, req)
+	s.observeExecution(e, t, execution, err)
+	return execution, err
+}
+
+func (s *Service) runCode(caller context.Context, r *running, e *entry, t target, req ExecuteRequest) (Execution, error) {
 	if err := s.beginExecution(e); err != nil {
 		return Execution{}, e.fault(err)
 	}
@@ -217,8 +227,16 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 	if ended, ready, err := s.installedFor(caller, ctx, stop, r, e, t, req); !ready {
 		return ended, err
 	}
+	if req.Context != "" {
+		id, err := s.defaultContext(ctx, e, t)
+		if err != nil {
+			return Execution{}, e.fault(s.executionError(caller, ctx, e, req, err, false))
+		}
+		req.ContextID = id
+	}
 	clock := newClock(req.bound(), func() { stop(errNoAnswer) })
 	defer clock.end()
+	ctx = audit.WhenBegun(ctx, func() { clock.restart(req.bound()) })
 	s.begins(ctx, stop, r, e, t)
 
 	execution := Execution{ID: r.key.id, InstanceID: e.id.String(), Provider: e.provider.Label()}
@@ -229,7 +247,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 	}
 	out := newOutput(s.lifetime, s.limits().Output, req.Listener, clock)
 	failpoint.Hit(failpoint.ExecuteBegin)
-	result, err := t.ready.Execute(ctx, sdk.ExecuteRequest{
+	asked := sdk.ExecuteRequest{
 		InstanceID:  e.instance.ID,
 		ExecutionID: execution.ID,
 		Language:    t.language,
@@ -240,10 +258,17 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 		OutputLimit: s.limits().Output,
 		ContextID:   req.ContextID,
 		Artifacts:   req.artifacts(e.provider, s.limits().Artifacts),
-	}, out)
+	}
+	result, err := t.ready.Execute(ctx, asked, out)
+	if req.Context != "" && lacksContext(err) { // nothing ran: it was deleted, or has ended
+		if asked.ContextID, err = s.renewContext(ctx, e, t, asked.ContextID); err == nil {
+			result, err = t.ready.Execute(ctx, asked, out)
+		}
+	}
 	failpoint.Hit(failpoint.ExecuteEnd)
 	out.close(&execution)
 	result.Truncated = result.Truncated || out.truncated
+	boundResult(&result)
 	execution.Result = result
 	if err == nil {
 		return execution, nil
@@ -262,7 +287,7 @@ func (s *Service) run(caller context.Context, r *running, e *entry, t target, re
 // bound is how long the provider may take in all.
 func (req ExecuteRequest) bound() time.Duration {
 	bound := req.Timeout + answerGrace
-	if req.ContextID != "" {
+	if req.inContext() {
 		bound += sdk.MaxContextWait
 	}
 	return bound
@@ -299,9 +324,11 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 		return caller.Err()
 	case errors.Is(context.Cause(ctx), errShuttingDown):
 		return shuttingDown()
+	case notAsked(err):
+		return err
 	case errors.Is(context.Cause(ctx), errNoAnswer):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.provider.Label(), req.bound())
-	case req.ContextID != "" && (lacksContext(err) || sdk.CodeOf(err) == sdk.CodeConflict):
+	case req.inContext() && (lacksContext(err) || sdk.CodeOf(err) == sdk.CodeConflict):
 		return err
 	case sdk.CodeOf(err) == sdk.CodeNotFound:
 		s.mu.Lock()
@@ -329,6 +356,9 @@ func (s *Service) checkExecute(req *ExecuteRequest) error {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits().MaxTimeout))
 	}
 	if err := checkFiles(req.Files, s.limits().Artifacts.MaxCount); err != nil {
+		return err
+	}
+	if err := req.checkContext(); err != nil {
 		return err
 	}
 	if req.Language == "" && req.ContextID == "" {

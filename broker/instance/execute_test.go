@@ -17,6 +17,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -109,7 +110,7 @@ func TestCodeThatMayHaveRunIsNotRunAgain(t *testing.T) {
 }
 
 func TestAnExecutionThatTheAuditLogRefusedHasNotBegun(t *testing.T) {
-	log, err := audit.Open(audit.Options{Dir: filepath.Join(t.TempDir(), "audit"), Logger: hclog.NewNullLogger()})
+	log, err := audit.Open(audit.Options{Dir: filepath.Join(scratch.Dir(t), "audit"), Logger: hclog.NewNullLogger()})
 	assert.NilError(t, err)
 	assert.NilError(t, log.Close(t.Context()))
 	_, refusal := log.Begin(t.Context(), audit.Effect{})

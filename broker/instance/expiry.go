@@ -71,6 +71,13 @@ func (s *Service) retire(e *entry, now time.Time) bool {
 	return true
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -188,16 +189,34 @@ func cell(t *testing.T, f failure, after bool, list, fallback string, cloud bool
 			return sdk.Errorf(sdk.CodeCreateFailed, "told to")
 		}
 	}
+	keeper, err := quota.NewKeeper(quota.Options{})
+	assert.NilError(t, err)
 	s := instance.NewService(instance.Options{
-		Catalog: ranked{&liar{first, hidden}, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+		Catalog: patient{ranked{&liar{first, hidden}, second}, instance.Patience{Unclear: 5 * time.Second}},
+		Limits:  instancetest.Limits(), Logger: hclog.NewNullLogger(), Quotas: keeper,
 	})
 	defer s.Shutdown(t.Context())
 	create := instance.CreateRequest{Key: "k-1"}
+	began := time.Now()
 	info, _, err := s.Create(t.Context(), acme, create)
 	live := func() int { return len(first.Live()) + len(second.Live()) }
+	// Whatever is there counts, and nothing is the session's but what it was given.
+	counts := func() {
+		assert.Assert(t, usedOf(keeper, "acme", quota.MaxInstances) >= float64(live()), "first has %v, second %v", first.Live(), second.Live())
+	}
+	counts()
 	if err == nil {
-		assert.Equal(t, live(), 1, "first has %v, second %v", first.Live(), second.Live())
 		by = info.Provider
+		if by == "second" {
+			assert.Equal(t, len(second.Live()), 1)
+			if f.never {
+				assert.Equal(t, time.Since(began), time.Duration(0), "a known refusal is not waited for")
+			} else if !f.hang {
+				assert.Assert(t, time.Since(began) <= 5*time.Second, "it took %s", time.Since(began))
+			}
+		} else {
+			assert.Equal(t, live(), 1)
+		}
 		if by == "second" {
 			assert.Equal(t, info.Routing.Reason, "fallback")
 			assert.Equal(t, len(info.Routing.Tried), 1)
@@ -214,17 +233,19 @@ func cell(t *testing.T, f failure, after bool, list, fallback string, cloud bool
 		if fallback != "fails after the effect" { // whose remains take a moment to go
 			assert.Equal(t, len(second.Live()), 0)
 		}
-		assert.Assert(t, list == "never answers" || fallback != "ready" || f.final, "refused with %v although the fallback works", err)
-		if list == "never answers" && !f.never && fallback == "ready" {
-			// Nor is it made elsewhere for who asks again, as long as nobody knows.
+		assert.Assert(t, fallback != "ready" || f.final, "refused with %v although the fallback works", err)
+		if list == "never answers" && !f.never && fallback == "down" {
+			// Nor is it made once more for who asks again, as long as nobody knows.
 			_, _, err := s.Create(t.Context(), acme, create)
-			assert.Assert(t, err != nil && len(second.Created()) == 0)
+			assert.Assert(t, err != nil && len(first.Created()) == 1)
 		}
 	}
 	// What a lost answer left goes when the provider speaks again.
 	broken.Store(false)
 	time.Sleep(3 * time.Minute)
 	synctest.Wait()
+	counts()
+	assert.Equal(t, usedOf(keeper, "acme", quota.MaxInstances), float64(live()))
 	want := 0
 	if err == nil {
 		want = 1
@@ -306,6 +327,46 @@ func TestAProviderThatDoesNotFitIsPassedOver(t *testing.T) {
 		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotSupported})
 		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Languages: []string{"cobol"}})
 		assert.ErrorContains(t, err, "cobol")
+	})
+}
+
+// A mistake of the request is told as one, however the providers are.
+func TestAMistakeIsToldWhateverTheProvidersAre(t *testing.T) {
+	for name, req := range map[string]instance.CreateRequest{
+		"a capability that there is not": {Capabilities: []sdk.Capability{sdk.CapabilityFiles, "fliles"}},
+		"a language that nobody runs":    {Languages: []string{"cobol"}},
+		"another language":               {Language: "cobol"},
+		"a template that nobody has":     {Template: "cobol"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first, second := &instancetest.Provider{Name: "first"}, &instancetest.Provider{Name: "second"}
+				first.OnWait = func(context.Context) error { return sdk.Errorf(sdk.CodeNotInitialized, "it is down") }
+				second.OnWait = first.OnWait
+				s := instance.NewService(instance.Options{
+					Catalog: ranked{first, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+				})
+				defer s.Shutdown(t.Context())
+				_, _, err := s.Create(t.Context(), acme, req)
+				assertCode(t, err, sdk.CodeInvalidRequest)
+				_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Languages: []string{"python"}})
+				assertCode(t, err, sdk.CodeNotInitialized)
+			})
+		})
+	}
+}
+
+// A capability that a provider names is one, whether or not this broker knows it.
+func TestACapabilityOfAProviderIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &instancetest.Provider{Name: "first"}, &instancetest.Provider{Name: "second", Capabilities: []sdk.Capability{"teleport"}}
+		s := instance.NewService(instance.Options{
+			Catalog: ranked{first, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),
+		})
+		defer s.Shutdown(t.Context())
+		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Capabilities: []sdk.Capability{"teleport"}})
+		assert.NilError(t, err)
+		assert.Equal(t, info.Provider, "second")
 	})
 }
 

@@ -22,6 +22,11 @@ type Fault struct {
 	// elsewhere means that it concerns this provider alone, which has made nothing:
 	// another may be asked.
 	elsewhere bool
+	// spilled means that it was full, and might have had room later.
+	spilled bool
+	// doubtful is the creation of which nobody knows what it has made; nil if there is
+	// none.
+	doubtful *entry
 }
 
 // Error says what happened and where.

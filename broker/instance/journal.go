@@ -27,6 +27,9 @@ type Journal interface {
 type Past struct {
 	Records []Record
 	Ended   []Ended
+	// Incomplete, if not nil, says that records were lost. It is called once, when every
+	// provider has said what it has, so that the loss can do no more harm.
+	Incomplete func()
 }
 
 // Record is what has to be known of an instance when this process is no more. It
@@ -41,6 +44,9 @@ type Record struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	TTL      time.Duration     `json:"ttl"`
 	Idle     time.Duration     `json:"idle"`
+	// Ephemeral says that it ends with the process of its provider, and so with that of
+	// the broker.
+	Ephemeral bool `json:"ephemeral,omitempty"`
 	// Intended is when the provider was about to be asked.
 	Intended time.Time `json:"intended"`
 	// Claimed means that its owner can ask for it without knowing its ID.
@@ -61,6 +67,8 @@ type Record struct {
 	// its end was moved.
 	Used   bool `json:"used,omitempty"`
 	Paused bool `json:"paused,omitempty"`
+	// Contexts are the provider's IDs of the default contexts, by language.
+	Contexts map[string]string `json:"contexts,omitempty"`
 	// Ending means that it was given up, and that its destruction did not work or that
 	// its session got another one before it was confirmed.
 	Ending bool `json:"ending,omitempty"`
@@ -73,9 +81,6 @@ type Ended struct {
 	// Reason follows "ended at ...: ". Empty if there is nothing to be told.
 	Reason string `json:"reason"`
 }
-
-// journalTimeout bounds what is written when nobody waits, or nobody may stop it.
-const journalTimeout = 10 * time.Second
 
 // noJournal remembers nothing.
 type noJournal struct{}
@@ -100,12 +105,13 @@ func (e *entry) recorded() bool { return !e.oneShot || !e.provider.Description()
 // only one who has the entry.
 func (e *entry) record() Record {
 	r := Record{
-		ID: e.id, Provider: e.provider.Label(), Template: e.template, Labels: maps.Clone(e.labels),
+		Ephemeral: e.provider.Description().Ephemeral,
+		ID:        e.id, Provider: e.provider.Label(), Template: e.template, Labels: maps.Clone(e.labels),
 		TTL: e.ttl, Idle: e.idle, Claimed: e.claimed, OneShot: e.oneShot,
-		Intended: e.intended, Made: e.instance.ID, Routing: e.routing,
+		Intended: e.intended, Made: e.instance.ID, Routing: e.routing, Ending: e.forsaken,
 	}
 	if r.Made != "" {
-		r.Metadata, r.Used, r.Paused = maps.Clone(e.instance.Metadata), e.useNoted, e.paused
+		r.Metadata, r.Used, r.Paused, r.Contexts = maps.Clone(e.instance.Metadata), e.useNoted, e.paused, e.contexts
 		r.Created, r.Expires, r.Deadline = e.created, e.expires, e.deadline
 	}
 	return r
@@ -121,7 +127,7 @@ func (s *Service) noteGivenUp(ctx context.Context, next *entry) error {
 	s.mu.Lock()
 	var before []*entry
 	for _, e := range s.entries {
-		if e.state == ending && e.recorded() && e.id.Tenant == next.id.Tenant && e.id.Session == next.id.Session {
+		if (e.state == ending || e.forsaken) && e.recorded() && e.id.Tenant == next.id.Tenant && e.id.Session == next.id.Session {
 			before = append(before, e)
 		}
 	}
@@ -142,12 +148,17 @@ func (s *Service) noteMade(e *entry, made sdk.Instance) (unnoted bool, err error
 		s.mu.Unlock()
 		return false, sdk.Errorf(sdk.CodeInternal, "provider %q gave out an instance that it had given out before", e.provider.Label())
 	}
+	e.announce()
 	e.instance = made
-	e.begin(time.Now(), s.limits())
+	now := time.Now()
+	e.begin(now, s.limits())
 	record := e.record()
 	s.mu.Unlock()
+	if own := made.ExpiresAt; !own.IsZero() && !own.After(now) {
+		return true, sdk.Errorf(sdk.CodeInternal, "provider %q made an instance that ended at %s, before it was there", e.provider.Label(), own.UTC().Format(time.RFC3339))
+	}
 	// Even if nobody waits any more: it may be there for long.
-	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+	ctx, cancel := s.noting()
 	defer cancel()
 	if !e.oneShot { // else its intent is known, which will do
 		err = s.journalOf(e).Write(ctx, record)
@@ -188,7 +199,7 @@ func (s *Service) awaitNote(e *entry) {
 
 // amend changes a record when nobody can be told that it does not work.
 func (s *Service) amend(e *entry, change func(*Record)) (done bool) {
-	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+	ctx, cancel := s.noting()
 	defer cancel()
 	err := s.journalOf(e).Amend(ctx, e.id, change)
 	if err != nil {

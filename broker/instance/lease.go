@@ -38,7 +38,7 @@ func (s *Service) Lease(ctx context.Context, who tenant.Tenant, id string, capab
 		l.Release()
 		return nil, e.fault(sdk.NotSupported(e.provider.Label(), capability))
 	}
-	if l.provider, err = s.waitReady(ctx, e.provider, s.limits().CreateTimeout); err != nil {
+	if l.provider, err = s.waitReady(ctx, e.provider, s.limits().CreateTimeout, false); err != nil {
 		l.Release()
 		return nil, e.fault(err)
 	}

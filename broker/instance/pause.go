@@ -34,7 +34,8 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 		return Info{}, err
 	}
 	e := lease.entry
-	// One at a time, and no execution begins meanwhile.
+	// One at a time. What was paused or is to be takes no execution meanwhile; one
+	// that runs goes on to, while its provider is asked to make certain of it.
 	if err := s.beginSwitch(e, pause); err != nil {
 		return Info{}, e.fault(err)
 	}
@@ -48,7 +49,7 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 	}
 	err = act(ctx, lease.InstanceID)
 	s.mu.Lock()
-	e.switching = false
+	e.switching, e.frozen = false, false
 	if err == nil {
 		e.paused = pause
 	}
@@ -56,7 +57,7 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 	if err != nil {
 		return Info{}, lease.Fault(ctx, err)
 	}
-	record, cancelNote := context.WithTimeout(s.cleanup, journalTimeout)
+	record, cancelNote := s.noting()
 	defer cancelNote()
 	if err := s.journalOf(e).Amend(record, e.id, func(r *Record) { r.Paused = pause }); err != nil {
 		return Info{}, e.fault(err)
@@ -73,7 +74,7 @@ func (s *Service) beginSwitch(e *entry, pause bool) error {
 	case pause && e.running > 0:
 		return sdk.Errorf(sdk.CodeConflict, "the instance has executions in progress; wait for them or interrupt them")
 	}
-	e.switching = true
+	e.switching, e.frozen = true, pause || e.paused
 	return nil
 }
 
@@ -81,7 +82,10 @@ func (s *Service) beginSwitch(e *entry, pause bool) error {
 func (s *Service) beginExecution(e *entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.paused || e.switching {
+	switch {
+	case e.frozen:
+		return sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed by another request")
+	case e.paused:
 		return sdk.Errorf(sdk.CodeConflict, "the instance is paused; resume it first")
 	}
 	e.running++

@@ -64,6 +64,46 @@ func TestWhatRunsIsNotPaused(t *testing.T) {
 	})
 }
 
+// Whether the provider takes its time or not, one that runs is left as it is.
+func TestAResumeOfWhatRunsHindersNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		going := make(chan error)
+		first.OnPause = func(context.Context, string, bool) error { return <-going }
+		info := create(t, s, instance.CreateRequest{})
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Resume(t.Context(), acme, info.ID.String())
+			done <- err
+		}()
+		synctest.Wait()
+		_, err := s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Code: "1", Language: "python"})
+		assert.NilError(t, err)
+		_, err = s.Pause(t.Context(), acme, info.ID.String())
+		assertCode(t, err, sdk.CodeConflict)
+		going <- nil
+		assert.NilError(t, <-done)
+
+		go func() {
+			_, err := s.Pause(t.Context(), acme, info.ID.String())
+			done <- err
+		}()
+		synctest.Wait()
+		_, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Code: "1", Language: "python"})
+		assertCode(t, err, sdk.CodeConflict)
+		going <- nil
+		assert.NilError(t, <-done)
+		go func() {
+			_, err := s.Resume(t.Context(), acme, info.ID.String())
+			done <- err
+		}()
+		synctest.Wait()
+		_, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Code: "1", Language: "python"})
+		assertCode(t, err, sdk.CodeConflict)
+		going <- nil
+		assert.NilError(t, <-done)
+	})
+}
+
 func TestAPauseThatFailsOrGoesOnIsNoPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
 		going := make(chan error)

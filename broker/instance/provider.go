@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -63,8 +64,25 @@ type Offer struct {
 	Policy   routing.Policy
 	// Costs of a second of an instance's life, by label.
 	Costs map[string]float64
+	// Patience with a provider where others could be asked.
+	Patience Patience
 	// Tenant as it is now, or as it was last if it is one no more.
 	Tenant tenant.Tenant
+	// Removed says that who asks is a tenant no more, be it that another one has the
+	// name by now.
+	Removed bool
+}
+
+// Patience is how long requests bear with a provider before the next is asked.
+type Patience struct {
+	// Start is how long after the start of the broker they wait for one that is not
+	// ready yet.
+	Start time.Duration
+	// Full is how long they wait for room at one that is full.
+	Full time.Duration
+	// Unclear is how long they wait until it is known whether a creation has made an
+	// instance.
+	Unclear time.Duration
 }
 
 // usable are the providers that the tenant may use.

@@ -30,14 +30,24 @@ const (
 // started, and again and again. Instances of another provider of the same label are
 // left alone, listed or not, and so are those that carry another broker's ID.
 func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Provider) error {
+	reason := reasonLost
+	if owner.Description().Ephemeral {
+		reason = reasonProcess
+	}
+	return s.reconcile(ctx, owner, provider, reason)
+}
+
+// reconcile does that; reason is why the owner has something no more.
+func (s *Service) reconcile(ctx context.Context, owner Provider, provider sdk.Provider, reason string) error {
 	label := owner.Label()
+	asked := time.Now()
 	believed, served := s.liveOn(owner)
 	listed, err := provider.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list the instances of provider %q: %w", label, err)
 	}
 	failpoint.Hit(failpoint.ReconcileListed)
-	adopted, orphans := s.compare(owner, believed, served, listed)
+	adopted, orphans := s.compare(owner, believed, served, listed, reason)
 	if len(adopted) > 0 {
 		failpoint.Hit(failpoint.ReconcileAdopted)
 	}
@@ -63,6 +73,9 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 		})
 	}
 	err = group.Wait()
+	if err == nil {
+		s.hasListed(owner, asked)
+	}
 	if n := failed.Load(); n > 1 {
 		s.logger.Warn("orphaned instances could not be destroyed", "provider", label, "count", n)
 	}
@@ -85,8 +98,9 @@ func (s *Service) liveOn(owner Provider) (list []*entry, serves bool) {
 // compare forgets entries that are not listed, adopts what an earlier process left,
 // and returns the provider's IDs of listed instances that nobody knows, with the tenants
 // that they count for as long as they are there. served says that the provider did when it
-// was asked; if it does not any more the list is of no use.
-func (s *Service) compare(owner Provider, believed []*entry, served bool, listed []sdk.Instance) (adopted []*entry, orphans map[string]string) {
+// was asked; if it does not any more the list is of no use. reason is why something that is
+// not listed is no more.
+func (s *Service) compare(owner Provider, believed []*entry, served bool, listed []sdk.Instance, reason string) (adopted []*entry, orphans map[string]string) {
 	orphans = map[string]string{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +142,10 @@ func (s *Service) compare(owner Provider, believed []*entry, served bool, listed
 			orphans[i.ID] = s.orphanOf(owner, known[name], name, i)
 		}
 	}
-	s.forgetOrphans(owner, there)
-	lost := s.forgetUnlisted(owner, believed, there)
+	if s.serves(owner) {
+		s.forgetOrphans(owner, there)
+	}
+	lost := s.forgetUnlisted(owner, believed, there, reason)
 	if lost > 0 || len(orphans) > 0 || len(adopted) > 0 {
 		s.logger.Info("reconciled", "provider", owner.Label(), "lost", lost, "orphans", len(orphans), "adopted", len(adopted))
 	}
@@ -171,10 +187,10 @@ func (s *Service) leftTo(owner Provider, name string) (Record, bool) {
 
 // forgetUnlisted loses the entries that the provider does not have, but for those so
 // young that its list may only be late. The caller holds mu.
-func (s *Service) forgetUnlisted(owner Provider, believed []*entry, there map[string]bool) (lost int) {
-	reason, patience := reasonLost, failpoint.Hasten(listDelay)
+func (s *Service) forgetUnlisted(owner Provider, believed []*entry, there map[string]bool, reason string) (lost int) {
+	patience := failpoint.Hasten(listDelay)
 	if owner.Description().Ephemeral {
-		reason, patience = reasonProcess, 0
+		patience = 0
 	}
 	now := time.Now()
 	for _, e := range believed {
@@ -227,12 +243,29 @@ func (s *Service) reconcileAll() {
 	}
 }
 
+// InForce is called when the catalog has other providers. Those that have just come into
+// force are asked once more for what earlier processes of the broker left: that they lack
+// it did not count before.
+func (s *Service) InForce() {
+	s.mu.Lock()
+	awaited := map[string]bool{}
+	for _, r := range s.recovered {
+		awaited[r.Provider] = true
+	}
+	s.mu.Unlock()
+	for _, p := range s.catalog.Providers() {
+		if awaited[p.Label()] && p.Status().Ready {
+			s.tasks.Go("reconcile "+p.Label(), func() { s.reconcileOne(p) })
+		}
+	}
+}
+
 func (s *Service) reconcileOne(p Provider) {
 	ctx, cancel := s.bounded(context.Background(), reconcileTimeout)
 	defer cancel()
 	ready, err := p.Provider(ctx)
 	if err == nil {
-		err = s.Reconcile(ctx, p, ready)
+		err = s.reconcile(ctx, p, ready, reasonLost) // its process is the same as before
 	}
 	if err != nil && s.lifetime.Err() == nil {
 		s.logger.Warn("a provider does not say what it has", "provider", p.Label(), "error", err)

@@ -65,7 +65,7 @@ func stillUnknown(r Record) error {
 // still be there. The caller holds mu.
 func (s *Service) awaited(key sessionKey) (Record, bool) {
 	for _, r := range s.recovered {
-		if r.ID.Tenant == key.tenant && r.ID.Session == key.session && r.Provider == key.provider && (r.adoptable() || r.OneShot && r.Claimed) {
+		if r.ID.Tenant == key.tenant && r.ID.Session == key.session && r.Provider == key.provider && (r.adoptable() || r.OneShot && r.Claimed && !r.Ending) {
 			return r, true
 		}
 	}
@@ -100,7 +100,7 @@ func (s *Service) adopt(r Record, owner Provider, listed sdk.Instance) *entry {
 	e := &entry{
 		id: r.ID, provider: owner, template: r.Template, ttl: r.TTL, idle: r.Idle, labels: r.Labels,
 		claimed: r.Claimed, intended: r.Intended, useNoted: r.Used, paused: r.Paused,
-		ready: make(chan struct{}), cancel: func() {}, installing: make(chan struct{}, 1),
+		ready: make(chan struct{}), cancel: func() {}, installing: make(chan struct{}, 1), makingContext: make(chan struct{}, 1), contexts: r.Contexts,
 		state: live, instance: listed, permit: s.resolved(r), routing: r.Routing,
 	}
 	close(e.ready)
@@ -119,10 +119,11 @@ func (s *Service) adopt(r Record, owner Provider, listed sdk.Instance) *entry {
 }
 
 // settle finds out what became of the records of an earlier process, from a list of
-// their provider by instance parts. What is adopted or kept waiting leaves the list.
+// their provider by instance parts. What is adopted or kept waiting leaves the list. That
+// something is gone is only taken from a provider that serves.
 // The caller holds mu.
 func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adopted []*entry) {
-	now := time.Now()
+	now, serves := time.Now(), s.serves(owner)
 	var gone []Ended
 	for _, r := range s.recovered {
 		if r.Provider != owner.Label() {
@@ -134,6 +135,7 @@ func (s *Service) settle(owner Provider, listed map[string][]sdk.Instance) (adop
 		case i >= 0 && r.adoptable() && s.sessions[sessionKey{r.ID.Tenant, r.ID.Session, r.Provider}] == nil:
 			adopted = append(adopted, s.adopt(r, owner, found[i]))
 			listed[r.ID.Instance] = append(found[:i:i], found[i+1:]...)
+		case i < 0 && !serves: // one that is tried may have another account
 		case i >= 0, owner.Description().Ephemeral, now.Sub(s.since(r)) >= failpoint.Hasten(listDelay):
 			// A twin alone proves nothing of the one that the record is about, which
 			// may be listed later; it is an orphan.
@@ -183,17 +185,24 @@ func pickInstance(r Record, found []sdk.Instance) int {
 }
 
 // abandon drops the records that nobody will ever answer for, because their provider
-// is not configured any more: their instances have ended by themselves.
+// is not configured any more: their instances have ended by themselves, with an earlier
+// broker if they were its processes'.
 func (s *Service) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	limits := s.limits()
 	var gone []Ended
 	for _, r := range s.recovered {
-		if time.Since(r.Intended) > limits.MaxLifetime+limits.slack() {
-			gone = append(gone, Ended{ID: r.ID, At: time.Now(), Reason: reasonExpired})
-			s.resolved(r).Release()
+		ended := Ended{ID: r.ID, At: time.Now(), Reason: reasonExpired}
+		switch {
+		case time.Since(r.Intended) > limits.MaxLifetime+limits.slack():
+		case r.Ephemeral && !s.configured(r.Provider):
+			ended.At, ended.Reason = s.started, reasonRestart
+		default:
+			continue
 		}
+		gone = append(gone, ended)
+		s.resolved(r).Release()
 	}
 	if len(gone) > 0 {
 		s.bury(gone...)

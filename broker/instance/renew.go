@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"context"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -21,7 +20,7 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 		return Info{}, err
 	}
 	// Before the answer: who is told a time may count on it.
-	ctx, cancel := context.WithTimeout(s.cleanup, journalTimeout)
+	ctx, cancel := s.noting()
 	defer cancel()
 	if err := s.journalOf(e).Amend(ctx, e.id, func(r *Record) { r.Expires, r.Used = info.ExpiresAt, false }); err != nil {
 		return Info{}, e.fault(err)

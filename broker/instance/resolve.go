@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +53,27 @@ func (n needs) met(p Provider) error {
 	return nil
 }
 
+// known checks that each capability is one that there can be: that this broker knows, or
+// that some provider has. Whoever misspells one hears so, however the providers are.
+func (n needs) known(providers []Provider) error {
+	all := sdk.Capabilities()
+	for _, p := range providers {
+		all = append(all, p.Description().Capabilities...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for _, c := range n.capabilities {
+		if !slices.Contains(all, c) {
+			var names []string
+			for _, known := range all {
+				names = append(names, string(known))
+			}
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "capabilities", "there is no capability %q; there are: %s", c, listed(names))
+		}
+	}
+	return nil
+}
+
 // moved reports whether a request that was on its way to a provider belongs on
 // another one by now, because that one was replaced or removed.
 func (s *Service) moved(w wish, from Provider) bool {
@@ -62,7 +84,7 @@ func (s *Service) moved(w wish, from Provider) bool {
 // offered waits until a provider is ready and checks that it offers what a request
 // wants.
 func (s *Service) offered(ctx context.Context, provider Provider, w wish) (target, error) {
-	ready, err := s.waitReady(ctx, provider, s.limits().CreateTimeout)
+	ready, err := s.waitReady(ctx, provider, s.limits().CreateTimeout, false)
 	if err != nil {
 		return target{}, err
 	}
@@ -110,11 +132,20 @@ func (t target) templateLanguage() sdk.Language {
 	return ""
 }
 
-// waitReady waits for the provider, at most for d.
-func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Duration) (sdk.Provider, error) {
+// errNotInTime is why a wait for a provider is over that we have bounded.
+var errNotInTime = errors.New("the time to become ready is over")
+
+// waitReady waits for the provider, at most for d: until it can be asked, or until it is
+// well.
+func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Duration, well bool) (ready sdk.Provider, err error) {
 	wait, cancel := s.bounded(ctx, d)
 	defer cancel()
-	ready, err := provider.Provider(wait)
+	if awaiter, can := provider.(wellAwaiter); can && well {
+		err = awaiter.AwaitWell(wait)
+	}
+	if err == nil {
+		ready, err = provider.Provider(wait)
+	}
 	switch {
 	case err == nil:
 		return ready, nil
@@ -123,7 +154,8 @@ func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Durat
 	case errors.Is(context.Cause(wait), errShuttingDown):
 		return nil, shuttingDown()
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "provider %q was not ready within %s", provider.Label(), d)
+		late := sdk.Errorf(sdk.CodeUnavailable, "provider %q was not ready within %s", provider.Label(), d)
+		return nil, fmt.Errorf("%w (%w)", late, errNotInTime)
 	default:
 		return nil, err
 	}

@@ -29,13 +29,19 @@ func (s *Service) Retire(p Provider) (empty <-chan struct{}) {
 
 // Lose forgets what is left on a provider that is no more: nobody can reach it. A
 // creation that has not ended is forgotten when it has.
-func (s *Service) Lose(p Provider) {
+func (s *Service) Lose(p Provider) { s.loseAll(p, reasonRemoved) }
+
+// EndWithProcess forgets what is left on a provider whose instances end with its process,
+// which has ended.
+func (s *Service) EndWithProcess(p Provider) { s.loseAll(p, reasonProcess) }
+
+func (s *Service) loseAll(p Provider, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.retirement(p).lost = true
 	for _, e := range s.entries {
 		if e.provider == p && e.state != creating {
-			s.lose(e, reasonRemoved)
+			s.lose(e, reason)
 		}
 	}
 	s.closeIfEmpty(p)
@@ -62,6 +68,12 @@ func (s *Service) isLost(p Provider) bool {
 // caller holds mu.
 func (s *Service) serves(p Provider) bool { return s.retired[p] != nil || s.offers(p) }
 
+// configured reports whether a provider of that label is in the catalog. The caller holds
+// mu.
+func (s *Service) configured(label string) bool {
+	return slices.ContainsFunc(s.catalog.Providers(), func(p Provider) bool { return p.Label() == label })
+}
+
 // offers reports whether new instances are made on that very provider.
 func (s *Service) offers(p Provider) bool { return slices.Contains(s.catalog.Providers(), p) }
 
@@ -71,6 +83,20 @@ func (s *Service) Instances(p Provider) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count(p)
+}
+
+// InUse says how many there are on a provider that somebody may have something of: those
+// that were given up, and may be there still, do not count.
+func (s *Service) InUse(p Provider) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, e := range s.entries {
+		if e.provider == p && (e.state == creating || e.state == live) {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Service) count(p Provider) int {

@@ -14,8 +14,9 @@ import (
 // what comes of it; routing.Router is it.
 type Router interface {
 	Order(policy routing.Policy, candidates []routing.Candidate) []routing.Choice
-	// Enter reports whether a provider may be asked where others could be.
-	Enter(label string) bool
+	// Enter reports whether a provider may be asked where others could be, and whether
+	// that is a trial, which only one that is well is given.
+	Enter(label string, well bool) (may, trial bool)
 	Succeeded(label string, took time.Duration)
 	Failed(label string)
 }
@@ -24,8 +25,22 @@ type Router interface {
 type Routing struct {
 	// Reason is one of those of package routing.
 	Reason string `json:"reason,omitempty"`
-	// Tried are the providers that could not serve, in order.
+	// PlacedBy is the reason for which the instance was made there, where Reason is
+	// that the session lives there.
+	PlacedBy string `json:"placed_by,omitempty"`
+	// Tried are the providers that could not serve, in order: when the instance was
+	// made, where it is not from now.
 	Tried []Tried `json:"tried,omitempty"`
+}
+
+// onto is the routing of a use of an instance that was placed before.
+func (r Routing) onto(placed Routing) Routing {
+	if r.Reason == routing.ReasonSession {
+		r.PlacedBy = placed.Reason
+		both := slices.Concat(placed.Tried, r.Tried)
+		r.Tried = both[:min(len(both), 2*maxTried)]
+	}
+	return r
 }
 
 // Tried is a provider that could not serve a request, and the code of the reason.
@@ -51,6 +66,7 @@ type route struct {
 	service *Service
 	wish    wish
 	until   time.Time // no further provider is asked after that
+	offer   Offer     // of the last look
 	// order is of those that may still be asked, if ordered. Those in passed, whose
 	// circuits are open, come last.
 	ordered bool
@@ -58,6 +74,12 @@ type route struct {
 	passed  []string
 	// tried are those that could not serve.
 	tried []Tried
+	// forsaken are creations that may have made an instance for this request. It comes
+	// back to them once, when nobody else serves.
+	forsaken []*entry
+	cameBack bool
+	// full is the first that had no room and was not waited for.
+	full *routing.Choice
 	// fault is what the caller is told if nobody can.
 	fault  *Fault
 	unlock func() // nil as long as the session's way is not held
@@ -85,6 +107,14 @@ type onTheWay struct {
 	resumed bool
 	// left of CreateTimeout, when the provider was ready.
 	left time.Duration
+	// patience where others may be asked.
+	patience Patience
+	// trial means that the provider's circuit is open, and that another one is ready.
+	trial bool
+	// session that the request has from the creation that it came back to.
+	session string
+	// faithful requests forsake nothing.
+	faithful bool
 }
 
 // unfit is for a request that this provider cannot serve, whatever its state.
@@ -124,19 +154,24 @@ func (s *Service) route(ctx context.Context, w wish, wait time.Duration, use fun
 			r.ordered = false
 			continue
 		}
-		fault, ok := errors.AsType[*Fault](err)
-		if err == nil || !ok {
-			return err
+		if err == nil {
+			return nil
 		}
-		if fault.elsewhere && ctx.Err() == nil {
+		fault, ok := errors.AsType[*Fault](err)
+		if ok && fault.elsewhere && ctx.Err() == nil {
 			r.note(fault)
 			if time.Now().Before(r.until) {
 				continue
 			}
 			err = r.failed()
-			fault, _ = errors.AsType[*Fault](err)
 		}
-		fault.Tried = slices.DeleteFunc(slices.Clone(r.tried), func(t Tried) bool { return t.Provider == fault.Provider })
+		waits := false
+		if waits, err = r.comesBack(ctx, err); waits {
+			continue
+		}
+		if fault, ok = errors.AsType[*Fault](err); ok {
+			fault.Tried = slices.DeleteFunc(slices.Clone(r.tried), func(t Tried) bool { return t.Provider == fault.Provider })
+		}
 		return err
 	}
 }
@@ -145,10 +180,19 @@ func (s *Service) route(ctx context.Context, w wish, wait time.Duration, use fun
 // can is rather that a provider does not work than that another one does not fit.
 func (r *route) note(fault *Fault) {
 	label, code := fault.Provider, sdk.CodeOf(fault.Err)
-	if len(r.tried) < maxTried {
+	if fault.doubtful != nil {
+		r.forsaken = append(r.forsaken, fault.doubtful)
+	}
+	if len(r.tried) < maxTried && !r.wasTried(label) {
 		r.tried = append(r.tried, Tried{Provider: label, Code: code})
 	}
-	r.order = slices.DeleteFunc(r.order, func(c routing.Choice) bool { return c.Label == label })
+	if i := slices.IndexFunc(r.order, func(c routing.Choice) bool { return c.Label == label }); i >= 0 {
+		if fault.spilled && r.full == nil {
+			full := r.order[i]
+			r.full = &full
+		}
+		r.order = slices.Delete(slices.Clone(r.order), i, i+1)
+	}
 	if code != sdk.CodeInvalidRequest && code != sdk.CodeNotSupported || r.fault == nil {
 		r.fault = fault
 	}
@@ -173,6 +217,7 @@ func (r *route) wasTried(label string) bool {
 func (r *route) next(ctx context.Context) (*stop, error) {
 	s, w := r.service, r.wish
 	offer := s.catalog.Offer(w.tenant)
+	r.offer = offer
 	usable := offer.usable()
 	if w.provider != "" {
 		p, err := pickNamed(w, usable, offer.Providers)
@@ -187,6 +232,11 @@ func (r *route) next(ctx context.Context) (*stop, error) {
 	candidates := offer.candidates(usable)
 	several := len(candidates) > 1
 	home, stay := s.homeOf(w, usable, offer.Active)
+	if stay == doubtful && several {
+		if e := s.doubtOf(w, home); e != nil {
+			return nil, r.bear(ctx, e, onTheWay{others: !r.cameBack, faithful: r.cameBack, patience: offer.Patience})
+		}
+	}
 	if home != nil && (stay != onTrial || !r.wasTried(home.Label())) {
 		st, err := r.at(ctx, home, routing.ReasonSession, false, stay == onTrial && several)
 		if err == nil {
@@ -207,31 +257,46 @@ func (r *route) next(ctx context.Context) (*stop, error) {
 		r.order = slices.DeleteFunc(r.order, func(c routing.Choice) bool { return r.wasTried(c.Label) })
 		r.ordered, r.passed = true, nil
 	}
-	if len(r.order) == 0 {
+	if len(r.order) == 0 && r.full == nil {
 		return nil, r.failed()
 	}
-	choice := r.order[0]
+	if len(r.order) == 0 { // nobody else serves, so it is worth the wait
+		full := *r.full
+		r.order, r.full = []routing.Choice{full}, nil
+		r.tried = slices.DeleteFunc(r.tried, func(t Tried) bool { return t.Provider == full.Label })
+	}
+	choice, trial := r.order[0], false
 	if several {
-		choice = r.choose()
+		choice, trial = r.choose()
 	}
 	p := labelled(usable, choice.Label)
 	if p == nil {
 		return nil, errMoved // the order is of another configuration than there is now
 	}
-	if err := s.settledElsewhere(w.work(), choice.Label); err != nil {
-		return nil, err
+	if e, goesOn := s.elsewhere(w.work(), choice.Label); goesOn { // for who has named its provider
+		return nil, r.bear(ctx, e, onTheWay{faithful: true})
+	} else if e != nil {
+		return nil, &Fault{Provider: e.provider.Label(), Err: stillUnsettled(e)}
 	}
-	return r.at(ctx, p, choice.Reason, true, len(r.order) > 1)
+	st, err := r.at(ctx, p, choice.Reason, true, len(r.order) > 1 || r.full != nil)
+	if err == nil {
+		st.way.trial = trial && st.way.others && r.anotherIsReady(p)
+	}
+	return st, err
 }
 
-// choose returns the first in the order whose circuit is not open. Where all are, the
-// first of them is asked all the same: others cannot be worse.
-func (r *route) choose() routing.Choice {
+// choose returns the first in the order whose circuit is not open, or may be tried. Where
+// all are open, the first of them is asked all the same: others cannot be worse.
+func (r *route) choose() (choice routing.Choice, trial bool) {
 	for {
 		choice := r.order[0]
-		if slices.Contains(r.passed, choice.Label) || r.service.router.Enter(choice.Label) {
+		if slices.Contains(r.passed, choice.Label) {
 			r.passed = slices.DeleteFunc(r.passed, func(label string) bool { return label == choice.Label })
-			return choice
+			return choice, false
+		}
+		p := labelled(r.offer.Providers, choice.Label)
+		if may, trial := r.service.router.Enter(choice.Label, p != nil && p.Status().Ready); may {
+			return choice, trial
 		}
 		r.passed = append(r.passed, choice.Label)
 		r.order = append(r.order[1:], choice)
@@ -244,11 +309,12 @@ func (r *route) choose() routing.Choice {
 func (r *route) at(ctx context.Context, p Provider, reason string, chosen, others bool) (*stop, error) {
 	s, w := r.service, r.wish
 	began, limit := time.Now(), s.limits().CreateTimeout
-	patience := time.Duration(float64(limit) * readyShare)
-	if others && r.anotherIsReady(p) {
-		patience = min(patience, readyPatience)
+	if p.Description().Name != "" { // what does not fit is not waited for
+		if _, err := fitting(p, nil, w); err != nil && !s.moved(w, p) {
+			return nil, &Fault{Provider: p.Label(), Err: err, elsewhere: chosen}
+		}
 	}
-	ready, err := s.waitReady(ctx, p, patience)
+	ready, err := r.awaitProvider(ctx, p, limit, others, chosen && len(r.tried)+len(r.passed) == 0)
 	elsewhere := others && !errors.Is(err, errShuttingDown)
 	var t target
 	if err == nil {
@@ -262,7 +328,7 @@ func (r *route) at(ctx context.Context, p Provider, reason string, chosen, other
 		return nil, &Fault{Provider: p.Label(), Err: err, elsewhere: elsewhere}
 	}
 	st := &stop{route: r, wish: w, target: t, chosen: chosen}
-	st.way = onTheWay{others: others, left: limit - time.Since(began), routing: Routing{Reason: reason, Tried: slices.Clone(r.tried)}}
+	st.way = onTheWay{others: others, left: limit - time.Since(began), patience: r.offer.Patience, session: w.session, routing: Routing{Reason: reason, Tried: slices.Clone(r.tried)}}
 	for _, label := range r.passed {
 		st.way.routing.Tried = append(st.way.routing.Tried, Tried{Provider: label, Code: sdk.CodeUnavailable})
 	}
@@ -276,7 +342,7 @@ func (r *route) at(ctx context.Context, p Provider, reason string, chosen, other
 func (r *route) anotherIsReady(than Provider) bool {
 	for _, p := range r.service.catalog.Providers() {
 		listed := slices.ContainsFunc(r.order, func(c routing.Choice) bool { return c.Label == p.Label() })
-		if listed && p.Label() != than.Label() && p.Status().Ready {
+		if listed = listed || r.full != nil && r.full.Label == p.Label(); listed && p.Label() != than.Label() && p.Status().Ready {
 			return true
 		}
 	}

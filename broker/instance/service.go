@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,9 @@ type Limits struct {
 	MaxIdle time.Duration
 	// MaxWait is how long a request may ask to wait for its turn.
 	MaxWait time.Duration
+	// DiskTimeout bounds what is written down when nobody waits, or nobody may stop it;
+	// 0 means 30 s.
+	DiskTimeout time.Duration
 }
 
 // Options of a Service.
@@ -53,6 +57,8 @@ type Options struct {
 	Quotas Quotas
 	// Router may be nil for one that is not shared.
 	Router Router
+	// Observer may be nil.
+	Observer Observer
 }
 
 // Service makes, uses and destroys instances. All its methods may be called
@@ -79,6 +85,7 @@ type Service struct {
 	// counted is what the quotas count for those meanwhile, by the same ID.
 	counted map[string]*quota.Instance
 	graves  graves
+	loss    loss
 	// orphans are those that are to be destroyed and not in entries.
 	orphans map[orphanKey]orphan
 	looks   map[Provider]*look
@@ -99,6 +106,7 @@ type Service struct {
 
 	quotas   Quotas
 	payments payments
+	observer Observer
 
 	router Router
 	// ways are held by the requests that look for a provider for a session; guarded
@@ -127,6 +135,8 @@ type entry struct {
 	cancel         context.CancelFunc
 	// installing has room for the one installation that is in progress.
 	installing chan struct{}
+	// makingContext has room for the one default context that is being made.
+	makingContext chan struct{}
 	// permit is what the quotas have granted for it. It belongs to the creation
 	// until ready closes.
 	permit *quota.Instance
@@ -136,31 +146,41 @@ type entry struct {
 	doubt   doubt
 	// routing is why it is on its provider.
 	routing Routing
+	// maxQueue is how long its creation may wait for room; nil for as long as the
+	// provider likes.
+	maxQueue *time.Duration
 
 	// ---
 	state     state
-	installed map[string]bool // sets of requirements that were
-	err       error           // why the creation failed; set before ready or unclear closes
-	abandoned bool            // nobody waited for the creation any more, and it was cancelled
-	waiters   int             // callers that wait for ready
-	instance  sdk.Instance    // what the provider made
-	holds     int             // uses in progress
-	running   int             // executions among them
+	installed map[string]bool   // sets of requirements that were
+	contexts  map[string]string // default contexts by language; replaced, never changed
+	err       error             // why the creation failed; set before ready or unclear closes
+	unclearAt time.Time         // since when its creation is unsettled
+	forsaken  bool              // its session may have another one
+	announced bool              // what it has made is being written down
+	left      chan struct{}     // closed when it is forsaken
+	abandoned bool              // nobody waited for the creation any more, and it was cancelled
+	waiters   int               // callers that wait for ready
+	instance  sdk.Instance      // what the provider made
+	holds     int               // uses in progress
+	running   int               // executions among them
 	paused    bool
-	// switching means that it is being paused or resumed.
-	switching bool
-	doomed    bool      // to be destroyed when the last hold is released
-	shared    bool      // somebody got it beside who had it made
-	stopped   string    // what executions in it are told, if somebody destroyed it with them
-	created   time.Time // when the creation began, and once it has ended well, when that was
-	lastUsed  time.Time
-	expires   time.Time     // moved by use and by renewal, up to deadline
-	deadline  time.Time     // no new work from then on
-	retryAt   time.Time     // of a destruction that failed
-	useNoted  bool          // the journal knows, or is being told, that it was used
-	noting    chan struct{} // closed when it was told; nil if it never was
-	reason    string        // for its owner, why it ended
-	buried    bool          // the journal knows that it ended
+	// switching means that it is being paused or resumed, and frozen that no
+	// execution begins in it meanwhile.
+	switching, frozen bool
+	disowned          bool      // its tenant was removed
+	doomed            bool      // to be destroyed when the last hold is released
+	shared            bool      // somebody got it beside who had it made
+	stopped           string    // what executions in it are told, if somebody destroyed it with them
+	created           time.Time // when the creation began, and once it has ended well, when that was
+	lastUsed          time.Time
+	expires           time.Time     // moved by use and by renewal, up to deadline
+	deadline          time.Time     // no new work from then on
+	retryAt           time.Time     // of a destruction that failed
+	useNoted          bool          // the journal knows, or is being told, that it was used
+	noting            chan struct{} // closed when it was told; nil if it never was
+	reason            string        // for its owner, why it ended
+	buried            bool          // the journal knows that it ended
 }
 
 type state int
@@ -195,6 +215,9 @@ func NewService(opts Options) *Service {
 
 		router: opts.Router, ways: map[workKey]*way{},
 	}
+	if s.observer = opts.Observer; s.observer == nil {
+		s.observer = noObserver{}
+	}
 	if s.router == nil {
 		s.router = routing.New()
 	}
@@ -203,6 +226,9 @@ func NewService(opts Options) *Service {
 	}
 	if s.journal == nil {
 		s.journal = noJournal{}
+	}
+	if opts.Past.Incomplete != nil {
+		s.loss = loss{noted: opts.Past.Incomplete, listed: map[string]bool{}}
 	}
 	s.recover(opts.Past)
 	s.SetLimits(opts.Limits)
@@ -229,6 +255,12 @@ func (s *Service) begin() error {
 	}
 	s.calls.Add(1)
 	return nil
+}
+
+// noting returns a context for what is written down although nobody waits for it, or
+// nobody may stop it.
+func (s *Service) noting() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.cleanup, cmp.Or(s.limits().DiskTimeout, 30*time.Second))
 }
 
 // bounded returns a context that ends with ctx, after d, or when the broker

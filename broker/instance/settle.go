@@ -2,9 +2,7 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
@@ -32,7 +30,7 @@ func settleTimeout() time.Duration { return failpoint.Hasten(listDelay) + settle
 // unsettle keeps an entry whose creation was unclear, and has it found out what that
 // has left. The caller holds mu.
 func (s *Service) unsettle(e *entry) {
-	e.state = unsettled
+	e.state, e.unclearAt = unsettled, time.Now()
 	close(e.unclear)
 	s.tasks.Go("settle a creation", func() { s.settleEntry(e) })
 }
@@ -97,7 +95,7 @@ func (s *Service) settleOnce(e *entry) (left *sdk.Instance, sure bool, err error
 			found = append(found, i)
 		}
 	}
-	if len(found) == 1 && e.doubt.good && s.wanted(e) {
+	if len(found) == 1 && e.doubt.good && s.taken(e) {
 		return &found[0], true, nil
 	}
 	for _, i := range found {
@@ -114,11 +112,12 @@ func (s *Service) madeFor(e *entry, i sdk.Instance) bool {
 	return i.Labels[sdk.LabelInstance] == e.id.Instance && (s.brokerID == "" || i.Labels[sdk.LabelBroker] == s.brokerID)
 }
 
-// wanted reports whether somebody waits for the entry.
-func (s *Service) wanted(e *entry) bool {
+// taken reports whether what was found becomes the session's instance, since somebody
+// waits for it.
+func (s *Service) taken(e *entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return e.waiters > 0 && s.lifetime.Err() == nil
+	return e.waiters > 0 && !e.forsaken && s.lifetime.Err() == nil && e.announce()
 }
 
 // lost reports whether the entry was forgotten meanwhile, with its provider.
@@ -132,7 +131,16 @@ func (s *Service) lost(e *entry) bool {
 // lost.
 func (s *Service) adoptFound(e *entry, found sdk.Instance) {
 	e.verdict = ours
-	unnoted, err := s.noteMade(e, found)
+	ctx, cancel := s.noting()
+	defer cancel()
+	unnoted, err := true, s.noteGivenUp(ctx, e)
+	if err == nil {
+		unnoted, err = s.noteMade(e, found)
+	} else {
+		s.mu.Lock()
+		e.instance = found // to be destroyed
+		s.mu.Unlock()
+	}
 	s.finishCreation(e, unnoted, err)
 }
 
@@ -154,19 +162,34 @@ func (s *Service) settleAsNothing(e *entry) {
 
 // awaitReady waits until it is certain how a creation has ended. Who waited for it when
 // the provider left it unclear, and has nobody else to ask, is told so at once; who came
-// later, or has, waits for certainty.
-func (s *Service) awaitReady(ctx context.Context, e *entry, late, others bool) error {
+// later waits for certainty. Who has somebody else to ask does so for as long as its
+// patience lasts, and forsakes it then. It returns errMoved when another one has.
+func (s *Service) awaitReady(ctx context.Context, e *entry, late bool, way onTheWay) error {
+	left := s.leftOf(e)
+	var trial <-chan time.Time
+	if way.trial {
+		over := time.NewTimer(trialPatience)
+		defer over.Stop()
+		trial = over.C
+	}
 	select {
 	case <-e.ready:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-left:
+		return errMoved
+	case <-trial:
+		return s.turnFrom(ctx, e)
 	case <-e.unclear:
 	}
 	var patience time.Duration
 	switch {
-	case others:
-		patience = settleTimeout()
+	case way.trial:
+	case way.faithful:
+		patience = settleTimeout() - s.unclearFor(e)
+	case way.others:
+		patience = way.patience.Unclear - s.unclearFor(e)
 	case late:
 		patience = s.limits().CreateTimeout
 	default:
@@ -181,12 +204,33 @@ func (s *Service) awaitReady(ctx context.Context, e *entry, late, others bool) e
 		return ctx.Err()
 	case <-s.watching.Done():
 		return shuttingDown()
+	case <-left:
+		return errMoved
 	case <-over.C:
 	}
-	if late {
-		return stillUnsettled(e)
+	if way.others {
+		return s.turnFrom(ctx, e)
 	}
-	return errors.Join(stillUnsettled(e), s.failureOf(e))
+	return stillUnsettled(e)
+}
+
+// turnFrom forsakes a creation, unless it is about to end.
+func (s *Service) turnFrom(ctx context.Context, e *entry) error {
+	if s.forsake(e) {
+		return s.forsakenError(e)
+	}
+	select {
+	case <-e.ready: // it has a deadline
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Service) unclearFor(e *entry) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(e.unclearAt)
 }
 
 func (s *Service) failureOf(e *entry) error {
@@ -201,19 +245,17 @@ func stillUnsettled(e *entry) error {
 	return refusal
 }
 
-// settledElsewhere returns an error as long as a provider other than that one makes an
-// instance for the session, or may have made one of which nobody knows.
-func (s *Service) settledElsewhere(key workKey, than string) error {
+// elsewhere returns a creation for the session on a provider other than that one, which
+// goes on or of which nobody knows what it has made; nil if there is none.
+func (s *Service) elsewhere(key workKey, than string) (e *entry, goesOn bool) {
 	providers := s.everyProvider()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(providers, func(p Provider) bool {
+	for _, p := range providers {
 		e := s.sessions[sessionKey{key.tenant, key.session, p.Label()}]
-		return p.Label() != than && e != nil && (e.state == creating || e.state == unsettled)
-	})
-	if i < 0 {
-		return nil
+		if p.Label() != than && e != nil && (e.state == creating || e.state == unsettled) {
+			return e, e.state == creating
+		}
 	}
-	label := providers[i].Label()
-	return &Fault{Provider: label, Err: stillUnsettled(s.sessions[sessionKey{key.tenant, key.session, label}])}
+	return nil, false
 }

@@ -105,9 +105,13 @@ func (s *Service) judge(ctx context.Context, e *entry, took time.Duration, err e
 	if err == nil {
 		e.verdict = ours // whatever it was the last time
 		s.router.Succeeded(label, took)
+		s.observeCreation(ctx, e, nil)
 		return
 	}
 	e.verdict = verdictOf(ctx, err)
+	if !notAsked(err) {
+		s.observeCreation(ctx, e, err)
+	}
 	code := sdk.CodeOf(err)
 	ephemeral := e.provider.Description().Ephemeral
 	// One of which a cloud says that it could not be made is none to be used, nor is

@@ -19,6 +19,8 @@ type Provider struct {
 	Restarts      int
 	// Draining counts earlier processes that serve their last instances.
 	Draining int
+	// Removed says that it is not in the configuration any more: there are only those.
+	Removed bool
 	// CircuitOpen says that it has failed repeatedly and refuses work until it is
 	// tried again. FailedAt is when its process ended, or did not start, the last
 	// time; zero for never.
@@ -38,7 +40,7 @@ var (
 	providerRestarts = prometheus.NewDesc("sandbox_broker_provider_restarts_total",
 		"Processes of the provider after its first.", []string{"provider"}, nil)
 	providerDraining = prometheus.NewDesc("sandbox_broker_provider_draining",
-		"Processes that an upgrade has replaced and that serve their last instances.", []string{"provider"}, nil)
+		"Processes that another has replaced, or whose provider was removed, and that serve their last instances.", []string{"provider"}, nil)
 	providerCircuit = prometheus.NewDesc("sandbox_broker_provider_circuit_open",
 		"Whether the provider has failed repeatedly and refuses work until it is tried again.", []string{"provider"}, nil)
 	providerCreationCircuit = prometheus.NewDesc("sandbox_broker_provider_creation_circuit_open",
@@ -60,6 +62,10 @@ func (providerCollector) Describe(chan<- *prometheus.Desc) {}
 func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 	known := families{}
 	for _, p := range c.providers() {
+		out <- prometheus.MustNewConstMetric(providerDraining, prometheus.GaugeValue, float64(p.Draining), p.Label)
+		if p.Removed {
+			continue
+		}
 		out <- prometheus.MustNewConstMetric(providerReady, prometheus.GaugeValue, oneIf(p.Ready), p.Label)
 		out <- prometheus.MustNewConstMetric(providerCircuit, prometheus.GaugeValue, oneIf(p.CircuitOpen), p.Label)
 		out <- prometheus.MustNewConstMetric(providerCreationCircuit, prometheus.GaugeValue, oneIf(p.CreationCircuitOpen), p.Label)
@@ -70,7 +76,6 @@ func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(providerFailed, prometheus.GaugeValue, float64(p.FailedAt.UnixMilli())/1000, p.Label)
 		}
 		out <- prometheus.MustNewConstMetric(providerRestarts, prometheus.CounterValue, float64(p.Restarts), p.Label)
-		out <- prometheus.MustNewConstMetric(providerDraining, prometheus.GaugeValue, float64(p.Draining), p.Label)
 		for _, m := range p.Metrics {
 			if shown := known.metric(p, m); shown != nil {
 				out <- shown

@@ -1,6 +1,7 @@
 // Package origin carries with a context why something happens: which request asked
 // for it, or what in the broker. It goes from the API, and from whatever else begins
-// work, to the audit log; nothing in between looks at it or decides by it.
+// work, to the audit log, and the request's ID to the plugins; nothing in between
+// looks at it or decides by it.
 package origin
 
 import "context"

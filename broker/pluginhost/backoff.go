@@ -16,6 +16,11 @@ type Backoff struct {
 	// forgotten. One that has made an instance or executed something before it
 	// died does not lead to Opens.
 	Stable time.Duration
+	// Repeats is how many such deaths may follow on one another before they cost pauses
+	// all the same: these double from Min to Longest. A third of Stable, lived, makes up
+	// for one.
+	Repeats int
+	Longest time.Duration
 }
 
 // defaultBackoff is what a zero Backoff means.
@@ -26,6 +31,9 @@ func defaultBackoff() Backoff {
 		Retry:  30 * time.Second,
 		Opens:  5,
 		Stable: 30 * time.Second,
+
+		Repeats: 20,
+		Longest: time.Minute,
 	}
 }
 
@@ -55,6 +63,33 @@ func (b Backoff) forgive(failures int, ran time.Duration, worked bool) int {
 		return min(failures, max(b.Opens-3, 0))
 	}
 	return failures
+}
+
+// repeated returns how many deaths of processes that had done work follow on one another,
+// after one more that ran for so long.
+func (b Backoff) repeated(deaths int, ran time.Duration, worked bool) int {
+	switch {
+	case ran >= b.Stable:
+		return 0
+	case !worked:
+		return deaths
+	}
+	return max(deaths-int(3*ran/b.Stable), 0) + 1
+}
+
+// penalty returns how long to wait at least after that many such deaths.
+func (b Backoff) penalty(deaths int) time.Duration {
+	if b.Repeats == 0 || deaths <= b.Repeats {
+		return 0
+	}
+	pause := b.Min
+	for range deaths - b.Repeats {
+		if pause = 2 * pause; pause >= b.Longest {
+			pause = b.Longest
+			break
+		}
+	}
+	return spread(pause)
 }
 
 func spread(d time.Duration) time.Duration {

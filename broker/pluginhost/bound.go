@@ -47,6 +47,17 @@ func (b *boundProvider) Configure(ctx context.Context, req sdk.ConfigureRequest)
 	return b.failed(ctx, err)
 }
 
+// Validate asks the plugin what is wrong with settings, before it is configured. The
+// problems name settings of its schema, or none.
+func (b *boundProvider) Validate(ctx context.Context, settings sdk.Settings) ([]sdk.FieldError, error) {
+	b.process.runner.log.hide(redact.Secrets(b.Describe().Schema, settings))
+	problems, err := b.Client.Validate(ctx, settings)
+	for i, p := range problems {
+		problems[i] = sdk.FieldError{Field: b.clean(p.Field), Message: b.clean(p.Message)}
+	}
+	return problems, b.failed(ctx, err)
+}
+
 func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
 	health, err := b.Client.Health(ctx)
 	health.Reason = b.clean(health.Reason)

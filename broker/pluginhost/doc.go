@@ -8,13 +8,13 @@
 // name it. Start reading in launcher.go and supervise.go.
 //
 // go-plugin does the handshake and the gRPC connection. Everything that touches
-// the process is our own runner (runner.go): process group, death pipe, pipes
-// for output, socket directory, checksum. docs of go-plugin describe none of
+// the process is our own runner (runner.go): death pipe, pipes for output, socket
+// directory, checksum. Package watchdog ends a process with all that it has started. docs of go-plugin describe none of
 // what can go wrong there; each fence says beside it what it is for.
 //
 // What a plugin says is hostile input. sdk/wire checks its answers, this package
 // its handshake and its log.
 //
 // Routing, instances and tenants live elsewhere. The package works on Linux
-// only: it needs /proc, process groups and SO_PEERCRED.
+// only: it needs /proc, subreapers and SO_PEERCRED.
 package pluginhost

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 )
 
 // passedOn lists what every plugin gets of the broker's environment. All else
@@ -16,12 +17,15 @@ var passedOn = []string{
 }
 
 // listedValues are the values of variables that the operator gives to a plugin by
-// name: most often they are keys.
+// name: most often they are keys. What is no secret by its name and its look, such as a
+// region, is not among them.
 func listedValues(names []string) []string {
 	var values []string
 	for _, name := range names {
 		if !slices.Contains(passedOn, name) {
-			values = append(values, os.Getenv(name))
+			if value := os.Getenv(name); !redact.Ordinary(name, value) {
+				values = append(values, value)
+			}
 		}
 	}
 	return values

@@ -10,13 +10,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
+	"github.com/sandbox-broker/sandbox-broker/sdk/hostfile"
 )
 
 // executableName keeps a plugin's name from leaving the plugin directory.
@@ -49,7 +48,7 @@ func openExecutable(dir, name, pin string) (*executable, error) {
 	if err != nil {
 		return nil, notStarted(fmt.Sprintf("the plugin %q cannot be read", name), err.Error())
 	}
-	if err := onlyOursToChange(filepath.Dir(resolved)); err != nil {
+	if err := hostfile.CheckPath(filepath.Dir(resolved)); err != nil {
 		return nil, notStarted(fmt.Sprintf("the plugin %q lies in a directory that others may change", name), err.Error())
 	}
 	// O_NONBLOCK so that a FIFO of that name cannot hold us.
@@ -75,7 +74,7 @@ func (e *executable) check(pin string) error {
 	case info.Mode().Perm()&0o111 == 0:
 		return notStarted(fmt.Sprintf("the plugin %q is not executable", e.name), "chmod +x "+e.path)
 	}
-	if err := changeableByOthers(info); err != nil {
+	if err := hostfile.Check(info); err != nil {
 		return notStarted(fmt.Sprintf("the plugin %q may be changed by others", e.name), e.path+": "+err.Error())
 	}
 	start := make([]byte, 2)
@@ -118,55 +117,18 @@ func fingerprint(info fs.FileInfo) string {
 	return fmt.Sprintf("%d:%d:%d:%d", stat.Dev, stat.Ino, stat.Size, info.ModTime().UnixNano())
 }
 
-// runPath is what to execute. The descriptor closes on exec, which is early
-// enough for a program and too early for a script's interpreter.
-func (e *executable) runPath() string {
+// runPath is what to execute: for a program a link in dir to the descriptor, which is
+// what was checked, so that the process is called as its plugin is. A script's
+// interpreter opens the file again by its name.
+func (e *executable) runPath(dir string) (path string, file *os.File, err error) {
 	if e.script {
-		return e.path
+		return e.path, nil, nil
 	}
-	return fmt.Sprintf("/proc/self/fd/%d", e.file.Fd())
+	path = filepath.Join(dir, e.name)
+	if err := os.Symlink(watchdog.FilePath(), path); err != nil {
+		return "", nil, err
+	}
+	return path, e.file, nil
 }
 
 func (e *executable) close() { e.file.Close() }
-
-func onlyOursToChange(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if err := changeableByOthers(info); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	return nil
-}
-
-// changeableByOthers says who besides root and ourselves may write a file or
-// directory.
-func changeableByOthers(info fs.FileInfo) error {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return errors.New("its owner is unknown")
-	}
-	mode := info.Mode()
-	switch {
-	case stat.Uid != 0 && int(stat.Uid) != unix.Geteuid():
-		return fmt.Errorf("it belongs to user %d", stat.Uid)
-	case mode.Perm()&0o002 != 0:
-		return errors.New("everybody may write it (chmod o-w)")
-	case mode.Perm()&0o020 != 0 && !privateGroup(stat.Gid):
-		return fmt.Errorf("group %d may write it (chmod g-w)", stat.Gid)
-	}
-	return nil
-}
-
-// privateGroup reports whether a group is the user's own: many systems give each
-// user a group of the same name and a umask of 002, so that everything a build
-// makes is writable by that group.
-func privateGroup(gid uint32) bool {
-	group, err := user.LookupGroupId(strconv.FormatUint(uint64(gid), 10))
-	if err != nil {
-		return false
-	}
-	me, err := user.LookupId(strconv.Itoa(unix.Geteuid()))
-	return err == nil && me.Gid == group.Gid && me.Username == group.Name
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
@@ -36,6 +37,13 @@ type LauncherOptions struct {
 	StartTimeout time.Duration
 	// Logger receives what plugins log. It is required.
 	Logger hclog.Logger
+	// Watchdog is a program whose main calls watchdog.Main first; "/proc/self/exe" is
+	// the one that runs. It is required: each plugin gets a watchdog, which ends it with
+	// all that it has started.
+	Watchdog string
+	// Adopt has this process end what a watchdog that was killed has left. It must start
+	// children through launchers only then.
+	Adopt bool
 }
 
 // Spec says which plugin to start.
@@ -60,6 +68,7 @@ type Spec struct {
 type Launcher struct {
 	options LauncherOptions
 	dir     *runtimeDir
+	host    *watchdog.Host
 }
 
 // NewLauncher makes the private socket directory; Close removes it.
@@ -70,15 +79,23 @@ func NewLauncher(options LauncherOptions) (*Launcher, error) {
 	if options.StartTimeout == 0 {
 		options.StartTimeout = defaultStartTimeout
 	}
+	host, err := watchdog.NewHost(options.Watchdog, options.Adopt)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := newRuntimeDir(options.RuntimeDir)
 	if err != nil {
 		return nil, err
 	}
-	return &Launcher{options: options, dir: dir}, nil
+	return &Launcher{options: options, dir: dir, host: host}, nil
 }
 
 // Close removes the socket directory. Stop all processes first.
 func (l *Launcher) Close() error { return l.dir.close() }
+
+// KeepInPlace makes the socket directory again if somebody has removed it. Plugins that
+// run are spoken to by connections that they have already.
+func (l *Launcher) KeepInPlace() error { return l.dir.keepInPlace() }
 
 func (l *Launcher) dirOf(spec Spec) string { return cmp.Or(spec.Dir, l.options.PluginDir) }
 
@@ -103,7 +120,7 @@ func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
 	defer exe.close()
 
 	logger := l.options.Logger.Named("plugin").With("provider", spec.Label)
-	p := newProcess(spec.Label, newRunner(exe, environment(spec.Env, l.logLevel()), logger))
+	p := newProcess(spec.Label, newRunner(l.host, spec.Label, exe, append(environment(spec.Env, l.logLevel()), watchdog.Mark(l.dir.path)), logger))
 	p.runner.log.hide(slices.Concat(listedValues(spec.Env), spec.Secrets))
 	bounded, cancel := context.WithTimeoutCause(ctx, l.options.StartTimeout,
 		notStarted(fmt.Sprintf("the plugin %q did not answer within %v", spec.Plugin, l.options.StartTimeout)))
@@ -137,8 +154,8 @@ func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
 		SyncStderr: p.stderr,
 		GRPCDialOptions: slices.Concat(wire.DialOptions(), []grpc.DialOption{
 			grpc.WithContextDialer(p.runner.dial),
-			grpc.WithChainStreamInterceptor(p.openStream),
-			grpc.WithChainUnaryInterceptor(l.tellLogLevel),
+			grpc.WithChainStreamInterceptor(tellRequestOfStream, p.openStream),
+			grpc.WithChainUnaryInterceptor(tellRequest, l.tellLogLevel),
 		}),
 	}
 }

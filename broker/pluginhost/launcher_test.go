@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -71,6 +72,24 @@ func TestLaunchKeepsLastWordsForTheLogOnly(t *testing.T) {
 	assert.Assert(t, ok)
 	assert.Equal(t, launch.Stderr, "mock: cannot find my configuration")
 	assert.Assert(t, !strings.Contains(err.Error(), "cannot find"))
+
+	// Who starts a plugin by hand may see them.
+	shown := pluginhost.WithLastWords(err)
+	assert.Error(t, shown, err.Error()+"; the last that it wrote to standard error:\n  mock: cannot find my configuration")
+	assert.Equal(t, pluginhost.LastWord(shown), "mock: cannot find my configuration")
+	assert.Equal(t, sdk.CodeOf(shown), sdk.CodeNotInitialized)
+	assert.Equal(t, pluginhost.LastWord(err), "")
+	assert.ErrorIs(t, pluginhost.WithLastWords(context.Canceled), context.Canceled)
+}
+
+func TestLastWordsAreBoundedAndHarmless(t *testing.T) {
+	stderr := strings.Repeat("early\n", 100) + strings.Repeat("x", 1000) + "\n\ttab\u202e\n\nend"
+	text := pluginhost.WithLastWords(&pluginhost.LaunchError{Public: &sdk.Error{Code: sdk.CodeNotInitialized, Message: "m"}, Stderr: stderr}).Error()
+	lines := strings.Split(text, "\n")
+	assert.Equal(t, len(lines), 1+10)
+	assert.Equal(t, lines[10], "  end")
+	assert.Equal(t, lines[9], `   tab\u202e`)
+	assert.Equal(t, lines[8], "  "+strings.Repeat("x", 400)+"…")
 }
 
 func TestLaunchRefusesFilesThatItCannotTrust(t *testing.T) {
@@ -129,6 +148,18 @@ func TestLaunchRunsAPinnedProgramAndASymbolicLink(t *testing.T) {
 	assert.Equal(t, process.Provider().Describe().Name, "mock")
 }
 
+// top and ps show which plugin a process is.
+func TestAProcessIsCalledAsItsPluginIs(t *testing.T) {
+	h := newHost(t)
+	process := h.launch(h.spec("mock"))
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", process.PID()))
+	assert.NilError(t, err)
+	assert.Equal(t, string(name), "mock\n")
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", process.PID()))
+	assert.NilError(t, err)
+	assert.Equal(t, string(line), filepath.Join(plugins, "mock")+"\x00")
+}
+
 func TestLaunchGivesUpWithItsCaller(t *testing.T) {
 	h := newHost(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -159,6 +190,6 @@ func TestLaunchPassesOnWhatWasListedAndNothingElse(t *testing.T) {
 
 func TestNewLauncherRefusesAWrongLogLevel(t *testing.T) {
 	h := newHost(t)
-	_, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{Logger: h.logger, LogLevel: "warning"})
+	_, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{Logger: h.logger, LogLevel: "warning", Watchdog: "/proc/self/exe"})
 	assert.Error(t, err, `log level "warning" is none of trace, debug, info, warn, error and off`)
 }

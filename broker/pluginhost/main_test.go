@@ -19,6 +19,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -27,6 +28,7 @@ import (
 var plugins string
 
 func TestMain(m *testing.M) {
+	watchdog.Main()
 	code, err := runTests(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -83,7 +85,7 @@ func newHost(t *testing.T, change ...func(*pluginhost.LauncherOptions)) *host {
 	runtimeDir, err := os.MkdirTemp("", "rt") //nolint:usetesting // t.TempDir is too long for a socket
 	assert.NilError(t, err)
 	h.runtimeDir = runtimeDir
-	options := pluginhost.LauncherOptions{PluginDir: plugins, RuntimeDir: runtimeDir, Logger: h.logger}
+	options := pluginhost.LauncherOptions{PluginDir: plugins, RuntimeDir: runtimeDir, Logger: h.logger, Watchdog: "/proc/self/exe"}
 	for _, c := range change {
 		c(&options)
 	}
@@ -104,7 +106,7 @@ func newHost(t *testing.T, change ...func(*pluginhost.LauncherOptions)) *host {
 				}
 			}
 			return poll.Success()
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 		if t.Failed() {
 			t.Log(h.log.String())
 		}

@@ -26,6 +26,7 @@ func TestBeTheBroker(t *testing.T) {
 		RuntimeDir: os.Getenv("PLUGINHOST_TEST_RUNTIME"),
 		Logger:     hclog.NewNullLogger(),
 		LogLevel:   "info",
+		Watchdog:   "/proc/self/exe", Adopt: true,
 	})
 	assert.NilError(t, err)
 	process, err := launcher.Launch(t.Context(), pluginhost.Spec{Label: "box", Plugin: "mock"})
@@ -44,7 +45,7 @@ func (h *host) otherBroker(t *testing.T) (plugin int, kill func()) {
 	broker.Env = append(os.Environ(),
 		"PLUGINHOST_TEST_BROKER="+said, "PLUGINHOST_TEST_PLUGINS="+plugins, "PLUGINHOST_TEST_RUNTIME="+h.runtimeDir)
 	assert.NilError(t, broker.Start())
-	poll.WaitOn(t, poll.FileExists(said), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, poll.FileExists(said), poll.WithTimeout(2*time.Minute))
 	return pidIn(t, said), func() {
 		assert.NilError(t, broker.Process.Kill())
 		_ = broker.Wait()

@@ -26,7 +26,7 @@ func TestThePluginsLogReachesOursUnderItsName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want["provider"] = "box"
-			poll.WaitOn(t, h.log.has(want), poll.WithTimeout(30*time.Second))
+			poll.WaitOn(t, h.log.has(want), poll.WithTimeout(2*time.Minute))
 		})
 	}
 }
@@ -41,7 +41,7 @@ func TestALogOfWrongTypesDoesNoHarm(t *testing.T) {
 		"half an object is text":                      {"@message": `{"@message":`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			poll.WaitOn(t, h.log.has(want), poll.WithTimeout(30*time.Second))
+			poll.WaitOn(t, h.log.has(want), poll.WithTimeout(2*time.Minute))
 			assert.Assert(t, !strings.Contains(h.log.String(), "bad key"))
 		})
 	}
@@ -71,7 +71,7 @@ func TestALongLineIsCut(t *testing.T) {
 	p := process.Provider()
 	_, _, err := execute(t.Context(), p, instance(t, p), `{"log_raw": "`+strings.Repeat("y", 200_000)+`\nnext\n"}`)
 	assert.NilError(t, err)
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "next"}), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "next"}), poll.WithTimeout(2*time.Minute))
 	cut := h.log.entries(map[string]any{"cut": true})
 	assert.Equal(t, len(cut), 1)
 	assert.Equal(t, len(cut[0]["@message"].(string)), 64<<10)
@@ -89,8 +89,8 @@ func TestSecretsAreBlankedWhateverThePluginDoesWithThem(t *testing.T) {
 	_, _, err = execute(t.Context(), p, id, `{"crash": "before", "log_raw": "last `+secret+`\n"}`)
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
 	<-process.Done()
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "key (secret) it is"}), poll.WithTimeout(30*time.Second))
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "raw (secret)"}), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "key (secret) it is"}), poll.WithTimeout(2*time.Minute))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "raw (secret)"}), poll.WithTimeout(2*time.Minute))
 	assert.Assert(t, !strings.Contains(h.log.String(), secret))
 	assert.Assert(t, !strings.Contains(fmt.Sprintf("%+v", process.Err()), secret))
 	assert.Assert(t, is.Contains(stderrOfExit(t, process), "last (secret)"))

@@ -75,6 +75,12 @@ func (e *ExitError) Error() string {
 // its calls end with CodeUnavailable as soon as the process does.
 func (p *Process) Provider() sdk.Provider { return &boundProvider{Client: p.provider, process: p} }
 
+// Validate asks the plugin what is wrong with settings that obey its schema. Nothing
+// of a plugin that does not look.
+func (p *Process) Validate(ctx context.Context, settings sdk.Settings) ([]sdk.FieldError, error) {
+	return (&boundProvider{Client: p.provider, process: p}).Validate(ctx, settings)
+}
+
 // fingerprint is that of the file that it was started from.
 func (p *Process) fingerprint() string { return p.runner.exe.version }
 
@@ -110,7 +116,7 @@ func (p *Process) Err() error {
 }
 
 // Stop ends the process: the provider's Close, then the end of its standard
-// input, then SIGKILL for its whole process group. The end of ctx cuts the
+// input, then SIGKILL for it and all that it has started. The end of ctx cuts the
 // first two short. It returns when nothing of the process is left.
 func (p *Process) Stop(ctx context.Context) {
 	p.stopping.Store(true)
@@ -136,7 +142,8 @@ func (p *Process) diesWithin(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-p.runner.dead:
+	case <-p.runner.ended():
+		<-p.runner.dead // is told in a moment
 		return true
 	case <-timer.C:
 		return false

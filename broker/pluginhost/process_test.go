@@ -73,14 +73,14 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 		process := h.configured(h.spec("mock_deaf"), nil)
 		process.Stop(within(t, time.Second))
 		assert.NilError(t, process.Err())
-		poll.WaitOn(t, processEnds(process.PID()), poll.WithTimeout(30*time.Second))
+		poll.WaitOn(t, processEnds(process.PID()), poll.WithTimeout(2*time.Minute))
 	})
 	t.Run("a plugin that is stopped by a signal", func(t *testing.T) {
 		h := newHost(t)
 		process := h.configured(h.spec("mock"), nil)
 		assert.NilError(t, syscall.Kill(process.PID(), syscall.SIGSTOP))
 		process.Stop(within(t, time.Second))
-		poll.WaitOn(t, processEnds(process.PID()), poll.WithTimeout(30*time.Second))
+		poll.WaitOn(t, processEnds(process.PID()), poll.WithTimeout(2*time.Minute))
 	})
 }
 
@@ -106,7 +106,7 @@ func TestADeathEndsRunningCalls(t *testing.T) {
 				_, _, err := execute(t.Context(), p, id, `{"grandchild": "60s", "hang": true}`)
 				hanging <- err
 			}()
-			poll.WaitOn(t, poll.FileExists(entered), poll.WithTimeout(30*time.Second))
+			poll.WaitOn(t, poll.FileExists(entered), poll.WithTimeout(2*time.Minute))
 			assert.NilError(t, os.Remove(entered))
 
 			started := time.Now()
@@ -124,11 +124,7 @@ func TestADeathEndsRunningCalls(t *testing.T) {
 				assert.Assert(t, is.Contains(exit.Stderr, "goroutine "))
 			}
 			if strings.Contains(death.action, "grandchild") {
-				grandchild := pidIn(t, entered)
-				if strings.Contains(death.action, "escape") {
-					assert.NilError(t, syscall.Kill(grandchild, syscall.SIGKILL))
-				}
-				poll.WaitOn(t, processGoneOrZombie(grandchild), poll.WithTimeout(30*time.Second))
+				assert.ErrorIs(t, syscall.Kill(pidIn(t, entered), 0), syscall.ESRCH)
 			}
 		})
 	}

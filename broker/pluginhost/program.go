@@ -3,6 +3,7 @@ package pluginhost
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -56,13 +57,20 @@ func (p *Process) sum() string {
 	return p.programSum
 }
 
-// openProgram opens what the process runs. The number is the process's own, since
-// it is not reaped meanwhile.
+// openProgram opens what the process runs.
 func (r *processRunner) openProgram() (*os.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pid == 0 || r.reaped {
+	if r.process == nil {
 		return nil, os.ErrProcessDone
 	}
-	return os.Open(fmt.Sprintf("/proc/%d/exe", r.pid))
+	program, err := os.Open(fmt.Sprintf("/proc/%d/exe", r.process.PID))
+	if err != nil {
+		return nil, err
+	}
+	// The number was the process's own if it still is.
+	if !r.process.Lives() {
+		return nil, errors.Join(os.ErrProcessDone, program.Close())
+	}
+	return program, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -19,6 +20,18 @@ func (s *Supervised) AwaitHealthy(ctx context.Context) error {
 	if err := s.Started(ctx); err != nil {
 		return err
 	}
+	return s.awaitProbe(ctx, PhaseStopped)
+}
+
+// AwaitWell waits until the provider answers a health probe well, however many starts
+// that takes. It gives up at once on one that is unavailable.
+func (s *Supervised) AwaitWell(ctx context.Context) error {
+	return s.awaitProbe(ctx, PhaseStopped, PhaseUnavailable)
+}
+
+// awaitProbe waits until a health probe was answered well, or until the provider is in
+// one of the phases that it is not waited for in.
+func (s *Supervised) awaitProbe(ctx context.Context, hopeless ...Phase) error {
 	for {
 		s.mu.Lock()
 		state, probed, changed := s.state, s.probed, s.changed
@@ -26,7 +39,7 @@ func (s *Supervised) AwaitHealthy(ctx context.Context) error {
 		if probed && state.Healthy {
 			return nil
 		}
-		if state.Phase == PhaseStopped {
+		if slices.Contains(hopeless, state.Phase) {
 			return s.notReady(nil)
 		}
 		select {
@@ -63,7 +76,7 @@ func (s *Supervised) Retire(ctx context.Context) error {
 		s.enter(PhaseStopped, func(state *State) { state.Reason = "another process took over" })
 		return nil
 	}
-	s.enter(PhaseDraining, func(state *State) { state.Reason = "another process takes over" })
+	s.enter(PhaseDraining, func(state *State) { state.Reason = "it serves its last instances, and gets no new ones" })
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	err := current.provider.Drain(ctx)

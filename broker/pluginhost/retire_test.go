@@ -22,7 +22,7 @@ func TestARetiredProviderServesItsInstancesAndHasNoNextProcess(t *testing.T) {
 	p := ready(t, s)
 	instance(t, p)
 	assert.NilError(t, s.Retire(within(t, time.Minute)))
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "drained"}), poll.WithTimeout(30*time.Second)) // said on the way
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "drained"}), poll.WithTimeout(2*time.Minute)) // said on the way
 	assert.Equal(t, s.State().Phase, pluginhost.PhaseDraining)
 	_, err := ready(t, s).List(t.Context())
 	assert.NilError(t, err)
@@ -39,13 +39,13 @@ func TestAProviderThatIsDownRetiresAtOnce(t *testing.T) {
 	s := h.supervise(h.spec("mock"), sdk.Settings{"on_configure": `{"crash": "before"}`}, quick, func(o *pluginhost.SuperviseOptions) {
 		o.Backoff.Retry = time.Hour // so that it is between two tries
 	})
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(2*time.Minute))
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		if state := s.State(); state.PID != 0 {
 			return poll.Continue("%+v", state)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, s.Retire(t.Context()))
 	<-s.Finished()
 }

@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
-	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 )
 
 // errSilentEnd stands for a plugin that ended its standard output, by ending
@@ -33,14 +33,13 @@ const pipeGrace = 200 * time.Millisecond
 // end of both before it looks at the process, and a grandchild may hold them
 // open for ever.
 type processRunner struct {
-	exe *executable
-	env []string
-	log *pluginLog
-	// signal is unix.Kill, or a test's.
-	signal func(pid int, signal unix.Signal) error
+	host  *watchdog.Host
+	label string
+	exe   *executable
+	env   []string
+	log   *pluginLog
 
 	// Set by prepare and Start, before anybody else looks.
-	cmd       *exec.Cmd
 	socketDir string
 	lifeline  *os.File // write end of the plugin's standard input
 	handshake *io.PipeWriter
@@ -49,20 +48,19 @@ type processRunner struct {
 	socket    string // set by PluginToHost
 
 	mu       sync.Mutex
-	pid      int // 0 until started
+	process  *watchdog.Process // nil until started
 	unwanted bool
-	reaped   bool
 	refusal  *LaunchError // why the handshake was not accepted
 
 	dead    chan struct{} // closed as soon as the process is
 	status  string        // how it ended, once dead is closed
-	drained chan struct{} // closed when its output has been read
+	drained chan struct{} // closed when its output has been read and nothing of it is left
 }
 
 var _ runner.Runner = (*processRunner)(nil)
 
-func newRunner(exe *executable, env []string, logger hclog.Logger) *processRunner {
-	r := &processRunner{exe: exe, env: env, signal: unix.Kill, dead: make(chan struct{}), drained: make(chan struct{})}
+func newRunner(host *watchdog.Host, label string, exe *executable, env []string, logger hclog.Logger) *processRunner {
+	r := &processRunner{host: host, label: label, exe: exe, env: env, dead: make(chan struct{}), drained: make(chan struct{})}
 	r.log = newPluginLog(logger, r.dead)
 	r.greeting, r.handshake = io.Pipe()
 	return r
@@ -72,14 +70,8 @@ func newRunner(exe *executable, env []string, logger hclog.Logger) *processRunne
 // the handshake needs.
 func (r *processRunner) prepare(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
 	r.socketDir = socketDir
-	// Not exec.Command: it would look the path up. The last of two equal
-	// names wins, so go-plugin's own come last.
-	r.cmd = &exec.Cmd{
-		Path:        r.exe.runPath(),
-		Args:        []string{r.exe.path},
-		Env:         append(r.env, cmd.Env...),
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
-	}
+	// The last of two equal names wins, so go-plugin's own come last.
+	r.env = append(r.env, cmd.Env...)
 	return r, nil
 }
 
@@ -99,8 +91,7 @@ func (r *processRunner) Start(context.Context) error {
 	if err != nil {
 		return errors.Join(err, stdin.Close(), lifeline.Close(), stdout.Close(), stdoutEnd.Close())
 	}
-	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdoutEnd, stderrEnd
-	err = r.startUnlessKilled()
+	err = r.startUnlessKilled(stdin, stdoutEnd, stderrEnd)
 	_, _, _ = stdin.Close(), stdoutEnd.Close(), stderrEnd.Close()
 	if err != nil {
 		return errors.Join(err, lifeline.Close(), stdout.Close(), stderr.Close())
@@ -118,35 +109,28 @@ func (r *processRunner) Start(context.Context) error {
 	return nil
 }
 
-func (r *processRunner) startUnlessKilled() error {
+func (r *processRunner) startUnlessKilled(stdin, stdout, stderr *os.File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.unwanted {
 		return errors.New("stopped before it started")
 	}
-	if err := r.cmd.Start(); err != nil {
+	path, file, err := r.exe.runPath(r.socketDir)
+	if err != nil {
 		return err
 	}
-	r.pid = r.cmd.Process.Pid
-	return nil
+	r.process, err = r.host.Start(watchdog.Program{
+		Label: r.label, Path: path, Name: r.exe.path, File: file, Env: r.env,
+		Stdin: stdin, Stdout: stdout, Stderr: stderr,
+	})
+	return err
 }
 
 // watch waits for the process and cleans up behind it.
 func (r *processRunner) watch(readers *sync.WaitGroup, stdout, stderr *os.File) {
 	defer close(r.drained)
-	// WNOWAIT leaves a zombie, which keeps the number ours until the rest of
-	// its group has been killed.
-	var err error = unix.EINTR
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Waitid(unix.P_PID, r.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-	}
-	if err == nil {
-		r.kill()
-		r.setReaped()
-	}
-	_ = r.cmd.Wait()
-	r.setReaped()
-	r.status = describeExit(r.cmd.ProcessState)
+	<-r.process.Died()
+	r.status = r.process.Status()
 	r.lifeline.Close()
 	close(r.dead)
 
@@ -156,6 +140,7 @@ func (r *processRunner) watch(readers *sync.WaitGroup, stdout, stderr *os.File) 
 	readers.Wait()
 	_, _ = stdout.Close(), stderr.Close()
 	r.log.finish()
+	<-r.process.Gone()
 }
 
 // readStdout passes the handshake line on to go-plugin. What comes after it is
@@ -192,20 +177,24 @@ func (r *processRunner) readStdout(stdout io.Reader) {
 	out.flush()
 }
 
-// kill ends the process and its group; it does nothing to a dead one.
+// kill ends the process and all that it has started; it does nothing to a dead one.
 func (r *processRunner) kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unwanted = true
-	if r.pid != 0 && !r.reaped {
-		_ = r.signal(-r.pid, unix.SIGKILL)
+	if r.process != nil {
+		r.process.Kill()
 	}
 }
 
-func (r *processRunner) setReaped() {
+// ended is closed as soon as the process is no more, and dead follows.
+func (r *processRunner) ended() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reaped = true
+	if r.process == nil {
+		return r.dead
+	}
+	return r.process.Ended()
 }
 
 // dial connects to the socket that the plugin named.
@@ -269,7 +258,10 @@ func (r *processRunner) lastStderr() string {
 func (r *processRunner) processID() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pid
+	if r.process == nil {
+		return 0
+	}
+	return r.process.PID
 }
 
 // HostToPlugin implements runner.Runner.
@@ -308,14 +300,3 @@ func (r *processRunner) ID() string { return r.exe.name }
 
 // Diagnose implements runner.Runner.
 func (r *processRunner) Diagnose(context.Context) string { return "" }
-
-func describeExit(state *os.ProcessState) string {
-	if state == nil {
-		return "ended"
-	}
-	status, ok := state.Sys().(syscall.WaitStatus)
-	if ok && status.Signaled() {
-		return "was killed by signal " + unix.SignalName(status.Signal())
-	}
-	return fmt.Sprintf("exited with status %d", state.ExitCode())
-}

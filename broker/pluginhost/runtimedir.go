@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 )
 
 const (
@@ -27,10 +30,11 @@ const (
 // sockets. A lock held on it tells later brokers that this one lives.
 type runtimeDir struct {
 	path string
+	mu   sync.Mutex // guards lock
 	lock *os.File
 }
 
-// newRuntimeDir removes what dead brokers left below base and makes a directory
+// newRuntimeDir ends and removes what dead brokers left below base and makes a directory
 // with mode 0700. An empty base means the user's or the system's place for such
 // things.
 func newRuntimeDir(base string) (*runtimeDir, error) {
@@ -61,7 +65,32 @@ func newRuntimeDir(base string) (*runtimeDir, error) {
 }
 
 func (d *runtimeDir) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return errors.Join(os.RemoveAll(d.path), d.lock.Close())
+}
+
+// keepInPlace makes the directory again, and takes its lock, if it is not there.
+func (d *runtimeDir) keepInPlace() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	held, err := d.lock.Stat()
+	if err != nil {
+		return err
+	}
+	if there, err := os.Lstat(d.path); err == nil && os.SameFile(held, there) {
+		return nil
+	}
+	if err := os.Mkdir(d.path, 0o700); err != nil {
+		return fmt.Errorf("make the directory for plugin sockets again: %w", err)
+	}
+	lock, err := lockDir(d.path)
+	if err != nil {
+		return err
+	}
+	old := d.lock
+	d.lock = lock
+	return old.Close()
 }
 
 // lockDir takes the lock of a directory; the kernel frees it when the process
@@ -78,8 +107,8 @@ func lockDir(path string) (*os.File, error) {
 	return dir, nil
 }
 
-// sweep removes the directories of our user below base whose broker is gone.
-// One that cannot be examined is left alone.
+// sweep removes the directories of our user below base whose broker is gone, and ends
+// what plugins of those have left without anybody to see to it. One that cannot be examined is left alone.
 func sweep(base string) error {
 	entries, err := os.ReadDir(base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,6 +133,7 @@ func sweep(base string) error {
 		if err != nil {
 			continue // its broker lives
 		}
+		watchdog.EndLeftBehind(path)
 		_ = os.RemoveAll(path) // what resists is no reason not to start
 		lock.Close()
 	}

@@ -31,6 +31,9 @@ type SuperviseOptions struct {
 	// HealthMisses probes in a row pass unanswered, 3 by default, is killed.
 	HealthInterval, HealthTimeout time.Duration
 	HealthMisses                  int
+	// FileInterval is how often it is looked, between two processes, whether the file of
+	// the plugin is another by now; 2 s by default.
+	FileInterval time.Duration
 	// Backoff between restarts; its zero value stands for one that ends at
 	// 5 s and, after five failures, at 30 s.
 	Backoff Backoff
@@ -42,6 +45,7 @@ type Supervised struct {
 	launcher  *Launcher
 	spec      Spec
 	configure sdk.ConfigureRequest // touched by the one goroutine that runs processes
+	triedFile string               // of the last process; touched by the same
 	options   SuperviseOptions
 
 	life     context.Context // ends with Stop
@@ -72,6 +76,7 @@ func Supervise(launcher *Launcher, spec Spec, configure sdk.ConfigureRequest, op
 		&options.ConfigureTimeout: 30 * time.Second,
 		&options.OnReadyTimeout:   30 * time.Second,
 		&options.HealthInterval:   5 * time.Second,
+		&options.FileInterval:     2 * time.Second,
 		&options.HealthTimeout:    5 * time.Second,
 	} {
 		if *value == 0 {
@@ -163,6 +168,7 @@ func (s *Supervised) Stop(ctx context.Context) {
 // run is the life of the provider: one process after the other.
 func (s *Supervised) run() {
 	defer close(s.finished)
+	deaths := 0 // of processes that had done work
 	for failures, first := 0, true; ; first = false {
 		process, err := s.bringUp(first)
 		if first {
@@ -173,7 +179,9 @@ func (s *Supervised) run() {
 			up := time.Now()
 			err = s.watch(process)
 			process.Stop(s.stopContext()) // a dead one is only waited for
-			failures = s.options.Backoff.forgive(failures, time.Since(up), process.worked.Load())
+			ran, worked := time.Since(up), process.worked.Load()
+			failures = s.options.Backoff.forgive(failures, ran, worked)
+			deaths = s.options.Backoff.repeated(deaths, ran, worked)
 		}
 		if s.life.Err() != nil || s.retired(err) {
 			return
@@ -183,10 +191,13 @@ func (s *Supervised) run() {
 			failures = max(failures, s.options.Backoff.Opens) // the same again would be refused again
 		}
 		pause := s.options.Backoff.pause(failures)
+		if penalty := s.options.Backoff.penalty(deaths); penalty > pause {
+			pause = penalty
+			s.options.Logger.Warn("the plugin works and is ended again and again", "provider", s.spec.Label, "deaths", deaths, "next_try", pause.Round(time.Millisecond))
+		}
 		s.down(err, failures, pause)
-		select {
-		case <-time.After(pause):
-		case <-s.life.Done():
+		if s.rest(pause) {
+			failures, deaths = 0, 0 // of another file
 		}
 		if s.retired(err) {
 			return
@@ -194,9 +205,39 @@ func (s *Supervised) run() {
 	}
 }
 
+// rest is the pause between two processes. It is over at once when the file of the plugin
+// is another than the one that was tried: somebody has mended it. A file counts when it
+// was the same twice, since it may be in the middle of being copied.
+func (s *Supervised) rest(pause time.Duration) (mended bool) {
+	over, look := time.NewTimer(pause), time.NewTicker(s.options.FileInterval)
+	defer over.Stop()
+	defer look.Stop()
+	seen := s.triedFile
+	for {
+		select {
+		case <-over.C:
+			return false
+		case <-s.life.Done():
+			return false
+		case <-look.C:
+		}
+		file := s.launcher.fingerprint(s.spec)
+		if file != "" && file != s.triedFile && file == seen {
+			s.options.Logger.Info("the plugin's file has changed", "provider", s.spec.Label)
+			return true
+		}
+		seen = file
+	}
+}
+
 // bringUp starts and configures a process. On success it is current.
 func (s *Supervised) bringUp(first bool) (*Process, error) {
 	process, err := s.options.First, error(nil)
+	if first && process != nil {
+		s.triedFile = process.fingerprint()
+	} else {
+		s.triedFile = s.launcher.fingerprint(s.spec)
+	}
 	if !first || process == nil {
 		process, err = s.launcher.Launch(s.life, s.spec)
 	}
@@ -260,7 +301,7 @@ func (s *Supervised) down(err error, failures int, pause time.Duration) {
 	s.nextTry = time.Now().Add(pause)
 	phase := PhaseStarting
 	switch {
-	case failures >= s.options.Backoff.Opens:
+	case failures >= s.options.Backoff.Opens, pause > 2*s.options.Backoff.Max: // nobody is to wait for it
 		phase = PhaseUnavailable
 	case s.everUp:
 		phase = PhaseRestarting

@@ -3,6 +3,7 @@ package pluginhost_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -66,7 +67,7 @@ func TestASupervisedProviderBecomesReadyAndTellsItsHealth(t *testing.T) {
 			return poll.Continue("%+v", state)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	state := s.State()
 	assert.Equal(t, state.Phase, pluginhost.PhaseReady)
 	assert.Assert(t, state.Healthy)
@@ -75,13 +76,13 @@ func TestASupervisedProviderBecomesReadyAndTellsItsHealth(t *testing.T) {
 	assert.Assert(t, state.PID > 0)
 
 	h.act(map[string]any{"health": map[string]any{"fail": "SB003", "message": "the back end is gone"}})
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy), poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, s.State().Reason, "the back end is gone")
 	assert.Assert(t, !s.State().Healthy)
 	ready(t, s) // the instances that it has may still work
 
 	h.act(map[string]any{})
-	poll.WaitOn(t, phase(s, pluginhost.PhaseReady), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseReady), poll.WithTimeout(2*time.Minute))
 
 	s.Stop(within(t, time.Minute))
 	assert.Equal(t, s.State().Phase, pluginhost.PhaseStopped)
@@ -92,7 +93,7 @@ func TestASupervisedProviderBecomesReadyAndTellsItsHealth(t *testing.T) {
 func TestAnUnhealthyProviderSaysWhy(t *testing.T) {
 	h := newHost(t)
 	s := h.supervise(h.spec("mock"), sdk.Settings{"unhealthy": "no more sandboxes"}, quick)
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy), poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, s.State().Reason, "no more sandboxes")
 }
 
@@ -118,7 +119,7 @@ func TestADeadPluginIsBackBeforeTheNextCall(t *testing.T) {
 		_, _, err := execute(t.Context(), p, id, `{"grandchild": "60s", "hang": true}`)
 		failed <- err
 	}()
-	poll.WaitOn(t, poll.FileExists(filepath.Join(h.stateDir, "grandchild.pid")), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, poll.FileExists(filepath.Join(h.stateDir, "grandchild.pid")), poll.WithTimeout(2*time.Minute))
 	killed := time.Now()
 	assert.NilError(t, syscall.Kill(before, syscall.SIGKILL))
 	assertPublic(t, <-failed, sdk.CodeUnavailable, `provider "box": the plugin ended during the call`)
@@ -164,7 +165,7 @@ func TestOnReadyComesBeforeAnybodyGetsTheProvider(t *testing.T) {
 			return poll.Continue("not restarted")
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	ready(t, s)
 	mu.Lock()
 	defer mu.Unlock()
@@ -198,7 +199,7 @@ func TestAPluginThatKeepsDyingBecomesUnavailableAndComesBack(t *testing.T) {
 	assert.Assert(t, ok)
 	assert.Equal(t, exit.Status, "exited with status 7")
 
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(2*time.Minute))
 	// Answered at once, though the context has long to go.
 	_, err = s.Provider(t.Context())
 	assertPublic(t, err, sdk.CodeNotInitialized, `provider "box": is unavailable: the plugin ended during the call`)
@@ -207,7 +208,7 @@ func TestAPluginThatKeepsDyingBecomesUnavailableAndComesBack(t *testing.T) {
 
 	s.Stop(t.Context())
 	again := h.supervise(h.spec("mock"), sdk.Settings{"bad_starts": int64(7)}, quick)
-	poll.WaitOn(t, phase(again, pluginhost.PhaseReady), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(again, pluginhost.PhaseReady), poll.WithTimeout(2*time.Minute))
 	ready(t, again)
 }
 
@@ -220,15 +221,32 @@ func TestARefusedConfigurationIsNotTriedInARow(t *testing.T) {
 	assert.Equal(t, e.Code, sdk.CodeInvalidConfig)
 	assert.Equal(t, e.Field, "secret")
 	assert.Equal(t, e.Message, `provider "box": is wrong`)
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, s.State().Reason, "its configuration is refused; the log of the broker says why")
+}
+
+// Whoever mends a plugin need not wait for the next try, nor ask for it.
+func TestAMendedPluginIsTriedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	assert.NilError(t, os.Chmod(dir, 0o700))
+	path := filepath.Join(dir, "box")
+	assert.NilError(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 3\n"), 0o700))
+	h := newHost(t, func(o *pluginhost.LauncherOptions) { o.PluginDir = dir })
+	s := h.supervise(h.spec("box"), nil, func(o *pluginhost.SuperviseOptions) {
+		o.Backoff = pluginhost.Backoff{Min: time.Millisecond, Max: time.Millisecond, Retry: time.Hour, Opens: 2, Stable: time.Hour}
+		o.FileInterval = 20 * time.Millisecond
+	})
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(2*time.Minute))
+	assert.NilError(t, os.Remove(path))
+	assert.NilError(t, os.Link(filepath.Join(plugins, "mock"), path))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseReady), poll.WithTimeout(2*time.Minute))
 }
 
 func TestAMissingPluginIsReportedWithoutItsPath(t *testing.T) {
 	h := newHost(t)
 	s := h.supervise(h.spec("none"), nil, quick)
 	assertPublic(t, s.Started(within(t, time.Minute)), sdk.CodeNotInitialized, `provider "box": there is no plugin "none" in the plugin directory`)
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnavailable), poll.WithTimeout(2*time.Minute))
 	_, err := s.Provider(t.Context())
 	assertPublic(t, err, sdk.CodeNotInitialized, `provider "box": is unavailable: there is no plugin "none" in the plugin directory`)
 	assert.Assert(t, is.Contains(h.log.String(), filepath.Join(plugins, "none")))
@@ -255,7 +273,7 @@ func TestAHungPluginIsKilledAndReplaced(t *testing.T) {
 					return poll.Continue("%+v", s.State())
 				}
 				return poll.Success()
-			}, poll.WithTimeout(30*time.Second))
+			}, poll.WithTimeout(2*time.Minute))
 			assert.ErrorContains(t, s.State().LastError, "did not answer 3 health probes and was killed")
 		})
 	}
@@ -282,7 +300,7 @@ func TestTheLogTellsWhyAProviderIsDown(t *testing.T) {
 	p := ready(t, s)
 	_, _, err := execute(t.Context(), p, instance(t, p), `{"crash": "before", "crash_with": "panic"}`)
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "provider down", "provider": "box"}), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "provider down", "provider": "box"}), poll.WithTimeout(2*time.Minute))
 	entry := h.log.entries(map[string]any{"@message": "provider down"})[0]
 	assert.Equal(t, entry["error"], `provider "box": the plugin exited with status 2`)
 	assert.Assert(t, is.Contains(entry["stderr"], "the mock provider was told to crash"))
@@ -294,9 +312,9 @@ func TestNoPluginOutlivesTheBroker(t *testing.T) {
 	h := newHost(t)
 	pid, kill := h.otherBroker(t)
 	kill()
-	poll.WaitOn(t, processGoneOrZombie(pid), poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, processGoneOrZombie(pid), poll.WithTimeout(2*time.Minute))
 	// What it left of sockets goes with the next start.
-	next, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{PluginDir: plugins, RuntimeDir: h.runtimeDir, Logger: h.logger})
+	next, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{PluginDir: plugins, RuntimeDir: h.runtimeDir, Logger: h.logger, Watchdog: "/proc/self/exe"})
 	assert.NilError(t, err)
 	assert.NilError(t, next.Close())
 }

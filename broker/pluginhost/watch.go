@@ -59,6 +59,9 @@ func (s *Supervised) probe(provider sdk.Provider) (missed bool) {
 	case errors.Is(err, sdk.ErrPluginGone):
 		missed = true // or dead, which watch looks for next
 		phase, reason = PhaseUnhealthy, "the connection to the plugin is lost"
+	case errors.Is(err, sdk.ErrStreamReset), errors.Is(err, context.Canceled):
+		missed = true
+		phase, reason = PhaseUnhealthy, "breaks off its health probes"
 	case err != nil:
 		phase, reason = PhaseUnhealthy, trimLabel(s.spec.Label, reasonOf(err))
 	case !health.Healthy:

@@ -90,6 +90,19 @@ func (k *Keeper) SetRules(rules Rules) {
 	k.serveAll()
 }
 
+// Forget ends the accounts of tenants that are not known: who gets such a name begins
+// with nothing used. What is in use, or waits, goes on in an account that nobody finds.
+func (k *Keeper) Forget(known func(tenant string) bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, a := range k.accounts {
+		if !known(name) {
+			delete(k.accounts, name)
+			k.changed(a)
+		}
+	}
+}
+
 // account returns that of a tenant, up to date. The caller holds mu, or is the only
 // one.
 func (k *Keeper) account(tenant string) *account {
@@ -235,7 +248,10 @@ func (k *Keeper) recordsOf(tenants []string) map[string]Record {
 	defer k.mu.Unlock()
 	records := map[string]Record{}
 	for _, tenant := range tenants {
-		records[tenant] = k.accounts[tenant].used
+		records[tenant] = Record{}
+		if a := k.accounts[tenant]; a != nil {
+			records[tenant] = a.used
+		}
 	}
 	return records
 }

@@ -57,15 +57,15 @@ func (c *circuit) fail(now time.Time) {
 	c.trial, c.until = false, now.Add(c.pause)
 }
 
-func (c *circuit) enter(now time.Time) bool {
+func (c *circuit) enter(now time.Time, well bool) (may, trial bool) {
 	if c.pause == 0 {
-		return true
+		return true, false
 	}
-	if now.Before(c.until) {
-		return false
+	if now.Before(c.until) || !well {
+		return false, false
 	}
 	c.trial, c.until = true, now.Add(c.pause)
-	return true
+	return true, true
 }
 
 func (c *circuit) standing(now time.Time) Standing {

@@ -66,11 +66,12 @@ func (r *Router) Failed(label string) {
 
 // Enter reports whether a provider may be asked for an instance where others could be
 // asked as well: not while its circuit is open. Of a circuit that has been open for
-// long enough one request gets leave, to try.
-func (r *Router) Enter(label string) bool {
+// long enough one request gets leave, to try, if the provider says that it is well.
+// Nobody should wait long for what comes of a trial.
+func (r *Router) Enter(label string, well bool) (may, trial bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.provider(label).circuit.enter(r.now())
+	return r.provider(label).circuit.enter(r.now(), well)
 }
 
 // Standing says how a provider has done.

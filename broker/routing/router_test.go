@@ -67,7 +67,7 @@ func TestTheCircuitOpensAfterFailuresInARowAndForLongerEachTime(t *testing.T) {
 		r.Succeeded("a", time.Second)
 		for range 2 {
 			r.Failed("a")
-			assert.Assert(t, r.Enter("a"), "two failures in a row do not open it")
+			assert.Assert(t, enter(r, "a"), "two failures in a row do not open it")
 		}
 		r.Failed("a")
 		assert.Equal(t, r.Standing("a").Circuit, routing.Open)
@@ -75,24 +75,45 @@ func TestTheCircuitOpensAfterFailuresInARowAndForLongerEachTime(t *testing.T) {
 			assert.Equal(t, time.Until(r.Standing("a").Until), pause*time.Second)
 			r.Failed("a") // begun before it opened
 			time.Sleep(pause*time.Second - 1)
-			assert.Assert(t, !r.Enter("a"))
+			assert.Assert(t, !enter(r, "a"))
 			time.Sleep(time.Nanosecond)
 			assert.Equal(t, r.Standing("a").Circuit, routing.HalfOpen)
-			assert.Assert(t, r.Enter("a"))
-			assert.Assert(t, !r.Enter("a"), "one request is let through")
+			assert.Assert(t, enter(r, "a"))
+			assert.Assert(t, !enter(r, "a"), "one request is let through")
 			assert.Equal(t, r.Standing("a").Circuit, routing.HalfOpen)
 			r.Failed("a")
 			assert.Equal(t, r.Standing("a").Circuit, routing.Open)
 		}
 		time.Sleep(2 * time.Minute)
-		assert.Assert(t, r.Enter("a"))
+		assert.Assert(t, enter(r, "a"))
 		time.Sleep(2 * time.Minute)
-		assert.Assert(t, r.Enter("a"), "nothing was heard of the last trial")
+		assert.Assert(t, enter(r, "a"), "nothing was heard of the last trial")
 		r.Succeeded("a", time.Second)
 		assert.Equal(t, r.Standing("a"), routing.Standing{Circuit: routing.Closed, Creation: r.Standing("a").Creation})
 		for range 2 {
-			assert.Assert(t, r.Enter("a"), "nobody is held back any more")
+			assert.Assert(t, enter(r, "a"), "nobody is held back any more")
 		}
-		assert.Assert(t, r.Enter("b"), "each has its own")
+		assert.Assert(t, enter(r, "b"), "each has its own")
+	})
+}
+
+func enter(r *routing.Router, label string) bool {
+	may, _ := r.Enter(label, true)
+	return may
+}
+
+func TestATrialIsOfAProviderThatIsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := routing.New()
+		may, trial := r.Enter("a", false)
+		assert.Assert(t, may && !trial, "a closed circuit asks for nothing")
+		for range 3 {
+			r.Failed("a")
+		}
+		time.Sleep(time.Minute)
+		may, _ = r.Enter("a", false)
+		assert.Assert(t, !may)
+		may, trial = r.Enter("a", true)
+		assert.Assert(t, may && trial)
 	})
 }

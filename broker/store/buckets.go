@@ -44,7 +44,7 @@ func Put(tx *bbolt.Tx, bucket Bucket, key string, record any) error {
 	if err != nil {
 		return fmt.Errorf("encode record %q of %s: %w", key, bucket, err)
 	}
-	return bucket.Of(tx).Put([]byte(key), value)
+	return bucket.Of(tx).Put([]byte(key), withSum(bucket, key, value))
 }
 
 // Get reads a record that Put wrote into the value that record points to, and says
@@ -75,7 +75,11 @@ func Each[T any](tx *bbolt.Tx, bucket Bucket, visit func(key string, record T, e
 }
 
 func decode(bucket Bucket, key string, value []byte, record any) error {
-	if err := json.Unmarshal(value, record); err != nil {
+	err := checkSum(bucket, key, value)
+	if err == nil {
+		err = json.Unmarshal(value, record)
+	}
+	if err != nil {
 		return fmt.Errorf("record %q of %s: %w", key, bucket, err)
 	}
 	return nil

@@ -69,3 +69,28 @@ func TestAFileIsWrittenAnewOrUsedAsItIs(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsPurgedIsNotInTheFileAnyMore(t *testing.T) {
+	s := newStore(t)
+	const secret = "a-token-in-the-clear"
+	assert.NilError(t, s.Update(t.Context(), put("a", record{Name: secret})))
+	assert.NilError(t, s.Update(t.Context(), put("b", record{Name: "kept"})))
+	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error { return store.Delete(tx, store.Instances, "a") }))
+	assert.NilError(t, s.Close())
+	content, err := os.ReadFile(s.Path())
+	assert.NilError(t, err)
+	assert.Assert(t, strings.Contains(string(content), secret), "a page that is free has it")
+
+	purged := 0
+	for range 2 {
+		again, err := store.Open(s.Path(), store.Options{Purge: func(*bbolt.Tx) error { purged++; return nil }})
+		assert.NilError(t, err)
+		_, found := get(t, again, "b")
+		assert.Assert(t, found)
+		assert.NilError(t, again.Close())
+		content, err = os.ReadFile(s.Path())
+		assert.NilError(t, err)
+		assert.Assert(t, !strings.Contains(string(content), secret))
+	}
+	assert.Equal(t, purged, 1)
+}

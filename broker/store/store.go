@@ -1,17 +1,22 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/disk"
+	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -20,12 +25,35 @@ type Options struct {
 	// LockTimeout is how long to wait for another process to let go of the file;
 	// zero means 1 s.
 	LockTimeout time.Duration
+	// Logger is told what becomes of the file and its copies, and when the disk is slow;
+	// nil for nobody.
+	Logger hclog.Logger
+	// Expected says that there was a state file once: where there is none, it counts
+	// as lost (Store.Loss).
+	Expected bool
+	// Purge, if not nil, takes out of the file what earlier versions should not have
+	// put there. It is called once in the life of a file, which is written anew then, so
+	// that nothing of it is left in pages that nobody uses.
+	Purge func(tx *bbolt.Tx) error
 }
 
 // Store is an open state file. Its methods may be called concurrently.
 type Store struct {
-	db   *bbolt.DB
-	path string
+	path   string
+	logger hclog.Logger
+
+	// db is exchanged when the file had to be made again, under swap.
+	swap sync.RWMutex
+	db   *database
+	// last is the number of the last transaction that the writer knows of, 0 if it
+	// does not. It is the writer's.
+	last   int
+	damage atomic.Pointer[error]
+	// copying is held by whoever reads the whole file.
+	copying sync.Mutex
+	meter   *disk.Meter
+	// patience is how long an update may take, in nanoseconds.
+	patience atomic.Int64
 
 	// updates goes to the writer. closing ends it; done is closed when it has
 	// ended.
@@ -33,56 +61,119 @@ type Store struct {
 	closing chan struct{}
 	close   sync.Once
 	done    chan struct{}
-	err     error // of the close; read after done
+	copied  chan struct{} // closed when no more copies are kept
+	err     error         // of the close; read after done
 }
 
 // errClosed is what comes after Close.
 var errClosed = errors.New("the broker is shutting down")
 
-// Open opens the file, or makes it, and brings it to the schema of this version.
-// The directory must be there. Close must be called.
+// errSlow is why an update is given up whose caller would wait longer.
+var errSlow = errors.New("the broker cannot write its state in time, since its disk is slow")
+
+// Open opens the file, or makes it, and brings it to the schema of this version. A file
+// that is damaged is not touched: the error wraps ErrDamaged. The directory must be
+// there. Close must be called.
 func Open(path string, opts Options) (*Store, error) { return open(path, opts, migrations()) }
 
 func open(path string, opts Options, steps []func(tx *bbolt.Tx) error) (*Store, error) {
 	if opts.LockTimeout == 0 {
 		opts.LockTimeout = time.Second
 	}
-	options := &bbolt.Options{Timeout: opts.LockTimeout, FreelistType: bbolt.FreelistMapType}
-	db, err := bbolt.Open(path, 0o600, options)
+	if opts.Logger == nil {
+		opts.Logger = hclog.NewNullLogger()
+	}
+	loss, err := prepare(path, opts)
 	if err != nil {
-		return nil, openError(path, err)
+		return nil, err
+	}
+	db, err := openDatabase(path, opts.LockTimeout)
+	if err != nil {
+		return nil, err
 	}
 	s := &Store{
-		db: db, path: path,
+		db: db, path: path, logger: opts.Logger,
 		updates: make(chan *update, maxGroup),
 		closing: make(chan struct{}),
 		done:    make(chan struct{}),
+		copied:  make(chan struct{}),
 	}
-	if err := s.migrate(steps); err != nil {
-		return nil, errors.Join(err, db.Close())
+	s.SetPatience(0)
+	s.meter = disk.NewMeter(disk.Options{Of: "state file", Logger: opts.Logger, Bound: func() time.Duration { return time.Duration(s.patience.Load()) }})
+	err, broken := guarded(func() error { return s.ready(opts, steps, loss) })
+	if broken != nil {
+		return nil, errors.Join(s.broke(broken), s.db.abandon())
 	}
-	if s.db, err = compacted(db, path, options); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
-		return nil, errors.Join(openError(path, err), s.db.Close())
-	}
 	go s.write()
+	go s.keepCopies()
 	return s, nil
 }
+
+// ready brings an open file up to date.
+func (s *Store) ready(opts Options, steps []func(tx *bbolt.Tx) error, loss string) (err error) {
+	if err := s.migrate(steps); err != nil {
+		return err
+	}
+	if loss != "" {
+		if err := s.change(func(tx *bbolt.Tx) error { return NoteLoss(tx, loss) }); err != nil {
+			return err
+		}
+	}
+	if s.db, err = s.purged(opts); err != nil {
+		return err
+	}
+	if s.db, err = compacted(s.db, s.path, opts.LockTimeout, false); err != nil {
+		return err
+	}
+	if err := privatefile.SyncDir(filepath.Dir(s.path)); err != nil {
+		return openError(s.path, err)
+	}
+	return nil
+}
+
+// SetPatience sets how long an update may take whose caller would wait longer; 0 means
+// 30 s.
+func (s *Store) SetPatience(d time.Duration) { s.patience.Store(int64(cmp.Or(d, 30*time.Second))) }
+
+// Disk measures how long updates wait for the disk.
+func (s *Store) Disk() *disk.Meter { return s.meter }
 
 // Path of the file.
 func (s *Store) Path() string { return s.path }
 
 // View calls read with a transaction that sees all that was durable when it began,
 // without waiting for anybody. What the transaction returns must be copied before
-// read returns, which should be soon: the file grows as long as a view is open.
+// read returns, which should be soon: the file grows as long as a view is open. An error
+// that wraps ErrDamaged says that the file was damaged meanwhile.
 func (s *Store) View(read func(tx *bbolt.Tx) error) error {
-	err := s.db.View(read)
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return closedError()
+	for {
+		if err := s.Err(); err != nil {
+			return err
+		}
+		db := s.current()
+		if err := db.begins(); err != nil {
+			return s.broke(err)
+		}
+		err, broken := guarded(func() error { return db.View(read) })
+		if broken != nil {
+			return s.broke(broken)
+		}
+		if !errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+			return err
+		}
+		if s.current() == db {
+			return closedError()
+		}
 	}
-	return err
+}
+
+func (s *Store) current() *database {
+	s.swap.RLock()
+	defer s.swap.RUnlock()
+	return s.db
 }
 
 // Update calls change with a transaction and returns when what it did is durable,
@@ -94,9 +185,22 @@ func (s *Store) View(read func(tx *bbolt.Tx) error) error {
 // variable.
 //
 // An error with SB009 says that the disk did not take it: it is full, broken or
-// read-only. Later calls try again. When ctx ends first, change may or may not come
+// read-only, or slower than the patience of the store and the deadline of ctx. Later
+// calls try again. When the time is over or ctx ends first, change may or may not come
 // to be done; the variables that it sets must not be touched then.
 func (s *Store) Update(ctx context.Context, change func(tx *bbolt.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.patience.Load()))
+	defer cancel()
+	err := s.update(ctx, change)
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(err, ctx.Err()) {
+		slow := sdk.Errorf(sdk.CodeUnavailable, "%w", errSlow)
+		slow.RetryAfter = time.Second
+		return slow
+	}
+	return err
+}
+
+func (s *Store) update(ctx context.Context, change func(tx *bbolt.Tx) error) error {
 	u := &update{ctx: ctx, change: change, outcome: make(chan error, 1)}
 	select {
 	case s.updates <- u:
@@ -126,6 +230,9 @@ func (s *Store) Update(ctx context.Context, change func(tx *bbolt.Tx) error) err
 func (s *Store) Close() error {
 	s.close.Do(func() { close(s.closing) })
 	<-s.done
+	if s.Err() == nil { // else a lock of bbolt may be in its way for ever
+		<-s.copied
+	}
 	return s.err
 }
 
@@ -137,7 +244,7 @@ func openError(path string, err error) error {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("another process has the state file %s open; stop it, or give this broker a directory of its own (state = ...)", path)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return fmt.Errorf("%s is not a state file, or it is damaged (%w); restore it, or move it away: instances in clouds are then destroyed and quotas begin anew", path, err)
+		return damagedError(path, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the state file %s cannot be opened for writing: %w", path, err)
 	default:

@@ -17,6 +17,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -37,7 +38,7 @@ func open(t *testing.T, path string) *store.Store {
 
 func newStore(t *testing.T) *store.Store {
 	t.Helper()
-	return open(t, filepath.Join(t.TempDir(), "state.db"))
+	return open(t, filepath.Join(scratch.Dir(t), "state.db"))
 }
 
 func put(key string, r record) func(*bbolt.Tx) error {
@@ -230,6 +231,38 @@ func TestCloseFinishesWhatHasBegun(t *testing.T) {
 	}
 	assert.ErrorContains(t, s.Update(t.Context(), put("x", record{})), "shutting down")
 	assert.ErrorContains(t, s.View(func(*bbolt.Tx) error { return nil }), "shutting down")
+}
+
+func TestAnUpdateIsRefusedWhenTheDiskTakesTooLong(t *testing.T) {
+	for name, test := range map[string]struct{ patience, deadline time.Duration }{
+		"for the store":  {10 * time.Millisecond, time.Minute},
+		"for its caller": {time.Minute, 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			s.SetPatience(test.patience)
+			entered, release := make(chan struct{}), make(chan struct{})
+			free := sync.OnceFunc(func() { close(release) })
+			t.Cleanup(free)
+			busy := make(chan error, 1)
+			go func() {
+				busy <- s.Update(t.Context(), func(*bbolt.Tx) error { close(entered); <-release; return nil })
+			}()
+			<-entered
+			ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
+			defer cancel()
+			err := s.Update(ctx, put("late", record{}))
+			assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
+			assert.ErrorContains(t, err, "the broker cannot write its state in time, since its disk is slow")
+			free()
+			if err := <-busy; test.patience == time.Minute {
+				assert.NilError(t, err)
+			}
+			s.SetPatience(0)
+			assert.NilError(t, s.Update(t.Context(), put("next", record{})))
+			assert.Check(t, s.Disk().State().Count > 0)
+		})
+	}
 }
 
 func TestTwoStoresOfOneFileAreRefused(t *testing.T) {

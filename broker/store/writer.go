@@ -2,9 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -26,16 +27,33 @@ type update struct {
 // disk is waited for once for all of them, and nobody waits for company.
 func (s *Store) write() {
 	defer close(s.done)
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
 		select {
 		case first := <-s.updates:
 			s.commit(s.gather(first))
+		case <-look.C:
+			s.look()
 		case <-s.closing:
 			s.finish()
-			s.err = s.db.Close()
+			s.err = s.end()
 			return
 		}
 	}
+}
+
+// end closes the file. Of one that is damaged bbolt may hold locks that nobody gives
+// back.
+func (s *Store) end() error {
+	if err := s.Err(); err != nil {
+		return errors.Join(err, s.db.abandon())
+	}
+	err, broken := guarded(s.db.Close)
+	if broken != nil {
+		return errors.Join(s.broke(broken), s.db.abandon())
+	}
+	return err
 }
 
 // finish carries out what was in line when the store was closed.
@@ -99,21 +117,54 @@ func (s *Store) commit(group []*update) {
 // attempt runs the changes in one transaction. at is the one that failed, and less
 // than 0 if it was none of them; the error is that of the commit then.
 func (s *Store) attempt(group []*update) (at int, err error) {
+	if err := s.inPlace(); err != nil {
+		return -1, err
+	}
+	at = -1
+	err, broken := guarded(func() error {
+		var err error
+		at, err = s.transact(group)
+		return err
+	})
+	if broken != nil {
+		return -1, s.broke(broken)
+	}
+	return at, err
+}
+
+func (s *Store) transact(group []*update) (at int, err error) {
 	tx, err := s.db.Begin(true)
 	if err != nil {
 		return -1, diskError(err)
 	}
+	if err := s.unchanged(tx, tx.ID()-1); err != nil {
+		return -1, rolledBack(tx, s.broke(err))
+	}
 	for i, u := range group {
-		if err := apply(tx, u.change); err != nil {
+		err, broken := apply(tx, u.change)
+		if broken != nil {
+			return -1, s.broke(broken)
+		}
+		if err != nil {
 			return i, rolledBack(tx, err)
 		}
 	}
 	failpoint.Hit(failpoint.StateCommit)
-	if err := tx.Commit(); err != nil {
+	id := tx.ID()
+	if err := s.confirmed(tx); err != nil {
+		s.last = 0 // nobody knows whether it came to the disk
 		return -1, diskError(err)
 	}
+	s.last = id
 	failpoint.Hit(failpoint.StateCommitted)
 	return -1, nil
+}
+
+// confirmed commits, and has the meter watch the disk meanwhile.
+func (s *Store) confirmed(tx *bbolt.Tx) error {
+	defer s.meter.Begin()()
+	failpoint.Hit(failpoint.StateSync)
+	return tx.Commit()
 }
 
 func rolledBack(tx *bbolt.Tx, err error) error {
@@ -123,22 +174,15 @@ func rolledBack(tx *bbolt.Tx, err error) error {
 	return err
 }
 
-// apply runs a change. A panic ends that update and nobody else's.
-func apply(tx *bbolt.Tx, change func(tx *bbolt.Tx) error) (err error) {
+// apply runs a change. A panic ends that update and nobody else's, unless it is the file
+// that is broken.
+func apply(tx *bbolt.Tx, change func(tx *bbolt.Tx) error) (err, broken error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panic in a change of the state: %v\n%s", r, debug.Stack())
+			if broken = fileFault(r); broken == nil {
+				err = fmt.Errorf("panic in a change of the state: %v\n%s", r, debug.Stack())
+			}
 		}
 	}()
-	return change(tx)
-}
-
-// syncDir makes the name of a new file durable.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return change(tx), nil
 }

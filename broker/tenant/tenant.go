@@ -14,6 +14,9 @@ type Tenant struct {
 	Name string
 	// Providers that the tenant may use, by label. Empty means all.
 	Providers []string
+	// Since tells the tenant from others that had its name before it was removed:
+	// it is the generation of the configuration in which the name has appeared.
+	Since int
 }
 
 // Allows reports whether the tenant may use the provider with that label.

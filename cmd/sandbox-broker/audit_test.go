@@ -13,12 +13,13 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 // newAuditLog writes a log with one effect.
 func newAuditLog(t *testing.T) (dir string) {
 	t.Helper()
-	dir = filepath.Join(t.TempDir(), "audit")
+	dir = filepath.Join(scratch.Dir(t), "audit")
 	log, err := audit.Open(audit.Options{Dir: dir, Logger: hclog.NewNullLogger()})
 	assert.NilError(t, err)
 	r, err := log.Begin(t.Context(), audit.Effect{Operation: "create_instance"})

@@ -10,10 +10,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// describe starts the plugin of a provider block, asks what it is and stops it.
-// A nil describe means that no plugins are started, so that the settings which
+// describe starts the plugin of a provider block, asks what it is and what is wrong
+// with the settings of the block, and stops it. A nil describe means that no plugins are started, so that the settings which
 // only they know stay unchecked.
-type describe func(ctx context.Context, cfg *config.Config, p *config.Provider) (sdk.Description, error)
+type describe func(ctx context.Context, cfg *config.Config, p *config.Provider) (sdk.Description, config.Diagnostics, error)
 
 // describeTimeout bounds one plugin's start, description and stop.
 const describeTimeout = 20 * time.Second
@@ -91,16 +91,15 @@ func checkProviders(ctx context.Context, ask describe, cfg *config.Config) confi
 }
 
 func checkSettings(ctx context.Context, ask describe, cfg *config.Config, p *config.Provider) config.Diagnostics {
-	description, err := describeWithin(ctx, ask, cfg, p)
+	_, diags, err := describeWithin(ctx, ask, cfg, p)
 	if err != nil {
 		return p.Diagnose(err, nil)
 	}
-	_, diags := p.Settings(description.Schema)
 	return diags
 }
 
 // describeWithin asks a plugin within describeTimeout.
-func describeWithin(ctx context.Context, ask describe, cfg *config.Config, p *config.Provider) (sdk.Description, error) {
+func describeWithin(ctx context.Context, ask describe, cfg *config.Config, p *config.Provider) (sdk.Description, config.Diagnostics, error) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	return ask(ctx, cfg, p)

@@ -51,7 +51,7 @@ func askAll(ctx context.Context, term *terminal, ask describe, cfg *config.Confi
 		if ask == nil {
 			continue
 		}
-		description, err := describeWithin(ctx, ask, cfg, p)
+		description, _, err := describeWithin(ctx, ask, cfg, p)
 		if err == nil {
 			err = description.Schema.Validate()
 		}

@@ -48,8 +48,8 @@ func TestTheSchemaOfAConfiguration(t *testing.T) {
 	assert.Assert(t, is.Contains(page.out, "## provider \"cloud\""))
 	assert.Equal(t, runWith(t, describeCloud, "config", "schema", dir.Join("broken.hcl")).code, 1)
 
-	silent := runWith(t, func(context.Context, *config.Config, *config.Provider) (description sdk.Description, err error) {
-		return description, context.DeadlineExceeded
+	silent := runWith(t, func(context.Context, *config.Config, *config.Provider) (description sdk.Description, diags config.Diagnostics, err error) {
+		return description, nil, context.DeadlineExceeded
 	}, "config", "schema", dir.Join("sandbox.hcl"))
 	assert.Equal(t, silent.code, 0)
 	assert.Assert(t, is.Contains(silent.err, `The settings of provider "cloud" are not known`))

@@ -34,13 +34,15 @@ const (
 const maxAnswer = 256 << 20
 
 type execCommand struct {
-	File     string        `arg:"" help:"A file with code, or - for standard input."`
+	Code     string        `arg:"" optional:"" name:"file" help:"A file with code, or - for standard input."`
+	File     string        `short:"f" placeholder:"FILE" help:"The same, for those who would rather write a flag."`
 	Arg      []string      `short:"a" sep:"none" placeholder:"NAME=TEXT" help:"An argument for main: NAME=TEXT gives a string, NAME:=JSON any JSON value. Again for more."`
 	Args     string        `placeholder:"JSON" help:"All arguments for main as a JSON object; --arg adds to it."`
 	Language string        `short:"l" placeholder:"NAME" help:"The language. Default: by the file's extension; python for standard input."`
 	Timeout  time.Duration `placeholder:"DURATION" help:"How long the code may run, such as 10s."`
 	Wait     time.Duration `placeholder:"DURATION" help:"How long it may wait for its turn when a quota has no room, such as 30s."`
-	Session  string        `placeholder:"NAME" help:"Run in this session's instance and keep it."`
+	Session  string        `short:"s" placeholder:"NAME" help:"Run in this session's instance and keep it."`
+	Provider string        `short:"p" placeholder:"ID" help:"Run at this provider and at no other."`
 	JSON     bool          `name:"json" help:"Print the broker's whole answer instead of the output."`
 	URL      string        `env:"SANDBOX_BROKER_URL" default:"http://127.0.0.1:9385" help:"Where the broker is."`
 	Token    string        `env:"SANDBOX_BROKER_TOKEN" default:"demo-token" help:"A tenant's token."`
@@ -68,6 +70,7 @@ the code, or
 
 Examples:
   sandbox-broker exec hello.py --arg name=World --arg count:=3
+  sandbox-broker exec --session report --provider self_managed --file step1.py
   echo 'print(6 * 7)' | sandbox-broker exec -`
 }
 
@@ -127,25 +130,42 @@ func (c *execCommand) answer(resp *http.Response) ([]byte, api.Execution, error)
 	return answer, execution, nil
 }
 
+// file is where the code is, whichever way it was named.
+func (c *execCommand) file() (string, error) {
+	switch {
+	case c.Code == "" && c.File == "":
+		return "", errors.New("name a file with code, or - for standard input")
+	case c.Code != "" && c.File != "":
+		return "", fmt.Errorf("name one file: both %s and --file %s are there", c.Code, c.File)
+	case c.Code != "":
+		return c.Code, nil
+	default:
+		return c.File, nil
+	}
+}
+
 // request reads the code and the arguments.
 func (c *execCommand) request(in io.Reader) (api.ExecuteRequest, error) {
-	request := api.ExecuteRequest{Language: c.Language, Timeout: c.Timeout.Seconds(), SessionID: c.Session, WaitMS: c.Wait.Milliseconds()}
+	request := api.ExecuteRequest{Language: c.Language, Timeout: c.Timeout.Seconds(), SessionID: c.Session, Provider: c.Provider, WaitMS: c.Wait.Milliseconds()}
+	file, err := c.file()
+	if err != nil {
+		return request, err
+	}
 	var code []byte
-	var err error
-	if c.File == "-" {
+	if file == "-" {
 		code, err = io.ReadAll(in)
 	} else {
-		code, err = os.ReadFile(c.File)
+		code, err = os.ReadFile(file)
 	}
 	if err != nil {
 		return request, err
 	}
 	if !utf8.Valid(code) {
-		return request, fmt.Errorf("%s is not UTF-8", c.File)
+		return request, fmt.Errorf("%s is not UTF-8", file)
 	}
 	request.Code = string(code)
 	if request.Language == "" {
-		if request.Language, err = languageOf(c.File); err != nil {
+		if request.Language, err = languageOf(file); err != nil {
 			return request, err
 		}
 	}

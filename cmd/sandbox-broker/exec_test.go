@@ -70,6 +70,9 @@ func TestWhatExecSends(t *testing.T) {
 		"standard input":              {[]string{"-"}, `{"code":"from stdin","language":"python"}`},
 		"a time to wait":              {[]string{"-", "--wait", "1.5s"}, `{"code":"from stdin","language":"python","wait_ms":1500}`},
 		"timeout and session":         {[]string{"-", "--timeout", "1m30s", "--session", "s1"}, `{"code":"from stdin","language":"python","timeout":90,"session_id":"s1"}`},
+		"a file by its flag":          {[]string{"--file", dir.Join("a.py")}, `{"code":"x = '<é>'","language":"python"}`},
+		"standard input by the flag":  {[]string{"-f", "-"}, `{"code":"from stdin","language":"python"}`},
+		"a provider":                  {[]string{"-", "--provider", "e2b", "-s", "s1"}, `{"code":"from stdin","language":"python","session_id":"s1","provider":"e2b"}`},
 		"strings stay strings": {
 			[]string{"-", "--arg", "a=1", "-a", "b=x=y,z", "-a", "c=", "-a", "d=null", "-a", "e f=g"},
 			`{"code":"from stdin","language":"python","arguments":{"a":"1","b":"x=y,z","c":"","d":"null","e f":"g"}}`,
@@ -97,7 +100,8 @@ func TestACommandLineForExecThatMakesNoSense(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no file":                         {nil, "<file>"},
+		"no file":                         {nil, "name a file"},
+		"two files":                       {[]string{dir.Join("latin1.py"), "-f", "-"}, "name one file"},
 		"a file that is not there":        {[]string{dir.Join("none.py")}, "no such file"},
 		"an extension that tells nothing": {[]string{dir.Join("c.txt")}, "--language"},
 		"bytes that are not UTF-8":        {[]string{dir.Join("latin1.py")}, "not UTF-8"},

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 )
 
 // commandLine has one field a command.
@@ -24,7 +26,11 @@ type commandLine struct {
 	Unseal  unsealCommand  `cmd:"" help:"Show a value that was sealed."`
 	Rotate  rotateCommand  `cmd:"" help:"Seal all sealed values of a configuration anew, with the first key."`
 	Audit   auditCommand   `cmd:"" help:"Check an audit log."`
+	State   stateCommand   `cmd:"" help:"Check, back up and restore the state of a broker."`
 	Version versionCommand `cmd:"" help:"Print the version."`
+	Help    helpCommand    `cmd:"" help:"Show what a command does, or all of them."`
+
+	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
 }
 
 // exitUsage is the exit code of a command line that makes no sense.
@@ -35,7 +41,11 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
+// thisProgram is also what watches over plugins: see main.
+const thisProgram = "/proc/self/exe"
+
 func main() {
+	watchdog.Main() // which returns unless that is what this process is for
 	os.Exit(run(context.Background(), os.Args[1:], newTerminal(os.Stdin, os.Stdout, os.Stderr), describePlugin))
 }
 
@@ -48,6 +58,7 @@ func run(ctx context.Context, args []string, term *terminal, ask describe) int {
 		kong.Name("sandbox-broker"),
 		kong.Description("One REST API in front of many sandboxes for code that AI agents write."),
 		kong.Writers(term.out, term.err),
+		kong.Vars{"version": versionLine()},
 		kong.Exit(func(code int) { exited = code }), // --help has been printed
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(term, ask),
@@ -75,12 +86,12 @@ func run(ctx context.Context, args []string, term *terminal, ask describe) int {
 	return 0
 }
 
-// withTwoDashes takes -config, as people write who are used to Go's own commands, for
-// --config and not for five short flags.
+// withTwoDashes takes -config and -version, as people write who are used to Go's own
+// commands, for --config and --version and not for short flags in a row.
 func withTwoDashes(args []string) []string {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		if name, _, _ := strings.Cut(arg, "="); name == "-config" {
+		if name, _, _ := strings.Cut(arg, "="); name == "-config" || name == "-version" {
 			args[i] = "-" + arg
 		}
 	}

@@ -28,7 +28,7 @@ func runWith(t *testing.T, ask describe, args ...string) outcome {
 	var out, errOut strings.Builder
 	term := &terminal{in: strings.NewReader(""), out: &out, err: &errOut, style: config.Style{Width: 100}}
 	// A command that goes on although it should not is a failure, not a hang.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	code := run(ctx, args, term, ask)
 	return outcome{code, out.String(), errOut.String()}
@@ -59,9 +59,29 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	got := runWith(t, nil, "version")
-	assert.Equal(t, got.code, 0)
-	assert.Assert(t, regexp.MustCompile(`^sandbox-broker \S+ \(go\S+, linux/\w+\)\n$`).MatchString(got.out), got.out)
+	for _, spelling := range []string{"version", "--version", "-version"} {
+		got := runWith(t, nil, spelling)
+		assert.Equal(t, got.code, 0, spelling)
+		assert.Assert(t, regexp.MustCompile(`^sandbox-broker \S+ \(go\S+, linux/\w+\)\n$`).MatchString(got.out), got.out)
+	}
+}
+
+func TestHelpAsACommandIsThatOfTheFlag(t *testing.T) {
+	for _, command := range [][]string{{}, {"check"}, {"exec"}, {"plugin"}, {"plugin", "verify"}} {
+		t.Run(strings.Join(command, " "), func(t *testing.T) {
+			byCommand, byFlag := runWith(t, nil, append([]string{"help"}, command...)...), runWith(t, nil, append(command, "--help")...)
+			assert.Equal(t, byCommand.code, 0, byCommand.err)
+			assert.Equal(t, byCommand.out, byFlag.out)
+		})
+	}
+	for _, command := range [][]string{{"chek"}, {"plugin", "verfy"}, {"check", "verify"}} {
+		t.Run(strings.Join(command, " "), func(t *testing.T) {
+			got := runWith(t, nil, append([]string{"help"}, command...)...)
+			assert.Equal(t, got.code, 2)
+			assert.Equal(t, got.out, "")
+			assert.Assert(t, strings.Contains(got.err, "sandbox-broker --help"), got.err)
+		})
+	}
 }
 
 func TestATokenComesWithItsSum(t *testing.T) {
@@ -85,11 +105,11 @@ func TestCheckOfAFile(t *testing.T) {
 		"mistakes_of_both_kinds": {
 			"listen = \"nowhere\"\n\nprovider \"cloud\" {\n  api_kee = \"hunter2\"\n}\n\n" + tenant + "\ntenant \"none\" {}\n", describeCloud, 1,
 		},
-		"plugin_that_does_not_start": {"provider \"cloud\" {}\n" + tenant, func(context.Context, *config.Config, *config.Provider) (sdk.Description, error) {
-			return sdk.Description{}, sdk.Errorf(sdk.CodeNotInitialized, "no executable cloud in the plugin directory")
+		"plugin_that_does_not_start": {"provider \"cloud\" {}\n" + tenant, func(context.Context, *config.Config, *config.Provider) (sdk.Description, config.Diagnostics, error) {
+			return sdk.Description{}, nil, sdk.Errorf(sdk.CodeNotInitialized, "no executable cloud in the plugin directory")
 		}, 1},
-		"plugins_of_a_wrong_directory": {"plugin_dir = 5\nprovider \"cloud\" {}\n" + tenant, func(context.Context, *config.Config, *config.Provider) (sdk.Description, error) {
-			return sdk.Description{}, errors.New("must not be asked")
+		"plugins_of_a_wrong_directory": {"plugin_dir = 5\nprovider \"cloud\" {}\n" + tenant, func(context.Context, *config.Config, *config.Provider) (sdk.Description, config.Diagnostics, error) {
+			return sdk.Description{}, nil, errors.New("must not be asked")
 		}, 1},
 		"broken_syntax": {"provider \"cloud\" {\n" + tenant, describeCloud, 1},
 	} {
@@ -112,8 +132,10 @@ func TestCheckOfAFileThatIsNotThere(t *testing.T) {
 	assert.Assert(t, strings.Contains(got.err, "No such file or directory."), got.err)
 }
 
-func describeCloud(_ context.Context, _ *config.Config, p *config.Provider) (sdk.Description, error) {
-	return sdk.Description{Name: p.Plugin, Schema: sdk.Schema{
+func describeCloud(_ context.Context, _ *config.Config, p *config.Provider) (sdk.Description, config.Diagnostics, error) {
+	d := sdk.Description{Name: p.Plugin, Schema: sdk.Schema{
 		{Name: "api_key", Type: sdk.TypeString, Required: true, Secret: true, Description: "The key of your account."},
-	}}, nil
+	}}
+	_, diags := p.Settings(d.Schema)
+	return d, diags, nil
 }

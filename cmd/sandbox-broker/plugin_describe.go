@@ -24,7 +24,7 @@ type pluginsOf struct{ launcher *pluginhost.Launcher }
 
 func openPlugins(dir string) (*pluginsOf, error) {
 	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{
-		PluginDir: dir, Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
+		PluginDir: dir, Watchdog: thisProgram, Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
 	})
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (p *pluginsOf) describe(ctx context.Context, name string) (sdk.Description,
 	defer cancel()
 	process, err := p.launcher.Launch(ctx, pluginhost.Spec{Label: name, Plugin: name})
 	if err != nil {
-		return sdk.Description{}, err
+		return sdk.Description{}, pluginhost.WithLastWords(err)
 	}
 	defer process.Stop(ctx)
 	return process.Provider().Describe(), nil
@@ -112,12 +112,15 @@ func writeDescription(out io.Writer, d sdk.Description) error {
 		return w.Flush()
 	}
 	fmt.Fprint(w, "\nSETTING\tTYPE\tDEFAULT\tDESCRIPTION\n")
-	for _, f := range d.Schema {
-		kind := string(f.Type)
+	for path, f := range d.Schema.Paths() {
+		kind := markdown.TypeOf(f)
 		if f.Secret {
 			kind += ", secret"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", shown(f.Name), kind, defaultOf(f), shown(f.Description))
+		if f.FileOnly {
+			kind += ", file only"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", shown(path), kind, defaultOf(f), shown(f.Description))
 	}
 	return w.Flush()
 }

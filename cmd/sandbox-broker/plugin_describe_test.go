@@ -33,6 +33,29 @@ func pluginDir(t *testing.T) *fs.Dir {
 	return dir
 }
 
+// Why a plugin does not start is often said on its standard error alone.
+func TestTheLastWordsOfAPluginAreShown(t *testing.T) {
+	dir := fs.NewDir(t, "plugins", fs.WithFile("dead", "#!/bin/sh\necho no license found >&2\nexit 4\n", fs.WithMode(0o755)))
+	assert.NilError(t, os.Chmod(dir.Path(), 0o755))
+	file := fs.NewFile(t, "sandbox.hcl", fs.WithContent("plugin_dir = \""+dir.Path()+"\"\nprovider \"dead\" {}\ntenant \"t\" { token_sha256 = [\""+strings.Repeat("a", 64)+"\"] }\n"))
+	block := fs.NewFile(t, "block.hcl", fs.WithContent("provider \"dead\" {}\n"))
+	for name, args := range map[string][]string{
+		"list":                 {"plugin", "list", dir.Path()},
+		"describe":             {"plugin", "describe", dir.Join("dead")},
+		"verify":               {"plugin", "verify", dir.Join("dead")},
+		"verify with settings": {"plugin", "verify", "--config", block.Path(), dir.Join("dead")},
+		"check":                {"check", file.Path()},
+		"check in JSON":        {"check", "--json", file.Path()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := runWith(t, describePlugin, args...)
+			said := got.out + got.err
+			assert.Assert(t, is.Contains(said, "exited with status 4 before its handshake"))
+			assert.Assert(t, is.Contains(said, "no license found"))
+		})
+	}
+}
+
 func TestPluginsAreListedDescribedAndDocumented(t *testing.T) {
 	dir := pluginDir(t)
 	page := fs.NewFile(t, "page.md", fs.WithContent("# Mine\n<!-- generated: settings -->\nold\n<!-- end -->\nand more\n"))

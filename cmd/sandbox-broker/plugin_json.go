@@ -33,6 +33,7 @@ type settingJSON struct {
 	Type        sdk.FieldType `json:"type"`
 	Required    bool          `json:"required"`
 	Secret      bool          `json:"secret"`
+	FileOnly    bool          `json:"file_only"`
 	Default     any           `json:"default"` // durations as text, such as 30s
 	Options     []string      `json:"options,omitempty"`
 	Min         *float64      `json:"min,omitempty"` // seconds for durations
@@ -41,6 +42,25 @@ type settingJSON struct {
 	Label       string        `json:"label,omitempty"`
 	Description string        `json:"description,omitempty"`
 	Placeholder string        `json:"placeholder,omitempty"`
+	Items       *itemsJSON    `json:"items,omitempty"`  // of a list; strings without it
+	Fields      []settingJSON `json:"fields,omitempty"` // of a block
+	Repeated    bool          `json:"repeated,omitempty"`
+}
+
+// itemsJSON is what the items of a list are.
+type itemsJSON struct {
+	Type    sdk.FieldType `json:"type"`
+	Options []string      `json:"options,omitempty"`
+	Min     *float64      `json:"min,omitempty"`
+	Max     *float64      `json:"max,omitempty"`
+	Pattern string        `json:"pattern,omitempty"`
+}
+
+func itemsOf(f sdk.Field) *itemsJSON {
+	if f.Items == nil {
+		return nil
+	}
+	return &itemsJSON{f.Items.Type, f.Items.Options, f.Items.Min, f.Items.Max, f.Items.Pattern}
 }
 
 func newDescriptionJSON(d sdk.Description) descriptionJSON {
@@ -48,22 +68,32 @@ func newDescriptionJSON(d sdk.Description) descriptionJSON {
 		Name: d.Name, Version: d.Version, Summary: d.Summary, Icon: d.Icon, Tags: append([]string{}, d.Tags...),
 		// Lists, also where there is nothing in them.
 		Languages: append([]sdk.Language{}, d.Languages...), Capabilities: append([]sdk.Capability{}, d.Capabilities...),
-		Templates: []templateJSON{}, Settings: []settingJSON{},
+		Templates: []templateJSON{}, Settings: settingsOf(d.Schema),
 	}
 	for _, t := range d.Templates {
 		j.Templates = append(j.Templates, templateJSON{t.Name, t.Description, append([]sdk.Language{}, t.Languages...)})
 	}
-	for _, f := range d.Schema {
+	return j
+}
+
+func settingsOf(schema sdk.Schema) []settingJSON {
+	settings := []settingJSON{}
+	for _, f := range schema {
 		standard := f.Default
 		if age, ok := standard.(time.Duration); ok {
 			standard = age.String()
 		}
-		j.Settings = append(j.Settings, settingJSON{
-			Name: f.Name, Type: f.Type, Required: f.Required, Secret: f.Secret, Default: standard, Options: f.Options,
-			Min: f.Min, Max: f.Max, Pattern: f.Pattern, Label: f.Label, Description: f.Description, Placeholder: f.Placeholder,
-		})
+		one := settingJSON{
+			Name: f.Name, Type: f.Type, Required: f.Required, Secret: f.Secret, FileOnly: f.FileOnly, Default: standard, Options: f.Options,
+			Min: f.Min, Max: f.Max, Pattern: f.Pattern, Label: f.Label, Description: f.Description, Placeholder: f.Placeholder, Items: itemsOf(f),
+			Repeated: f.Repeated,
+		}
+		if f.Type == sdk.TypeBlock {
+			one.Fields = settingsOf(f.Fields)
+		}
+		settings = append(settings, one)
 	}
-	return j
+	return settings
 }
 
 // updatePage writes a page anew in one step, so that nobody sees half of it.

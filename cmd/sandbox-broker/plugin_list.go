@@ -88,5 +88,8 @@ func startRefusal(name string, err error) string {
 	if launch.Detail != "" {
 		text += " (" + launch.Detail + ")"
 	}
+	if said := pluginhost.LastWord(err); said != "" {
+		text += "; it said: " + said
+	}
 	return text
 }

@@ -29,7 +29,7 @@ type verifiedPlugin struct {
 func newVerifiedPlugin(path string, startTimeout time.Duration, log io.Writer) (*verifiedPlugin, error) {
 	kept := &keptLog{}
 	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{
-		PluginDir: filepath.Dir(path), StartTimeout: startTimeout,
+		PluginDir: filepath.Dir(path), StartTimeout: startTimeout, Watchdog: thisProgram,
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: io.MultiWriter(kept, log)}),
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (v *verifiedPlugin) close() error { return v.launcher.Close() }
 func (v *verifiedPlugin) start(ctx context.Context) (*providertest.Plugin, error) {
 	process, err := v.launcher.Launch(ctx, v.spec)
 	if err != nil {
-		return nil, err
+		return nil, pluginhost.WithLastWords(err)
 	}
 	return &providertest.Plugin{
 		Conn: process.Conn(),
@@ -62,7 +62,7 @@ func (v *verifiedPlugin) start(ctx context.Context) (*providertest.Plugin, error
 func (v *verifiedPlugin) describe(ctx context.Context) (sdk.Description, error) {
 	process, err := v.launcher.Launch(ctx, v.spec)
 	if err != nil {
-		return sdk.Description{}, err
+		return sdk.Description{}, pluginhost.WithLastWords(err)
 	}
 	process.Stop(ctx)
 	return process.Provider().Describe(), nil

@@ -16,8 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/readablelog"
 )
 
 type serveCommand struct {
@@ -46,11 +48,13 @@ func (c *serveCommand) Run(ctx context.Context, term *terminal, ask describe) er
 	reload := make(chan struct{}, 1)
 	defer onHangup(reload)()
 	err := broker.Run(ctx, cfg, broker.Options{
-		Logger: hclog.New(&hclog.LoggerOptions{
+		Logger: readablelog.New(hclog.New(&hclog.LoggerOptions{
 			Level:      hclog.LevelFromString(cfg.Log.Level),
 			Output:     term.err,
 			JSONFormat: cfg.Log.Format == "json",
-		}),
+		})),
+		// The daemon starts no children but plugins.
+		Watchdog: thisProgram, Adopt: true,
 		Load:    func() (*config.Config, config.Diagnostics) { return config.Load(c.Config) },
 		Reload:  reload,
 		Version: buildVersion(),
@@ -161,8 +165,10 @@ func demoTenant(cfg *config.Config) (name string, ok bool) {
 
 // describePlugin starts the plugin of a block for `check`. What it logs is not
 // for people who look for a mistake in a file.
-func describePlugin(ctx context.Context, cfg *config.Config, p *config.Provider) (sdk.Description, error) {
-	return broker.Describe(ctx, cfg, p, broker.Options{
-		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
+func describePlugin(ctx context.Context, cfg *config.Config, p *config.Provider) (sdk.Description, config.Diagnostics, error) {
+	description, diags, err := broker.Inspect(ctx, cfg, p, broker.Options{
+		Logger:   hclog.New(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard}),
+		Watchdog: thisProgram,
 	})
+	return description, diags, pluginhost.WithLastWords(err)
 }

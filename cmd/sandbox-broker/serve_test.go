@@ -20,6 +20,7 @@ import (
 	"gotest.tools/v3/fs"
 	"gotest.tools/v3/poll"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
 
@@ -36,6 +37,7 @@ var plugins = sync.OnceValues(func() (string, error) {
 var pluginsDir string
 
 func TestMain(m *testing.M) {
+	watchdog.Main()
 	var err error
 	if pluginsDir, err = os.MkdirTemp("", "sandbox-broker-plugins-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -88,7 +90,7 @@ func serving(t *testing.T, tenant string) (banner string, stop func() (code int,
 			return poll.Success()
 		}
 		return poll.Continue("no banner yet:\n%s%s", out.String(), log.String())
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	return out.String(), stop
 }
 
@@ -170,7 +172,7 @@ func TestServeThatCannotStartSaysWhyInOneLine(t *testing.T) {
 			dir := fs.NewDir(t, "serve", fs.WithFile("sandbox.hcl", fmt.Sprintf(
 				"listen = %q\nstate = %q\nplugin_dir = %q\nprovider \"mock\" {}\n%s", test.listen, test.state, plugins, demo)),
 				fs.WithDir("thesis", fs.WithMode(0o755), fs.WithFile("chapter1", "")),
-				fs.WithDir("a state in use", fs.WithMode(0o700), fs.WithFile("lock", "")))
+				fs.WithDir("a state in use", fs.WithMode(0o700), fs.WithFile("lock", "", fs.WithMode(0o600))))
 			lock, err := os.Open(dir.Join("a state in use", "lock"))
 			assert.NilError(t, err)
 			defer lock.Close()

@@ -13,8 +13,12 @@ type versionCommand struct{}
 
 // Run prints one line.
 func (versionCommand) Run(term *terminal) error {
-	_, err := fmt.Fprintf(term.out, "sandbox-broker %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintln(term.out, versionLine())
 	return err
+}
+
+func versionLine() string {
+	return fmt.Sprintf("sandbox-broker %s (%s, %s/%s)", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // buildVersion is the release, or what the Go tool chain noted about the source.

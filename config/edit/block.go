@@ -3,6 +3,7 @@ package edit
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -16,9 +17,16 @@ type Block struct {
 	Type string
 	// Label, "" for a block without one.
 	Label string
-	// Inner is the type of a block within it, such as quota; "" for the block
-	// itself.
-	Inner string
+	// Within is the way to a block within it, the outermost first; nothing for the
+	// block itself.
+	Within []Step
+}
+
+// Step leads from a block to one of those directly within it.
+type Step struct {
+	Type string
+	// Index counts the blocks of this type, from 0.
+	Index int
 }
 
 // Provider names the block of a provider.
@@ -28,7 +36,7 @@ func Provider(label string) Block { return Block{Type: "provider", Label: label}
 func Tenant(name string) Block { return Block{Type: "tenant", Label: name} }
 
 // Quota names the block with the quotas of a tenant.
-func Quota(tenant string) Block { return Block{Type: "tenant", Label: tenant, Inner: "quota"} }
+func Quota(tenant string) Block { return Tenant(tenant).In("quota", 0) }
 
 // Providers names the block that says which provider serves.
 func Providers() Block { return Block{Type: "providers"} }
@@ -39,13 +47,27 @@ func (b Block) String() string {
 	if b.Label != "" {
 		name = fmt.Sprintf("%s %q", b.Type, b.Label)
 	}
-	if b.Inner != "" {
-		name += " " + b.Inner
+	for _, step := range b.Within {
+		name += " " + step.Type
+		if step.Index > 0 {
+			name += fmt.Sprintf("[%d]", step.Index)
+		}
 	}
 	return name
 }
 
-func (b Block) outer() Block { return Block{Type: b.Type, Label: b.Label} }
+// In names a block directly within this one, by its type and its place among those of
+// the same type.
+func (b Block) In(blockType string, index int) Block {
+	b.Within = append(slices.Clone(b.Within), Step{blockType, index})
+	return b
+}
+
+// outer is the block that this one stands in, and the step from there.
+func (b Block) outer() (Block, Step) {
+	last := len(b.Within) - 1
+	return Block{Type: b.Type, Label: b.Label, Within: b.Within[:last]}, b.Within[last]
+}
 
 func (b Block) is(block *hclsyntax.Block) bool {
 	switch {
@@ -65,18 +87,37 @@ func (d *Document) find(b Block) (*file, *hclsyntax.Block, bool) {
 			if !b.is(block) {
 				continue
 			}
-			if b.Inner == "" {
-				return f, block, true
-			}
-			for _, inner := range block.Body.Blocks {
-				if inner.Type == b.Inner && len(inner.Labels) == 0 {
-					return f, inner, true
+			for _, step := range b.Within {
+				inner := blocksOf(block.Body, step.Type)
+				if step.Index < 0 || step.Index >= len(inner) {
+					return f, nil, false
 				}
+				block = inner[step.Index]
 			}
-			return f, nil, false
+			return f, block, true
 		}
 	}
 	return nil, nil, false
+}
+
+// blocksOf are the blocks of a type directly in a body, in their order.
+func blocksOf(body *hclsyntax.Body, blockType string) []*hclsyntax.Block {
+	var all []*hclsyntax.Block
+	for _, block := range body.Blocks {
+		if block.Type == blockType && len(block.Labels) == 0 {
+			all = append(all, block)
+		}
+	}
+	return all
+}
+
+// Count is how many blocks of a type stand directly in a block; 0 if that is not there.
+func (d *Document) Count(b Block, blockType string) int {
+	_, block, ok := d.find(b)
+	if !ok {
+		return 0
+	}
+	return len(blocksOf(block.Body, blockType))
 }
 
 // Has reports whether there is such a block.
@@ -86,17 +127,18 @@ func (d *Document) Has(b Block) bool {
 }
 
 // Add puts an empty block behind the last of its type, or else at the end of the
-// main file. A block within another one goes to its end.
+// main file. A block within another one goes behind the last of its type there, or else
+// to the end; those around it are made if need be, but for the outermost.
 func (d *Document) Add(b Block) error {
 	if d.Has(b) {
 		return sdk.Errorf(sdk.CodeConflict, "there is a block %s already", b)
 	}
+	if len(b.Within) > 0 {
+		return d.addInner(b)
+	}
 	header := b.Type
 	if b.Label != "" {
 		header += " " + quoted(b.Label)
-	}
-	if b.Inner != "" {
-		return d.addInner(b)
 	}
 	f, at := d.files[0], len(d.files[0].text)
 	for _, candidate := range d.files {
@@ -119,21 +161,69 @@ func (d *Document) Add(b Block) error {
 }
 
 func (d *Document) addInner(b Block) error {
-	f, outer, ok := d.find(b.outer())
-	if !ok {
-		return missing(b.outer())
+	around, step := b.outer()
+	if n := d.Count(around, step.Type); step.Index != n || !hclsyntax.ValidIdentifier(step.Type) {
+		return sdk.Errorf(sdk.CodeInvalidRequest, "there is no place for a block %s", b)
 	}
+	if !d.Has(around) {
+		if len(around.Within) == 0 {
+			return missing(around)
+		}
+		if err := d.addInner(around); err != nil {
+			return err
+		}
+	}
+	f, outer, _ := d.find(around)
 	if err := f.expand(outer); err != nil {
 		return err
 	}
-	f, outer, _ = d.find(b.outer())
+	f, outer, _ = d.find(around)
+	if siblings := blocksOf(outer.Body, step.Type); len(siblings) > 0 {
+		last := siblings[len(siblings)-1]
+		start := f.leadComments(last.TypeRange.Start.Byte)
+		before := ""
+		if start > 0 && f.blank(f.lineStart(start-1), start) { // they stand apart
+			before = "\n"
+		}
+		end := f.lineEnd(last.CloseBraceRange.End.Byte)
+		return f.splice(end, end, before+f.emptyBlock(step.Type, f.indentation(last.TypeRange.Start.Byte)))
+	}
 	end := f.lineStart(outer.CloseBraceRange.Start.Byte)
-	inside := f.indentation(outer.TypeRange.Start.Byte) + "  "
 	before := ""
 	if !f.blank(outer.OpenBraceRange.End.Byte, end) {
 		before = "\n"
 	}
-	return f.splice(end, end, before+inside+b.Inner+" {\n"+inside+"}\n")
+	return f.splice(end, end, before+f.emptyBlock(step.Type, f.inside(outer)))
+}
+
+// Insert puts an empty block in the place of one within a block, in front of it and of
+// the comment directly above it. The place behind the last is one too.
+func (d *Document) Insert(b Block) error {
+	f, next, ok := d.find(b)
+	if !ok || len(b.Within) == 0 {
+		return d.Add(b)
+	}
+	start, after := f.leadComments(next.TypeRange.Start.Byte), ""
+	if start > 0 && f.blank(f.lineStart(start-1), start) {
+		after = "\n"
+	}
+	return f.splice(start, start, f.emptyBlock(next.Type, f.indentation(next.TypeRange.Start.Byte))+after)
+}
+
+// emptyBlock is the text of a block with room in it.
+func (f *file) emptyBlock(blockType, indentation string) string {
+	return indentation + blockType + " {\n" + indentation + "}\n"
+}
+
+// inside is the indentation of what stands in a block: that of what does, if anything.
+func (f *file) inside(block *hclsyntax.Block) string {
+	if last := lastAttribute(block.Body); last != nil {
+		return f.indentation(last.NameRange.Start.Byte)
+	}
+	if blocks := block.Body.Blocks; len(blocks) > 0 {
+		return f.indentation(blocks[len(blocks)-1].TypeRange.Start.Byte)
+	}
+	return f.indentation(block.TypeRange.Start.Byte) + "  "
 }
 
 // Remove takes a block out, with the comment directly above it.
@@ -151,6 +241,8 @@ func (d *Document) Remove(b Block) error {
 		end = next
 	case end == len(f.text) && start > 0 && f.blank(above, start):
 		start = above
+	case len(b.Within) > 0 && f.blank(above, start) && bytes.HasPrefix(bytes.TrimSpace(f.text[end:next]), []byte("}")):
+		start = above
 	}
 	rest := ""
 	if f.blank(0, start) && f.blank(end, len(f.text)) {
@@ -160,10 +252,20 @@ func (d *Document) Remove(b Block) error {
 	return f.splice(start, end, rest)
 }
 
+// RemoveIfEmpty takes a block out that has nothing in it, no comment either. One that
+// is not there is no mistake.
+func (d *Document) RemoveIfEmpty(b Block) error {
+	f, block, ok := d.find(b)
+	if !ok || !f.blank(block.OpenBraceRange.End.Byte, block.CloseBraceRange.Start.Byte) {
+		return nil
+	}
+	return d.Remove(b)
+}
+
 // Rename gives a block another label.
 func (d *Document) Rename(b Block, label string) error {
 	f, block, ok := d.find(b)
-	if !ok || b.Label == "" || b.Inner != "" {
+	if !ok || b.Label == "" || len(b.Within) > 0 {
 		return missing(b)
 	}
 	if renamed := (Block{Type: b.Type, Label: label}); label != b.Label && d.Has(renamed) {
@@ -177,7 +279,7 @@ func (d *Document) Rename(b Block, label string) error {
 // room in it.
 func (f *file) expand(block *hclsyntax.Block) error {
 	open, end := block.OpenBraceRange.End, block.CloseBraceRange.Start
-	if open.Line != end.Line {
+	if !f.oneLine(block) {
 		return nil
 	}
 	indentation := f.indentation(block.TypeRange.Start.Byte)
@@ -186,6 +288,19 @@ func (f *file) expand(block *hclsyntax.Block) error {
 		content = indentation + "  " + string(inside) + "\n"
 	}
 	return f.splice(open.Byte, end.Byte, "\n"+content+indentation)
+}
+
+// oneLine reports whether what stands in a block begins behind its brace. The value of
+// the one setting that there is room for may still go over several lines.
+func (f *file) oneLine(block *hclsyntax.Block) bool {
+	content := block.CloseBraceRange.Start.Byte
+	for _, attr := range block.Body.Attributes {
+		content = min(content, attr.NameRange.Start.Byte)
+	}
+	for _, inner := range block.Body.Blocks {
+		content = min(content, inner.TypeRange.Start.Byte)
+	}
+	return f.lineEnd(block.OpenBraceRange.End.Byte) > content
 }
 
 func quoted(label string) string {

@@ -63,7 +63,8 @@ var visible = strings.NewReplacer("\r", "<CR>", "\t", "<TAB>", "\ufeff", "<BOM>"
 // Each change is made on a fresh copy; what comes out is compared as a whole.
 func TestChanges(t *testing.T) {
 	plain := read(t, "plain.hcl")
-	full := edit.Provider("full")
+	full, nested := edit.Provider("full"), read(t, "nested.hcl")
+	rules := func(i int) edit.Block { return full.In("rules", i) }
 	for name, test := range map[string]struct {
 		text   string
 		change func(d *edit.Document) error
@@ -109,6 +110,30 @@ func TestChanges(t *testing.T) {
 			return each(d.RemoveToken("acme", token(0xb)), d.RemoveToken("gamma", token(0xd)), d.RemoveToken("beta", token(0xc)))
 		}},
 		"remove_the_first_token": {plain, func(d *edit.Document) error { return d.RemoveToken("acme", token(0xa)) }},
+		"set_in_blocks": {nested, func(d *edit.Document) error {
+			return each(d.Set(full.In("auth", 0), "user", literal(t, "you")), d.Set(rules(1), "host", literal(t, "c")), d.Set(rules(1).In("limit", 0), "rate", literal(t, 2.5)), d.Set(rules(2), "host", literal(t, "d")), d.Set(rules(0).In("limit", 0), "rate", literal(t, 1)))
+		}},
+		"overwrite_in_a_block": {nested, func(d *edit.Document) error {
+			return each(d.Overwrite(full.In("auth", 0), "token", literal(t, "x")), d.Overwrite(rules(1).In("limit", 0), "burst", literal(t, 9)))
+		}},
+		"unset_in_blocks": {nested, func(d *edit.Document) error {
+			return each(d.Unset(full.In("auth", 0), "token"), d.Unset(rules(1).In("limit", 0), "rate"), d.Unset(rules(3), "ports"), d.Unset(rules(0), "none"))
+		}},
+		"add_blocks": {nested, func(d *edit.Document) error {
+			return each(d.Add(rules(4)), d.Set(rules(4), "host", literal(t, "new")), d.Set(rules(2).In("limit", 0), "rate", literal(t, 3)), d.Set(rules(3).In("limit", 0), "rate", literal(t, 4)), d.Set(full.In("fresh", 0).In("deep", 0), "a", literal(t, 1)), d.Add(rules(1).In("limit", 1)))
+		}},
+		"insert_blocks": {nested, func(d *edit.Document) error {
+			return each(d.Insert(rules(0)), d.Set(rules(0), "host", literal(t, "zero")), d.Insert(rules(3)), d.Insert(rules(6)), d.Insert(rules(2).In("limit", 0)))
+		}},
+		"remove_blocks": {nested, func(d *edit.Document) error {
+			return each(d.Remove(rules(2)), d.Remove(rules(1).In("limit", 0)), d.Remove(rules(0)), d.Remove(full.In("auth", 0)))
+		}},
+		"remove_all_blocks": {nested, func(d *edit.Document) error {
+			return each(d.Remove(rules(3)), d.Remove(rules(2)), d.Remove(rules(1)), d.Remove(rules(0)), d.Remove(full.In("auth", 0)))
+		}},
+		"blocks_crlf": {strings.ReplaceAll(nested, "\n", "\r\n"), func(d *edit.Document) error {
+			return each(d.Insert(rules(1)), d.Set(rules(1).In("limit", 0), "rate", literal(t, 3)), d.Remove(rules(3)))
+		}},
 		"crlf": {crlf, func(d *edit.Document) error {
 			return each(d.Set(full, "labels", literal(t, map[string]string{"a": "b"})), d.AddTenant("b", token(1)), d.AddToken("a", token(2)))
 		}},

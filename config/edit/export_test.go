@@ -15,10 +15,20 @@ func Given(d *Document, b Block, setting string) bool {
 	return ok && block.Body.Attributes[setting] != nil
 }
 
+// Written is the text of a setting's value; "" for one that is not given.
+func Written(d *Document, b Block, setting string) string {
+	f, block, ok := d.find(b)
+	if !ok || block.Body.Attributes[setting] == nil {
+		return ""
+	}
+	rng := block.Body.Attributes[setting].Expr.Range()
+	return string(f.text[rng.Start.Byte:rng.End.Byte])
+}
+
 // OneLine reports whether a block stands in one line.
 func OneLine(d *Document, b Block) bool {
-	_, block, ok := d.find(b)
-	return ok && block.OpenBraceRange.Start.Line == block.CloseBraceRange.Start.Line
+	f, block, ok := d.find(b)
+	return ok && f.oneLine(block)
 }
 
 // Formatted reports whether the main file is laid out by the formatter.

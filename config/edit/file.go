@@ -25,6 +25,8 @@ type file struct {
 	newline string
 	// formatted says that it is laid out as the formatter does it.
 	formatted bool
+	// comments are those that go over several lines, which are one line to HCL.
+	comments []hcl.Range
 }
 
 func newFile(read config.File, text []byte) (*file, config.Diagnostics) {
@@ -36,7 +38,7 @@ func newFile(read config.File, text []byte) (*file, config.Diagnostics) {
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	f.body = body
+	f.body, f.comments = body, longComments(f.name, text)
 	f.formatted = bytes.Equal(hclwrite.Format(text), text)
 	return f, nil
 }
@@ -55,21 +57,48 @@ func (f *file) splice(start, end int, text string) error {
 	if diags.HasErrors() {
 		return sdk.Errorf(sdk.CodeInternal, "%s: the change would break the file: %w", f.name, diags)
 	}
-	f.text, f.body = changed, body
+	f.text, f.body, f.comments = changed, body, longComments(f.name, changed)
 	return nil
+}
+
+func longComments(name string, text []byte) []hcl.Range {
+	if !bytes.Contains(text, []byte("/*")) {
+		return nil
+	}
+	var comments []hcl.Range
+	tokens, _ := hclsyntax.LexConfig(text, name, hcl.InitialPos)
+	for _, token := range tokens {
+		if token.Type == hclsyntax.TokenComment && bytes.HasPrefix(token.Bytes, []byte("/*")) && token.Range.Start.Line != token.Range.End.Line {
+			comments = append(comments, token.Range)
+		}
+	}
+	return comments
 }
 
 // lineStart is where the line of an offset begins.
 func (f *file) lineStart(offset int) int {
-	return bytes.LastIndexByte(f.text[:offset], '\n') + 1
+	start := bytes.LastIndexByte(f.text[:offset], '\n') + 1
+	for _, c := range f.comments {
+		if c.Start.Byte < start && start < c.End.Byte {
+			return f.lineStart(c.Start.Byte)
+		}
+	}
+	return start
 }
 
 // lineEnd is where the line after that of an offset begins.
 func (f *file) lineEnd(offset int) int {
-	if i := bytes.IndexByte(f.text[offset:], '\n'); i >= 0 {
-		return offset + i + 1
+	i := bytes.IndexByte(f.text[offset:], '\n')
+	if i < 0 {
+		return len(f.text)
 	}
-	return len(f.text)
+	end := offset + i + 1
+	for _, c := range f.comments {
+		if c.Start.Byte < end && end < c.End.Byte {
+			return f.lineEnd(c.End.Byte)
+		}
+	}
+	return end
 }
 
 // indentation is the white space at the beginning of the line of an offset.

@@ -104,6 +104,16 @@ func FuzzEdit(f *testing.F) {
 				assert.Equal(t, textOf(t, d), text)
 			}
 		}
+		if rules := full.In("rules", d.Count(full, "rules")); d.Has(full) {
+			limit := rules.In("limit", 0)
+			assert.NilError(t, d.Set(limit, "rate", literal(t, 1)))
+			assert.Assert(t, edit.Given(d, limit, "rate"))
+			assert.NilError(t, d.Insert(full.In("rules", 0)))
+			moved := full.In("rules", d.Count(full, "rules")-1)
+			assert.Assert(t, edit.Given(d, moved.In("limit", 0), "rate"))
+			assert.NilError(t, d.Remove(moved.In("limit", 0)))
+			assert.NilError(t, d.Remove(moved))
+		}
 		// These may be refused; they must not break the file or panic.
 		_ = d.AddToken("acme", token(1))
 		_ = d.RemoveToken("acme", token(0xa))

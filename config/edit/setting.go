@@ -30,7 +30,7 @@ func (d *Document) set(b Block, setting string, value Value, overwrite bool) err
 		return sdk.Errorf(sdk.CodeInvalidRequest, "%q is not the name of a setting", setting)
 	}
 	f, block, ok := d.find(b)
-	if !ok && (b.Label == "" || b.Inner != "") {
+	if !ok && (b.Label == "" || len(b.Within) > 0) {
 		if err := d.Add(b); err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (d *Document) insert(b Block, setting string, value Value) error {
 	}
 	f, block, _ = d.find(b)
 	at := f.lineEnd(block.OpenBraceRange.End.Byte)
-	indentation, padding := f.indentation(block.TypeRange.Start.Byte)+"  ", ""
+	indentation, padding := f.inside(block), ""
 	if last := lastAttribute(block.Body); last != nil {
 		at = f.lineEnd(last.SrcRange.End.Byte)
 		indentation = f.indentation(last.NameRange.Start.Byte)
@@ -99,9 +99,8 @@ func (d *Document) Unset(b Block, setting string) error {
 	if !given {
 		return nil
 	}
-	open, end := block.OpenBraceRange.End, block.CloseBraceRange.Start
-	if open.Line == end.Line {
-		return f.splice(open.Byte, end.Byte, "")
+	if f.oneLine(block) {
+		return f.splice(block.OpenBraceRange.End.Byte, block.CloseBraceRange.Start.Byte, "")
 	}
 	return f.splice(f.leadComments(attr.NameRange.Start.Byte), f.lineEnd(attr.SrcRange.End.Byte), "")
 }

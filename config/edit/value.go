@@ -19,7 +19,7 @@ type Value struct {
 }
 
 // Literal is a value as it stands in the file: a string, bool, int, int64,
-// float64, time.Duration, []string or map[string]string.
+// float64, time.Duration, []string, []int64, []float64 or map[string]string.
 func Literal(value any) (Value, error) {
 	literal, err := literalOf(value)
 	if err != nil {
@@ -55,11 +55,11 @@ func literalOf(value any) (cty.Value, error) {
 	case time.Duration:
 		return cty.StringVal(v.String()), nil
 	case []string:
-		items := make([]cty.Value, len(v))
-		for i, item := range v {
-			items[i] = cty.StringVal(item)
-		}
-		return cty.TupleVal(items), nil
+		return tupleOf(v)
+	case []int64:
+		return tupleOf(v)
+	case []float64:
+		return tupleOf(v)
 	case map[string]string:
 		items := map[string]cty.Value{}
 		for key, item := range v {
@@ -69,6 +69,18 @@ func literalOf(value any) (cty.Value, error) {
 	default:
 		return cty.NilVal, fmt.Errorf("a %T cannot be written into the configuration", value)
 	}
+}
+
+func tupleOf[T any](list []T) (cty.Value, error) {
+	items := make([]cty.Value, len(list))
+	for i, item := range list {
+		value, err := literalOf(item)
+		if err != nil {
+			return cty.NilVal, err
+		}
+		items[i] = value
+	}
+	return cty.TupleVal(items), nil
 }
 
 // render lays tokens out as the formatter does, lines ending in \n.

@@ -83,7 +83,7 @@ func object(settings sdk.Schema) schema {
 	required := []string{}
 	for _, f := range settings {
 		properties[f.Name] = field(f)
-		if f.Required {
+		if f.Required || f.CheckCount(0) != nil {
 			required = append(required, f.Name)
 		}
 	}
@@ -107,10 +107,22 @@ func field(f sdk.Field) schema {
 		s["anyOf"] = []schema{{"type": "string", "pattern": `^([0-9.]+(ns|us|µs|ms|s|m|h))+$`}, seconds}
 	case sdk.TypeList:
 		s["type"], s["items"] = "array", schema{"type": "string"}
+		if f.Items != nil {
+			s["items"] = field(*f.Items)
+		}
 		bound(s, f, "minItems", "maxItems")
 	case sdk.TypeMap:
 		s["type"], s["additionalProperties"] = "object", schema{"type": "string"}
 		bound(s, f, "minProperties", "maxProperties")
+	case sdk.TypeBlock:
+		s = object(f.Fields)
+		if f.Repeated {
+			s = schema{"type": "array", "items": s}
+			bound(s, f, "minItems", "maxItems")
+			if f.Min == nil && f.Required {
+				s["minItems"] = 1
+			}
+		}
 	default:
 		s["type"] = "string"
 		bound(s, f, "minLength", "maxLength")
@@ -129,6 +141,9 @@ func field(f sdk.Field) schema {
 	}
 	if f.Placeholder != "" {
 		s["examples"] = []string{f.Placeholder}
+	}
+	if f.FileOnly {
+		s["x-file-only"] = true
 	}
 	if f.Secret {
 		s["writeOnly"] = true

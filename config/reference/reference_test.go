@@ -28,6 +28,8 @@ var cloud = []reference.Provider{{Label: "cloud_eu", Plugin: "cloud", Schema: sd
 	{Name: "idle", Type: sdk.TypeDuration, Default: 90 * time.Second, Max: sdk.Bound(86400)},
 	{Name: "mounts", Type: sdk.TypeList, Min: sdk.Bound(1), Default: []string{"/a"}},
 	{Name: "labels", Type: sdk.TypeMap},
+	{Name: "auth", Type: sdk.TypeBlock, Required: true, Label: "Login", Fields: sdk.Schema{{Name: "password", Type: sdk.TypeString, Required: true, Secret: true}}},
+	{Name: "rules", Type: sdk.TypeBlock, Repeated: true, Max: sdk.Bound(3), Fields: sdk.Schema{{Name: "rate", Type: sdk.TypeNumber, Default: 1.5}}},
 }}}
 
 func TestThePageOfTheConfigurationListsEverything(t *testing.T) {
@@ -49,6 +51,34 @@ func TestTheJSONSchema(t *testing.T) {
 	golden.Assert(t, string(with)+"\n", "provider.json")
 	assert.Assert(t, !strings.Contains(string(with), "hunter2"), "a secret's default is a secret")
 	assert.Assert(t, json.Valid(with))
+}
+
+// What resolves is what the JSON Schema takes.
+func TestTheJSONSchemaCountsBlocks(t *testing.T) {
+	inner := sdk.Schema{{Name: "a", Type: sdk.TypeString}}
+	text, err := reference.JSONSchema([]config.BlockSchema{{Type: "provider", Label: "^[a-z]+$"}}, []reference.Provider{{Label: "x", Schema: sdk.Schema{
+		{Name: "any", Type: sdk.TypeBlock, Repeated: true, Fields: inner},
+		{Name: "few", Type: sdk.TypeBlock, Repeated: true, Min: sdk.Bound(2), Max: sdk.Bound(3), Fields: inner},
+		{Name: "must", Type: sdk.TypeBlock, Repeated: true, Required: true, Fields: inner},
+	}}})
+	assert.NilError(t, err)
+	var schema struct {
+		Properties struct {
+			Provider struct {
+				Properties map[string]struct {
+					Required   []string
+					Properties map[string]struct{ MinItems, MaxItems *int }
+				}
+			}
+		}
+	}
+	assert.NilError(t, json.Unmarshal(text, &schema))
+	one := schema.Properties.Provider.Properties["x"]
+	assert.DeepEqual(t, one.Required, []string{"few", "must"})
+	assert.Assert(t, one.Properties["any"].MinItems == nil && one.Properties["any"].MaxItems == nil)
+	assert.Equal(t, *one.Properties["few"].MinItems, 2)
+	assert.Equal(t, *one.Properties["few"].MaxItems, 3)
+	assert.Equal(t, *one.Properties["must"].MinItems, 1)
 }
 
 // The list of blocks and what the parser takes are two things; they name the same.

@@ -2,6 +2,8 @@ package markdown
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -23,18 +25,33 @@ func (p Page) WithGenerated(name, content string) (string, error) {
 	return before + begin + "\n" + strings.TrimSpace(content) + "\n\n" + end + after, nil
 }
 
-// Settings is a schema as a table, one row a setting.
+// Settings is a schema as a table, one row a setting. Those of a block follow it, with
+// its name before theirs.
 func Settings(schema sdk.Schema) string {
 	var b strings.Builder
 	b.WriteString("| setting | type | default | allowed | what it is |\n| --- | --- | --- | --- | --- |\n")
-	for _, f := range schema {
-		kind := string(f.Type)
+	for path, f := range schema.Paths() {
+		kind := TypeOf(f)
 		if f.Secret {
 			kind += ", secret"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.Name, kind, standard(f), allowed(f), Cell(f.Description))
+		if f.FileOnly {
+			kind += ", file only"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", path, kind, standard(f), allowed(f), Cell(f.Description))
 	}
 	return b.String()
+}
+
+// TypeOf is the type of a setting in words, such as "list of integers".
+func TypeOf(f sdk.Field) string {
+	if f.Repeated {
+		return string(f.Type) + ", repeated"
+	}
+	if f.Items == nil || f.Items.Type == sdk.TypeString {
+		return string(f.Type)
+	}
+	return fmt.Sprintf("%s of %ss", f.Type, f.Items.Type)
 }
 
 func standard(f sdk.Field) string {
@@ -45,6 +62,9 @@ func standard(f sdk.Field) string {
 		return ""
 	}
 	items, ok := list(f.Default)
+	if !ok {
+		items, ok = pairs(f.Default)
+	}
 	switch {
 	case !ok:
 		return fmt.Sprintf("`%v`", f.Default)
@@ -66,6 +86,38 @@ func list(standard any) (items []string, ok bool) {
 			items = append(items, fmt.Sprint(item))
 		}
 		return items, true
+	case []int:
+		return texts(v), true
+	case []int64:
+		return texts(v), true
+	case []float64:
+		return texts(v), true
+	default:
+		return nil, false
+	}
+}
+
+func texts[T any](list []T) []string {
+	items := make([]string, len(list))
+	for i, item := range list {
+		items[i] = fmt.Sprint(item)
+	}
+	return items
+}
+
+// pairs are the keys and values of a default that is a map, as the file has them.
+func pairs(standard any) (items []string, ok bool) {
+	switch v := standard.(type) {
+	case map[string]string:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			items = append(items, fmt.Sprintf("%s = %q", key, v[key]))
+		}
+		return items, true
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			items = append(items, fmt.Sprintf("%s = %q", key, fmt.Sprint(v[key])))
+		}
+		return items, true
 	default:
 		return nil, false
 	}
@@ -78,7 +130,7 @@ func allowed(f sdk.Field) string {
 		rules = append(rules, "`"+option+"`")
 	}
 	unit := map[sdk.FieldType]string{
-		sdk.TypeDuration: " s", sdk.TypeString: " characters", sdk.TypeList: " items", sdk.TypeMap: " items",
+		sdk.TypeDuration: " s", sdk.TypeString: " characters", sdk.TypeList: " items", sdk.TypeMap: " items", sdk.TypeBlock: " blocks",
 	}[f.Type]
 	switch {
 	case f.Min != nil && f.Max != nil:
@@ -90,6 +142,11 @@ func allowed(f sdk.Field) string {
 	}
 	if f.Pattern != "" {
 		rules = append(rules, "`"+Cell(f.Pattern)+"`")
+	}
+	if f.Items != nil {
+		if each := allowed(*f.Items); each != "" {
+			rules = append(rules, "each: "+each)
+		}
 	}
 	return strings.Join(rules, ", ")
 }

@@ -41,8 +41,12 @@ func TestASchemaBecomesATable(t *testing.T) {
 		{Name: "key", Type: sdk.TypeString, Required: true, Secret: true, Pattern: "a|b"},
 		{Name: "wait", Type: sdk.TypeDuration, Default: 90 * time.Second, Min: sdk.Bound(0.5)},
 		{Name: "kind", Type: sdk.TypeString, Options: []string{"x", "y"}},
+		{Name: "nothing", Type: sdk.TypeMap, Default: map[string]string{}},
+		{Name: "sent", Type: sdk.TypeMap, Default: map[string]any{"b": "2", "a": "1"}},
+		{Name: "path", Type: sdk.TypeString, FileOnly: true},
+		{Name: "ports", Type: sdk.TypeList, Default: []any{80.0}, Max: sdk.Bound(3), Items: &sdk.Field{Type: sdk.TypeInteger, Min: sdk.Bound(1)}},
 	})
 	assert.Equal(t, got, `| setting | type | default | allowed | what it is |
 | --- | --- | --- | --- | --- |
-| `+"`size` | integer | `3` | 1 to 1048576 | How many. |\n| `key` | string, secret | required | `a\\|b` |  |\n| `wait` | duration | `1m30s` | at least 0.5 s |  |\n| `kind` | string |  | `x`, `y` |  |\n")
+| `+"`size` | integer | `3` | 1 to 1048576 | How many. |\n| `key` | string, secret | required | `a\\|b` |  |\n| `wait` | duration | `1m30s` | at least 0.5 s |  |\n| `kind` | string |  | `x`, `y` |  |\n| `nothing` | map | none |  |  |\n| `sent` | map | `a = \"1\"`, `b = \"2\"` |  |  |\n| `path` | string, file only |  |  |  |\n| `ports` | list of integers | `80` | at most 3 items, each: at least 1 |  |\n")
 }

@@ -94,22 +94,42 @@ func listed(languages []sdk.Language) string {
 // sampleBlock is a provider block with the settings that must be there.
 func sampleBlock(d sdk.Description) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "provider %q {\n", d.Name)
+	writeSample(&b, d, fmt.Sprintf("provider %q", d.Name), d.Schema, "")
+	return b.String()
+}
+
+// writeSample writes a block with the settings and blocks that must be there.
+func writeSample(b *strings.Builder, d sdk.Description, header string, schema sdk.Schema, indentation string) {
 	width := 0
-	for _, f := range d.Schema {
-		if f.Required {
+	var blocks sdk.Schema
+	for _, f := range schema {
+		switch {
+		case f.Type == sdk.TypeBlock && (f.Required || f.CheckCount(0) != nil):
+			blocks = append(blocks, f)
+		case f.Required:
 			width = max(width, len(f.Name))
 		}
 	}
-	for _, f := range d.Schema {
-		if f.Required {
-			fmt.Fprintf(&b, "  %-*s = %s\n", width, f.Name, sampleValue(d, f))
+	if width == 0 && len(blocks) == 0 {
+		fmt.Fprintf(b, "%s%s {}\n", indentation, header)
+		return
+	}
+	fmt.Fprintf(b, "%s%s {\n", indentation, header)
+	for _, f := range schema {
+		if f.Required && f.Type != sdk.TypeBlock {
+			fmt.Fprintf(b, "%s  %-*s = %s\n", indentation, width, f.Name, sampleValue(d, f))
 		}
 	}
-	if width == 0 {
-		return fmt.Sprintf("provider %q {}\n", d.Name)
+	for _, f := range blocks {
+		least := 1
+		if f.Min != nil {
+			least = max(least, int(*f.Min))
+		}
+		for range least {
+			writeSample(b, d, f.Name, f.Fields, indentation+"  ")
+		}
 	}
-	return b.String() + "}\n"
+	fmt.Fprintf(b, "%s}\n", indentation)
 }
 
 // sampleValue is a value that shows the type of a setting.
@@ -131,7 +151,11 @@ func sampleValue(d sdk.Description, f sdk.Field) string {
 	case sdk.TypeDuration:
 		return `"60s"`
 	case sdk.TypeList:
-		return `["…"]`
+		item := sdk.Field{Type: sdk.TypeString}
+		if f.Items != nil {
+			item = *f.Items
+		}
+		return "[" + sampleValue(d, item) + "]"
 	case sdk.TypeMap:
 		return `{ name = "…" }`
 	default:

@@ -26,8 +26,15 @@ func cloud() sdk.Description {
 			{Name: "fast", Type: sdk.TypeBoolean, Required: true},
 			{Name: "hosts", Type: sdk.TypeList, Required: true},
 			{Name: "labels", Type: sdk.TypeMap, Required: true},
+			{Name: "ports", Type: sdk.TypeList, Required: true, Items: &sdk.Field{Type: sdk.TypeInteger, Min: sdk.Bound(1)}},
+			{Name: "zones", Type: sdk.TypeList, Required: true, Items: &sdk.Field{Type: sdk.TypeString, Options: []string{"eu", "us"}}},
 			{Name: "from_a_plugin", Type: sdk.TypeList, Default: []any{"a", "b"}},
 			{Name: "optional", Type: sdk.TypeString},
+			{Name: "auth", Type: sdk.TypeBlock, Required: true, Fields: sdk.Schema{
+				{Name: "password", Type: sdk.TypeString, Required: true, Min: sdk.Bound(1)},
+				{Name: "inner", Type: sdk.TypeBlock, Repeated: true, Min: sdk.Bound(2), Fields: sdk.Schema{{Name: "rate", Type: sdk.TypeNumber, Required: true}}},
+			}},
+			{Name: "rules", Type: sdk.TypeBlock, Repeated: true, Max: sdk.Bound(3), Fields: sdk.Schema{{Name: "rate", Type: sdk.TypeNumber}}},
 		},
 	}
 }
@@ -36,6 +43,7 @@ func TestAPageAboutAProviderHasAllThatItSays(t *testing.T) {
 	text := markdown.Provider(cloud())
 	for _, want := range []string{
 		"# cloud\n\nBoxes in \\| the cloud.\n", "| `small` | python | a\\|b |", "Languages: python, bash.", "`files`, `ports`",
+		"| `auth.inner.rate` | number | required |", "| `rules` | block, repeated |  | at most 3 blocks |", "  auth {\n    password = ", "    inner {\n      rate = 1\n    }\n    inner {\n      rate = 1\n    }\n",
 		"| `from_a_plugin` | list | `a`, `b` |", `env("CLOUD_API_KEY")`, `"https://$${x}/\"y\"\\"`,
 	} {
 		assert.Check(t, is.Contains(text, want))
@@ -56,6 +64,7 @@ func TestTheBlockOfThePageIsRight(t *testing.T) {
 	assert.Assert(t, !diags.HasErrors(), "%v", diags)
 	assert.Equal(t, settings["url"], `https://${x}/"y"\`)
 	assert.Equal(t, settings["api_key"], "key")
+	assert.Equal(t, settings.Block("auth").Blocks("inner")[0]["rate"], 1.0)
 }
 
 func TestOnlyTheSectionsThatAPageHasAreUpdated(t *testing.T) {

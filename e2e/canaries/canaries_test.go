@@ -42,7 +42,7 @@ func TestNoSecretComesOut(t *testing.T) {
 	for name, text := range s.slips(fileOf(t, b)) {
 		slip(t, s, b, name, text, out)
 	}
-	assert.Equal(t, len(s.all), 100)
+	assert.Equal(t, len(s.all), 120)
 	askAsAdministrator(s, b, out)
 	out.add("the metrics", metrics(t, b))
 	for _, p := range harness.Processes(t) {
@@ -56,7 +56,7 @@ func TestNoSecretComesOut(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("no dump of the plugin yet")
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	askAsAdministrator(s, b, out)
 	assert.NilError(t, syscall.Kill(b.PID, syscall.SIGQUIT))
 	<-b.Ended()

@@ -39,7 +39,7 @@ var providers = []struct{ label, parrot string }{
 	{"crashing", "execute_crash"},
 }
 
-// newScene makes a hundred canaries. Variables of the environment are set for the
+// newScene makes 120 canaries. Variables of the environment are set for the
 // test.
 func newScene(t *testing.T) *scene {
 	t.Helper()
@@ -94,6 +94,9 @@ func newScene(t *testing.T) *scene {
 		"names = " + list(values("names", env, file, sealed)),
 		"labels = " + object(values("labels", env, file, sealed)),
 	}
+	for _, way := range []func(string) string{literal, env, file, sealed} {
+		s.block = append(s.block, "login {\n    password = "+way("password")+"\n    notes = "+list([]string{env("notes"), file("notes"), sealed("notes")})+"\n    inner {\n      key = "+way("key")+"\n    }\n  }")
+	}
 	var variables []string
 	for i := range 3 {
 		name := fmt.Sprint("PARROT_", i)
@@ -146,12 +149,17 @@ func (s *scene) slips(text string) map[string]string {
 		"a token in the place of its sum":    strings.Replace(text, "token_sha256 = [\"", "token_sha256 = [\""+s.plain("a tenant's token in the file")+"\", \"", 1),
 		"an admin's in the place of its sum": strings.Replace(text, "admin {\n  token_sha256 = [", "admin {\n  token_sha256 = ["+s.plain("an administrator's token in the file")+", ", 1),
 		"a plain text that is sealed":        line(0, func(string) string { return fmt.Sprintf("secret = sealed(%q)", s.wild("a text that was never sealed")) }),
-		"a text without quotes":              line(0, func(string) string { return "secret = " + s.plain("a text without quotes") }),
-		"a heredoc that does not end":        line(0, func(string) string { return "secret = <<EOT\n" + s.wild("a heredoc") }),
-		"a setting that there is not":        line(0, func(string) string { return fmt.Sprintf("secert = %q", s.wild("a misspelt setting")) }),
-		"a plugin that refuses":              strings.Replace(text, `["nothing"]`, `["configure"]`, 1),
-		"a plugin that panics":               strings.Replace(text, `["nothing"]`, `["configure_panic"]`, 1),
-		"a plugin that crashes":              strings.Replace(text, `["nothing"]`, `["configure_crash"]`, 1),
+		"a secret in a block that is a number": line(5, func(block string) string {
+			return strings.Replace(block, "password =", "password = 5\n    password =", 1)
+		}),
+		"a secret in a block without an equals sign": line(5, func(block string) string { return strings.Replace(block, "password =", "password", 1) }),
+		"a block in a block that is not closed":      line(6, func(block string) string { return strings.Replace(block, "    }\n", "", 1) }),
+		"a text without quotes":                      line(0, func(string) string { return "secret = " + s.plain("a text without quotes") }),
+		"a heredoc that does not end":                line(0, func(string) string { return "secret = <<EOT\n" + s.wild("a heredoc") }),
+		"a setting that there is not":                line(0, func(string) string { return fmt.Sprintf("secert = %q", s.wild("a misspelt setting")) }),
+		"a plugin that refuses":                      strings.Replace(text, `["nothing"]`, `["configure"]`, 1),
+		"a plugin that panics":                       strings.Replace(text, `["nothing"]`, `["configure_panic"]`, 1),
+		"a plugin that crashes":                      strings.Replace(text, `["nothing"]`, `["configure_crash"]`, 1),
 	}
 	for i := range lines {
 		name, _, _ := strings.Cut(lines[i], " ")

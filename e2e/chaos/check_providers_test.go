@@ -56,7 +56,8 @@ func (f *findings) providers(events []event, effects []cloud.Effect, labels []st
 			f.add("misplaced: %s was told to be at %s, and was made in %q", e.Told, e.Provider, at)
 		case e.Named != "" && e.Named != e.Provider:
 			f.add("misplaced: %s was asked of %s, and is at %s", e.Told, e.Named, e.Provider)
-		case (e.Reason == routing.ReasonFallback) != (len(e.Tried) > 0):
+		case (e.Reason == routing.ReasonFallback || e.PlacedBy == routing.ReasonFallback) && len(e.Tried) == 0,
+			e.Reason != routing.ReasonFallback && e.Reason != routing.ReasonSession && len(e.Tried) > 0:
 			f.add("unexplained: %s is at %s by %q, after %q", e.Told, e.Provider, e.Reason, e.Tried)
 		}
 	}

@@ -297,15 +297,16 @@ func (c *client) one(e event, method, path string, body any) event {
 		} `json:"limits"`
 		Provider string `json:"provider"`
 		Routing  struct {
-			Reason string `json:"reason"`
-			Tried  []struct {
+			Reason   string `json:"reason"`
+			PlacedBy string `json:"placed_by"`
+			Tried    []struct {
 				Code string `json:"code"`
 			} `json:"tried"`
 		} `json:"routing"`
 	}
 	if a.into(&told) {
 		e.Told, e.Code, e.Detail = told.ID, told.Code, told.Detail
-		e.Provider, e.Reason = told.Provider, told.Routing.Reason
+		e.Provider, e.Reason, e.PlacedBy = told.Provider, told.Routing.Reason, told.Routing.PlacedBy
 		for _, t := range told.Routing.Tried {
 			e.Tried = append(e.Tried, t.Code)
 		}

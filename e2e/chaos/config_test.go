@@ -1,11 +1,13 @@
 package chaos_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"gotest.tools/v3/assert"
 )
@@ -36,7 +38,7 @@ func (w *world) configure(policy string) {
 	var text strings.Builder
 	put := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	put("listen = %q\nstate = %q\nplugin_dir = %q", w.address, w.stateDir, w.plugins())
-	put("limits {\n create_timeout = \"3s\"\n default_ttl = \"6h\"\n max_idle = \"6h\"\n default_timeout = \"5s\"\n}")
+	put("limits {\n create_timeout = \"%s\"\n default_ttl = \"6h\"\n max_idle = \"6h\"\n default_timeout = \"5s\"\n disk_timeout = %q\n}", cmp.Or(w.createTimeout, 3*time.Second), w.diskTimeout)
 	put("log {\n level = \"warn\"\n}")
 	put("audit {\n dir = %q\n}", w.auditDir)
 	var labels []string

@@ -167,6 +167,8 @@ func TestASlowDiskLosesAndDoublesNothing(t *testing.T) {
 		failpoint.StateCommit: "100ms",
 		failpoint.AuditWrite:  "100ms",
 		failpoint.AuditBegun:  "20ms",
+		failpoint.StateSync:   "100ms",
+		failpoint.AuditSync:   "100ms",
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			t.Parallel()

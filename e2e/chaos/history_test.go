@@ -44,6 +44,7 @@ type event struct {
 	// Provider that served, why it did, and the codes of those that could not.
 	Provider string   `json:",omitempty"`
 	Reason   string   `json:",omitempty"`
+	PlacedBy string   `json:",omitempty"` // where the session was there already
 	Tried    []string `json:",omitempty"`
 
 	List  []string `json:",omitempty"`

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,8 +27,10 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 // world is a broker, its plugins and the clouds behind.
@@ -38,6 +42,10 @@ type world struct {
 	auditDir, stateDir string
 	// keeps is as in options.
 	keeps bool
+	// diskTimeout is how long requests may wait for the broker's disk.
+	diskTimeout time.Duration
+	// createTimeout is how long a creation may take, 3 s if it is 0.
+	createTimeout time.Duration
 	// cloud is the first of the clouds, and the only one unless options say more.
 	cloud   *cloud.Cloud
 	clouds  []*cloud.Cloud
@@ -56,6 +64,8 @@ type options struct {
 	state, audit string
 	// keeps says that a stop in order leaves what the cloud has.
 	keeps bool
+	// disk is how long requests may wait for the broker's disk; 30 s unless given.
+	disk time.Duration
 	// providers by label, each with a cloud of its own of that name; one unless given.
 	providers []string
 }
@@ -63,15 +73,7 @@ type options struct {
 // newWorld lays a world out. The broker does not run yet.
 func newWorld(t testing.TB, seed uint64, o options) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sb") //nolint:usetesting // that is too long: the path of a socket has at most 107 bytes
-	assert.NilError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("what there is to look at: %s", dir)
-			return
-		}
-		assert.Check(t, os.RemoveAll(dir))
-	})
+	dir := worldDir(t)
 	w := &world{
 		t: t, dir: dir, address: freeAddress(t),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
@@ -82,7 +84,7 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	assert.NilError(t, os.Mkdir(w.plugins(), 0o755))
 	for i, label := range o.providers {
 		// By its file it is told which provider a process is of.
-		assert.NilError(t, os.Link(built.plugin, filepath.Join(w.plugins(), label)))
+		binaries.Install(t, built.plugin, filepath.Join(w.plugins(), label))
 		one, err := cloud.Start(cloud.Options{Name: label, Address: freeAddress(t), Seed: seed + uint64(i)})
 		assert.NilError(t, err)
 		t.Cleanup(one.Close)
@@ -97,7 +99,7 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	}
 	w.auditDir, w.stateDir = o.audit, o.state
 	w.clients = newClients(w, seed)
-	w.keeps = o.keeps
+	w.keeps, w.diskTimeout = o.keeps, cmp.Or(o.disk, 30*time.Second)
 	w.configure("ordered")
 	t.Cleanup(func() {
 		w.kill()
@@ -106,13 +108,35 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	return w
 }
 
+// worldDir makes the directory of a world. Of one that failed a copy stays.
+func worldDir(t testing.TB) string {
+	dir := scratch.Dir(t)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		kept, err := os.MkdirTemp("", "chaos") //nolint:usetesting // it shall outlive the test
+		if err == nil {
+			err = exec.Command("cp", "-a", dir, kept).Run()
+		}
+		t.Logf("what there is to look at: %s (%v)", kept, err)
+	})
+	return dir
+}
+
+// addresses counts those that freeAddress gave. Each is given once: of two worlds that
+// run side by side none gets that of a broker of the other one, which is dead.
+var addresses atomic.Uint32
+
+var firstAddress = rand.Uint32()
+
 // freeAddress is one that the broker comes back to after each death. It is below the
 // range from which the system takes ports for connections, and would take this one
 // while the broker is dead.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+(firstAddress+addresses.Add(1))%10000)
 		if l, err := net.Listen("tcp", address); err == nil {
 			assert.NilError(t, l.Close())
 			return address
@@ -190,9 +214,9 @@ func (w *world) killPlugin(label string) {
 	w.mu.Lock()
 	parent := w.cmd.Process.Pid
 	w.mu.Unlock()
-	for _, p := range harness.Processes(w.t) {
+	for _, p := range harness.Plugins(w.t, parent) {
 		of := slices.IndexFunc(w.clouds, func(c *cloud.Cloud) bool { return c.Name() == filepath.Base(p.Executable) })
-		if p.Parent == parent && of >= 0 && (label == "" || label == w.clouds[of].Name()) {
+		if of >= 0 && (label == "" || label == w.clouds[of].Name()) {
 			w.clouds[of].Killing(strconv.Itoa(p.PID))
 			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
@@ -209,7 +233,7 @@ func (w *world) waitGone() {
 			}
 		}
 		return poll.Success()
-	}, poll.WithTimeout(20*time.Second), poll.WithDelay(20*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(20*time.Millisecond))
 }
 
 // waitReady waits until the broker is ready.

@@ -3,16 +3,20 @@ package e2bfake
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
 )
 
-// envdVersion is the one whose behaviour the agent has.
-const envdVersion = "0.6.13"
+// newestEnvd is the last version whose behaviour the agent has. It was seen of 0.2.10,
+// 0.4.2, 0.5.2 and 0.5.7 what each of them lacks.
+const newestEnvd = "0.6.13"
 
 // requestTimeout is the server's own limit of a call.
 const requestTimeout = 70 * time.Second
@@ -40,19 +44,31 @@ func (s *Server) control() http.Handler {
 			problem(w, http.StatusUnauthorized, "", "invalid API key, please visit the dashboard")
 			return
 		}
-		if _, pattern := mux.Handler(r); pattern == "" {
-			status := http.StatusNotFound
-			// A path that exists with another method is answered with 400.
-			if strings.HasSuffix(r.URL.Path, "/v2/sandboxes") || r.URL.Path == "/sandboxes" && s.options.Routes == OldRoutes {
-				status = http.StatusBadRequest
-			}
-			problem(w, status, "", "no matching operation was found")
+		if _, pattern := mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
+			problem(w, http.StatusNotFound, "", unrouted(mux, r))
+			return
+		}
+		if r.Method == http.MethodPost && r.Header.Get("Content-Type") != "application/json" {
+			problem(w, http.StatusBadRequest, "", "validation error: request body has an error: header Content-Type has unexpected value")
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// unrouted says why there is no such route. The status is 404 even where the path is
+// known and the method is not.
+func unrouted(mux *http.ServeMux, r *http.Request) string {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "" && path.Clean(r.URL.Path) == r.URL.Path {
+			return "validation error: method not allowed"
+		}
+	}
+	return "validation error: no matching operation was found"
 }
 
 // problem answers an error of the control API.
@@ -121,7 +137,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 			return
 		}
 	}
-	sb := &sandbox{id: newID(), template: template, metadata: req.Metadata, startedAt: time.Now()}
+	sb := &sandbox{id: newID(), template: template, metadata: req.Metadata, startedAt: time.Now(), envdVersion: s.options.EnvdVersion}
 	if req.Secure || recent {
 		sb.token = newToken()
 	}
@@ -133,7 +149,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 	}
 	defer s.creating.Done()
 	// What has begun is finished, whether or not the client waits.
-	if err := s.launch(sb, agent.Config{Env: req.EnvVars, Token: sb.token, Interpreter: template == InterpreterTemplate}); err != nil {
+	if err := s.launch(sb, agent.Config{Version: s.options.EnvdVersion, Env: req.EnvVars, Token: sb.token, Interpreter: template == InterpreterTemplate}); err != nil {
 		s.mu.Lock()
 		delete(s.sandboxes, sb.id)
 		s.mu.Unlock()
@@ -185,7 +201,7 @@ const clientID = "6532622b"
 func (sb *sandbox) asCreated() sandboxResponse {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
-	resp := sandboxResponse{SandboxID: sb.id, TemplateID: sb.template, Alias: sb.template, ClientID: clientID, EnvdVersion: envdVersion, EnvdAccessToken: sb.token}
+	resp := sandboxResponse{SandboxID: sb.id, TemplateID: sb.template, Alias: sb.template, ClientID: clientID, EnvdVersion: sb.envdVersion, EnvdAccessToken: sb.token}
 	if sb.trafficToken != "" {
 		resp.TrafficAccessToken = &sb.trafficToken
 	}
@@ -262,6 +278,13 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	if sb == nil {
 		return
 	}
+	var req struct {
+		Memory *bool `json:"memory"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil && !errors.Is(err, io.EOF) {
+		problem(w, http.StatusBadRequest, "", "validation error: "+err.Error())
+		return
+	}
 	if sb.isPaused() {
 		problem(w, http.StatusConflict, "", fmt.Sprintf("Error pausing sandbox - sandbox '%s' is already paused", sb.id))
 		return
@@ -274,6 +297,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	sb.paused, sb.endAt = true, time.Now()
 	sb.expiry.Stop()
 	sb.mu.Unlock()
+	sb.connections.reset() // as at every other end of a sandbox
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -5,7 +5,9 @@
 // files, processes and loopback, and nothing of it is left when it ends.
 //
 // It is written from what was seen of the original, and keeps to it where that is
-// inconvenient. On request it lies (Fault): it loses answers of calls that had an
+// inconvenient: it speaks TLS and HTTP/2, tells sandboxes apart by the names of hosts,
+// knows exact paths and methods, resets connections at a pause, has kernels that get
+// their environment unescaped and die in silence, and old versions of envd. On request it lies (Fault): it loses answers of calls that had an
 // effect, cuts streams, refuses, is late.
 //
 // A test binary that uses it calls Main first in its TestMain, for the sandboxes are

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -26,7 +27,7 @@ var sandboxID = regexp.MustCompile(`^[a-z0-9]+$`)
 func (s *Server) proxy() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, portText := r.Header.Get("E2b-Sandbox-Id"), r.Header.Get("E2b-Sandbox-Port")
-		if id == "" {
+		if id == "" || !readsHeaders(r.Host) {
 			label, _, _ := strings.Cut(r.Host, ".")
 			portText, id, _ = strings.Cut(label, "-")
 		}
@@ -55,13 +56,22 @@ func (s *Server) proxy() http.Handler {
 		}
 		switch {
 		case port == envdPort:
-			sb.reach(agent.EnvdSocket).ServeHTTP(w, r)
+			sb.reach(agent.EnvdSocket, port).ServeHTTP(w, r)
 		case port == interpreterPort && sb.template == InterpreterTemplate:
-			sb.reach(agent.InterpreterSocket).ServeHTTP(w, r)
+			sb.reach(agent.InterpreterSocket, port).ServeHTTP(w, r)
 		default:
 			refuse(w, http.StatusBadGateway, map[string]any{"sandboxId": id, "message": fmt.Sprintf("The sandbox is running but port %d is not open", port), "port": port})
 		}
 	})
+}
+
+// readsHeaders reports whether a host is one for all sandboxes, so that the headers tell
+// them apart. Elsewhere the name of the host does, whatever the headers say.
+func readsHeaders(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host == "localhost" || strings.HasPrefix(host, "sandbox.") || net.ParseIP(host) != nil
 }
 
 // wholeRequest reads all of a request but an upload before it is passed on. Else the

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -15,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,12 +28,14 @@ import (
 // sandbox is one that runs or is paused.
 type sandbox struct {
 	id, template string
+	envdVersion  string
 	metadata     map[string]string
 	startedAt    time.Time
 	command      *exec.Cmd
 	stdin        io.Closer
 	dir          string
 	transports   map[string]*http.Transport // by socket
+	connections  connections
 	// unlisted is guarded by the server.
 	unlisted int
 
@@ -95,7 +100,11 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 	sb.transports = map[string]*http.Transport{}
 	for _, socket := range []string{agent.EnvdSocket, agent.InterpreterSocket} {
 		sb.transports[socket] = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(sb.dir, socket))
+			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(sb.dir, socket))
+			if err != nil {
+				return nil, err
+			}
+			return sb.connections.add(conn), nil
 		}}
 	}
 	return nil
@@ -169,16 +178,57 @@ func (sb *sandbox) replaceToken(ctx context.Context) error {
 
 func newToken() string { return "tok_" + strings.ToLower(rand.Text()) }
 
-// reach is the way to a socket of the sandbox, through HTTP.
-func (sb *sandbox) reach(socket string) http.Handler {
+// connections are those into a sandbox that are open.
+type connections struct {
+	mu   sync.Mutex
+	open map[*connection]struct{}
+}
+
+type connection struct {
+	net.Conn
+	all *connections
+}
+
+func (c *connections) add(conn net.Conn) net.Conn {
+	added := &connection{conn, c}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = map[*connection]struct{}{}
+	}
+	c.open[added] = struct{}{}
+	return added
+}
+
+func (c *connection) Close() error {
+	c.all.mu.Lock()
+	delete(c.all.open, c)
+	c.all.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// reset breaks them all.
+func (c *connections) reset() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.open))
+	c.mu.Unlock()
+	for _, conn := range all {
+		conn.Close()
+	}
+}
+
+// reach is the way to a socket of the sandbox, through HTTP. Whatever goes wrong on it
+// before the first byte looks like a port at which nothing listens.
+func (sb *sandbox) reach(socket string, port int) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: "sandbox"})
 		},
 		Transport:     sb.transports[socket],
 		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, _ error) {
-			refuse(w, http.StatusBadGateway, map[string]any{"sandboxId": sb.id, "message": "The sandbox was not found"})
+			refuse(w, http.StatusBadGateway, map[string]any{"sandboxId": sb.id, "message": "The sandbox is running but port is not open", "port": port})
 		},
 	}
 }

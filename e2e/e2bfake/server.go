@@ -2,21 +2,32 @@ package e2bfake
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
 )
 
-// Main is agent.Main.
-func Main() { agent.Main() }
+// Main is agent.Main, and makes this process trust the certificates of the fakes.
+func Main() {
+	agent.Main()
+	if err := trust(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2bfake:", err)
+		os.Exit(1)
+	}
+}
 
 // Routes says which of the two generations of routes a server has.
 type Routes int
@@ -25,8 +36,7 @@ type Routes int
 const (
 	// AllRoutes are both.
 	AllRoutes Routes = iota
-	// OldRoutes are those without /v2; a creation there is answered with 400, as the
-	// open-source server does.
+	// OldRoutes are those without /v2.
 	OldRoutes
 	// NewRoutes are those with /v2.
 	NewRoutes
@@ -39,9 +49,15 @@ type Options struct {
 	Routes Routes
 	// MaxSandboxes that may run at once; 0 for no limit.
 	MaxSandboxes int
+	// EnvdVersion that sandboxes have, the newest if empty; they lack what came later.
+	EnvdVersion string
 	// MaxTimeout that a sandbox may be made with, in seconds; 0 for a day.
 	MaxTimeout int
 }
+
+// idleTimeout is how long connections without a request stay, as at the edge of the
+// original.
+const idleTimeout = 610 * time.Second
 
 // DefaultAPIKey has the form of the real ones.
 const DefaultAPIKey = "e2b_0123456789abcdef0123456789abcdef01234567"
@@ -54,6 +70,9 @@ const (
 
 // Server is a running fake.
 type Server struct {
+	// Domain below which its names are, for who dials by DialContext: the API is at
+	// api.Domain, and a port of a sandbox at PORT-ID.Domain.
+	Domain string
 	// APIURL and SandboxURL are where it listens.
 	APIURL, SandboxURL string
 
@@ -79,6 +98,9 @@ func Start(options Options) (*Server, error) {
 	if options.APIKey == "" {
 		options.APIKey = DefaultAPIKey
 	}
+	if options.EnvdVersion == "" {
+		options.EnvdVersion = newestEnvd
+	}
 	if options.MaxTimeout == 0 {
 		options.MaxTimeout = 24 * 60 * 60
 	}
@@ -91,16 +113,30 @@ func Start(options Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{options: options, dir: dir, bwrap: bwrap, sandboxes: map[string]*sandbox{}}
+	s.Domain = strings.ToLower(rand.Text()) + topDomain
+	signer, err := theAuthority()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	certificate, err := signer.issue(s.Domain)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	for url, handler := range map[*string]http.Handler{&s.APIURL: s.control(), &s.SandboxURL: s.proxy()} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		*url = "http://" + listener.Addr().String()
-		server := &http.Server{Handler: s.faults.around(handler), ReadHeaderTimeout: time.Minute}
+		*url = "https://" + listener.Addr().String()
+		server := &http.Server{
+			Handler: s.faults.around(handler), ReadHeaderTimeout: time.Minute, IdleTimeout: idleTimeout, ErrorLog: log.New(io.Discard, "", 0),
+			// Like the edge of the original it prefers HTTP/2 wherever a client can.
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}},
+		}
 		s.servers = append(s.servers, server)
-		s.serving.Go(func() { _ = server.Serve(listener) })
+		s.serving.Go(func() { _ = server.ServeTLS(listener, "", "") })
 	}
+	names.Store(s.Domain, addresses{strings.TrimPrefix(s.APIURL, "https://"), strings.TrimPrefix(s.SandboxURL, "https://")})
 	return s, nil
 }
 

@@ -28,6 +28,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 // Tokens of the tenants in Tenants.
@@ -54,6 +55,9 @@ type Options struct {
 	User uint32
 	// Prepare, if not nil, gets the broker's directory before the broker starts.
 	Prepare func(dir string)
+	// Descriptors is how many file descriptors the broker may have; 0 for as many as
+	// the test.
+	Descriptors int
 	// TLS is how requests are sent to a broker with a tls block; nil for the usual.
 	TLS *tls.Config
 }
@@ -67,6 +71,7 @@ type Broker struct {
 	PID int
 
 	t      testing.TB
+	limit  int // of descriptors; 0 for none
 	cmd    *exec.Cmd
 	log    *log
 	ended  chan struct{}
@@ -99,11 +104,10 @@ func Refusal(t testing.TB, o Options) string {
 // launch starts a broker and has it stopped when the test ends.
 func launch(t testing.TB, o Options) *Broker {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sb") //nolint:usetesting // that is too long: the path of a socket has at most 107 bytes
-	assert.NilError(t, err)
-	t.Cleanup(func() { assert.Check(t, os.RemoveAll(dir)) })
+	dir := scratch.Dir(t)
 	assert.NilError(t, os.Chmod(dir, 0o755))
 	b := &Broker{Dir: dir, t: t, log: &log{}, ended: make(chan struct{}), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200, TLSClientConfig: o.TLS}}}
+	b.limit = o.Descriptors
 	b.layOut(o)
 	if o.Prepare != nil {
 		o.Prepare(dir)
@@ -111,9 +115,7 @@ func launch(t testing.TB, o Options) *Broker {
 	b.command()
 	if o.User != 0 {
 		// The repository may be where that user cannot look.
-		runsc, err := os.ReadFile(binaries.Runsc(t))
-		assert.NilError(t, err)
-		assert.NilError(t, os.WriteFile(filepath.Join(dir, "bin", "runsc"), runsc, 0o755))
+		binaries.Install(t, binaries.Runsc(t), filepath.Join(dir, "bin", "runsc"))
 		b.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.User, Gid: o.User}}
 		assert.NilError(t, os.Chown(dir, int(o.User), int(o.User)))
 	}
@@ -129,17 +131,11 @@ func (b *Broker) layOut(o Options) {
 	built := binaries.Dir(t)
 	plugins := filepath.Join(b.Dir, "bin", "plugins")
 	assert.NilError(t, os.MkdirAll(plugins, 0o755))
-	install := func(from, to string) {
-		t.Helper()
-		text, err := os.ReadFile(from)
-		assert.NilError(t, err)
-		assert.NilError(t, os.WriteFile(to, text, 0o755))
-	}
-	install(filepath.Join(built, "sandbox-broker"), filepath.Join(b.Dir, "bin", "sandbox-broker"))
-	install(filepath.Join(built, "sandbox-guest"), filepath.Join(b.Dir, "bin", "sandbox-guest"))
-	install(filepath.Join(built, "plugins", "self_managed"), filepath.Join(plugins, "self_managed"))
+	binaries.Install(t, filepath.Join(built, "sandbox-broker"), filepath.Join(b.Dir, "bin", "sandbox-broker"))
+	binaries.Install(t, filepath.Join(built, "sandbox-guest"), filepath.Join(b.Dir, "bin", "sandbox-guest"))
+	binaries.Install(t, filepath.Join(built, "plugins", "self_managed"), filepath.Join(plugins, "self_managed"))
 	for name, path := range o.Plugins {
-		install(path, filepath.Join(plugins, name))
+		binaries.Install(t, path, filepath.Join(plugins, name))
 	}
 	file := "listen = \"127.0.0.1:0\"\nstate = \"./state\"\nplugin_dir = \"./bin/plugins\"\n" + o.Config
 	assert.NilError(t, os.WriteFile(b.ConfigFile(), []byte(file), 0o644))
@@ -167,7 +163,7 @@ func (b *Broker) waitReady() {
 			return poll.Continue("not ready: %s\n%s", answer.Body, b.log)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute), poll.WithDelay(20*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(20*time.Millisecond))
 }
 
 // Answer is what came back from the broker.
@@ -186,17 +182,20 @@ func (a Answer) Into(t testing.TB, into any) {
 	assert.NilError(t, json.Unmarshal(a.Body, into), "%s", a.Body)
 }
 
+// doTimeout ends a request that nothing else ends, so that its test can tell.
+const doTimeout = 4 * time.Minute
+
 // Do sends a request; body is encoded as JSON unless it is nil or a []byte. It
 // may be called from any goroutine.
 func (b *Broker) Do(method, path, token string, body any) Answer {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), doTimeout)
 	defer cancel()
 	return b.DoContext(ctx, method, path, token, body)
 }
 
 // DoWith is Do with further headers.
 func (b *Broker) DoWith(method, path, token string, body any, headers map[string]string) Answer {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), doTimeout)
 	defer cancel()
 	return b.do(ctx, method, path, token, body, headers)
 }
@@ -252,6 +251,7 @@ type Execution struct {
 	Stderr        string          `json:"stderr"`
 	StdoutBase64  []byte          `json:"stdout_base64"`
 	Result        json.RawMessage `json:"result"`
+	Artifacts     []Artifact      `json:"artifacts"`
 	ExecutionTime float64         `json:"execution_time"`
 	TimedOut      bool            `json:"timed_out"`
 	Truncated     bool            `json:"truncated"`
@@ -266,6 +266,14 @@ type Execution struct {
 		Line int    `json:"line"`
 		Rule string `json:"rule"`
 	} `json:"findings"`
+}
+
+// Artifact is what an execution made beside its output.
+type Artifact struct {
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	MIMEType string `json:"mime_type"`
+	Refused  string `json:"refused"`
 }
 
 // Problem is a refusal.
@@ -309,8 +317,8 @@ func (b *Broker) Log() string { return b.log.String() }
 // Plugin is the process ID of a plugin, by the name of its executable.
 func (b *Broker) Plugin(name string) int {
 	b.t.Helper()
-	for _, p := range Processes(b.t) {
-		if p.Parent == b.PID && filepath.Base(p.Executable) == name {
+	for _, p := range Plugins(b.t, b.PID) {
+		if filepath.Base(p.Executable) == name {
 			return p.PID
 		}
 	}
@@ -392,7 +400,7 @@ func (b *Broker) WaitGone() {
 			return poll.Continue("left: %v", left)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second), poll.WithDelay(50*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(50*time.Millisecond))
 }
 
 // Left lists the living processes, other than the broker, that carry the
@@ -461,6 +469,21 @@ func Processes(t testing.TB) []Process {
 		list = append(list, p)
 	}
 	return list
+}
+
+// Plugins are those of a broker: the children of its children, which watch over them.
+func Plugins(t testing.TB, broker int) (plugins []Process) {
+	t.Helper()
+	all, watchdogs := Processes(t), map[int]bool{}
+	for _, p := range all {
+		watchdogs[p.PID] = p.Parent == broker
+	}
+	for _, p := range all {
+		if watchdogs[p.Parent] {
+			plugins = append(plugins, p)
+		}
+	}
+	return plugins
 }
 
 // Descriptors counts the open descriptors of a process.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 
 	"gotest.tools/v3/assert"
 
@@ -13,7 +14,11 @@ import (
 // command prepares the next process of the broker.
 func (b *Broker) command() {
 	b.t.Helper()
-	b.cmd = exec.Command(filepath.Join(b.Dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile())
+	command := []string{filepath.Join(b.Dir, "bin", "sandbox-broker"), "serve", "--config", b.ConfigFile()}
+	if b.limit > 0 {
+		command = append([]string{"/bin/sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(b.limit)}, command...)
+	}
+	b.cmd = exec.Command(command[0], command[1:]...)
 	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
 	b.cmd.Dir = b.Dir
 	b.cmd.Env = append(os.Environ(), "TMPDIR="+b.Dir, "XDG_RUNTIME_DIR="+b.Dir, "HOME="+b.Dir, "PATH="+os.Getenv("PATH")+":"+binaries.Dir(b.t))

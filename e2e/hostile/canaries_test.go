@@ -143,7 +143,7 @@ func (c *canaries) unharmed(t *testing.T) {
 				return poll.Continue("the canary at %v does not see us", at)
 			}
 			return poll.Success()
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 		assert.Check(t, conn.Close())
 	}
 }

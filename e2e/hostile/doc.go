@@ -25,6 +25,9 @@
 //	           succeeded
 //	result     the JSON of the result; without it, there must be none
 //	arguments  JSON, for main
+//	artifacts  an expression for all artifacts, one a line: the kind, then the name,
+//	           the type and why it was refused, as far as there are any; without it,
+//	           they do not matter
 //	env        NAME=value, as often as needed
 //	timeout    in seconds, otherwise 60; a program that was stopped at it before it
 //	           printed what it must is tried again with twice the time

@@ -102,6 +102,8 @@ func (s *Step) set(key, value string) (err error) {
 		s.Stderr, err = whole(value)
 	case "result":
 		s.Result, err = value, validJSON(value)
+	case "artifacts":
+		s.Artifacts, err = whole(value)
 	case "arguments":
 		s.Arguments, err = value, validJSON(value)
 	case "env":

@@ -47,6 +47,8 @@ type Step struct {
 	Exit   int
 	// Stdout and Stderr match the whole output; nil is anything.
 	Stdout, Stderr *regexp.Regexp
+	// Artifacts matches the lines that describe them; nil is anything.
+	Artifacts *regexp.Regexp
 	// Result and Arguments are JSON, or "".
 	Result, Arguments string
 	Env               map[string]string

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,7 @@ func differences(step hostile.Step, e harness.Execution) []string {
 	expect("stderr", "as below", step.Stderr, step.Stderr == nil || step.Stderr.MatchString(e.Stderr))
 	expect("length of stdout", len(e.Stdout), step.Bytes, step.Bytes < 0 || len(e.Stdout) == step.Bytes)
 	expect("result", string(e.Result), step.Result, string(e.Result) == step.Result)
+	expect("artifacts", artifacts(e), step.Artifacts, step.Artifacts == nil || step.Artifacts.MatchString(artifacts(e)))
 	expect("truncated", e.Truncated, step.Truncated, e.Truncated == step.Truncated)
 	expect("timed out", e.TimedOut, step.Status == "timeout", e.TimedOut == (step.Status == "timeout"))
 	wanted := map[string]string{"timeout": "SB005", "out_of_memory": "SB006"}[step.Status]
@@ -233,4 +235,13 @@ func differences(step hostile.Step, e harness.Execution) []string {
 	bound := (step.Timeout + liveness).Seconds()
 	expect("time in seconds", e.ExecutionTime, bound, e.ExecutionTime < bound)
 	return wrong
+}
+
+// artifacts has a line for each artifact.
+func artifacts(e harness.Execution) string {
+	var lines []string
+	for _, a := range e.Artifacts {
+		lines = append(lines, strings.Join(strings.Fields(strings.Join([]string{a.Kind, strconv.Quote(a.Name), a.MIMEType, a.Refused}, " ")), " "))
+	}
+	return strings.Join(lines, "\n")
 }

@@ -15,6 +15,7 @@ var Themes = []Theme{
 	{Name: "resources", Title: "Resource bombs", Fresh: true},
 	{Name: "network", Title: "The network, and sockets of the host"},
 	{Name: "guest", Title: "Attacks on the guest and on waiting interpreters", Fresh: true},
+	{Name: "names", Title: "Names and texts that are none", Fresh: true},
 	{Name: "results", Title: "Forged results, and signals told apart"},
 	{Name: "secrets", Title: "Secrets of the host and of other executions", Fresh: true},
 	{Name: "executions", Title: "What one execution leaves to the next"},

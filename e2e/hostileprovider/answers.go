@@ -95,6 +95,11 @@ func someAnswer() map[string]func(*call) {
 		"create_crowd": func(c *call) { // metadata of empty names and values
 			c.whole(0, bytes.Repeat([]byte{0x0a, 2, 0x22, 0}, 250_000))
 		},
+		"create_past": func(c *call) {
+			i := c.plugin.create("past", read(c, &providerv1.CreateRequest{}))
+			i.ExpiresAt = &timestamppb.Timestamp{Seconds: 1}
+			c.reply(&providerv1.CreateResponse{Instance: i})
+		},
 		"create_template": func(c *call) { c.created(&providerv1.Instance{Id: "a", Template: strings.Repeat("x", 1<<20)}) },
 		"create_times": func(c *call) {
 			p, req := c.plugin, read(c, &providerv1.CreateRequest{})

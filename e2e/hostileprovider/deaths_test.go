@@ -2,11 +2,14 @@ package main_test
 
 import (
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 )
@@ -71,6 +74,40 @@ func TestAPluginThatHangsIsReplaced(t *testing.T) {
 	}
 }
 
+// A plugin that breaks off its probes may do so with everything else, and has not died.
+func TestAPluginThatResetsItsHealthIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	before := s.Plugin("hostile")
+	s.plan(plan{"Health": "reset"})
+	s.awaitState(t, "unhealthy", "breaks off its health probes")
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if !strings.Contains(s.Log(), "did not answer 3 health probes and was killed") {
+			return poll.Continue("it was not killed")
+		}
+		return poll.Success()
+	}, poll.WithTimeout(2*time.Minute))
+	s.plan(nil)
+	s.awaitHostile(t)
+	s.awaitState(t, "ready", "")
+	assert.Check(t, s.Plugin("hostile") != before)
+	s.unharmed(t)
+}
+
+// An instance that a list lacks is gone; the process that lists is the same as before.
+func TestWhatAListLacksIsToldTruly(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	id := s.instance(t)
+	s.plan(plan{"List": "list_nothing"})
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		return poll.Compare(is.Equal(s.call(http.MethodGet, "/api/v1/instances/"+id).Status, http.StatusNotFound))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(100*time.Millisecond))
+	told := string(s.call(http.MethodGet, "/api/v1/instances/"+id).Body)
+	assert.Check(t, is.Contains(told, "its provider does not have it any more"))
+	s.unharmed(t)
+}
+
 func TestAHealthThatIsNone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ behaviour, reason string }{
@@ -104,4 +141,20 @@ func TestABrokerStopsWithADeafPlugin(t *testing.T) {
 	s.instance(t)
 	s.unharmed(t)
 	// The broker is stopped in the end, and the test fails if anything is left.
+}
+
+// Nobody asks such a plugin to end but its watchdog, which does so in the end.
+func TestNothingOfADeafPluginOutlivesAKilledBroker(t *testing.T) {
+	t.Parallel()
+	s := &scene{t: t, Broker: harness.Start(t, options(plan{"start": "deaf", "Create": "orphan"}))}
+	s.awaitHostile(t)
+	s.instance(t)
+	assert.Assert(t, childLives(t, s))
+	s.Kill()
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if left := s.Left(); len(left) > 0 || childLives(t, s) {
+			return poll.Continue("left: %v", left)
+		}
+		return poll.Success()
+	}, poll.WithTimeout(2*time.Minute))
 }

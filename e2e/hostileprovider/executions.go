@@ -41,9 +41,27 @@ func someExecution() map[string]func(*call) {
 			for c.frame(0, 3, []byte{0xfa, 0x7f, 0}) {
 			}
 		},
-		"artifacts_unasked": endless(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Artifact{Artifact: &providerv1.Artifact{Kind: "result", Data: make([]byte, 1<<20)}}}),
-		"never_a_result":    events(stdout([]byte("hello"))),
-		"two_results":       events(result(&providerv1.ExecuteResult{Status: "succeeded"}), result(&providerv1.ExecuteResult{Status: "failed"}), stdout([]byte("more"))),
+		"artifacts_unasked":  endless(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Artifact{Artifact: &providerv1.Artifact{Kind: "result", Data: make([]byte, 1<<20)}}}),
+		"never_a_result":     events(stdout([]byte("hello"))),
+		"two_results":        events(result(&providerv1.ExecuteResult{Status: "succeeded"}), result(&providerv1.ExecuteResult{Status: "failed"}), stdout([]byte("more"))),
+		"result_then_output": events(result(&providerv1.ExecuteResult{Status: "succeeded"}), stdout([]byte("more"))),
+		"result_then_error": func(c *call) {
+			c.send(result(&providerv1.ExecuteResult{Status: "succeeded"}))
+			c.end(codes.DataLoss, evil, nil)
+		},
+		"result_then_close": func(c *call) {
+			c.send(result(&providerv1.ExecuteResult{Status: "succeeded"}))
+			_ = c.conn().Close()
+			select {}
+		},
+		"result_then_nothing": func(c *call) {
+			c.send(result(&providerv1.ExecuteResult{Status: "succeeded"}))
+			<-c.r.Context().Done()
+		},
+		"succeeded_with_5":  succeeded(func(r *providerv1.ExecuteResult) { r.ExitCode = 5 }),
+		"failed_with_0":     succeeded(func(r *providerv1.ExecuteResult) { r.Status = "failed" }),
+		"exit_code_minus_1": succeeded(func(r *providerv1.ExecuteResult) { r.Status, r.ExitCode = "failed", -1 }),
+		"exit_code_256":     succeeded(func(r *providerv1.ExecuteResult) { r.Status, r.ExitCode = "timeout", 256 }),
 		"result_status":     succeeded(func(r *providerv1.ExecuteResult) { r.Status = evil }),
 		"result_huge":       succeeded(func(r *providerv1.ExecuteResult) { r.Result = []byte(`"` + strings.Repeat("x", 3<<20) + `"`) }),
 		"result_no_json":    succeeded(func(r *providerv1.ExecuteResult) { r.Result = []byte(`{"a":`) }),
@@ -56,7 +74,7 @@ func someExecution() map[string]func(*call) {
 			c.whole(0, append(append([]byte{0x1a}, uvarint(len(data))...), data...))
 		},
 		"result_negative": succeeded(func(r *providerv1.ExecuteResult) {
-			r.Duration, r.PeakMemoryBytes, r.ExitCode = &durationpb.Duration{Seconds: -5, Nanos: -7}, math.MinInt64, math.MinInt32
+			r.Duration, r.PeakMemoryBytes = &durationpb.Duration{Seconds: -5, Nanos: -7}, math.MinInt64
 			r.Findings = []*providerv1.Finding{{Line: -1, Column: math.MinInt32, Rule: "r"}}
 		}),
 		"result_texts": succeeded(func(r *providerv1.ExecuteResult) {

@@ -153,7 +153,7 @@ func (s *scene) awaitHostile(t *testing.T) {
 		var e harness.Execution
 		answer.Into(t, &e)
 		return poll.Compare(is.Contains(e.Stdout, " hello"))
-	}, poll.WithTimeout(90*time.Second), poll.WithDelay(50*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(50*time.Millisecond))
 }
 
 // blames expects an answer to be the refusal of a request, with one of the codes,
@@ -199,7 +199,7 @@ func (s *scene) unharmed(t *testing.T) {
 			return poll.Continue("the good provider does not serve")
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second), poll.WithDelay(10*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(10*time.Millisecond))
 	s.memory.Check(t, t.Name())
 	log := s.Log()
 	harmless(t, log[s.read:])
@@ -231,5 +231,5 @@ func (s *scene) awaitState(t *testing.T, state, reason string) {
 			}
 		}
 		return poll.Continue("%s", answer.Body)
-	}, poll.WithTimeout(time.Minute), poll.WithDelay(50*time.Millisecond))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(50*time.Millisecond))
 }

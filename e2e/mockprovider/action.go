@@ -92,7 +92,7 @@ func (p *provider) before(ctx context.Context, act action) error {
 		p.logger.Info(act.Log)
 	}
 	for i := range act.LogLines {
-		p.logger.Info("mock log line", "number", i)
+		sdk.Logger(ctx).Info("mock log line", "number", i)
 	}
 	if act.LogRaw != "" {
 		fmt.Fprint(realStderr, act.LogRaw)

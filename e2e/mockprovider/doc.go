@@ -52,7 +52,7 @@
 //	                            instance_id, execution_id, language, arguments,
 //	                            env, instance_env, labels, template, timeout
 //	                            (seconds), output_limit, pid, broker_id, label,
-//	                            mark, environment (of the process)
+//	                            mark, logins, environment (of the process)
 //	lie                         "bad_json" (a result that is not JSON), and with
 //	                            the start mode liar also "no_result" and
 //	                            "too_much" (output above the limit)
@@ -74,15 +74,21 @@
 //	secret       string, secret; "log" actions may name it
 //	tokens, headers, names, labels
 //	             lists and maps, the first two secret
+//	login        repeated blocks: password and, in the block inner, key are secret;
+//	             the list notes, name and, in the block limit, rate are not; helper is
+//	             changed in the file alone
 //	parrot       list: repeat all settings, and the variables PARROT_... of the
 //	             environment, in many forms and wherever a provider may say
 //	             something. A call named in it fails with them: "configure",
-//	             "create", "execute", "health_call"; with _panic behind it, it
+//	             "create", "execute", "health_call", "validate"; with _panic behind it, it
 //	             panics with them; with _crash the process does. "health" makes it
 //	             unhealthy, any other word none of this
+//	on_validate  string: an action; of its fields hang, fail, field and message
 //	on_configure, on_health, on_create, on_execute, on_interrupt, on_destroy,
 //	on_list
 //	             strings: an action as JSON, for every call of that name
+//	room         integer: how many instances there is room for; a creation above
+//	             waits for that 30 s, or as long as the broker says; 0 for no end
 //	unhealthy    string: what Health gives as the reason for not being healthy
 //
 // The file actions.json in the state directory, if there is one, overrides the

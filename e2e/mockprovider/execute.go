@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -87,6 +89,19 @@ func (act action) result(started time.Time) sdk.ExecuteResult {
 	return result
 }
 
+// logins is what an echo tells of the blocks with secrets, without these.
+func logins(blocks []sdk.Settings) []map[string]any {
+	var all []map[string]any
+	for _, block := range blocks {
+		password, _ := block["password"].(string)
+		all = append(all, map[string]any{
+			"name": block["name"], "rate": block.Block("limit")["rate"],
+			"password_sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(password))),
+		})
+	}
+	return all
+}
+
 // received is what an echo tells.
 func (p *provider) received(req sdk.ExecuteRequest, instance stored) map[string]any {
 	p.mu.Lock()
@@ -106,6 +121,7 @@ func (p *provider) received(req sdk.ExecuteRequest, instance stored) map[string]
 		"label":        p.config.Label,
 		"broker_id":    p.config.BrokerID,
 		"mark":         p.config.Settings["mark"],
+		"logins":       logins(p.config.Settings.Blocks("login")),
 		"environment":  os.Environ(),
 	}
 }

@@ -37,6 +37,17 @@ func newParrot(logger hclog.Logger, settings sdk.Settings) *parrot {
 		return nil
 	}
 	p := &parrot{logger: logger, in: in, cut: 64 << 10}
+	p.listen(settings)
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "PARROT_") {
+			p.heard = append(p.heard, value)
+		}
+	}
+	return p
+}
+
+// listen takes in what settings and the blocks in them say.
+func (p *parrot) listen(settings sdk.Settings) {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		switch v := settings[name].(type) {
 		case string:
@@ -47,14 +58,14 @@ func newParrot(logger hclog.Logger, settings sdk.Settings) *parrot {
 			for key, value := range v {
 				p.heard = append(p.heard, key, value)
 			}
+		case sdk.Settings:
+			p.listen(v)
+		case []sdk.Settings:
+			for _, block := range v {
+				p.listen(block)
+			}
 		}
 	}
-	for _, variable := range os.Environ() {
-		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "PARROT_") {
-			p.heard = append(p.heard, value)
-		}
-	}
-	return p
 }
 
 // forms are the ways in which it says one text.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -82,13 +83,27 @@ func (p *provider) Describe() sdk.Description {
 			{Name: "headers", Type: sdk.TypeMap, Secret: true, Description: "And more."},
 			{Name: "names", Type: sdk.TypeList, Description: "What is no secret by itself."},
 			{Name: "labels", Type: sdk.TypeMap, Description: "What is no secret by itself either."},
+			{Name: "login", Type: sdk.TypeBlock, Repeated: true, Max: sdk.Bound(maxLogins), Description: "Blocks with secrets.", Fields: sdk.Schema{
+				{Name: "name", Type: sdk.TypeString, Description: "What an echo tells, with a sum of the password."},
+				{Name: "helper", Type: sdk.TypeString, FileOnly: true, Description: "A program that is never run."},
+				{Name: "limit", Type: sdk.TypeBlock, Description: "What an echo tells too.", Fields: sdk.Schema{
+					{Name: "rate", Type: sdk.TypeNumber, Required: true, Max: sdk.Bound(maxRate), Description: "A number."},
+				}},
+				{Name: "password", Type: sdk.TypeString, Secret: true, Description: "Another to keep out of logs."},
+				{Name: "notes", Type: sdk.TypeList, Description: "What is no secret by itself."},
+				{Name: "inner", Type: sdk.TypeBlock, Description: "A block in a block.", Fields: sdk.Schema{
+					{Name: "key", Type: sdk.TypeString, Secret: true, Description: "One more."},
+				}},
+			}},
 			{Name: "parrot", Type: sdk.TypeList, Description: "Where all settings are repeated."},
+			{Name: "room", Type: sdk.TypeInteger, Default: int64(0), Min: sdk.Bound(0), Description: "How many instances there is room for."},
 			{Name: "unhealthy", Type: sdk.TypeString, Description: "Why Health says no."},
 		},
 	}
 	for _, call := range steerable {
 		d.Schema = append(d.Schema, sdk.Field{Name: "on_" + call, Type: sdk.TypeString, Description: "An action, as JSON, for every " + call + "."})
 	}
+	d.Schema = append(d.Schema, sdk.Field{Name: "on_validate", Type: sdk.TypeString, Description: "An action, as JSON, for every validation."})
 	switch p.mode {
 	case "badschema":
 		d.Schema = append(d.Schema, sdk.Field{Name: "env", Type: sdk.TypeString})
@@ -96,6 +111,30 @@ func (p *provider) Describe() sdk.Description {
 		d.Name = "../mock"
 	}
 	return d
+}
+
+// Bounds of settings in blocks.
+const (
+	maxLogins = 8
+	maxRate   = 100
+)
+
+// Validate implements sdk.SettingsValidator.
+func (p *provider) Validate(ctx context.Context, settings sdk.Settings) []sdk.FieldError {
+	if err := newParrot(p.logger, settings).fail("validate"); err != nil {
+		return []sdk.FieldError{{Field: "parrot", Message: err.Error()}, {Message: err.Error()}, {Field: err.Error(), Message: "repeats"}}
+	}
+	text, _ := settings["on_validate"].(string)
+	act, err := parseAction(text)
+	switch {
+	case err != nil:
+		return []sdk.FieldError{{Field: "on_validate", Message: err.Error()}}
+	case act.Hang:
+		<-ctx.Done()
+	case act.Fail != "":
+		return []sdk.FieldError{{Field: act.Field, Message: act.Message}}
+	}
+	return nil
 }
 
 func (p *provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
@@ -171,6 +210,9 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (instance 
 		if err := p.bird().fail("create"); err != nil {
 			return err
 		}
+		if err := p.awaitRoom(ctx, req); err != nil {
+			return err
+		}
 		instance, err = p.instances().create(req)
 		p.bird().instance(&instance)
 		return err
@@ -184,6 +226,30 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (instance 
 		}
 	}
 	return instance, err
+}
+
+// queueTimeout is how long a creation waits for room by itself.
+const queueTimeout = 30 * time.Second
+
+// awaitRoom waits until there are less instances than the setting room allows.
+func (p *provider) awaitRoom(ctx context.Context, req sdk.CreateRequest) error {
+	room, _ := p.settings()["room"].(int64)
+	most, late := queueTimeout, sdk.CodeCreateFailed
+	if req.MaxQueue != nil && *req.MaxQueue < most {
+		most, late = *req.MaxQueue, sdk.CodeQuotaExceeded
+	}
+	over, look := time.After(most), time.NewTicker(5*time.Millisecond)
+	defer look.Stop()
+	for room > 0 && len(p.instances().list()) >= int(room) {
+		select {
+		case <-look.C:
+		case <-over:
+			return sdk.Errorf(late, "there was no room within %s", most)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 func (p *provider) Destroy(ctx context.Context, instanceID string) error {

@@ -166,13 +166,11 @@ func commands(t testing.TB, b *harness.Broker) string {
 	return text.String()
 }
 
-// plugins are the children of the broker.
+// plugins are those of the broker.
 func plugins(t testing.TB, b *harness.Broker) (pids []int) {
 	t.Helper()
-	for _, p := range harness.Processes(t) {
-		if p.Parent == b.PID {
-			pids = append(pids, p.PID)
-		}
+	for _, p := range harness.Plugins(t, b.PID) {
+		pids = append(pids, p.PID)
 	}
 	return pids
 }

@@ -37,14 +37,12 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	}
 	output := code.Output(out)
 	file := "/run/program" + code.Suffix
-	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin", "HOME": workspace, "LANG": "C.UTF-8"}
-	maps.Copy(env, instance.Env)
 
 	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Timeout, errTimeout)
 	defer cancel()
 	ended, err := p.sandbox.run(ctx, command{
-		argv: code.Command(file), file: file, content: code.Source, env: env,
+		argv: code.Command(file), file: file, content: code.Source, env: environment(instance.Env),
 		kept: p.store.kept(req.InstanceID), stdout: writer(output.Stdout), stderr: writer(output.Stderr),
 	}, e.process.Store)
 	if err != nil {
@@ -61,6 +59,15 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return sdk.ExecuteResult{}, cause
 	}
 	return result, err
+}
+
+// environment is that of code, with what was asked for.
+func environment(more ...map[string]string) map[string]string {
+	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin", "HOME": workspace, "LANG": "C.UTF-8"}
+	for _, m := range more {
+		maps.Copy(env, m)
+	}
+	return env
 }
 
 // writer passes output on.

@@ -3,7 +3,6 @@ module example.org/bubblewrap-provider
 go 1.26.0
 
 require (
-	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/sandbox-broker/sandbox-broker v0.0.0
 	golang.org/x/sys v0.49.0

@@ -3,12 +3,15 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/processtree/processtable"
 )
 
 // process is a command that runs in a sandbox, with all that it started.
@@ -21,6 +24,8 @@ type process struct {
 	// stays right even when its number, pid, belongs to somebody else.
 	init *os.Process
 	pid  int
+	// namespace is that of the processes of the sandbox, and of no other.
+	namespace string
 }
 
 // outcome is how a command ended.
@@ -29,10 +34,13 @@ type outcome struct {
 	exitCode int  // 128 plus the signal if one ended it
 }
 
-// start starts a command. Whoever has the process must wait for it.
-func (s sandbox) start(c command) (*process, error) {
+// startProcess is start, with the error as it is.
+func (s sandbox) startProcess(c command) (*process, error) {
 	call := &bwrapCall{}
 	defer call.close()
+	if c.answer != nil {
+		call.give(c.answer)
+	}
 	report, reportEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -51,6 +59,9 @@ func (s sandbox) start(c command) (*process, error) {
 		return nil, errors.Join(err, report.Close())
 	}
 	cmd.Stdout, cmd.Stderr = c.stdout, c.stderr
+	if c.stdin != nil {
+		cmd.Stdin = c.stdin
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, report.Close())
 	}
@@ -78,6 +89,9 @@ func (r *process) admit(gate io.Writer, memory uint64) error {
 		return err
 	}
 	r.init, r.pid = init, event.PID
+	if r.namespace, err = namespaceOf(event.PID); err != nil {
+		return err
+	}
 	// Not the address space: JavaScript reserves much more of that than it uses.
 	if err := unix.Prlimit(event.PID, unix.RLIMIT_DATA, &unix.Rlimit{Cur: memory, Max: memory}, nil); err != nil {
 		return err
@@ -91,6 +105,47 @@ func (r *process) admit(gate io.Writer, memory uint64) error {
 // whether there is such a group.
 func (r *process) interrupt() bool {
 	return r.init.Signal(syscall.Signal(0)) == nil && unix.Kill(-r.pid, unix.SIGINT) == nil
+}
+
+// signal sends a signal to all processes of the sandbox but process 1, which is bwrap's.
+// What they start meanwhile may miss it.
+func (r *process) signal(signal syscall.Signal) error {
+	if err := r.init.Signal(syscall.Signal(0)); err != nil {
+		return err
+	}
+	all, err := processtable.Read()
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if p.PID != r.pid && r.holds(p.PID) {
+			r.signalOne(p.PID, signal)
+		}
+	}
+	return nil
+}
+
+// signalOne sends a signal to a process, unless it has ended meanwhile: its number may be
+// another's before there is a handle to it, but not afterwards.
+func (r *process) signalOne(pid int, signal syscall.Signal) {
+	one, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	if r.holds(pid) {
+		_ = one.Signal(signal)
+	}
+	_ = one.Release()
+}
+
+// holds says whether a process is one of the sandbox.
+func (r *process) holds(pid int) bool {
+	namespace, err := namespaceOf(pid)
+	return err == nil && namespace == r.namespace
+}
+
+func namespaceOf(pid int) (string, error) {
+	return os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 }
 
 // kill ends all processes of the sandbox.

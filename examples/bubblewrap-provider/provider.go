@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -12,10 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localfiles"
 )
 
 // Provider runs code under bubblewrap.
 type Provider struct {
+	*localfiles.Files
+	*localcommands.Commands
+
 	logger  hclog.Logger
 	sandbox sandbox
 	store   store
@@ -23,14 +30,23 @@ type Provider struct {
 }
 
 var (
-	_ sdk.Provider    = (*Provider)(nil)
-	_ sdk.Closer      = (*Provider)(nil)
-	_ sdk.Interrupter = (*Provider)(nil)
-	_ sdk.Files       = (*Provider)(nil)
+	_ sdk.Provider       = (*Provider)(nil)
+	_ sdk.Closer         = (*Provider)(nil)
+	_ sdk.Interrupter    = (*Provider)(nil)
+	_ sdk.Files          = (*Provider)(nil)
+	_ sdk.FileSearcher   = (*Provider)(nil)
+	_ sdk.FileWatcher    = (*Provider)(nil)
+	_ sdk.FileModeSetter = (*Provider)(nil)
+	_ sdk.Archiver       = (*Provider)(nil)
+	_ sdk.Commands       = (*Provider)(nil)
 )
 
 // New is the sdk.Factory.
-func New(logger hclog.Logger) sdk.Provider { return &Provider{logger: logger} }
+func New(logger hclog.Logger) sdk.Provider {
+	p := &Provider{logger: logger}
+	p.Files, p.Commands = p.files(), p.commands()
+	return p
+}
 
 // Describe implements sdk.Provider.
 func (p *Provider) Describe() sdk.Description {
@@ -56,7 +72,7 @@ type settings struct {
 func schema() sdk.Schema {
 	return sdk.Schema{
 		{
-			Name: "bwrap", Type: sdk.TypeString, Default: "bwrap",
+			Name: "bwrap", Type: sdk.TypeString, FileOnly: true, Default: "bwrap",
 			Label: "bwrap", Description: "The program bwrap, version 0.8 or later: a path, or a name to look up in PATH.",
 		},
 		{
@@ -64,10 +80,25 @@ func schema() sdk.Schema {
 			Label: "Memory", Description: "The most memory in MiB that one process may have. All processes of an execution together are not limited.",
 		},
 		{
-			Name: "read_only", Type: sdk.TypeList, Default: []string{},
+			Name: "read_only", Type: sdk.TypeList, FileOnly: true, Default: []string{},
 			Label: "Directories", Description: "Absolute paths of this machine that code may read beside /usr.", Placeholder: "/opt/tools",
 		},
 	}
+}
+
+// Validate implements sdk.SettingsValidator.
+func (p *Provider) Validate(_ context.Context, given sdk.Settings) []sdk.FieldError {
+	var s settings
+	if err := given.Decode(&s); err != nil {
+		return []sdk.FieldError{{Message: err.Error()}}
+	}
+	var problems []sdk.FieldError
+	for _, path := range s.ReadOnly {
+		if _, err := os.Stat(path); err != nil || !filepath.IsAbs(path) {
+			problems = append(problems, sdk.FieldError{Field: "read_only", Message: fmt.Sprintf("has %q, which is not the absolute path of something that exists", path)})
+		}
+	}
+	return problems
 }
 
 // Configure implements sdk.Provider.
@@ -79,11 +110,6 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	bwrap, err := exec.LookPath(s.Bwrap)
 	if err != nil {
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "bwrap", "there is no such program (Debian: apt install bubblewrap): %w", err)
-	}
-	for _, path := range s.ReadOnly {
-		if _, err := os.Stat(path); err != nil || !filepath.IsAbs(path) {
-			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "read_only", "%q is not an absolute path of something that exists", path)
-		}
 	}
 	// bwrap passes on every open file that it gets. What this process itself was
 	// started with may be anything.
@@ -129,7 +155,7 @@ func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 }
 
 // Destroy implements sdk.Provider. Once the store has forgotten the instance no
-// execution begins; those that run are ended before the files go.
+// execution and no command begins; those that run are ended before the files go.
 func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
 	if !idForm.MatchString(instanceID) {
 		return nil
@@ -137,7 +163,7 @@ func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
 	if err := p.store.forget(instanceID); err != nil {
 		return err
 	}
-	if err := p.running.end(ctx, instanceID); err != nil {
+	if err := errors.Join(p.running.end(ctx, instanceID), p.EndCommands(ctx, instanceID)); err != nil {
 		return err
 	}
 	return p.store.remove(instanceID)
@@ -147,4 +173,6 @@ func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
 func (p *Provider) List(context.Context) ([]sdk.Instance, error) { return p.store.list() }
 
 // Close implements sdk.Closer. Instances stay on the disk for the next process.
-func (p *Provider) Close(ctx context.Context) error { return p.running.end(ctx, everyInstance) }
+func (p *Provider) Close(ctx context.Context) error {
+	return errors.Join(p.running.end(ctx, everyInstance), p.EndAllCommands(ctx))
+}

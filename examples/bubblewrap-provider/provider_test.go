@@ -246,3 +246,113 @@ func TestAMachineWithoutBubblewrapIsTold(t *testing.T) {
 	assert.Equal(t, refused.Code, sdk.CodeInvalidConfig)
 	assert.Equal(t, refused.Field, "bwrap")
 }
+
+// startedCommand starts a shell line as a command, and returns it and what reads its output
+// until that holds something.
+func startedCommand(t *testing.T, p *Provider, instanceID, line string) (sdk.Command, func(want string)) {
+	t.Helper()
+	started, err := p.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: instanceID, Argv: []string{"sh", "-c", line}, KeepOutput: 1 << 20})
+	assert.NilError(t, err)
+	return started, func(want string) {
+		t.Helper()
+		var out heard
+		enough := errors.New("enough")
+		_, err := p.ReadCommand(t.Context(), sdk.ReadCommandRequest{InstanceID: instanceID, CommandID: started.ID, Follow: true}, func(piece sdk.CommandOutput) error {
+			_ = out.Stdout(piece.Data)
+			if strings.Contains(out.String(), want) {
+				return enough
+			}
+			return nil
+		})
+		assert.ErrorIs(t, err, enough, "it printed %q", out.String())
+	}
+}
+
+func TestASignalReachesEveryProcessOfACommandAndNoOther(t *testing.T) {
+	p := configured(t, t.TempDir(), nil)
+	id := create(t, p, "").ID
+	const wait = "while :; do sleep 0.01; done"
+	other, otherPrints := startedCommand(t, p, id, "trap 'echo other' USR1; echo ready; "+wait)
+	otherPrints("ready")
+	started, prints := startedCommand(t, p, id, `setsid sh -c "trap 'echo far' USR1; echo far is ready; `+wait+`" & trap 'echo near' USR1; echo near is ready; `+wait)
+	prints("near is ready")
+	prints("far is ready")
+	assert.NilError(t, p.SignalCommand(t.Context(), id, started.ID, "SIGUSR1"))
+	prints("near\n")
+	prints("far\n")
+	assert.NilError(t, p.SignalCommand(t.Context(), id, started.ID, "SIGKILL"))
+	assert.NilError(t, p.SignalCommand(t.Context(), id, other.ID, "SIGTERM"))
+	ended, err := p.ReadCommand(t.Context(), sdk.ReadCommandRequest{InstanceID: id, CommandID: other.ID, Follow: true}, func(piece sdk.CommandOutput) error {
+		assert.Check(t, is.Equal(string(piece.Data), "ready\n"))
+		return nil
+	})
+	assert.NilError(t, err)
+	assert.Equal(t, ended.ExitCode, 128+15)
+}
+
+func TestACommandStartsAsItWasAsked(t *testing.T) {
+	p := configured(t, t.TempDir(), nil)
+	id := create(t, p, "").ID
+	bash(t, p, id, "mkdir -- -in; printf '#!/bin/sh\necho mine' > mine; chmod +x mine; cp mine cd; touch plain")
+	cases := map[string]struct {
+		argv        []string
+		cwd         string
+		env         map[string]string
+		want, field string
+	}{
+		"descriptors are the standard ones": {argv: []string{"ls", "/proc/self/fd"}, want: "0\n1\n2\n3\n"}, // 3 is that of ls itself
+		"a program of the workspace":        {argv: []string{"./mine"}, want: "mine\n"},
+		"a program of its own PATH":         {argv: []string{"mine"}, env: map[string]string{"PATH": "/usr/bin:/workspace"}, want: "mine\n"},
+		"a program called like a builtin":   {argv: []string{"cd"}, env: map[string]string{"PATH": "/workspace:/usr/bin"}, want: "mine\n"},
+		"a directory like an option":        {argv: []string{"pwd"}, cwd: "-in", want: "/workspace/-in\n"},
+		"a script that bash would source":   {argv: []string{"echo", "x"}, env: map[string]string{"BASH_ENV": "/workspace/mine"}, want: "x\n"},
+		"no program":                        {argv: []string{"no-such-program"}, field: "argv"},
+		"a program like an option":          {argv: []string{"--help"}, field: "argv"},
+		"a builtin of the shell":            {argv: []string{"eval", "echo no"}, field: "argv"},
+		"what cannot be executed":           {argv: []string{"./plain"}, field: "argv"},
+		"a directory":                       {argv: []string{"/tmp"}, field: "argv"},
+		"no directory":                      {argv: []string{"true"}, cwd: "none", field: "cwd"},
+		"a directory of the host":           {argv: []string{"true"}, cwd: "/root", field: "cwd"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			started, err := p.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: id, Argv: c.argv, Cwd: c.cwd, Env: c.env, KeepOutput: 1 << 20})
+			if c.field != "" {
+				var refused *sdk.Error
+				assert.Assert(t, errors.As(err, &refused), "%v", err)
+				assert.Equal(t, refused.Code, sdk.CodeInvalidRequest)
+				assert.Equal(t, refused.Field, c.field)
+				return
+			}
+			assert.NilError(t, err)
+			var out heard
+			_, err = p.ReadCommand(t.Context(), sdk.ReadCommandRequest{InstanceID: id, CommandID: started.ID, Follow: true}, func(piece sdk.CommandOutput) error {
+				return out.Stdout(piece.Data)
+			})
+			assert.NilError(t, err)
+			assert.Equal(t, out.String(), c.want)
+		})
+	}
+}
+
+func TestACommandEndsWithItsInstance(t *testing.T) {
+	p := configured(t, t.TempDir(), nil)
+	id := create(t, p, "").ID
+	started, prints := startedCommand(t, p, id, "trap '' TERM; echo ready; (setsid sleep 1000) & wait")
+	prints("ready")
+	followed := make(chan sdk.Command)
+	reading := make(chan struct{})
+	go func() {
+		ended, err := p.ReadCommand(t.Context(), sdk.ReadCommandRequest{InstanceID: id, CommandID: started.ID, Follow: true}, func(sdk.CommandOutput) error {
+			close(reading)
+			return nil
+		})
+		assert.Check(t, err)
+		followed <- ended
+	}()
+	<-reading
+	assert.NilError(t, p.Destroy(t.Context(), id))
+	assert.Equal(t, (<-followed).State, sdk.CommandCancelled)
+	_, err := p.ListCommands(t.Context(), id)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -21,9 +22,11 @@ type sandbox struct {
 type command struct {
 	argv           []string
 	env            map[string]string
-	kept           string // directory of the host whose parts are kept; empty for none
-	file, content  string // to be made in the sandbox
+	kept           string   // directory of the host whose parts are kept; empty for none
+	file, content  string   // to be made in the sandbox
+	stdin          *os.File // empty if nil
 	stdout, stderr io.Writer
+	answer         *os.File // descriptor 3 of the command, and closed here; nil for none
 }
 
 // describe tells bwrap what the sandbox is like.
@@ -55,18 +58,29 @@ func (s sandbox) describe(c command, to *bwrapCall) {
 	}
 }
 
+var errNoSandbox = sdk.Errorf(sdk.CodeUnavailable, "bwrap could not make the sandbox")
+
+// start starts a command. Whoever has the process must wait for it.
+func (s sandbox) start(c command) (*process, error) {
+	started, err := s.startProcess(c)
+	if err != nil {
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "bwrap cannot be started: %w", withoutPath(err))
+	}
+	return started, nil
+}
+
 // run runs a command to its end, or to that of ctx, and returns when all processes
 // of the sandbox have ended. started is called as soon as it may run.
 func (s sandbox) run(ctx context.Context, c command, started func(*process)) (outcome, error) {
 	running, err := s.start(c)
 	if err != nil {
-		return outcome{}, sdk.Errorf(sdk.CodeUnavailable, "bwrap cannot be started: %w", withoutPath(err))
+		return outcome{}, err
 	}
 	started(running)
 	defer context.AfterFunc(ctx, running.kill)()
 	ended := running.wait()
 	if !ended.begun && ctx.Err() == nil {
-		return outcome{}, sdk.Errorf(sdk.CodeUnavailable, "bwrap could not make the sandbox")
+		return outcome{}, errNoSandbox
 	}
 	return ended, nil
 }

@@ -73,7 +73,7 @@ func testdata(t *testing.T, name string) string {
 
 func start(t *testing.T, dir string, argv ...string) (stdout, stderr []byte, exitCode int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var out, errOut bytes.Buffer

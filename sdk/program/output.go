@@ -185,7 +185,8 @@ func (o *Output) take(kind byte, text []byte) bool {
 // for a program made by ForKernel exitCode is NoExitCode. If the kernel did not, it
 // ended within the code, or somebody interrupted it: the error is ErrNoExitCode,
 // and only the provider can know what that means. Duration, PeakMemoryBytes and
-// Truncated are for the provider to fill in.
+// Truncated are for the provider to fill in. A number that is no exit code, such as the -1
+// by which os.ProcessState says that a signal ended a process, is told as 137.
 func (o *Output) Finish(exitCode int) (sdk.ExecuteResult, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,6 +201,9 @@ func (o *Output) Finish(exitCode int) (sdk.ExecuteResult, error) {
 			return sdk.ExecuteResult{}, ErrNoExitCode
 		}
 		exitCode = *o.exit
+	}
+	if exitCode < 0 || exitCode > 255 {
+		exitCode = 128 + 9
 	}
 	result := sdk.ExecuteResult{Status: sdk.StatusSucceeded, ExitCode: exitCode}
 	switch {

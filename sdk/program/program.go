@@ -7,18 +7,23 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program/bash"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program/javascript"
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/returned"
 )
 
 var (
 	//go:embed runner.py
-	pythonRunner []byte
+	python []byte
 	//go:embed runner.js
-	javaScriptRunner []byte
+	javaScript []byte
+
+	pythonRunner     = encode(slices.Concat(returned.Python(), []byte("\n\n"), python))
+	javaScriptRunner = encode(slices.Concat([]byte("(() => {\n"), returned.JavaScript(), []byte("return (\n"), javaScript, []byte(");\n})()")))
 )
 
 // Options are what the execution itself does not say.
@@ -127,9 +132,9 @@ func newProgram(req sdk.ExecuteRequest, options Options, kernel bool) (*Program,
 	switch req.Language {
 	case sdk.Python:
 		p.Suffix = ".py"
-		p.Source = fmt.Sprintf(pythonProcess, encode(pythonRunner), r.encode())
+		p.Source = fmt.Sprintf(pythonProcess, pythonRunner, r.encode())
 		if kernel {
-			p.Source = fmt.Sprintf(pythonCell, encode(pythonRunner), r.encode())
+			p.Source = fmt.Sprintf(pythonCell, pythonRunner, r.encode())
 		}
 	case sdk.JavaScript:
 		p.Suffix = ".cjs"
@@ -137,7 +142,7 @@ func newProgram(req sdk.ExecuteRequest, options Options, kernel bool) (*Program,
 			parsed, _ := javascript.Parse(req.Code) // what does not parse is left to Node
 			r.Call = parsed.ExpectsCall()
 		}
-		p.Source = fmt.Sprintf(javaScriptSource, encode(javaScriptRunner), r.encode())
+		p.Source = fmt.Sprintf(javaScriptSource, javaScriptRunner, r.encode())
 	case sdk.Bash:
 		if req.Arguments != nil {
 			return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main to call with arguments")

@@ -1,7 +1,7 @@
 // Runs one piece of code as a fresh interpreter would: as the program of a process
 // that was started for it, or within the kernel of a notebook. It is evaluated under a
-// name of its own, and gives a function that is called with the request; it must run
-// on Node 18.
+// name of its own, behind returned.js of package returned, and gives a function that is
+// called with the request; it must run on Node 18.
 (function (require, own, encoded) {
   'use strict';
   const fs = require('node:fs');
@@ -117,22 +117,6 @@
     return m.exports(url);
   }
 
-  function result(value) {
-    let text;
-    try {
-      text = JSON.stringify(value === undefined ? null : value, (key, v) => {
-        if (typeof v === 'number' && !Number.isFinite(v)) throw new TypeError(`${v} is not JSON`);
-        return v;
-      });
-    } catch (e) {
-      throw new TypeError(`main must return something that JSON can express: ${e.message}`);
-    }
-    if (text === undefined) throw new TypeError(`main must return something that JSON can express, not a ${typeof value}`);
-    const data = Buffer.from(text);
-    if (data.length > request.limit) throw new RangeError(`main returned ${data.length} bytes of JSON, more than the limit of ${request.limit}`);
-    return data;
-  }
-
   // show prints an error as Node shows an uncaught one, without the frames of this file.
   function show(error, place) {
     const text = util
@@ -170,7 +154,7 @@
     Object.assign(process.env, request.env);
     process.argv = [process.argv[0], place.script];
     const finish = (value) => {
-      send(result(value));
+      send(express(value, request.limit));
       return true;
     };
     const call = ({ main }) => {

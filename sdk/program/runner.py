@@ -1,6 +1,7 @@
 # Runs one piece of code as a fresh interpreter would: as the program of a process
 # that was started for it, or within the kernel of a notebook. This file is compiled
-# under a name of its own and called with the request; it must run on Python 3.8.
+# under a name of its own, behind returned.py of package returned, and called with the
+# request; it must run on Python 3.8.
 import ast
 import base64
 import builtins
@@ -175,19 +176,6 @@ def call_main(namespace, arguments):
     return value
 
 
-def encode(value, limit):
-    try:
-        try:
-            data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-        except UnicodeEncodeError:  # lone surrogates have no UTF-8 form
-            data = json.dumps(value, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as e:
-        raise TypeError(f"main must return something that JSON can express: {e}") from None
-    if len(data) > limit:
-        raise ValueError(f"main returned {len(data)} bytes of JSON, more than the limit of {limit}")
-    return data
-
-
 def report(exc):
     """Show an exception as the interpreter would, without the frames of this file."""
     own = report.__code__.co_filename
@@ -246,7 +234,7 @@ def evaluate(request, channel):
     exec(compile(tree, filename, "exec", dont_inherit=True), module.__dict__)
     if call:
         channel.frame("c", "")
-        channel.value(encode(call_main(module.__dict__, arguments or {}), request["limit"]))
+        channel.value(express(call_main(module.__dict__, arguments or {}), request["limit"]))
 
 
 def outcome(request, channel):

@@ -30,6 +30,7 @@ type capable struct {
 	move          func(context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error)
 	remove        func(context.Context, string, string, bool) error
 	makeDirectory func(context.Context, string, string, fs.FileMode) (sdk.FileInfo, error)
+	setMode       func(context.Context, string, string, fs.FileMode) (sdk.FileInfo, error)
 	search        func(context.Context, sdk.SearchFilesRequest, func([]sdk.FileMatch) error) (bool, error)
 	replace       func([]sdk.FileReplacement) []sdk.FileReplacement
 	watch         func(context.Context, sdk.WatchFilesRequest, func() error, func([]sdk.FileChange) error) error
@@ -51,7 +52,7 @@ func changing(change func(*capable)) func(*local.Provider) sdk.Provider {
 			listCommands: func(list []sdk.Command) []sdk.Command { return list },
 			stat:         func(info sdk.FileInfo, err error) (sdk.FileInfo, error) { return info, err },
 			listFiles:    p.ListFiles, readFile: p.ReadFile, writeFile: p.WriteFile, move: p.MoveFile, remove: p.RemoveFile, makeDirectory: p.MakeDirectory,
-			search: p.SearchFiles, replace: func(r []sdk.FileReplacement) []sdk.FileReplacement { return r }, watch: p.WatchFiles, unpack: p.WriteArchive, pack: p.ReadArchive,
+			setMode: p.SetFileMode, search: p.SearchFiles, replace: func(r []sdk.FileReplacement) []sdk.FileReplacement { return r }, watch: p.WatchFiles, unpack: p.WriteArchive, pack: p.ReadArchive,
 			dial: p.DialPort, pause: p.Pause, setTTL: p.SetTTL, meter: func(m sdk.InstanceMetrics) sdk.InstanceMetrics { return m }, install: p.InstallPackages, execute: p.Execute,
 		}
 		change(c)
@@ -122,6 +123,10 @@ func (c *capable) RemoveFile(ctx context.Context, id, path string, recursive boo
 
 func (c *capable) MakeDirectory(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
 	return c.makeDirectory(ctx, id, path, mode)
+}
+
+func (c *capable) SetFileMode(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+	return c.setMode(ctx, id, path, mode)
 }
 
 func (c *capable) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (bool, error) {

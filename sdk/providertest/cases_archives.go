@@ -19,6 +19,7 @@ func archiveCases() []Case {
 		{Group: group, Name: "an archive comes back as it was", run: archiveRoundTrip},
 		{Group: group, Name: "entries that lead out are refused", run: archiveEscapes},
 		{Group: group, Name: "entries through a symbolic link are refused", run: archiveThroughLinks},
+		{Group: group, Name: "an archive without its end is refused", run: archiveCut},
 		{Group: group, Name: "a directory that is not there is not found", run: archiveUnknown},
 	}, sdk.CapabilityArchives, sdk.CapabilityFiles)
 }
@@ -140,6 +141,21 @@ func archiveThroughLinks(c *scene) {
 	))
 	c.refused(err, "WriteArchive through a symbolic link", sdk.CodeInvalidRequest)
 	c.isAbsent(id, "/tmp/through")
+}
+
+// "So is an archive that lacks its end, two blocks of zeros: its sender died between
+// two entries." (Archiver)
+func archiveCut(c *scene) {
+	id := c.instance()
+	whole, err := io.ReadAll(packed(tar.Header{Name: "first"}, tar.Header{Name: "second"}))
+	c.must(err, "make an archive")
+	const entry = 1024 // a header, and what it is about
+	for sent, what := range map[int]string{0: "nothing", entry: "one entry", 2 * entry: "all but the end"} {
+		_, err := c.WriteArchive(c.ctx, id, ".", bytes.NewReader(whole[:sent]))
+		c.refused(err, "WriteArchive of "+what, sdk.CodeInvalidRequest)
+	}
+	_, err = c.WriteArchive(c.ctx, id, ".", packed())
+	c.must(err, "unpack an archive of nothing")
 }
 
 // "Errors are those of Files." (Archiver)

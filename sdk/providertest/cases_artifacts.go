@@ -11,6 +11,9 @@ func artifactCases(languages []sdk.Language) []Case {
 	return needing(inLanguages(languages, []Case{
 		{Group: group, Name: "what is written below artifacts comes back", run: artifactIsFound},
 		{Group: group, Name: "a file that was asked for comes back", run: artifactIsAskedFor},
+		{Group: group, Name: "files that match a pattern come back", run: artifactsByPattern},
+		{Group: group, Name: "a pattern reaches into directories", run: artifactsInDirectories},
+		{Group: group, Name: "a pattern that matches nothing is no failure", run: artifactsUnmatched},
 		{Group: group, Name: "nobody asked, and nothing comes", run: artifactsOnRequest},
 		{Group: group, Name: "what an earlier execution wrote does not come again", run: artifactsOfThisExecution},
 		{Group: group, Name: "an artifact that is too large comes without its data", run: artifactTooLarge},
@@ -49,6 +52,37 @@ func artifactIsFound(c *scene) {
 // "Files to return, relative to /workspace" (ArtifactLimits)
 func artifactIsAskedFor(c *scene) {
 	c.oneFile(c.produces(c.instance(), c.samples.Write, generous("providertest.txt")), "providertest.txt", "kept")
+}
+
+// named are the contents of files among artifacts, by their names.
+func (c *scene) named(files []sdk.Artifact) map[string]string {
+	contents := map[string]string{}
+	for _, f := range files {
+		c.check(f.Refused == "", "the file %s has no data: %s", f.Name, f.Refused)
+		contents[f.Name] = string(f.Data)
+	}
+	equal(c, len(contents), len(files), "the number of different names among %s", shown(files))
+	return contents
+}
+
+// "or patterns: * and ? stand for a part of a name" (ArtifactLimits)
+func artifactsByPattern(c *scene) {
+	got := c.named(c.produces(c.instance(), c.samples.WriteTree, generous("*.txt", "tree/?.md")))
+	equal(c, got, map[string]string{"b.txt": "b.txt", "tree/a.md": "tree/a.md"}, "the files for the patterns *.txt and tree/?.md")
+}
+
+// "and ** for any number of directories" (ArtifactLimits)
+func artifactsInDirectories(c *scene) {
+	got := c.named(c.produces(c.instance(), c.samples.WriteTree, generous("**/b.txt")))
+	equal(c, got, map[string]string{"b.txt": "b.txt", "tree/b.txt": "tree/b.txt", "tree/deep/b.txt": "tree/deep/b.txt"}, "the files for the pattern **/b.txt")
+}
+
+// "A name or pattern for which there is no file comes as an artifact without data, which
+// says so." (ArtifactLimits)
+func artifactsUnmatched(c *scene) {
+	files := c.produces(c.instance(), c.samples.WriteTree, generous("*.none"))
+	c.check(len(files) == 1, "there are %d files among the artifacts; there must be one: %s", len(files), shown(files))
+	c.check(len(files[0].Data) == 0 && files[0].Refused != "", "a pattern that matches nothing has data, or does not say why there is none: %s", shown(files[0]))
 }
 
 // "It is nil … where nobody wants any." (ExecuteRequest.Artifacts)

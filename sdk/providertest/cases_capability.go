@@ -135,6 +135,12 @@ func capabilityCalls() []capabilityCall {
 				return s.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: id, Path: "."}, func() error { return errors.New("it watches") }, func([]sdk.FileChange) error { return nil })
 			},
 		}},
+		{sdk.CapabilityFileMode, map[string]call{
+			"SetFileMode": func(ctx context.Context, s *session, id string) error {
+				_, err := s.SetFileMode(ctx, id, "f", 0o644)
+				return err
+			},
+		}},
 		{sdk.CapabilityArchives, map[string]call{
 			"ReadArchive": func(ctx context.Context, s *session, id string) error {
 				return closed(s.ReadArchive(ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "."}))

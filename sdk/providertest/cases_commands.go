@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ func commandCases() []Case {
 		{Group: group, Name: "it starts in /workspace", run: commandWorkspace},
 		{Group: group, Name: "it goes on when the call that started it has ended", run: commandGoesOn},
 		{Group: group, Name: "output is read from an offset", run: commandOffset},
+		{Group: group, Name: "an offset behind the end gives nothing, of one that has ended", run: commandOffsetBehindEnd},
+		{Group: group, Name: "its end is waited for from an offset far behind", run: commandAwaited},
+		{Group: group, Name: "an offset that is not reached yet is waited for", run: commandOffsetAhead},
 		{Group: group, Name: "output is followed as it appears", run: commandFollow},
 		{Group: group, Name: "to stop reading does not stop it", run: commandStopReading},
 		{Group: group, Name: "the latest output is kept, and offsets tell what is missing", run: commandKeepsLatest},
@@ -189,6 +193,95 @@ func commandOffset(c *scene) {
 	c.must(err, "read from an offset")
 	equal(c, out.stdout.String(), "456789\n", "stdout from byte 4 on")
 	equal(c, out.stderr.String(), "c\n", "stderr from byte 2 on")
+}
+
+// far is an offset that no output reaches.
+const far = math.MaxInt64
+
+// "An offset at or behind the end gives nothing." (ReadCommandRequest)
+func commandOffsetBehindEnd(c *scene) {
+	id := c.instance()
+	started := c.shell(id, "echo 0123456789; echo abc >&2")
+	c.follow(id, started)
+	for _, offset := range []int64{11, 12, 1 << 20, 1 << 40, far} {
+		for _, follow := range []bool{false, true} {
+			out := &commandOutput{}
+			var ended sdk.Command
+			err := c.call("ReadCommand", func(ctx context.Context) (err error) {
+				ended, err = c.ReadCommand(ctx, sdk.ReadCommandRequest{InstanceID: id, CommandID: started.ID, StdoutOffset: offset, StderrOffset: offset, Follow: follow}, out.take)
+				return err
+			})
+			c.must(err, "read from the offset %d", offset)
+			equal(c, out.stdout.String()+out.stderr.String(), "", "the output from byte %d on", offset)
+			equal(c, ended.State, sdk.CommandSucceeded, "the state")
+		}
+	}
+}
+
+// The same, and "ended, if Follow is set" (Commands.ReadCommand): so somebody waits who
+// wants no output.
+func commandAwaited(c *scene) {
+	id := c.instance()
+	started := c.shell(id, "echo first; read line; echo second", withStdin)
+	c.reads(id, started, "first\n")
+	now := sdk.ReadCommandRequest{InstanceID: id, CommandID: started.ID, StdoutOffset: far, StderrOffset: far}
+	silent := func(piece sdk.CommandOutput) error {
+		return fmt.Errorf("there is output at byte %d: %q", piece.Offset, piece.Data)
+	}
+	running, err := c.ReadCommand(c.ctx, now, silent)
+	c.must(err, "read from an offset far behind the end, without following")
+	equal(c, running.State, sdk.CommandRunning, "the state")
+	type end struct {
+		command sdk.Command
+		err     error
+	}
+	ended := make(chan end, 1)
+	ctx, cancel := c.within(callTimeout)
+	defer cancel()
+	go func() {
+		waiting := now
+		waiting.Follow = true
+		command, err := c.ReadCommand(ctx, waiting, silent)
+		ended <- end{command, err}
+	}()
+	c.later(func() {
+		cancel()
+		<-ended
+	})
+	// What another call does meanwhile gives the wait time to go wrong.
+	_, err = c.ListCommands(c.ctx, id)
+	c.must(err, "list the commands")
+	select {
+	case e := <-ended:
+		ended <- e
+		c.fail("a wait for a command that runs ended: %s, %v", shown(e.command), e.err)
+	default:
+	}
+	c.must(c.WriteCommand(c.ctx, id, started.ID, []byte("\n"), true), "write to the command")
+	e := <-ended
+	ended <- e
+	c.must(e.err, "wait for the end of the command")
+	equal(c, e.command.State, sdk.CommandSucceeded, "the state")
+}
+
+// "and what comes there later if it is reached" (ReadCommandRequest)
+func commandOffsetAhead(c *scene) {
+	id := c.instance()
+	started := c.shell(id, "read line; echo 0123456789; echo abc >&2", withStdin)
+	out := &commandOutput{}
+	read := make(chan error, 1)
+	ctx, cancel := c.within(callTimeout)
+	defer cancel()
+	go func() {
+		_, err := c.ReadCommand(ctx, sdk.ReadCommandRequest{InstanceID: id, CommandID: started.ID, StdoutOffset: 4, StderrOffset: far, Follow: true}, out.take)
+		read <- err
+	}()
+	_, err := c.ListCommands(c.ctx, id)
+	c.must(err, "list the commands")
+	c.must(c.WriteCommand(c.ctx, id, started.ID, []byte("\n"), true), "write to the command")
+	c.must(<-read, "read from an offset that was not reached yet")
+	equal(c, out.stdout.String(), "456789\n", "stdout from byte 4 on")
+	equal(c, out.stderr.String(), "", "stderr")
 }
 
 // "and with Follow what it will print" (Commands.ReadCommand)
@@ -383,8 +476,11 @@ func commandTerminal(c *scene) {
 		Argv: []string{"sh", "-c", `test -t 0 && test -t 1 && test -t 2 && echo terminal; stty size; read line; echo "got $line" >&2; stty size`},
 	}
 	started, err := c.StartCommand(c.ctx, req)
-	if sdk.CodeOf(err) == sdk.CodeNotSupported {
-		c.skip("the provider has no terminals")
+	if sdk.CodeOf(err) == sdk.CodeNotSupported { // a promise that is kept
+		list, err := c.ListCommands(c.ctx, id)
+		c.must(err, "list commands")
+		equal(c, len(list), 0, "the number of commands after one was refused")
+		return
 	}
 	c.must(err, "start a command with a terminal")
 	c.reads(id, started, "33 77")

@@ -27,6 +27,9 @@ func acceptsItsSettings(c *scene) {
 	s := c.launched()
 	settings, err := c.suite.resolve(s.Describe().Schema)
 	c.must(err, "resolve")
+	problems, err := s.Validate(c.ctx, settings)
+	c.must(err, "Validate before Configure")
+	c.check(len(problems) == 0, "Validate objects to the settings of this run: %v", problems)
 	c.must(s.configure(c.ctx, settings), "with the settings of this run")
 }
 
@@ -35,7 +38,7 @@ func acceptsItsSettings(c *scene) {
 // for it may be run by a broker that read another version's schema.
 func refusesMissing(c *scene) {
 	c.eachRefused(func(f sdk.Field) []badValue {
-		if !f.Required {
+		if !f.Required && f.CheckCount(0) == nil {
 			return nil
 		}
 		return []badValue{{nil, "is missing"}}
@@ -56,11 +59,15 @@ func (c *scene) eachRefused(bad func(sdk.Field) []badValue) {
 	settings, err := c.suite.resolve(schema)
 	c.must(err, "resolve")
 	tried := 0
-	for _, f := range schema {
-		for _, b := range bad(f) {
+	for _, at := range placesIn(schema, settings) {
+		for _, b := range bad(at.field) {
+			value, ok := at.fill(b.value)
+			if !ok {
+				continue
+			}
 			tried++
-			err := s.configure(c.ctx, with(settings, f.Name, b.value))
-			c.refusedField(err, "Configure with a value of "+f.Name+" that "+b.why, sdk.CodeInvalidConfig, f.Name)
+			err := s.configure(c.ctx, at.put(value))
+			c.refusedField(err, "Configure with a value of "+at.path+" that "+b.why, sdk.CodeInvalidConfig, at.path)
 		}
 	}
 	if tried == 0 {
@@ -82,14 +89,15 @@ func refusesUnknown(c *scene) {
 func refusesWithoutSecrets(c *scene) {
 	schema := c.described().Schema
 	tried := 0
-	for _, f := range schema {
+	settings, err := c.suite.resolve(schema)
+	c.must(err, "resolve")
+	for _, at := range placesIn(schema, settings) {
+		f := at.field
 		if !f.Secret {
 			continue
 		}
 		tried++
 		s := c.launched()
-		settings, err := c.suite.resolve(schema)
-		c.must(err, "resolve")
 		canary := "canary-" + randomWord()
 		var value any = canary
 		switch f.Type {
@@ -98,11 +106,11 @@ func refusesWithoutSecrets(c *scene) {
 		case sdk.TypeMap:
 			value = map[string]string{"canary": canary}
 		}
-		if err := s.configure(c.ctx, with(settings, f.Name, value)); err != nil {
-			c.check(!strings.Contains(err.Error(), canary), "the error of Configure repeats the secret %s", f.Name)
+		if err := s.configure(c.ctx, at.put(value)); err != nil {
+			c.check(!strings.Contains(err.Error(), canary), "the error of Configure repeats the secret %s", at.path)
 		}
 		if s.plugin.Log != nil {
-			c.check(!strings.Contains(s.plugin.Log(), canary), "the log repeats the secret %s", f.Name)
+			c.check(!strings.Contains(s.plugin.Log(), canary), "the log repeats the secret %s", at.path)
 		}
 	}
 	if tried == 0 {

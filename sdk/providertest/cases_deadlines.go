@@ -171,13 +171,16 @@ func cancelDisturbsNoOther(c *scene) {
 	c.goesOn(other, "the cancellation of another execution")
 }
 
-// goesOn checks that nothing has ended an execution.
+// goesOn checks that nothing ends an execution. What ends it may need a moment: for
+// one that shall not, that is waited out.
 func (c *scene) goesOn(e *execution, after string) {
+	moment := time.NewTimer(2 * silence)
+	defer moment.Stop()
 	select {
 	case <-e.done:
 		got := e.outcome()
 		c.fail("%s ended an execution: %s, %v", after, got.Status, got.err)
-	default:
+	case <-moment.C:
 	}
 }
 

@@ -16,6 +16,10 @@ func pauseCases() []Case {
 		{Group: group, Name: "a paused instance executes nothing", run: pausedExecutesNothing},
 		{Group: group, Name: "a paused instance is listed", run: pausedIsListed},
 		{Group: group, Name: "a paused instance can be destroyed", run: pausedIsDestroyed},
+		{Group: group, Name: "a command stands still and goes on", run: pauseStopsCommands, needs: []sdk.Capability{sdk.CapabilityCommands}},
+		{Group: group, Name: "a command is read, written to and signalled after a pause", run: commandsOutlivePause, needs: []sdk.Capability{sdk.CapabilityCommands}},
+		{Group: group, Name: "a context keeps its state", run: contextOutlivesPause, needs: []sdk.Capability{sdk.CapabilityContexts}},
+		{Group: group, Name: "a watch goes on, or says that it has ended", run: watchOutlivesPause, needs: []sdk.Capability{sdk.CapabilityFileWatch, sdk.CapabilityFiles}},
 		{Group: group, Name: "unknown instances are not found", run: pauseUnknown},
 	}, sdk.CapabilityPause)
 }

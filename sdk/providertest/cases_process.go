@@ -15,6 +15,7 @@ func processCases() []Case {
 		{Group: group, Name: "it ends in order before it is configured", fresh: true, run: endsUnconfigured},
 		{Group: group, Name: "after a restart List and Execute agree", fresh: true, run: agreesAfterRestart},
 		{Group: group, Name: "after a kill List and Execute agree", fresh: true, run: agreesAfterKill},
+		{Group: group, Name: "code ends with a process that is killed", fresh: true, run: codeEndsWithKill},
 		{Group: group, Name: "after a restart it makes instances", fresh: true, run: worksAfterRestart},
 		{Group: group, Name: "after a restart old instances can be destroyed", fresh: true, run: destroysAfterRestart},
 	}

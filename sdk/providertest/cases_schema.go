@@ -2,7 +2,6 @@ package providertest
 
 import (
 	"regexp"
-	"slices"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -16,10 +15,16 @@ func schemaCases() []Case {
 	}
 }
 
-// schema returns the settings that a process describes, and skips where there are
-// none of the kind.
+// schema returns the settings that a process describes, those of blocks too and named by
+// their paths, and skips where there are none of the kind.
 func (c *scene) schema(of string, kind func(sdk.Field) bool) sdk.Schema {
-	fields := slices.DeleteFunc(c.described().Schema, func(f sdk.Field) bool { return !kind(f) })
+	var fields sdk.Schema
+	for path, f := range c.described().Schema.Paths() {
+		if kind(f) {
+			f.Name = path
+			fields = append(fields, f)
+		}
+	}
 	if len(fields) == 0 {
 		c.skip("it has no %s", of)
 	}
@@ -33,7 +38,7 @@ func describedSettings(c *scene) {
 	}
 }
 
-var soundsSecret = regexp.MustCompile(`(^|_)(password|passwd|passphrase|secret|token|api_key|access_key|secret_key|private_key|credentials?)$`)
+var soundsSecret = regexp.MustCompile(`(^|[_.])(password|passwd|passphrase|secret|token|api_key|access_key|secret_key|private_key|credentials?)$`)
 
 // "Secret settings are never shown, logged or echoed." (Field)
 func secretsAreDeclared(c *scene) {

@@ -177,7 +177,7 @@ func TestWrongCommandsAreFound(t *testing.T) {
 		"no variables": {among: "commands/", fails: []string{"it gets directory and variables that were asked for"}, wraps: starting(func(r *sdk.CommandRequest) { r.Env = nil })},
 		"no directory": {among: "commands/", fails: []string{"it gets directory and variables that were asked for"}, wraps: starting(func(r *sdk.CommandRequest) { r.Cwd = "" })},
 		"no timeout":   {among: "commands/it is killed", patience: 0.3, fails: []string{" at its timeout"}, wraps: starting(func(r *sdk.CommandRequest) { r.Timeout = 0 })},
-		"all output": {among: "commands/", fails: []string{"output is read from an offset"}, wraps: changing(func(c *capable) {
+		"all output": {among: "commands/(output is read|an offset)", fails: []string{"commands/output is read from an offset", "commands/an offset behind the end gives nothing, of one that has ended", "commands/an offset that is not reached yet is waited for"}, wraps: changing(func(c *capable) {
 			c.read = func(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
 				offset := req.StdoutOffset
 				req.StdoutOffset, req.StderrOffset = 0, 0
@@ -220,7 +220,22 @@ func TestWrongFilesAreFound(t *testing.T) {
 	checkMutations(t, map[string]mutation{
 		"files that are replaced bit by bit": {among: "files/content", fails: []string{" that breaks off changes nothing"}, wraps: changing(func(c *capable) {
 			c.writeFile = func(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
-				all, err := io.ReadAll(content)
+				// The beginning is in the file before the caller can break off.
+				some := make([]byte, 64<<10)
+				n, err := io.ReadFull(content, some)
+				ctx = context.WithoutCancel(ctx)
+				if _, writeErr := c.Provider.WriteFile(ctx, req, &replay{some[:n]}); writeErr != nil {
+					return sdk.FileInfo{}, writeErr
+				}
+				all := some[:n]
+				if err == nil {
+					var rest []byte
+					rest, err = io.ReadAll(content)
+					all = append(all, rest...)
+				}
+				if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+					err = nil
+				}
 				info, writeErr := c.Provider.WriteFile(ctx, req, &replay{all})
 				return info, errors.Join(err, writeErr)
 			}
@@ -374,6 +389,49 @@ func TestWrongFileToolsAreFound(t *testing.T) {
 				return c.Provider.WatchFiles(ctx, req, ready, changed)
 			}
 		})},
+		"a mode that is answered and not set": {
+			among: "file_mode/", fails: []string{"a file has the mode that was set", "every right can be taken away and given back", "a directory has the mode that was set, and what is in it its own", "a symbolic link is followed"},
+			wraps: changing(func(c *capable) {
+				c.setMode = func(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+					info, err := c.Provider.StatFile(ctx, id, path)
+					info.Mode = mode
+					return info, err
+				}
+			}),
+		},
+		"no mode without rights": {among: "file_mode/", fails: []string{"every right can be taken away and given back"}, wraps: changing(func(c *capable) {
+			c.setMode = func(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+				if mode == 0 {
+					mode = 0o644
+				}
+				return c.Provider.SetFileMode(ctx, id, path, mode)
+			}
+		})},
+		"modes of files only": {among: "file_mode/", fails: []string{"a directory has the mode that was set, and what is in it its own"}, wraps: changing(func(c *capable) {
+			c.setMode = func(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+				if info, err := c.Provider.StatFile(ctx, id, path); err != nil || info.Type == sdk.FileDirectory {
+					return info, err
+				}
+				return c.Provider.SetFileMode(ctx, id, path, mode)
+			}
+		})},
+		"modes of links refused": {among: "file_mode/", fails: []string{"a symbolic link is followed"}, wraps: changing(func(c *capable) {
+			c.setMode = func(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+				if info, err := c.Provider.StatFile(ctx, id, path); err == nil && info.Type == sdk.FileSymlink {
+					return info, sdk.Errorf(sdk.CodeConflict, "is a symbolic link")
+				}
+				return c.Provider.SetFileMode(ctx, id, path, mode)
+			}
+		})},
+		"modes of what is not there": {among: "file_mode/", fails: []string{"what is not there is not found", "no path leads to the host"}, wraps: changing(func(c *capable) {
+			c.setMode = func(ctx context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+				info, err := c.Provider.SetFileMode(ctx, id, path, mode)
+				if e, ok := errors.AsType[*sdk.Error](err); ok && e.Code == sdk.CodeNotFound {
+					return sdk.FileInfo{Path: "/workspace/" + path, Type: sdk.FileRegular, Mode: mode}, nil
+				}
+				return info, err
+			}
+		})},
 		"the whole directory": {among: "archives/", fails: []string{"parts of a directory come as an archive"}, wraps: changing(func(c *capable) {
 			c.pack = func(ctx context.Context, req sdk.ReadArchiveRequest) (io.ReadCloser, error) {
 				req.Paths = nil
@@ -381,7 +439,7 @@ func TestWrongFileToolsAreFound(t *testing.T) {
 			}
 		})},
 		"entries that lead out": {
-			among: "archives/", fails: []string{"entries that lead out are refused", "entries through a symbolic link are refused"},
+			among: "archives/", fails: []string{"entries that lead out are refused", "entries through a symbolic link are refused", "an archive without its end is refused"},
 			wraps: changing(func(c *capable) {
 				c.unpack = func(ctx context.Context, id, directory string, content io.Reader) (sdk.ArchiveSummary, error) {
 					summary, err := c.Provider.WriteArchive(ctx, id, directory, content)
@@ -412,7 +470,7 @@ func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
 				return conn, err
 			}
 		})},
-		"a pause in name only": {among: "pause/", fails: []string{"a paused instance executes nothing"}, wraps: changing(func(c *capable) {
+		"a pause in name only": {among: "pause/", fails: []string{"a paused instance executes nothing", "a command stands still and goes on"}, wraps: changing(func(c *capable) {
 			c.pause = func(ctx context.Context, id string) error {
 				return errors.Join(c.Provider.Pause(ctx, id), c.Resume(ctx, id))
 			}
@@ -468,7 +526,7 @@ func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
 		})},
 		"no artifacts": {
 			among: "artifacts/bash/",
-			fails: []string{"what is written below artifacts comes back", "a file that was asked for comes back", "an artifact that is too large comes without its data", "more artifacts than allowed are told of"},
+			fails: []string{"what is written below artifacts comes back", "a file that was asked for comes back", "files that match a pattern come back", "a pattern reaches into directories", "a pattern that matches nothing is no failure", "an artifact that is too large comes without its data", "more artifacts than allowed are told of"},
 			wraps: changing(func(c *capable) {
 				c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 					req.Artifacts = nil

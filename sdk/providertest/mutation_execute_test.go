@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/providertest/internal/local"
 )
 
 // asking changes what Execute is asked.
@@ -79,7 +81,7 @@ func TestWrongExecutionsAreFound(t *testing.T) {
 	checkMutations(t, map[string]mutation{
 		"an exit code of its own":       {among: "execute/bash/", fails: []string{"an exit code arrives as it is", "a signal is told as exit code 128 and more"}, breaks: answering(func(r *sdk.ExecuteResult) { r.ExitCode = min(r.ExitCode, 1) })},
 		"a signal as a negative number": {among: "execute/bash/", fails: []string{"a signal is told as exit code 128 and more"}, breaks: answering(func(r *sdk.ExecuteResult) { r.ExitCode = max(r.ExitCode, 0) % 128 })},
-		"success whatever happens":      {among: "execute/bash/", fails: []string{"an exit code arrives as it is", "a signal is told as exit code 128 and more", "code that crashes fails and says why", "text that is no code fails and says why"}, breaks: answering(func(r *sdk.ExecuteResult) { r.Status = sdk.StatusSucceeded })},
+		"success whatever happens":      {among: "execute/bash/", fails: []string{"an exit code arrives as it is", "a signal is told as exit code 128 and more", "code that crashes fails and says why", "text that is no code fails and says why", "the duration is that of the code", "the instance goes on after code that failed"}, breaks: answering(func(r *sdk.ExecuteResult) { r.Status = sdk.StatusSucceeded })},
 		"a result of a script":          {among: "execute/bash/", fails: []string{"a plain script has no result"}, breaks: answering(func(r *sdk.ExecuteResult) { r.Result = json.RawMessage("null") })},
 		"no duration":                   {among: "execute/bash/", fails: []string{"the duration is that of the code"}, breaks: answering(func(r *sdk.ExecuteResult) { r.Duration = 0 })},
 		"a duration in the wrong unit":  {among: "execute/bash/", fails: []string{"the duration is that of the code"}, breaks: answering(func(r *sdk.ExecuteResult) { r.Duration *= 1000 })},
@@ -255,10 +257,7 @@ func TestWrongDeadlinesAreFound(t *testing.T) {
 				"deadlines/python/cancelled code stops within a second", "deadlines/python/cancelled code stops with processes of other sessions",
 				"deadlines/python/the deadline of a call stops the code",
 			},
-			// Without the mark, nobody finds what the code starts.
-			breaks: asking(func(r *sdk.ExecuteRequest) {
-				r.Code = "import os\nos.environ.pop('LOCAL_PROVIDER_MARK', None)\n" + r.Code
-			}),
+			breaks: func(b *broken) { b.execute = alone(b.Provider) },
 		},
 		"no cancellation": {
 			among: "deadlines/bash/(cancelled code|a cancelled call|the deadline)", patience: 0.7,
@@ -350,4 +349,45 @@ func TestWrongConcurrencyIsFound(t *testing.T) {
 			b.list = func(list []sdk.Instance) []sdk.Instance { return list[min(1, len(list)):] }
 		}},
 	})
+}
+
+// collected is an output that is kept.
+type collected struct {
+	sdk.Output
+	text []byte
+}
+
+func (c *collected) Stdout(p []byte) error { c.text = append(c.text, p...); return nil }
+
+// passed gives a stream of a program to a function.
+type passed func([]byte) error
+
+func (f passed) Write(p []byte) (int, error) { return len(p), f(p) }
+
+// alone runs Python as a process of its own, and ends that process only.
+func alone(p *local.Provider) func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+	return func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+		where := &collected{Output: out}
+		question := req
+		question.Code, question.Arguments = "import os\nprint(os.getcwd(), end='')\n", nil
+		if result, err := p.Execute(ctx, question, where); err != nil || result.Status != sdk.StatusSucceeded {
+			return result, err
+		}
+		timed, cancel := context.WithTimeout(ctx, req.Timeout)
+		defer cancel()
+		program := exec.CommandContext(timed, "python3", "-c", req.Code)
+		program.Dir, program.Stdout, program.Stderr = string(where.text), passed(out.Stdout), passed(out.Stderr)
+		program.WaitDelay = time.Millisecond
+		err := program.Run()
+		switch {
+		case ctx.Err() != nil:
+			return sdk.ExecuteResult{}, ctx.Err()
+		case timed.Err() != nil:
+			return sdk.ExecuteResult{Status: sdk.StatusTimeout, ExitCode: 128 + 9}, nil
+		case err != nil:
+			return sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: program.ProcessState.ExitCode()}, nil
+		default:
+			return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+		}
+	}
 }

@@ -38,9 +38,17 @@ type Samples struct {
 	Value string
 	// Environment prints all environment variables, a line each.
 	Environment string
+	// Variables prints the environment variables whose names begin with
+	// PROVIDERTEST_, each as NAME=value and the byte 30 behind it.
+	Variables string
+	// Where prints the directory in which it runs.
+	Where string
 	// Write writes "kept" to the file providertest.txt; Read prints what is in
 	// it, or "absent".
 	Write, Read string
+	// WriteTree writes the files a.md, b.txt, tree/b.txt, tree/a.md and
+	// tree/deep/b.txt, each with its own name in it.
+	WriteTree string
 	// WriteTmp and ReadTmp do so with /tmp/providertest.txt.
 	WriteTmp, ReadTmp string
 	// Workspace writes /workspace/absolute.txt and prints "same" if the name
@@ -53,6 +61,14 @@ type Samples struct {
 	// WaitInContext is Wait for a context, where what was only scheduled may not
 	// count as running.
 	WaitInContext string
+	// StubbornInContext prints "ready" and runs for ever, in a context, whatever
+	// asks it to stop.
+	StubbornInContext string
+	// Leave ends the interpreter with exit code 3, at once and in a way of which a
+	// context learns nothing: no exception, no handler.
+	Leave string
+	// Declaration declares something, and does nothing else.
+	Declaration string
 	// Stubborn does the same and ignores SIGTERM and SIGINT.
 	Stubborn string
 	// Spin prints "ready" and uses a CPU for ever.

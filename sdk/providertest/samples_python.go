@@ -48,22 +48,28 @@ open("flooded", "w").close()
 		Input:       "import sys\nprint(len(sys.stdin.buffer.read()))\n",
 		Value:       "import os\nprint(os.environ.get('PROVIDERTEST', 'absent'), end='')\n",
 		Environment: "import os\nfor name, value in os.environ.items():\n    print(f'{name}={value}')\n",
+		Variables:   "import os, sys\nfor name, value in os.environ.items():\n    if name.startswith('PROVIDERTEST_'):\n        sys.stdout.write(f'{name}={value}\\x1e')\n",
+		Where:       "import os\nprint(os.getcwd(), end='')\n",
 		Write:       write("providertest.txt"), Read: read("providertest.txt"),
-		WriteTmp: write("/tmp/providertest.txt"), ReadTmp: read("/tmp/providertest.txt"),
+		WriteTree: "import os\nos.makedirs('tree/deep', exist_ok=True)\nfor name in ['a.md', 'b.txt', 'tree/b.txt', 'tree/a.md', 'tree/deep/b.txt']:\n    with open(name, 'w') as f:\n        f.write(name)\n",
+		WriteTmp:  write("/tmp/providertest.txt"), ReadTmp: read("/tmp/providertest.txt"),
 		Workspace: `import os
 open("/workspace/absolute.txt", "w").close()
 print("same" if os.path.exists("absolute.txt") and os.path.samefile("absolute.txt", "/workspace/absolute.txt") else "other", end="")
 `,
 		SetVariable: "carried = 1\n", GetVariable: "print(globals().get('carried', 'absent'), end='')\n",
-		Wait:          wait,
-		WaitInContext: wait,
-		Stubborn:      "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + wait,
-		Spin:          "print('ready', flush=True)\nwhile True:\n    pass\n",
-		Tick:          tick(""),
-		TickAndWait:   tick("") + wait,
-		EscapeAndWait: tick(", start_new_session=True") + wait,
-		Now:           "import time\nprint(int(time.time() * 1000))\n",
-		LastTick:      "import time\nprint(int(time.time() * 1000), open('ticks').read())\n",
+		Wait:              wait,
+		WaitInContext:     wait,
+		Stubborn:          "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + wait,
+		StubbornInContext: "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\nwhile True:\n    pass\n",
+		Leave:             "import os\nos._exit(3)\n",
+		Declaration:       "def declared():\n    return 42\n",
+		Spin:              "print('ready', flush=True)\nwhile True:\n    pass\n",
+		Tick:              tick(""),
+		TickAndWait:       tick("") + wait,
+		EscapeAndWait:     tick(", start_new_session=True") + wait,
+		Now:               "import time\nprint(int(time.time() * 1000))\n",
+		LastTick:          "import time\nprint(int(time.time() * 1000), open('ticks').read())\n",
 		Serve: `import socket
 server = socket.socket()
 server.bind(("127.0.0.1", 0))

@@ -1,9 +1,11 @@
 package providertest
 
 import (
+	"encoding/json"
 	"maps"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 )
 
 // badValue is a value that breaks the declaration of a field, and how.
@@ -16,10 +18,15 @@ type badValue struct {
 // the field forbids nothing of the kind. What is left at ok can be sent over the
 // wire and is what a broker with another schema might send.
 func outOfOptions(f sdk.Field) []badValue {
-	if len(f.Options) == 0 {
+	const none = "none-of-the-options"
+	switch {
+	case len(f.Options) > 0:
+		return []badValue{{none, "is not among the options"}}
+	case f.Items != nil && len(f.Items.Options) > 0:
+		return []badValue{{[]string{none}, "has an item that is not among the options"}}
+	default:
 		return nil
 	}
-	return []badValue{{"none-of-the-options", "is not among the options"}}
 }
 
 func outOfBounds(f sdk.Field) []badValue {
@@ -30,22 +37,28 @@ func outOfBounds(f sdk.Field) []badValue {
 		}
 	}
 	if f.Min != nil {
-		add(sized(f.Type, *f.Min-1), "is below min")
+		add(sized(f, *f.Min-1), "is below min")
 	}
 	if f.Max != nil {
-		add(sized(f.Type, *f.Max+1), "is above max")
+		add(sized(f, *f.Max+1), "is above max")
+	}
+	if f.Items != nil {
+		for _, b := range outOfBounds(*f.Items) {
+			add([]any{b.value}, "has an item that "+b.why)
+		}
 	}
 	return bad
 }
 
 // sized is a value of a type whose size, as bounds see it, is n; nil if there is
 // none or it would be large.
-func sized(t sdk.FieldType, n float64) any {
+func sized(f sdk.Field, n float64) any {
 	const most = 100_000
+	t := f.Type
 	switch t {
 	case sdk.TypeInteger, sdk.TypeNumber, sdk.TypeDuration:
 		return n
-	case sdk.TypeString, sdk.TypeList, sdk.TypeMap:
+	case sdk.TypeString, sdk.TypeList, sdk.TypeMap, sdk.TypeBlock:
 		if n < 0 || n > most {
 			return nil
 		}
@@ -53,6 +66,8 @@ func sized(t sdk.FieldType, n float64) any {
 		return nil
 	}
 	switch t {
+	case sdk.TypeBlock:
+		return blockCount(n)
 	case sdk.TypeString:
 		text := make([]byte, int(n))
 		for i := range text {
@@ -60,9 +75,9 @@ func sized(t sdk.FieldType, n float64) any {
 		}
 		return string(text)
 	case sdk.TypeList:
-		list := make([]string, int(n))
+		list := make([]any, int(n))
 		for i := range list {
-			list[i] = "x"
+			list[i] = itemLike(f)
 		}
 		return list
 	default:
@@ -71,6 +86,26 @@ func sized(t sdk.FieldType, n float64) any {
 			m[randomWord()] = "x"
 		}
 		return m
+	}
+}
+
+// itemLike is an item that a list may have, as far as that is easy to find.
+func itemLike(f sdk.Field) any {
+	item := sdk.Field{Type: sdk.TypeString}
+	if f.Items != nil {
+		item = *f.Items
+	}
+	switch {
+	case len(item.Options) > 0:
+		return item.Options[0]
+	case item.Type == sdk.TypeString:
+		return "x"
+	case item.Min != nil:
+		return *item.Min
+	case item.Max != nil:
+		return *item.Max
+	default:
+		return 1.0
 	}
 }
 
@@ -90,7 +125,13 @@ func offPattern(f sdk.Field) []badValue {
 
 func wrongType(f sdk.Field) []badValue {
 	switch f.Type {
-	case sdk.TypeString, sdk.TypeList, sdk.TypeMap:
+	case sdk.TypeList:
+		bad := []badValue{{true, "is not of the type"}}
+		if f.Items != nil {
+			bad = append(bad, badValue{[]any{true}, "has an item that is not of the type"})
+		}
+		return bad
+	case sdk.TypeString, sdk.TypeMap, sdk.TypeBlock:
 		return []badValue{{true, "is not of the type"}}
 	default:
 		return []badValue{{[]string{"x"}, "is not of the type"}}
@@ -119,12 +160,20 @@ func secretsOf(schema sdk.Schema, given map[string]any) []string {
 		}
 	}
 	for _, f := range schema {
+		if f.Type == sdk.TypeBlock {
+			for _, block := range blocksOf(given[f.Name]) {
+				secrets = append(secrets, secretsOf(f.Fields, block)...)
+			}
+		}
 		if !f.Secret {
 			continue
 		}
 		switch v := given[f.Name].(type) {
 		case string:
 			add(v)
+		case int, int64, float64, json.Number, []int64, []float64:
+			settings, _ := sdk.Schema{f}.Resolve(map[string]any{f.Name: v})
+			secrets = append(secrets, redact.Secrets(sdk.Schema{f}, settings)...)
 		case []string:
 			for _, text := range v {
 				add(text)
@@ -146,4 +195,30 @@ func secretsOf(schema sdk.Schema, given map[string]any) []string {
 		}
 	}
 	return secrets
+}
+
+// blocksOf are the blocks of a field as they were given, one or several.
+func blocksOf(value any) []map[string]any {
+	switch v := value.(type) {
+	case map[string]any:
+		return []map[string]any{v}
+	case sdk.Settings:
+		return []map[string]any{v}
+	case []map[string]any:
+		return v
+	case []sdk.Settings:
+		var all []map[string]any
+		for _, block := range v {
+			all = append(all, block)
+		}
+		return all
+	case []any:
+		var all []map[string]any
+		for _, item := range v {
+			all = append(all, blocksOf(item)...)
+		}
+		return all
+	default:
+		return nil
+	}
 }

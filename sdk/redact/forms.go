@@ -43,6 +43,23 @@ func forms(secret string) []string {
 	return all
 }
 
+// number is a secret number as it is written: in full, and with an exponent, as Go and
+// JSON write numbers that came over the wire. One of few digits is written everywhere and
+// has none: zeros in front do not count. Whole settings are exact in a float64.
+func number(n float64) []string {
+	full := strconv.FormatFloat(n, 'f', -1, 64)
+	digits := strings.Count(strings.TrimLeft(strings.ReplaceAll(full, ".", ""), "-0"), "") - 1
+	if digits < Shortest {
+		return nil
+	}
+	all := []string{full, strconv.FormatFloat(n, 'g', -1, 64), strconv.FormatFloat(n, 'e', -1, 64)}
+	if asText, err := json.Marshal(n); err == nil {
+		all = append(all, string(asText))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 func unquoted(s string) string { return s[1 : len(s)-1] }
 
 // asJSON is the inside of a JSON string, as encoders write it that care for HTML and

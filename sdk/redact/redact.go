@@ -49,10 +49,17 @@ func New(secrets ...string) *Redactor {
 	return &Redactor{strings.NewReplacer(pairs...), words}
 }
 
-// Secrets returns the values of the secret settings.
+// Secrets returns the values of the secret settings. Numbers are returned in the ways in
+// which they are written, from Shortest digits on.
 func Secrets(schema sdk.Schema, settings sdk.Settings) []string {
 	var secrets []string
 	for _, field := range schema {
+		if field.Type == sdk.TypeBlock {
+			for _, block := range slices.Concat(settings.Blocks(field.Name), []sdk.Settings{settings.Block(field.Name)}) {
+				secrets = append(secrets, Secrets(field.Fields, block)...)
+			}
+			continue
+		}
 		if !field.Secret {
 			continue
 		}
@@ -64,6 +71,18 @@ func Secrets(schema sdk.Schema, settings sdk.Settings) []string {
 		case map[string]string:
 			for _, s := range v {
 				secrets = append(secrets, s)
+			}
+		case int64:
+			secrets = append(secrets, number(float64(v))...)
+		case float64:
+			secrets = append(secrets, number(v)...)
+		case []int64:
+			for _, n := range v {
+				secrets = append(secrets, number(float64(n))...)
+			}
+		case []float64:
+			for _, n := range v {
+				secrets = append(secrets, number(n)...)
 			}
 		}
 	}

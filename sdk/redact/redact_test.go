@@ -117,9 +117,44 @@ func TestSecretsAreThoseOfTheSchema(t *testing.T) {
 		{Name: "region", Type: sdk.TypeString},
 		{Name: "absent", Type: sdk.TypeString, Secret: true},
 	}
-	got := redact.Secrets(schema, sdk.Settings{"token": "a", "tokens": []string{"b", "c"}, "headers": map[string]string{"x": "d"}, "region": "e"})
+	schema = append(schema, sdk.Field{Name: "one", Type: sdk.TypeBlock, Fields: schema[:1]}, sdk.Field{Name: "many", Type: sdk.TypeBlock, Repeated: true, Fields: schema[:1]})
+	got := redact.Secrets(schema, sdk.Settings{
+		"token": "a", "tokens": []string{"b", "c"}, "headers": map[string]string{"x": "d"}, "region": "e",
+		"one": sdk.Settings{"token": "f"}, "many": []sdk.Settings{{"token": "g"}, {}},
+	})
 	slices.Sort(got)
-	assert.DeepEqual(t, got, []string{"a", "b", "c", "d"})
+	assert.DeepEqual(t, got, []string{"a", "b", "c", "d", "f", "g"})
+}
+
+// A number of few digits stands everywhere.
+func TestSecretNumbersAreBlanked(t *testing.T) {
+	pin := sdk.Field{Name: "pin", Type: sdk.TypeInteger, Secret: true}
+	schema := sdk.Schema{
+		pin,
+		{Name: "factor", Type: sdk.TypeNumber, Secret: true},
+		{Name: "pins", Type: sdk.TypeList, Secret: true, Items: &sdk.Field{Type: sdk.TypeInteger}},
+		{Name: "factors", Type: sdk.TypeList, Secret: true, Items: &sdk.Field{Type: sdk.TypeNumber}},
+		{Name: "size", Type: sdk.TypeInteger},
+		{Name: "login", Type: sdk.TypeBlock, Repeated: true, Fields: sdk.Schema{pin}},
+	}
+	r := redact.New(redact.Secrets(schema, sdk.Settings{
+		"pin": int64(70123456), "factor": 0.1234567, "pins": []int64{8080, -445566}, "factors": []float64{0.000125, 5e300}, "size": int64(999999),
+		"login": []sdk.Settings{{"pin": int64(9007199254740992)}, {"pin": int64(4000)}},
+	})...)
+	for text, want := range map[string]string{
+		"pin=70123456":                                        "pin=(secret)",
+		fmt.Sprintf("%v", float64(70123456)):                  "(secret)",
+		"7.0123456e+07 and 70123456.0":                        "(secret) and (secret).0",
+		`{"factor":0.1234567}`:                                `{"factor":(secret)}`,
+		"-445566":                                             "(secret)",
+		"9007199254740992":                                    "(secret)",
+		"port 8080, 4000 times, 0.000125":                     "port 8080, 4000 times, 0.000125",
+		"999999 is no secret":                                 "999999 is no secret",
+		"5e+300 has many digits":                              "(secret) has many digits",
+		base64.StdEncoding.EncodeToString([]byte("70123456")): "(secret)=",
+	} {
+		assert.Check(t, is.Equal(r.Text(text), want), text)
+	}
 }
 
 // Nothing that is known comes through, whatever is around it, as it is or in base64.

@@ -129,6 +129,10 @@ func (c *capable) MakeDirectory(_ context.Context, _, path string, mode fs.FileM
 	return sdk.FileInfo{Path: path, Type: sdk.FileDirectory, Mode: mode, ModifiedAt: epoch}, nil
 }
 
+func (*capable) SetFileMode(_ context.Context, id, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+	return sdk.FileInfo{Path: path + id, Type: sdk.FileRegular, Mode: mode, ModifiedAt: epoch}, nil
+}
+
 func (c *capable) MoveFile(_ context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	return c.info(req.From + req.To), nil
 }
@@ -202,7 +206,7 @@ func (*capable) InstanceMetrics(context.Context, string) (sdk.InstanceMetrics, e
 
 func TestEveryInterfaceIsACapability(t *testing.T) {
 	assert.DeepEqual(t, connect(t, newCapable()).Describe().Capabilities, []sdk.Capability{
-		"artifacts", "interrupt", "contexts", "commands", "files", "file_search", "file_watch", "archives", "ports", "pause", "set_ttl", "metrics", "packages",
+		"artifacts", "interrupt", "contexts", "commands", "files", "file_search", "file_watch", "file_mode", "archives", "ports", "pause", "set_ttl", "metrics", "packages",
 	})
 	assert.Equal(t, len(connect(t, &scripted{}).Describe().Capabilities), 0)
 }
@@ -228,6 +232,8 @@ func TestACapabilityThatIsLackingIsNamed(t *testing.T) {
 	lacks(err, sdk.CapabilityFiles)
 	_, err = c.DialPort(t.Context(), "i", 7)
 	lacks(err, sdk.CapabilityPorts)
+	_, err = c.SetFileMode(t.Context(), "i", "/x", 0o600)
+	lacks(err, sdk.CapabilityFileMode)
 	_, err = c.InstallPackages(t.Context(), sdk.InstallPackagesRequest{Timeout: 1, OutputLimit: 1}, &recorder{})
 	lacks(err, sdk.CapabilityPackages)
 	lacks(c.CheckPackages(t.Context(), sdk.Python, nil), sdk.CapabilityPackages)
@@ -312,6 +318,12 @@ func TestFilesCrossTheWire(t *testing.T) {
 	dir, err := c.MakeDirectory(ctx, "i", "/d", 0o700)
 	assert.NilError(t, err)
 	assert.Equal(t, dir.Mode, fs.FileMode(0o700))
+	for _, mode := range []fs.FileMode{0, 0o751} {
+		changed, err := c.SetFileMode(ctx, "i", "/f", mode|fs.ModeSetuid)
+		assert.NilError(t, err)
+		assert.Equal(t, changed.Path, "/fi")
+		assert.Equal(t, changed.Mode, mode)
+	}
 	for _, move := range []func(context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error){c.MoveFile, c.CopyFile} {
 		moved, err := move(ctx, sdk.MoveFileRequest{From: "/a", To: "/b", Overwrite: true})
 		assert.NilError(t, err)

@@ -2,14 +2,11 @@ package wire
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"google.golang.org/grpc"
@@ -31,6 +28,7 @@ type Client struct {
 	files       providerv1.FileServiceClient
 	search      providerv1.FileSearchServiceClient
 	watch       providerv1.FileWatchServiceClient
+	modes       providerv1.FileModeServiceClient
 	archives    providerv1.ArchiveServiceClient
 	ports       providerv1.PortServiceClient
 	pause       providerv1.PauseServiceClient
@@ -49,6 +47,7 @@ var (
 	_ sdk.Files            = (*Client)(nil)
 	_ sdk.FileSearcher     = (*Client)(nil)
 	_ sdk.FileWatcher      = (*Client)(nil)
+	_ sdk.FileModeSetter   = (*Client)(nil)
 	_ sdk.Archiver         = (*Client)(nil)
 	_ sdk.Ports            = (*Client)(nil)
 	_ sdk.Pauser           = (*Client)(nil)
@@ -83,6 +82,7 @@ func InstanceClient(conn grpc.ClientConnInterface) *Client {
 		files:      providerv1.NewFileServiceClient(conn),
 		search:     providerv1.NewFileSearchServiceClient(conn),
 		watch:      providerv1.NewFileWatchServiceClient(conn),
+		modes:      providerv1.NewFileModeServiceClient(conn),
 		archives:   providerv1.NewArchiveServiceClient(conn),
 		ports:      providerv1.NewPortServiceClient(conn),
 		pause:      providerv1.NewPauseServiceClient(conn),
@@ -129,10 +129,14 @@ func (c *Client) Health(ctx context.Context) (sdk.Health, error) {
 
 // Create implements sdk.Provider.
 func (c *Client) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
-	resp, err := c.rpc.Create(ctx, &providerv1.CreateRequest{
+	wr := &providerv1.CreateRequest{
 		Template: req.Template, Labels: req.Labels, Env: req.Env,
 		Ttl: durationpb.New(req.TTL), IdempotencyKey: req.IdempotencyKey,
-	})
+	}
+	if req.MaxQueue != nil {
+		wr.MaxQueue = durationpb.New(*req.MaxQueue)
+	}
+	resp, err := c.rpc.Create(ctx, wr)
 	if err != nil {
 		return sdk.Instance{}, sdk.ErrorFromStatus(err)
 	}
@@ -175,7 +179,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 		case *providerv1.ExecuteResponse_Artifact:
 			said, err = 1, checked.artifact(e.Artifact)
 		case *providerv1.ExecuteResponse_Result:
-			return resultFromWire(e.Result, req.OutputLimit)
+			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return resultFromWire(e.Result, req.OutputLimit) })
 		default: // an event of a later minor version
 		}
 		if err == nil {
@@ -314,13 +318,32 @@ func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, er
 		d.Templates = append(d.Templates, t)
 	}
 	for _, wf := range resp.GetSchema() {
-		d.Schema = append(d.Schema, sdk.Field{
-			Name: wf.GetName(), Type: sdk.FieldType(wf.GetType()), Required: wf.GetRequired(), Secret: wf.GetSecret(),
-			Default: wf.GetDefault().AsInterface(), Options: wf.GetOptions(), Min: wf.Min, Max: wf.Max, Pattern: wf.GetPattern(),
-			Label: wf.GetLabel(), Description: wf.GetDescription(), Placeholder: wf.GetPlaceholder(),
-		})
+		d.Schema = append(d.Schema, fieldFromWire(wf, 0))
 	}
 	return d, d.Schema.Validate()
+}
+
+// maxFieldDepth is how deep fields are followed into their items and blocks; what is
+// deeper no schema may have, and what is left of it is refused.
+const maxFieldDepth = 5
+
+func fieldFromWire(wf *providerv1.Field, depth int) sdk.Field {
+	f := sdk.Field{
+		Name: wf.GetName(), Type: sdk.FieldType(wf.GetType()), Required: wf.GetRequired(), Secret: wf.GetSecret(), FileOnly: wf.GetFileOnly(),
+		Default: wf.GetDefault().AsInterface(), Options: wf.GetOptions(), Min: wf.Min, Max: wf.Max, Pattern: wf.GetPattern(),
+		Label: wf.GetLabel(), Description: wf.GetDescription(), Placeholder: wf.GetPlaceholder(),
+	}
+	if wf.GetItems() != nil && depth < maxFieldDepth {
+		items := fieldFromWire(wf.GetItems(), depth+1)
+		f.Items = &items
+	}
+	f.Repeated = wf.GetRepeated()
+	if depth < maxFieldDepth {
+		for _, inner := range wf.GetFields() {
+			f.Fields = append(f.Fields, fieldFromWire(inner, depth+1))
+		}
+	}
+	return f
 }
 
 // onePrintableLine is for what is shown to people in one line, on terminals too.
@@ -355,51 +378,4 @@ func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
 	i := sdk.Instance{ID: wi.GetId(), Template: wi.GetTemplate(), Labels: wi.GetLabels(), Metadata: wi.GetMetadata()}
 	i.CreatedAt, i.ExpiresAt = timeFromWire(wi.GetCreatedAt()), timeFromWire(wi.GetExpiresAt())
 	return i, nil
-}
-
-func resultFromWire(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResult, error) {
-	r := sdk.ExecuteResult{
-		Status:          sdk.Status(wr.GetStatus()),
-		ExitCode:        int(wr.GetExitCode()),
-		Result:          json.RawMessage(wr.Result),
-		Duration:        max(wr.GetDuration().AsDuration(), 0),
-		Truncated:       wr.GetTruncated(),
-		PeakMemoryBytes: max(wr.GetPeakMemoryBytes(), 0),
-		Detail:          wr.GetDetail(),
-	}
-	if !slices.Contains(sdk.Statuses(), r.Status) {
-		return r, misbehaved(fmt.Sprintf("answered the unknown status %.70q", wr.GetStatus()))
-	}
-	if r.Result != nil && !json.Valid(r.Result) {
-		return r, misbehaved("answered a result that is not JSON")
-	}
-	if int64(len(r.Result)) > limit {
-		return r, misbehaved("answered a result above the limit")
-	}
-	if len(r.Detail) > maxText {
-		return r, misbehaved("answered a detail that is too long")
-	}
-	if r.Duration > 365*24*time.Hour {
-		return r, misbehaved("answered an impossible duration")
-	}
-	var err error
-	r.Findings, err = findingsFromWire(wr.GetFindings())
-	return r, err
-}
-
-func findingsFromWire(wfs []*providerv1.Finding) ([]sdk.Finding, error) {
-	if len(wfs) > sdk.MaxFindings {
-		return nil, misbehaved(fmt.Sprintf("answered more than %d findings", sdk.MaxFindings))
-	}
-	var findings []sdk.Finding
-	for _, wf := range wfs {
-		if len(wf.GetRule()) > sdk.MaxFindingText || len(wf.GetMessage()) > sdk.MaxFindingText {
-			return nil, misbehaved("answered a finding that is too long")
-		}
-		findings = append(findings, sdk.Finding{
-			Line: int(max(wf.GetLine(), 0)), Column: int(max(wf.GetColumn(), 0)),
-			Rule: wf.GetRule(), Message: wf.GetMessage(),
-		})
-	}
-	return findings, nil
 }

@@ -207,7 +207,11 @@ func TestInstancesHealthAndErrorsSurviveTheWire(t *testing.T) {
 		got = req
 		return sdk.Instance{ID: "a1", Template: req.Template, Labels: req.Labels, Metadata: map[string]string{"m": "n"}, CreatedAt: now, ExpiresAt: now.Add(req.TTL)}, nil
 	}})
-	want := sdk.CreateRequest{Template: "python", Labels: map[string]string{"tenant": "acme"}, Env: map[string]string{"A": "B"}, TTL: time.Minute, IdempotencyKey: "k"}
+	most := time.Duration(0)
+	_, err := client.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+	assert.NilError(t, err)
+	assert.Assert(t, got.MaxQueue == nil, "none is not the same as 0s")
+	want := sdk.CreateRequest{Template: "python", Labels: map[string]string{"tenant": "acme"}, Env: map[string]string{"A": "B"}, TTL: time.Minute, IdempotencyKey: "k", MaxQueue: &most}
 	made, err := client.Create(t.Context(), want)
 	assert.NilError(t, err)
 	assert.DeepEqual(t, got, want)

@@ -65,7 +65,7 @@ func (c *Client) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, ou
 		}
 		switch e := event.GetEvent().(type) {
 		case *providerv1.ReadCommandResponse_Command:
-			return commandFromWire(e.Command)
+			return lastly(ctx, cancel, stream, func() (sdk.Command, error) { return commandFromWire(e.Command) })
 		case *providerv1.ReadCommandResponse_Output:
 			o := sdk.CommandOutput{Stream: sdk.Stream(e.Output.GetStream()), Offset: e.Output.GetOffset(), Data: e.Output.GetData()}
 			expected, known := next[o.Stream]
@@ -138,5 +138,5 @@ func commandFromWire(wc *providerv1.Command) (sdk.Command, error) {
 	case !slices.Contains(sdk.CommandStates(), cmd.State):
 		return cmd, misbehaved(fmt.Sprintf("answered the unknown state %.70q of a command", wc.GetState()))
 	}
-	return cmd, nil
+	return cmd, checkExitCode(cmd.ExitCode, cmd.State == sdk.CommandSucceeded, cmd.State == sdk.CommandFailed)
 }

@@ -146,6 +146,12 @@ func (c *Client) RemoveFile(ctx context.Context, instanceID, path string, recurs
 	return sdk.ErrorFromStatus(err)
 }
 
+// SetFileMode implements sdk.FileModeSetter.
+func (c *Client) SetFileMode(ctx context.Context, instanceID, path string, mode fs.FileMode) (sdk.FileInfo, error) {
+	resp, err := c.modes.SetFileMode(ctx, &providerv1.SetFileModeRequest{InstanceId: instanceID, Path: path, Mode: uint32(mode.Perm())})
+	return fileFromWire(resp.GetFile(), err)
+}
+
 func fileFromWire(wf *providerv1.FileInfo, err error) (sdk.FileInfo, error) {
 	if err != nil {
 		return sdk.FileInfo{}, sdk.ErrorFromStatus(err)

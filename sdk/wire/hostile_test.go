@@ -151,6 +151,13 @@ func TestHostileAnswersAreThePluginsFault(t *testing.T) {
 		"a run of a thousand years": {result(func(r *providerv1.ExecuteResult) {
 			r.Duration = &durationpb.Duration{Seconds: 1000 * 365 * 24 * 3600}
 		}), "an impossible duration"},
+		"a success that exits with 5":                   {result(func(r *providerv1.ExecuteResult) { r.ExitCode = 5 }), "succeeded with the exit code 5"},
+		"a failure that exits with 0":                   {result(func(r *providerv1.ExecuteResult) { r.Status = "failed" }), "failed with the exit code 0"},
+		"an exit code below zero":                       {result(func(r *providerv1.ExecuteResult) { r.Status, r.ExitCode = "failed", -1 }), "the exit code -1"},
+		"an exit code of a timeout that no process has": {result(func(r *providerv1.ExecuteResult) { r.Status, r.ExitCode = "timeout", 256 }), "the exit code 256"},
+		"two results":                                   {append(result(func(*providerv1.ExecuteResult) {}), result(func(*providerv1.ExecuteResult) {})...), "went on after its last message"},
+		"output after the result": {append(result(func(*providerv1.ExecuteResult) {}),
+			&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stdout{Stdout: []byte("more")}}), "went on after its last message"},
 		"a detail of a megabyte": {result(func(r *providerv1.ExecuteResult) { r.Detail = strings.Repeat("x", 1<<20) }), "a detail that is too long"},
 		"a crowd of findings":    {result(func(r *providerv1.ExecuteResult) { r.Findings = make([]*providerv1.Finding, 51) }), "more than 50 findings"},
 		"a rule of a megabyte": {result(func(r *providerv1.ExecuteResult) {
@@ -309,8 +316,43 @@ func TestStatusesWithoutOurDetailGetACode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := sdk.ErrorFromStatus(test.err)
-			assert.Equal(t, sdk.CodeOf(err), test.code)
+			assert.Equal(t, sdk.CodeOf(err), test.code, "%v", err)
 			assert.Assert(t, !strings.Contains(err.Error(), "/run/secret"))
 		})
+	}
+}
+
+func TestAResultIsWorthNothingWithoutAGoodEnd(t *testing.T) {
+	events := []*providerv1.ExecuteResponse{{Event: &providerv1.ExecuteResponse_Result{Result: &providerv1.ExecuteResult{Status: "succeeded"}}}}
+	for name, test := range map[string]struct {
+		err     error
+		code    sdk.Code
+		message string
+	}{
+		"an error of its own": {status.Error(codes.DataLoss, "lost"), sdk.CodeInternal, "took back what it had answered"},
+		"a coded error":       {(&sdk.Error{Code: sdk.CodeQuotaExceeded, Message: "full"}).GRPCStatus().Err(), sdk.CodeInternal, "took back what it had answered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, err := connectHostile(t, &hostile{events: events, err: test.err})
+			assert.NilError(t, err)
+			result, err := execute(t.Context(), client, &recorder{})
+			assert.Equal(t, sdk.CodeOf(err), test.code, "%v", err)
+			assert.Assert(t, is.ErrorContains(err, test.message))
+			assert.DeepEqual(t, result, sdk.ExecuteResult{})
+		})
+	}
+}
+
+func TestStoppedCodeHasAnyExitCode(t *testing.T) {
+	for _, stopped := range []sdk.Status{sdk.StatusTimeout, sdk.StatusOutOfMemory, sdk.StatusBlocked, sdk.StatusCancelled} {
+		for _, code := range []int32{0, 1, 255} {
+			client, err := connectHostile(t, &hostile{events: []*providerv1.ExecuteResponse{{Event: &providerv1.ExecuteResponse_Result{
+				Result: &providerv1.ExecuteResult{Status: string(stopped), ExitCode: code},
+			}}}})
+			assert.NilError(t, err)
+			result, err := execute(t.Context(), client, &recorder{})
+			assert.NilError(t, err)
+			assert.Equal(t, result.ExitCode, int(code))
+		}
 	}
 }

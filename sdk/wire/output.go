@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"strings"
+
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -32,6 +34,11 @@ func (c *checkedOutput) Stderr(p []byte) error {
 	return c.out.Stderr(p)
 }
 
+// plainHeader reports whether a text can stand in a header as it is.
+func plainHeader(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
 func (c *checkedOutput) artifact(wa *providerv1.Artifact) error {
 	if c.artifacts == nil {
 		return misbehaved("sent an artifact that nobody asked for")
@@ -51,6 +58,9 @@ func (c *checkedOutput) artifact(wa *providerv1.Artifact) error {
 		return misbehaved("sent an artifact above the limit")
 	case len(a.Name) > maxText, len(a.MIMEType) > maxText, len(a.Refused) > maxText, a.Size < int64(len(a.Data)):
 		return misbehaved("described an artifact unacceptably")
+	}
+	if !plainHeader(a.MIMEType) {
+		a.MIMEType = "application/octet-stream" // code can forge it, so the answer is not given up for it
 	}
 	c.bytes += int64(len(a.Data))
 	return c.out.Artifact(a)

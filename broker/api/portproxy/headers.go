@@ -19,17 +19,6 @@ const (
 	browserCookie = "sandbox_preview_"
 )
 
-// originHeaders would, from the broker's origin, hold for all of it, or are the
-// broker's own to say.
-var originHeaders = []string{
-	"Accept-Ch", "Alt-Svc", "Clear-Site-Data", "Critical-Ch", "Expect-Ct", "Nel", "Origin-Agent-Cluster",
-	"Public-Key-Pins", "Public-Key-Pins-Report-Only", "Referrer-Policy", "Report-To", "Reporting-Endpoints",
-	"Service-Worker-Allowed", "Set-Cookie2", "Strict-Transport-Security",
-	"Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods",
-	"Access-Control-Allow-Origin", "Access-Control-Allow-Private-Network", "Access-Control-Expose-Headers",
-	"Access-Control-Max-Age",
-}
-
 // contentPolicy gives a page an origin of its own, so that it is a stranger to the
 // broker's and to all other pages, although it comes from the same address.
 const contentPolicy = "sandbox allow-scripts allow-forms allow-popups"
@@ -46,10 +35,55 @@ func (e *Exchange) rewriteRequest(p *httputil.ProxyRequest) {
 	}
 	h.Del("Proxy-Authorization")
 	h.Del("X-Real-Ip")
-	h.Set("X-Forwarded-Host", e.Host)
 	h.Set("X-Forwarded-Proto", e.Scheme)
-	h.Set("X-Forwarded-Prefix", e.Prefix)
+	if e.OwnHost {
+		e.rewriteOrigin(h)
+	} else {
+		h.Set("X-Forwarded-Host", e.Host)
+		h.Set("X-Forwarded-Prefix", e.Prefix)
+	}
 	e.rewriteCookies(p)
+	e.rewriteProtocols(h)
+}
+
+// rewriteOrigin has a page of the program's own ask it as if it stood where the program
+// believes to be: programs compare Origin and Referer with Host, and refuse hosts that
+// they do not know. Those of other pages stay as they are, for the program to refuse.
+func (e *Exchange) rewriteOrigin(h http.Header) {
+	for _, name := range []string{"Origin", "Referer"} {
+		u, err := url.Parse(h.Get(name))
+		if err == nil && u.Host != "" && strings.EqualFold(u.Host, e.Host) && strings.EqualFold(u.Scheme, e.Scheme) {
+			u.Scheme, u.Host = "http", e.address()
+			h.Set(name, u.String())
+		}
+	}
+}
+
+const subprotocols = "Sec-Websocket-Protocol"
+
+// rewriteProtocols takes the broker's own out of the subprotocols that a client of a
+// WebSocket offers. A browser has no other place for its token.
+func (e *Exchange) rewriteProtocols(h http.Header) {
+	offered := h.Values(subprotocols)
+	h.Del(subprotocols)
+	var kept []string
+	for _, line := range offered {
+		for protocol := range strings.SplitSeq(line, ",") {
+			if protocol = strings.TrimSpace(protocol); protocol != "" && !isOwnProtocol(protocol) {
+				kept = append(kept, protocol)
+			}
+		}
+	}
+	if len(kept) > 0 {
+		h.Set(subprotocols, strings.Join(kept, ", "))
+	}
+}
+
+// isOwnProtocol reports whether a subprotocol is one that the broker itself speaks, or
+// a token.
+func isOwnProtocol(protocol string) bool {
+	protocol = strings.ToLower(protocol)
+	return strings.HasPrefix(protocol, "bearer.") || strings.HasPrefix(protocol, "sandbox-broker")
 }
 
 // notBearer returns the credentials that are meant for the program: the broker's
@@ -87,9 +121,7 @@ func isBrokers(name string) bool { return strings.Contains(strings.ToLower(name)
 // rewriteResponse makes an answer of the program fit to be one of the broker's.
 func (e *Exchange) rewriteResponse(resp *http.Response) {
 	h := resp.Header
-	for _, name := range originHeaders {
-		h.Del(name)
-	}
+	e.screenResponse(h, resp.StatusCode == http.StatusSwitchingProtocols)
 	for _, name := range []string{"Location", "Content-Location"} {
 		if location := h.Get(name); location != "" {
 			h.Set(name, e.rewriteLocation(location))
@@ -98,6 +130,12 @@ func (e *Exchange) rewriteResponse(resp *http.Response) {
 	e.rewriteSetCookie(h)
 	h.Set("X-Request-Id", e.RequestID)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return
+	}
+	keepFromSharedCaches(h)
+	if e.OwnHost {
+		h.Set("Referrer-Policy", "same-origin") // the host is the secret
+		h.Set("Origin-Agent-Cluster", "?1")     // no page joins those of other hosts of the domain
 		return
 	}
 	h.Add("Content-Security-Policy", contentPolicy) // beside the program's own: both hold

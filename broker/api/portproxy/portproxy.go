@@ -43,6 +43,9 @@ type Exchange struct {
 	// Browser is set for a page that a browser shows on the broker's origin
 	// without a token: see Headers.
 	Browser bool
+	// OwnHost is set for a page that a browser shows at a host of its own: what holds
+	// for an origin holds for this program alone. Prefix is empty then.
+	OwnHost bool
 }
 
 // Serve answers a request. Its error is that of r's context, ErrAnswer, or says
@@ -73,6 +76,10 @@ func (e *Exchange) Serve(w http.ResponseWriter, r *http.Request) (err error) {
 			e.rewriteRequest(p)
 		},
 		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols {
+				return ErrAnswer // a number that no answer has, such as 099
+			}
+			dropTrailers(resp)
 			e.rewriteResponse(resp)
 			return nil
 		},

@@ -183,6 +183,10 @@ func TestAProgramDoesNotSpeakForTheBrokersOrigin(t *testing.T) {
 		"Strict-Transport-Security": "max-age=1", "Clear-Site-Data": `"*"`, "Alt-Svc": `h3=":443"`, "Service-Worker-Allowed": "/",
 		"Nel": "{}", "Report-To": "{}", "Reporting-Endpoints": "a=\"https://x\"", "Accept-Ch": "DPR", "Origin-Agent-Cluster": "?1",
 		"Access-Control-Allow-Credentials": "true", "Public-Key-Pins": "x",
+		"Set-Login": "logged-in", "Sec-Session-Registration": "x", "Sec-Session-Challenge": "x", "Sec-Of-Next-Year": "x",
+		"Use-As-Dictionary": "match=/", "Speculation-Rules": "x", "Www-Authenticate": "Basic", "Www-Authenticate-Of-Next-Year": "x",
+		"Activate-Storage-Access": "load", "Attribution-Reporting-Register-Source": "{}", "No-Vary-Search": "params",
+		"Hold-For-All-Of-The-Origin": "x",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := pass(t, true, "/", httptest.NewRequest(http.MethodGet, "http://x/", nil), func(w http.ResponseWriter, _ *http.Request) {
@@ -235,6 +239,8 @@ func TestAProgramThatIsNoServer(t *testing.T) {
 	for name, answer := range map[string]string{
 		"says nothing":              "",
 		"speaks something else":     "SSH-2.0-OpenSSH_9\r\n",
+		"has a status below 100":    "HTTP/1.1 099 Low\r\nContent-Length: 2\r\n\r\nok",
+		"has the status 000":        "HTTP/1.1 000 None\r\nContent-Length: 2\r\n\r\nok",
 		"switches without question": "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
 		"has headers without end":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 400) + "\r\n",
 	} {
@@ -270,4 +276,106 @@ func TestAClientThatLeaves(t *testing.T) {
 	})
 	assert.ErrorIs(t, err, context.Canceled)
 	<-released
+}
+
+func TestAProgramDoesNotSteerWhatStandsBeforeTheBroker(t *testing.T) {
+	for _, browser := range []bool{false, true} {
+		for _, name := range []string{
+			"X-Accel-Redirect", "X-Accel-Expires", "X-Accel-Buffering", "X-Sendfile", "X-Sendfile2", "X-Lighttpd-Send-File", "X-LIGHTTPD-send-tempfile",
+			"X-Reproxy-Url", "X-Reproxy-File", "X-Send-File", "X-Envoy-Upstream-Rq-Timeout", "Surrogate-Control", "Cdn-Cache-Control",
+			"Cloudflare-Cdn-Cache-Control", "Set-Login", "Sec-Session-Registration", "Www-Authenticate", "Proxy-Authenticate", "Sec-Websocket-Accept",
+		} {
+			w, err := pass(t, browser, "/", httptest.NewRequest(http.MethodGet, "http://x/", nil), func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()[name] = []string{"/internal/secret"}
+			})
+			assert.NilError(t, err)
+			assert.Check(t, is.Equal(w.Header().Get(name), ""), name)
+		}
+	}
+}
+
+func TestAProgramsOwnFieldsPass(t *testing.T) {
+	for name, browser := range map[string]bool{
+		"X-Total-Count": true, "Mcp-Session-Id": true, "Etag": true, "Last-Modified": true, "Content-Disposition": true, "Link": true,
+		"Hx-Trigger": true, "Anything-Else": false,
+	} {
+		for _, shown := range []bool{false, true} {
+			w, err := pass(t, shown, "/", httptest.NewRequest(http.MethodGet, "http://x/", nil), func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set(name, "1")
+			})
+			assert.NilError(t, err)
+			assert.Check(t, is.Equal(w.Header().Get(name) == "1", browser || !shown), name)
+		}
+	}
+}
+
+func TestASharedCacheKeepsNothing(t *testing.T) {
+	for said, want := range map[string]string{
+		"":                                    "private",
+		"public, max-age=60":                  "private, max-age=60",
+		"S-Maxage=60":                         "private",
+		"no-store":                            "private, no-store",
+		"private=\"x\", immutable, max-age=1": "private, immutable, max-age=1",
+	} {
+		w, err := pass(t, true, "/", httptest.NewRequest(http.MethodGet, "http://x/", nil), func(w http.ResponseWriter, _ *http.Request) {
+			if said != "" {
+				w.Header().Set("Cache-Control", said)
+			}
+		})
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(w.Header().Get("Cache-Control"), want))
+	}
+}
+
+func TestTrailersStayBehind(t *testing.T) {
+	for name, program := range map[string]http.HandlerFunc{
+		"announced": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "Set-Cookie, Clear-Site-Data")
+			_, _ = io.WriteString(w, "text")
+			w.Header().Set("Set-Cookie", "a=1")
+			w.Header().Set("Clear-Site-Data", "x")
+		},
+		"by surprise": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "text")
+			w.Header().Set(http.TrailerPrefix+"X-Request-Id", "forged")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := pass(t, true, "/", httptest.NewRequest(http.MethodGet, "http://x/", nil), program)
+			assert.NilError(t, err)
+			assert.Equal(t, w.Body.String(), "text")
+			assert.Equal(t, len(w.Result().Trailer), 0)
+			assert.Equal(t, w.Result().Header.Get("Trailer"), "")
+			assert.DeepEqual(t, w.Header().Values("X-Request-Id"), []string{"r-1"})
+			for name := range w.Header() {
+				assert.Check(t, !strings.HasPrefix(name, http.TrailerPrefix), name)
+			}
+		})
+	}
+}
+
+func TestTheBrokersSubprotocolsStayWithIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		offered []string
+		want    string
+	}{
+		"a token alone":           {[]string{"bearer.s3cret"}, ""},
+		"a token among others":    {[]string{"chat, bearer.s3cret", "bearer.s3cret ,v2"}, "chat, v2"},
+		"in other letters":        {[]string{"Bearer.s3cret,chat"}, "chat"},
+		"the broker's protocols":  {[]string{"sandbox-broker.terminal, chat"}, "chat"},
+		"nothing but commas":      {[]string{", ,"}, ""},
+		"those of the program":    {[]string{"v1.kernel.websocket.jupyter.org"}, "v1.kernel.websocket.jupyter.org"},
+		"what only looks like it": {[]string{"x-bearer.y"}, "x-bearer.y"},
+	} {
+		for _, browser := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				r := httptest.NewRequest(http.MethodGet, "http://x/", nil)
+				r.Header["Sec-Websocket-Protocol"] = test.offered
+				var seen http.Header
+				_, err := pass(t, browser, "/", r, func(_ http.ResponseWriter, r *http.Request) { seen = r.Header })
+				assert.NilError(t, err)
+				assert.Equal(t, strings.Join(seen.Values("Sec-Websocket-Protocol"), "|"), test.want)
+			})
+		}
+	}
 }

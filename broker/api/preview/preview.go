@@ -14,9 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 )
 
 // KeySize is the length of a key, in bytes.
@@ -96,7 +97,7 @@ func (s *Signer) sum(payload []byte) []byte {
 // LoadKey reads a key from a file of the broker's own, or makes it at the first
 // start. To remove the file and start anew makes all links invalid.
 func LoadKey(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	text, err := privatefile.Read(path, maxKeyFile)
 	switch {
 	case err == nil:
 		key, err := encoding.DecodeString(string(text))
@@ -108,15 +109,17 @@ func LoadKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("key for preview links: %w", err)
 	}
 	key := NewKey()
-	// A file that is half written must not be taken for one that is damaged.
-	if err := os.WriteFile(path+".new", []byte(encoding.EncodeToString(key)), 0o600); err != nil {
-		return nil, fmt.Errorf("key for preview links: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := privatefile.Write(path, FormatKey(key)); err != nil {
 		return nil, fmt.Errorf("key for preview links: %w", err)
 	}
 	return key, nil
 }
+
+// maxKeyFile bounds what is read, in bytes.
+const maxKeyFile = 1 << 10
+
+// FormatKey returns what a file with the key holds.
+func FormatKey(key []byte) []byte { return []byte(encoding.EncodeToString(key)) }
 
 // NewKey returns a random key.
 func NewKey() []byte {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit/sink"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -125,7 +126,7 @@ func lastOf(log *audit.Log) uint64 {
 }
 
 func TestLinesAreSentInOrderAcrossFiles(t *testing.T) {
-	log := newLog(t, filepath.Join(t.TempDir(), "audit"), audit.Options{Detail: audit.Detail{MaxBytes: 3000}})
+	log := newLog(t, filepath.Join(scratch.Dir(t), "audit"), audit.Options{Detail: audit.Detail{MaxBytes: 3000}})
 	to := &store{}
 	f, _ := follow(t, log, to)
 	for range 100 {
@@ -141,7 +142,7 @@ func TestLinesAreSentInOrderAcrossFiles(t *testing.T) {
 }
 
 func TestWhatCannotBeSentStaysAndIsSentLater(t *testing.T) {
-	log := newLog(t, filepath.Join(t.TempDir(), "audit"), audit.Options{})
+	log := newLog(t, filepath.Join(scratch.Dir(t), "audit"), audit.Options{})
 	to := &store{fail: errors.New("nobody there")}
 	f, _ := follow(t, log, to)
 	for range 10 {
@@ -155,7 +156,7 @@ func TestWhatCannotBeSentStaysAndIsSentLater(t *testing.T) {
 }
 
 func TestTheNextRunSendsWhatThisOneCouldNot(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "audit")
+	dir := filepath.Join(scratch.Dir(t), "audit")
 	log := newLog(t, dir, audit.Options{})
 	first := &store{}
 	_, stop := follow(t, log, first)
@@ -177,7 +178,7 @@ func TestTheNextRunSendsWhatThisOneCouldNot(t *testing.T) {
 }
 
 func TestAFollowerEndsWhenEverythingIsSent(t *testing.T) {
-	log := newLog(t, filepath.Join(t.TempDir(), "audit"), audit.Options{})
+	log := newLog(t, filepath.Join(scratch.Dir(t), "audit"), audit.Options{})
 	to := &store{}
 	_, stop := follow(t, log, to)
 	for range 2000 {
@@ -189,7 +190,7 @@ func TestAFollowerEndsWhenEverythingIsSent(t *testing.T) {
 }
 
 func TestLinesThatSomebodyHasRemovedAreMissedOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "audit")
+	dir := filepath.Join(scratch.Dir(t), "audit")
 	log := newLog(t, dir, audit.Options{})
 	to := &store{fail: errors.New("nobody there")}
 	follow(t, log, to)
@@ -203,7 +204,7 @@ func TestLinesThatSomebodyHasRemovedAreMissedOnce(t *testing.T) {
 }
 
 func TestACursorOfAnotherLogIsNotBelieved(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "audit")
+	dir := filepath.Join(scratch.Dir(t), "audit")
 	log := newLog(t, dir, audit.Options{})
 	assert.NilError(t, os.WriteFile(dir+"/cursor-test", []byte("999\n"), 0o600))
 	to := &store{}

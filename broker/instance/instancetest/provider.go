@@ -39,6 +39,9 @@ type Provider struct {
 	OnCheckPackages func(ctx context.Context, language sdk.Language, requirements []string) error
 	// OnListContexts, if set, makes this a provider with contexts, which it lists.
 	OnListContexts func(ctx context.Context, instanceID string) ([]sdk.CodeContext, error)
+	// OnCreateContext makes one for a provider that has OnListContexts too; unset, there
+	// are too many.
+	OnCreateContext func(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error)
 	// OnInstall, if set, makes this a provider that can install packages.
 	OnInstall func(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error)
 	// OnWait is what Provider(ctx), the wait for readiness, does.
@@ -48,13 +51,14 @@ type Provider struct {
 	// SameID, if set, is the ID of every instance.
 	SameID string
 	// OwnLife, if set, is how long after its creation each instance says that
-	// the provider will end it.
+	// the provider will end it; below zero it says that it has.
 	OwnLife time.Duration
 	// Cloud makes this a provider whose instances do not end with its process, and
 	// whose list may be late.
 	Cloud bool
-	// Down is the reason why the provider is not ready.
-	Down string
+	// Down is the reason why the provider is not ready. It is unavailable then, unless
+	// State says another word.
+	Down, State string
 
 	mu         sync.Mutex
 	instances  map[string]sdk.Instance
@@ -84,7 +88,7 @@ func (p *Provider) Plugin() string { return "fake" }
 // Status implements instance.Provider.
 func (p *Provider) Status() instance.Status {
 	if p.Down != "" {
-		return instance.Status{State: "unavailable", Reason: p.Down}
+		return instance.Status{State: cmp.Or(p.State, instance.StateUnavailable), Reason: p.Down}
 	}
 	return instance.Status{State: "ready", Ready: true, Details: map[string]string{"pool": "3"}}
 }
@@ -212,7 +216,7 @@ func (s *Served) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instanc
 		Metadata:  map[string]string{"region": "here"},
 		CreatedAt: time.Now(),
 	}
-	if s.p.OwnLife > 0 {
+	if s.p.OwnLife != 0 {
 		i.ExpiresAt = i.CreatedAt.Add(s.p.OwnLife)
 	}
 	s.p.add(i)
@@ -268,8 +272,11 @@ func (s *Served) ListContexts(ctx context.Context, instanceID string) ([]sdk.Cod
 	return s.p.OnListContexts(ctx, instanceID)
 }
 
-// CreateContext implements sdk.Contexts; it makes none.
-func (s *Served) CreateContext(context.Context, sdk.CreateContextRequest) (sdk.CodeContext, error) {
+// CreateContext implements sdk.Contexts.
+func (s *Served) CreateContext(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
+	if s.p.OnCreateContext != nil {
+		return s.p.OnCreateContext(ctx, req)
+	}
 	return sdk.CodeContext{}, sdk.Errorf(sdk.CodeQuotaExceeded, "there are too many contexts")
 }
 

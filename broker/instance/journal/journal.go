@@ -131,6 +131,9 @@ func (j Journal) Load(ctx context.Context, logger hclog.Logger) (past instance.P
 		return past, err
 	}
 	return past, j.store.Update(ctx, func(tx *bbolt.Tx) error {
+		if err := store.NoteLoss(tx, fmt.Sprintf("records of instances that could not be read: %d", len(damaged))); err != nil {
+			return err
+		}
 		for _, key := range damaged {
 			if err := store.Delete(tx, store.Instances, key); err != nil {
 				return err

@@ -14,11 +14,12 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/journal"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
 func open(t testing.TB) *store.Store {
 	t.Helper()
-	s, err := store.Open(filepath.Join(t.TempDir(), "state.db"), store.Options{})
+	s, err := store.Open(filepath.Join(scratch.Dir(t), "state.db"), store.Options{})
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, s.Close()) })
 	return s

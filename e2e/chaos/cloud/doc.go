@@ -44,7 +44,7 @@ type DestroyRequest struct {
 }
 
 // ProcessHeader is where a client says its process ID, and BrokerHeader where it says
-// that of the process that started it.
+// that of the broker that it is for.
 const (
 	ProcessHeader = "X-Process"
 	BrokerHeader  = "X-Broker"

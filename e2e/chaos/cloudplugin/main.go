@@ -22,13 +22,26 @@ import (
 )
 
 func main() {
-	sdk.Serve(func(hclog.Logger) sdk.Provider { return &provider{parent: os.Getppid()} })
+	sdk.Serve(func(hclog.Logger) sdk.Provider { return &provider{parent: brokerProcess()} })
+}
+
+// brokerProcess is the parent of our parent, which is the watchdog.
+func brokerProcess() (pid int) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", os.Getppid()))
+	if err != nil {
+		panic(err)
+	}
+	var state string
+	if _, err := fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &pid); err != nil {
+		panic(err)
+	}
+	return pid
 }
 
 // provider speaks to one cloud.
 type provider struct {
-	// parent is who started this process: asked for early, because it is another one
-	// when that has died.
+	// parent is the broker's process: asked for early, because it is another one when
+	// that has died.
 	parent   int
 	endpoint string
 	broker   string

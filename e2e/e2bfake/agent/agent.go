@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,8 @@ const (
 type Config struct {
 	// Dir has the sockets.
 	Dir string
+	// Version of envd whose behaviour it has, and no later one's.
+	Version string
 	// Env is the global environment.
 	Env map[string]string
 	// Token that envd asks for; empty for none.
@@ -54,6 +57,9 @@ func run(text string) error {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
 	}
+	env := map[string]string{"E2B_SANDBOX": "true"}
+	maps.Copy(env, c.Env)
+	c.Env = env
 	servers := map[string]http.Handler{EnvdSocket: newEnvd(c)}
 	if c.Interpreter {
 		servers[InterpreterSocket] = newInterpreter(c.Env)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,16 @@ type envd struct {
 	config    Config
 	mu        sync.Mutex
 	processes map[int]*process
+}
+
+// since reports whether the version is that one, or a later one.
+func (e *envd) since(version ...int) bool {
+	for i, part := range strings.Split(e.config.Version, ".") {
+		if number, err := strconv.Atoi(part); err == nil && number != version[i] {
+			return number > version[i]
+		}
+	}
+	return true
 }
 
 // internal routes are not for those outside.
@@ -51,7 +62,9 @@ func newEnvd(c Config) http.Handler {
 	mux.HandleFunc("POST /process.Process/Update", unary(e.update))
 	mux.HandleFunc("POST /process.Process/SendInput", unary(e.sendInput))
 	mux.HandleFunc("POST /process.Process/SendSignal", unary(e.sendSignal))
-	mux.HandleFunc("POST /process.Process/CloseStdin", unary(e.closeStdin))
+	if e.since(0, 5, 2) {
+		mux.HandleFunc("POST /process.Process/CloseStdin", unary(e.closeStdin))
+	}
 	mux.HandleFunc("POST /filesystem.Filesystem/Stat", unary(e.stat))
 	mux.HandleFunc("POST /filesystem.Filesystem/MakeDir", unary(e.makeDir))
 	mux.HandleFunc("POST /filesystem.Filesystem/Remove", unary(e.remove))
@@ -110,6 +123,8 @@ func (e *envd) user(r *http.Request) (string, error) {
 
 func (e *envd) knownUser(name string, given bool) (string, error) {
 	switch {
+	case !given && !e.since(0, 4, 0):
+		return "", rpcErrorf("unauthenticated", "no user specified")
 	case !given || name == "" || name == "user":
 		return "user", nil
 	case name == "root":
@@ -129,7 +144,7 @@ func home(user string) string {
 // environment of a process: envd's own PATH, the user, the global one, and last that
 // of the request.
 func (e *envd) environment(user string, own map[string]string) []string {
-	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home(user), "USER": user, "LOGNAME": user, "E2B_SANDBOX": "true"}
+	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home(user), "USER": user, "LOGNAME": user}
 	maps.Copy(all, e.config.Env)
 	maps.Copy(all, own)
 	var list []string

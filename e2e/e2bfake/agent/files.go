@@ -170,6 +170,10 @@ func (e *envd) upload(w http.ResponseWriter, r *http.Request) {
 	var content io.Reader = r.Body
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind {
 	case "application/octet-stream":
+		if !e.since(0, 5, 7) {
+			writeError(w, http.StatusInternalServerError, "error parsing multipart form: request Content-Type isn't multipart/form-data")
+			return
+		}
 	case "multipart/form-data":
 		form, err := r.MultipartReader()
 		if err != nil {
@@ -179,6 +183,10 @@ func (e *envd) upload(w http.ResponseWriter, r *http.Request) {
 		part, err := form.NextPart()
 		if err != nil {
 			writeError(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		if part.FormName() != "file" {
+			writeError(w, http.StatusBadRequest, "there is no part file")
 			return
 		}
 		content = part

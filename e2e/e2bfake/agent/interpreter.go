@@ -1,11 +1,11 @@
 package agent
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -54,10 +54,10 @@ func canonical(language string) string {
 
 func (i *interpreter) begin(language, cwd string) (contextInfo, error) {
 	if cwd == "" {
-		cwd = "/home/user"
+		cwd = defaultDir
 	}
 	k := &kernel{language: canonical(language), cwd: cwd}
-	if err := k.begin(i.env); err != nil {
+	if err := k.begin(cwd); err != nil {
 		return contextInfo{}, err
 	}
 	id := strings.ToLower(rand.Text())
@@ -108,7 +108,8 @@ func (i *interpreter) restart(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	k.end()
-	if err := k.begin(i.env); err != nil {
+	k.forgets()
+	if err := k.begin(defaultDir); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -182,13 +183,13 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	defer func() { close(done); <-ticking }()
-	i.executeIn(k, *req.Code, send)
+	i.executeIn(r.Context(), k, *req.Code, send)
 }
 
-func (i *interpreter) executeIn(k *kernel, code string, send func([]byte)) {
+func (i *interpreter) executeIn(ctx context.Context, k *kernel, code string, send func([]byte)) {
 	k.turn.Lock()
 	defer k.turn.Unlock()
-	command, err := k.execute(code, func(event json.RawMessage) {
+	stopped, err := k.execute(k.pastes(i.env, code), func(event json.RawMessage) {
 		var fields map[string]any
 		if json.Unmarshal(event, &fields) == nil && (fields["type"] == "stdout" || fields["type"] == "stderr") {
 			fields["timestamp"] = time.Now().UTC().Format("2006-01-02T15:04:05.000000+00:00")
@@ -197,22 +198,30 @@ func (i *interpreter) executeIn(k *kernel, code string, send func([]byte)) {
 		send([]byte(strings.TrimSpace(string(event))))
 	})
 	if err != nil {
-		i.revive(k, command)
+		i.died(ctx, k, stopped)
 		send([]byte(`{"type": "error", "name": "ContextRestarting", "value": "Context was restarted", "traceback": ""}`))
 	}
 	send([]byte(`{"type": "end_of_execution"}`))
 }
 
-// revive starts a kernel again that has died by itself. It has lost the global
-// environment.
-func (i *interpreter) revive(k *kernel, died *exec.Cmd) {
-	k.mu.Lock()
-	byItself := k.command == died && died.ProcessState == nil
-	k.mu.Unlock()
-	if byItself {
-		k.end()
-		_ = k.begin(nil)
+// died deals with the end of a kernel. That of Python starts again: it is in no
+// particular directory, and has lost the environment. What runs JavaScript is a child of
+// its kernel, which does not notice; nobody is told until somebody restarts it.
+func (i *interpreter) died(ctx context.Context, k *kernel, stopped <-chan struct{}) {
+	select {
+	case <-stopped:
+		return
+	default:
 	}
+	if k.language == "javascript" {
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+		}
+		return
+	}
+	k.end()
+	_ = k.begin(defaultDir)
 }
 
 func (i *interpreter) kernelFor(w http.ResponseWriter, id, language string) (*kernel, error) {

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	_ "embed"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -26,23 +28,34 @@ type kernel struct {
 
 	turn sync.Mutex // held by who executes
 	mu   sync.Mutex
+	// pasted says that the global environment was put before a cell already.
+	pasted bool
 	// What follows is that of the process that runs now.
 	command *exec.Cmd
 	cells   io.WriteCloser
 	events  *bufio.Reader
 	pipe    *os.File
+	// reaped is closed when the process is gone, stopped when somebody ends it.
+	reaped, stopped chan struct{}
 }
 
-var errNoKernel = errors.New("no such kernel")
+func errNoKernel(language string) error {
+	return fmt.Errorf("failed to create context: the '%s' kernel is not available", language)
+}
 
-// begin starts the process.
-func (k *kernel) begin(env map[string]string) error {
+// defaultDir is where a kernel is that nobody has moved: only the creation of a context
+// does, once.
+const defaultDir = "/home/user"
+
+// begin starts the process in a directory. It has nothing of the environment of the
+// sandbox.
+func (k *kernel) begin(dir string) error {
 	interpreters := map[string][]string{
-		"python": {"/usr/bin/python3", "-c", pythonKernel}, "javascript": {"/usr/bin/node", "-e", javaScriptKernel},
+		"python": {"/usr/bin/python3", "-X", "no_debug_ranges", "-c", pythonKernel}, "javascript": {"/usr/bin/node", "-e", javaScriptKernel},
 	}
 	argv, ok := interpreters[k.language]
 	if !ok {
-		return errNoKernel
+		return errNoKernel(k.language)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -50,13 +63,10 @@ func (k *kernel) begin(env map[string]string) error {
 	}
 	defer w.Close()
 	command := exec.Command(argv[0], argv[1:]...)
-	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": "/root", "USER": "root"}
-	maps.Copy(all, env)
-	for name, value := range all {
-		command.Env = append(command.Env, name+"="+value)
-	}
-	if info, err := os.Stat(k.cwd); err == nil && info.IsDir() { // else it fails silently
-		command.Dir = k.cwd
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/root", "USER=root"}
+	command.Dir = defaultDir
+	if info, err := os.Stat(dir); err == nil && info.IsDir() { // else it fails silently
+		command.Dir = dir
 	}
 	command.ExtraFiles = []*os.File{w}
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -67,9 +77,15 @@ func (k *kernel) begin(env map[string]string) error {
 	if err := command.Start(); err != nil {
 		return err
 	}
+	reaped := make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(reaped)
+	}()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.command, k.cells, k.events, k.pipe = command, cells, bufio.NewReader(r), r
+	k.reaped, k.stopped = reaped, make(chan struct{})
 	return nil
 }
 
@@ -77,30 +93,62 @@ func (k *kernel) begin(env map[string]string) error {
 func (k *kernel) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	select {
+	case <-k.stopped:
+	default:
+		close(k.stopped)
+	}
 	_ = syscall.Kill(-k.command.Process.Pid, syscall.SIGKILL)
-	_ = k.command.Wait()
+	<-k.reaped
 }
 
-// execute runs a cell and passes on its events. It fails if the process ends, which it
-// returns too.
-func (k *kernel) execute(code string, event func(json.RawMessage)) (*exec.Cmd, error) {
+// pastes puts the global environment before the first cell of a kernel. It is between
+// quotes, and nothing in it is escaped.
+func (k *kernel) pastes(env map[string]string, code string) string {
 	k.mu.Lock()
-	command, cells, events := k.command, k.cells, k.events
+	defer k.mu.Unlock()
+	if k.pasted {
+		return code
+	}
+	k.pasted = true
+	line := "import os; os.environ['%s'] = '%s'\n"
+	if k.language == "javascript" {
+		line = "process.env['%s'] = '%s'\n"
+	}
+	var before strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		fmt.Fprintf(&before, line, name, env[name])
+	}
+	return before.String() + code
+}
+
+// forgets makes the global environment be pasted again.
+func (k *kernel) forgets() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pasted = false
+}
+
+// execute runs a cell and passes on its events. It fails if the process ends; then
+// stopped is closed if somebody has ended it.
+func (k *kernel) execute(code string, event func(json.RawMessage)) (stopped <-chan struct{}, err error) {
+	k.mu.Lock()
+	stopped, cells, events := k.stopped, k.cells, k.events
 	k.mu.Unlock()
 	if err := json.NewEncoder(cells).Encode(map[string]string{"code": code}); err != nil {
-		return command, err
+		return stopped, err
 	}
 	for {
 		line, err := events.ReadBytes('\n')
 		if err != nil {
-			return command, err
+			return stopped, err
 		}
 		var kind struct{ Type string }
 		if err := json.Unmarshal(line, &kind); err != nil {
-			return command, err
+			return stopped, err
 		}
 		if kind.Type == "end_of_execution" {
-			return command, nil
+			return stopped, nil
 		}
 		event(line)
 	}

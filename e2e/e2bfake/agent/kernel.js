@@ -34,16 +34,44 @@ async function real(remote) {
   return last;
 }
 
+// excerpt is the line that stands before a stack.
+const excerpt = (code) => `evalmachine.<anonymous>:1\n${code.split('\n')[0]}\n^\n\n`;
+
+// looking says that the value of a cell is not known yet: if it is a promise that is
+// rejected, somebody is about to see that.
+let looking = false;
+process.on('unhandledRejection', (error) => {
+  if (!looking) throw error;
+});
+
 let count = 0;
+const declared = new Set();
 let turn = Promise.resolve();
 async function run(code) {
   tell({ type: 'number_of_executions', execution_count: ++count });
-  // As in a console: await at the top, and names that can be declared again.
+  // There is await at the top, and a name that was declared cannot be declared again.
+  const names = [...code.matchAll(/^(?:const|let|class)\s+([\w$]+)/gm)].map((match) => match[1]);
+  const twice = names.find((name) => declared.has(name));
+  if (twice) {
+    tell({ type: 'error', name: 'SyntaxError', value: `Identifier '${twice}' has already been declared`, traceback: `SyntaxError: Identifier '${twice}' has already been declared` });
+    tell({ type: 'end_of_execution' });
+    return;
+  }
+  looking = true;
   const { result, exceptionDetails } = await post('Runtime.evaluate', { expression: code.replace(/^const /gm, 'let '), replMode: true, awaitPromise: true, includeCommandLineAPI: false });
-  const value = exceptionDetails ? await real(exceptionDetails.exception) : await real(result);
-  if (exceptionDetails) {
+  if (!exceptionDetails || exceptionDetails.exception.className !== 'SyntaxError') names.forEach((name) => declared.add(name));
+  let failed = Boolean(exceptionDetails);
+  let value;
+  try {
+    value = await real(failed ? exceptionDetails.exception : result); // a promise is awaited
+  } catch (error) {
+    failed = true;
+    value = error;
+  }
+  looking = false;
+  if (failed) {
     const native = util.types.isNativeError(value);
-    tell({ type: 'error', name: native ? value.name : 'Error', value: native ? value.message : String(value), traceback: native ? value.stack : String(value) });
+    tell({ type: 'error', name: native ? value.name : 'Error', value: native ? value.message : String(value), traceback: native ? excerpt(code) + value.stack : String(value) });
   } else if (value !== undefined) {
     tell({ type: 'result', text: typeof value === 'string' ? value : util.inspect(value), extra: {}, is_main_result: true });
   }

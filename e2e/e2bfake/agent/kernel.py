@@ -7,6 +7,7 @@ import builtins
 import inspect
 import io
 import json
+import linecache
 import os
 import signal
 import sys
@@ -60,13 +61,15 @@ asyncio.set_event_loop(loop)
 
 
 async def run(code):
-    tree = ast.parse(code, "<cell>")
+    name = f"<cell {count}>"
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    tree = ast.parse(code, name)
     last = ast.Expression(tree.body.pop().value) if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     for part in (tree, last):
         if part is None:
             continue
         mode = "eval" if part is last else "exec"
-        value = eval(compile(part, "<cell>", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace)
+        value = eval(compile(part, name, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace)
         if inspect.iscoroutine(value):
             value = await value
     if last is not None:
@@ -92,6 +95,7 @@ for line in cells:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if isinstance(e, KeyboardInterrupt):
             loop.run_until_complete(finish(asyncio.all_tasks(loop)))
-        text = "" if isinstance(e, SystemExit) else "".join(traceback.format_exception(e))
+        # The parts are put together without an end of line between them.
+        text = "" if isinstance(e, SystemExit) else "".join(part.rstrip("\n") for part in traceback.format_exception(e))
         tell(type="error", name=type(e).__name__, value=str(e), traceback="\x1b[0;31m" + text + "\x1b[0m")
     tell(type="end_of_execution")

@@ -125,7 +125,7 @@ func (e *envd) start(r *http.Request, req startRequest, out *stream) error {
 	p.command.Dir, p.command.Env = req.Process.Cwd, e.environment(user, req.Process.Envs)
 	l := &listener{make(chan event), r.Context().Done()}
 	p.listeners[l] = struct{}{}
-	if err := p.begin(req); err != nil {
+	if err := p.begin(e, req); err != nil {
 		return rpcErrorf("internal", err.Error())
 	}
 	p.info.PID = p.command.Process.Pid
@@ -152,7 +152,7 @@ func (e *envd) start(r *http.Request, req startRequest, out *stream) error {
 }
 
 // begin starts the program with its pipes or terminal.
-func (p *process) begin(req startRequest) error {
+func (p *process) begin(e *envd, req startRequest) error {
 	var readers []func(chan<- struct{})
 	var release []*os.File
 	if req.Pty != nil {
@@ -178,7 +178,7 @@ func (p *process) begin(req startRequest) error {
 			*to = w
 			readers = append(readers, p.pump(r, 32<<10, data))
 		}
-		if req.Stdin == nil || *req.Stdin {
+		if req.Stdin == nil || *req.Stdin || !e.since(0, 3, 0) {
 			r, w, err := os.Pipe()
 			if err != nil {
 				return err

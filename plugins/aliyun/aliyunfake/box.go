@@ -25,8 +25,10 @@ type box struct {
 	id, template string
 	status       string
 	created      time.Time
-	idle         int64
-	gets         int
+	// used is when somebody asked for something inside last.
+	used time.Time
+	idle time.Duration
+	gets int
 	// number counts from 0. One in four is not healthy at once.
 	number int
 
@@ -41,12 +43,20 @@ type box struct {
 
 var errEnded = errors.New("the sandbox has ended")
 
-func (b *box) start() error {
-	b.command = exec.Command("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
+func (b *box) start(options Options) error {
+	about, err := json.Marshal(map[string]bool{"user": options.User, "sudo": options.Sudo, "notebook": options.Notebook})
+	if err != nil {
+		return err
+	}
+	who := []string{"--unshare-all"}
+	if options.User {
+		who = append(who, "--unshare-user", "--uid", "1000", "--gid", "1000")
+	}
+	b.command = exec.Command("bwrap", append(who, "--die-with-parent", "--new-session", "--clearenv",
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
 		"--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", "/home/user", "--chdir", "/home/user",
-		"--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/home/user", "--setenv", "LANG", "C.UTF-8",
-		"/usr/bin/python3", "-I", "-S", "-u", "-c", inside, pythonKernel, javaScriptKernel)
+		"--setenv", "PATH", "/fake/bin:/usr/bin:/bin", "--setenv", "HOME", "/home/user", "--setenv", "LANG", "C.UTF-8",
+		"/usr/bin/python3", "-I", "-S", "-u", "-c", inside, pythonKernel, javaScriptKernel, string(about))...)
 	stdout, err := b.command.StdoutPipe()
 	if err != nil {
 		return err

@@ -6,20 +6,31 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/sign"
 )
+
+// Options are what documents leave open about the service.
+type Options struct {
+	// Plain is HTTP without TLS.
+	Plain bool
+	// User has commands and kernels run as an ordinary user, who may not make
+	// directories at the top. Sudo lets that user do so by sudo, without a password.
+	User, Sudo bool
+	// Notebook gives JavaScript kernels the manners of IJavascript: what a cell
+	// prints comes at its end, a name is declared once, and a kernel that ends is not
+	// told of.
+	Notebook bool
+}
 
 // Cloud is the service.
 type Cloud struct {
 	// Keys and Region are what requests must be signed with.
-	Keys   sign.Credentials
+	Keys   Keys
 	Region string
 	// PageSize is the most that a page of the list has.
 	PageSize int
 
-	server *httptest.Server
+	server  *httptest.Server
+	options Options
 
 	mu        sync.Mutex
 	templates map[string]*template
@@ -30,25 +41,37 @@ type Cloud struct {
 	nonces    map[string]bool
 	calls     map[string]int
 	faults    []*Fault
+	slow      map[string]time.Duration
+	ahead     time.Duration
 	broken    bool
 	expelled  bool
 }
 
 type template struct {
-	input agentrun.TemplateInput
+	input templateInput
 	// gets until it is ready.
 	gets int
 	fail bool
 }
 
-// Start starts the service; Close ends it and all sandboxes.
-func Start() *Cloud {
+// Start starts the service, over HTTPS and with HTTP/2 on offer; Close ends it and all
+// sandboxes.
+func Start() *Cloud { return StartWith(Options{}) }
+
+// StartWith starts a service of another kind.
+func StartWith(options Options) *Cloud {
 	c := &Cloud{
-		Keys:   sign.Credentials{AccessKeyID: "LTAI5tFakeKeyOfTheTests", AccessKeySecret: "SecretOfTheFakeKey0123456789"},
-		Region: "cn-hangzhou", PageSize: 100,
-		templates: map[string]*template{}, boxes: map[string]*box{}, nonces: map[string]bool{}, calls: map[string]int{},
+		Keys:   Keys{AccessKeyID: "LTAI5tFakeKeyOfTheTests", AccessKeySecret: "SecretOfTheFakeKey0123456789"},
+		Region: "cn-hangzhou", PageSize: 100, options: options,
+		templates: map[string]*template{}, boxes: map[string]*box{}, nonces: map[string]bool{}, calls: map[string]int{}, slow: map[string]time.Duration{},
 	}
-	c.server = httptest.NewServer(http.HandlerFunc(c.serve))
+	c.server = httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
+	if options.Plain {
+		c.server.Start()
+		return c
+	}
+	c.server.EnableHTTP2 = true
+	c.server.StartTLS()
 	return c
 }
 
@@ -63,7 +86,7 @@ func (c *Cloud) Close() {
 	c.boxes = map[string]*box{}
 	c.mu.Unlock()
 	for _, b := range boxes {
-		if b.status != agentrun.StatusTerminated {
+		if b.status != statusTerminated {
 			b.stop()
 		}
 	}
@@ -91,9 +114,10 @@ func (c *Cloud) Calls(action string) int {
 func (c *Cloud) Sandboxes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep()
 	n := 0
 	for _, b := range c.boxes {
-		if b.status != agentrun.StatusTerminated {
+		if b.status != statusTerminated {
 			n++
 		}
 	}
@@ -109,9 +133,48 @@ func (c *Cloud) Expire() {
 	}
 }
 
+// Forward moves the clocks of the sandboxes on. Those that nobody has used for their
+// idle timeout end, paused ones excepted.
+func (c *Cloud) Forward(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+	c.sweep()
+}
+
+// Slow has an action take so long; 0 ends that.
+func (c *Cloud) Slow(action string, latency time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slow[action] = latency
+}
+
+// IdleTimeouts are those of the sandboxes that live.
+func (c *Cloud) IdleTimeouts() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []time.Duration
+	for _, b := range c.boxes {
+		if b.status != statusTerminated {
+			all = append(all, b.idle)
+		}
+	}
+	return all
+}
+
+func (c *Cloud) now() time.Time { return time.Now().Add(c.ahead) }
+
+func (c *Cloud) sweep() {
+	for _, b := range c.boxes {
+		if b.status == statusReady && c.now().Sub(b.used) > b.idle || c.now().Sub(b.created) > lifetime {
+			c.end(b)
+		}
+	}
+}
+
 func (c *Cloud) end(b *box) {
-	if b.status != agentrun.StatusTerminated {
-		b.status = agentrun.StatusTerminated
+	if b.status != statusTerminated {
+		b.status = statusTerminated
 		b.stop()
 		// The list tells of those that have ended, for a while.
 		if c.ended = append(c.ended, b.id); len(c.ended) > remembered {
@@ -126,14 +189,14 @@ func (c *Cloud) end(b *box) {
 func (c *Cloud) Template(name, kind string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.templates[name] = &template{input: agentrun.TemplateInput{TemplateName: name, TemplateType: kind}}
+	c.templates[name] = &template{input: templateInput{TemplateName: name, TemplateType: kind}}
 }
 
 // Fault makes one action fail.
 type Fault struct {
 	// Action is that of the control plane, such as CreateTemplate, or of the data
 	// plane: CreateSandbox, GetSandbox, DeleteSandbox, Health, Command, Upload,
-	// Download, CreateContext, ListContexts, DeleteContext, ExecuteCode.
+	// Download, CreateContext, ListContexts, DeleteContext, ExecuteCode. "*" is any.
 	Action string
 	// Times is how often; 0 means once. The first Skip calls are spared.
 	Times, Skip int
@@ -182,11 +245,14 @@ func (c *Cloud) meet(action string) (Fault, bool) {
 	defer c.mu.Unlock()
 	c.calls[action]++
 	for _, f := range c.faults {
-		if f.Action == action && f.Skip > 0 {
+		if f.Action != action && f.Action != "*" {
+			continue
+		}
+		if f.Skip > 0 {
 			f.Skip--
 			continue
 		}
-		if f.Action == action && f.Times > 0 {
+		if f.Times > 0 {
 			f.Times--
 			return *f, true
 		}
@@ -202,6 +268,9 @@ func (c *Cloud) isBroken() bool {
 
 // remembered is how many sandboxes that have ended are in the list.
 const remembered = 6
+
+// lifetime is how long a sandbox lives at most.
+const lifetime = 6 * time.Hour
 
 // skew is how far a clock may be off.
 const skew = 15 * time.Minute

@@ -1,22 +1,25 @@
 package aliyunfake
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"strings"
-
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 )
 
 // inside has the sandbox do something.
-func (c *Cloud) inside(r *http.Request, body []byte, id, action string) answer {
+func (c *Cloud) inside(r *http.Request, body []byte, a ask) answer {
 	c.mu.Lock()
-	b := c.boxes[id]
-	gone := b == nil || b.status == agentrun.StatusTerminated
-	paused := !gone && b.status == agentrun.StatusPaused
+	c.sweep()
+	b := c.boxes[a.name]
+	gone := b == nil || b.status == statusTerminated
+	paused := !gone && b.status == statusPaused
+	if !gone && !paused {
+		b.used = c.now()
+	}
 	c.mu.Unlock()
 	switch {
 	case gone:
@@ -24,7 +27,7 @@ func (c *Cloud) inside(r *http.Request, body []byte, id, action string) answer {
 	case paused:
 		return fail(409, "ERR_BAD_REQUEST", "sandbox is paused")
 	}
-	request, bad := requestOf(r, body, action)
+	request, bad := requestOf(r, body, a)
 	if bad != nil {
 		return *bad
 	}
@@ -32,6 +35,9 @@ func (c *Cloud) inside(r *http.Request, body []byte, id, action string) answer {
 	if err != nil {
 		return fail(502, "ERR_INTERNAL_SERVER_ERROR", err.Error())
 	}
+	c.mu.Lock()
+	b.used = c.now() // it was in use until now
+	c.mu.Unlock()
 	var refused struct {
 		Status int `json:"httpStatus"`
 		Error  any `json:"error"`
@@ -39,7 +45,8 @@ func (c *Cloud) inside(r *http.Request, body []byte, id, action string) answer {
 	if json.Unmarshal(got, &refused) == nil && refused.Status != 0 {
 		return answer{refused.Status, map[string]any{"error": refused.Error}}
 	}
-	if action == "Download" {
+	switch a.action {
+	case "Download":
 		var file struct {
 			Content []byte `json:"content"`
 		}
@@ -47,6 +54,8 @@ func (c *Cloud) inside(r *http.Request, body []byte, id, action string) answer {
 			return fail(500, "ERR_INTERNAL_SERVER_ERROR", err.Error())
 		}
 		return answer{200, file.Content}
+	case "DeleteContext":
+		return answer{204, nil}
 	}
 	return answer{200, got}
 }
@@ -56,7 +65,7 @@ func (c *Cloud) Kernels() (int, error) {
 	c.mu.Lock()
 	var alive []*box
 	for _, b := range c.boxes {
-		if b.status == agentrun.StatusReady {
+		if b.status == statusReady {
 			alive = append(alive, b)
 		}
 	}
@@ -76,88 +85,133 @@ func (c *Cloud) Kernels() (int, error) {
 	return n, nil
 }
 
+// The bodies that are published for the inside of a sandbox.
+type (
+	commandInput struct {
+		Command string `json:"command"`
+		Cwd     string `json:"cwd"`
+		Timeout *int   `json:"timeout"`
+	}
+	contextInput struct {
+		Language string `json:"language"`
+		Cwd      string `json:"cwd"`
+	}
+	codeInput struct {
+		Code      string `json:"code"`
+		Language  string `json:"language"`
+		ContextID string `json:"contextId"`
+		Timeout   *int   `json:"timeout"`
+	}
+)
+
 // requestOf checks a request and puts it into the words of inside.py.
-func requestOf(r *http.Request, body []byte, action string) (map[string]any, *answer) {
+func requestOf(r *http.Request, body []byte, a ask) (map[string]any, *answer) {
 	invalid := func(message string) (map[string]any, *answer) {
-		a := answer{400, map[string]any{"error": map[string]any{"code": "INVALID_REQUEST", "message": message}}}
-		return nil, &a
+		return nil, &answer{400, map[string]any{"error": map[string]any{"code": "INVALID_REQUEST", "message": message}}}
 	}
-	var in struct {
-		Command, Cwd, Code, Language, ContextID string
-		Timeout                                 *int
-	}
-	if len(body) > 0 && action != "Upload" && json.Unmarshal(body, &in) != nil {
-		return invalid("not JSON")
-	}
-	timeout := 30
-	if in.Timeout != nil {
-		timeout = *in.Timeout
-	}
-	if timeout < 1 || timeout > 30 {
-		return invalid("timeout must be from 1 to 30 seconds")
-	}
-	switch action {
-	case "Upload":
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		file, _, err := r.FormFile("file")
-		if err != nil {
-			return invalid(err.Error())
+	var problem string
+	limit := func(timeout *int) int {
+		if timeout == nil {
+			return 30
 		}
-		content, err := io.ReadAll(file)
+		if *timeout < 1 || *timeout > 30 {
+			problem = "timeout must be from 1 to 30 seconds"
+		}
+		return *timeout
+	}
+	var request map[string]any
+	switch a.action {
+	case "Upload":
+		file, content, err := uploaded(r, body)
 		if err != nil {
 			return invalid(err.Error())
 		}
 		if len(content) > 100<<20 {
 			return nil, &answer{413, map[string]any{"error": map[string]any{"code": "TOO_LARGE", "message": "at most 100 MB"}}}
 		}
-		return map[string]any{"do": "upload", "path": r.FormValue("path"), "content": base64.StdEncoding.EncodeToString(content)}, nil
+		request = map[string]any{"do": "upload", "path": file, "content": base64.StdEncoding.EncodeToString(content)}
 	case "Download":
-		return map[string]any{"do": "download", "path": r.URL.Query().Get("path")}, nil
-	case "CreateContext":
-		if in.Language != "python" && in.Language != "javascript" {
-			return invalid("language must be python or javascript")
+		if r.URL.Query().Get("path") == "" {
+			problem = "path is required"
 		}
-		return map[string]any{"do": "create_context", "language": in.Language, "cwd": in.Cwd}, nil
+		request = map[string]any{"do": "download", "path": r.URL.Query().Get("path")}
+	case "CreateContext":
+		var in contextInput
+		problem = strict(r, body, &in)
+		if in.Language != "python" && in.Language != "javascript" {
+			problem = "language must be python or javascript"
+		}
+		request = map[string]any{"do": "create_context", "language": in.Language, "cwd": in.Cwd}
 	case "ListContexts":
-		return map[string]any{"do": "list_contexts"}, nil
+		request = map[string]any{"do": "list_contexts"}
 	case "DeleteContext":
-		return map[string]any{"do": "delete_context", "id": r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]}, nil
+		request = map[string]any{"do": "delete_context", "id": a.context}
 	case "ExecuteCode":
+		var in codeInput
+		problem = strict(r, body, &in)
 		if in.Code == "" || (in.Language == "") == (in.ContextID == "") {
-			return invalid("code, and one of language and contextId, are required")
+			problem = "code, and one of language and contextId, are required"
 		}
 		if in.Language != "" {
-			return invalid("the fake runs code in contexts only")
+			problem = "the fake runs code in contexts only"
 		}
-		return map[string]any{"do": "execute", "id": in.ContextID, "code": in.Code, "timeout": timeout}, nil
+		request = map[string]any{"do": "execute", "id": in.ContextID, "code": in.Code, "timeout": limit(in.Timeout)}
+	default:
+		var in commandInput
+		problem = strict(r, body, &in)
+		if in.Command == "" {
+			problem = "a command is required"
+		}
+		request = map[string]any{"do": "command", "command": in.Command, "cwd": in.Cwd, "timeout": limit(in.Timeout)}
 	}
-	if in.Command == "" {
-		return invalid("a command is required")
+	if problem != "" {
+		return invalid(problem)
 	}
-	return map[string]any{"do": "command", "command": in.Command, "cwd": in.Cwd, "timeout": timeout}, nil
+	return request, nil
+}
+
+// uploaded reads the form of an upload.
+func uploaded(r *http.Request, body []byte) (file string, content []byte, err error) {
+	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return "", nil, err
+	}
+	form, err := multipart.NewReader(strings.NewReader(string(body)), parameters["boundary"]).ReadForm(256 << 20)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(form.Value["path"]) != 1 || len(form.File["file"]) != 1 || len(form.Value) > 1 && form.Value["current_path"] == nil {
+		return "", nil, errForm
+	}
+	part, err := form.File["file"][0].Open()
+	if err != nil {
+		return "", nil, err
+	}
+	content, err = io.ReadAll(part)
+	return form.Value["path"][0], content, err
 }
 
 // freeze pauses or resumes a sandbox.
 func (c *Cloud) freeze(id string, freeze bool) answer {
 	c.mu.Lock()
 	b := c.boxes[id]
-	gone := b == nil || b.status == agentrun.StatusTerminated
+	gone := b == nil || b.status == statusTerminated
 	c.mu.Unlock()
 	if gone {
 		return fail(404, "ERR_NOT_FOUND", "sandbox not found")
 	}
-	do, status := "resume", agentrun.StatusReady
+	do, status := "resume", statusReady
 	if freeze {
-		do, status = "pause", agentrun.StatusPaused
+		do, status = "pause", statusPaused
 	}
 	if _, err := b.ask(map[string]any{"do": do}); err != nil {
 		return fail(500, "ERR_INTERNAL_SERVER_ERROR", err.Error())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b.status == agentrun.StatusTerminated {
+	if b.status == statusTerminated {
 		return fail(404, "ERR_NOT_FOUND", "sandbox not found")
 	}
-	b.status = status
+	b.status, b.used = status, c.now()
 	return good(b.object())
 }

@@ -34,10 +34,37 @@ async function real(remote) {
   return last;
 }
 
+// A notebook has a console of its own, which it puts back before each cell, and which
+// tells what was printed when the cell has ended. It lets a name be declared once.
+const notebook = process.argv.includes('notebook');
+const declared = new Set();
+let held = [];
+const { Console } = require('node:console');
+const { Writable } = require('node:stream');
+const hold = (type) => new Writable({ decodeStrings: true, write: (data, _, done) => { held.push({ type, text: data.toString() }); done(); } });
+const own = new Console({ stdout: hold('stdout'), stderr: hold('stderr') });
+function twice(code) {
+  const names = [...code.matchAll(/^(?:const|let|class) +([\w$]+)/gm)].map((m) => m[1]);
+  const known = names.find((name) => declared.has(name));
+  if (known === undefined) names.forEach((name) => declared.add(name));
+  return known;
+}
+
 let turn = Promise.resolve();
 async function run(code) {
+  if (notebook) {
+    const known = twice(code);
+    if (known !== undefined) {
+      tell({ type: 'error', text: `SyntaxError: Identifier '${known}' has already been declared` });
+      tell({ type: 'endOfExecution', status: 'error' });
+      return;
+    }
+    globalThis.console = own;
+    held = [];
+  }
   // As in a console: await at the top, and names that can be declared again.
-  const { result, exceptionDetails } = await post('Runtime.evaluate', { expression: code.replace(/^const /gm, 'let '), replMode: true, awaitPromise: true, includeCommandLineAPI: false });
+  const { result, exceptionDetails } = await post('Runtime.evaluate', { expression: notebook ? code : code.replace(/^const /gm, 'let '), replMode: true, awaitPromise: true, includeCommandLineAPI: false });
+  held.forEach(tell);
   const value = exceptionDetails ? await real(exceptionDetails.exception) : await real(result);
   if (exceptionDetails) {
     const native = util.types.isNativeError(value);

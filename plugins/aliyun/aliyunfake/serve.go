@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 )
 
 const prefix = "/2025-09-10"
@@ -37,18 +35,19 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	action := actionOf(r)
-	fault, met := c.meet(action)
+	asked := askOf(r)
+	c.delay(r, asked.action)
+	fault, met := c.meet(asked.action)
 	cuts := fault.Half || fault.Cut > 0 || fault.Short
 	if met && !fault.After && !cuts {
 		fault.write(w)
 		return
 	}
 	record := httptest.NewRecorder()
-	a := c.answer(r, body, action)
+	a := c.answer(r, body, asked)
 	record.Code = a.status
 	text, raw := a.body.([]byte)
-	if !raw {
+	if !raw && a.body != nil {
 		if text, err = json.Marshal(a.body); err != nil {
 			panic(err)
 		}
@@ -95,71 +94,104 @@ func (f Fault) write(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, f.Body) // the client may have gone
 }
 
-// actionOf names what is asked for.
-func actionOf(r *http.Request) string {
-	path, control := strings.CutPrefix(r.URL.Path, prefix)
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	shape := r.Method + " " + parts[0]
-	if len(parts) > 1 {
-		shape += "/*"
+// delay keeps a request for as long as its action takes.
+func (c *Cloud) delay(r *http.Request, action string) {
+	c.mu.Lock()
+	latency := c.slow[action]
+	c.mu.Unlock()
+	if latency == 0 {
+		return
 	}
-	if len(parts) > 2 {
-		shape += "/" + strings.Join(parts[2:], "/")
+	timer := time.NewTimer(latency)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
 	}
-	if len(parts) == 4 && parts[2] == "contexts" {
-		shape = r.Method + " sandboxes/*/contexts/*"
-	}
-	names := map[string]string{
-		"POST sandboxes": "CreateSandbox", "GET sandboxes/*": "GetSandbox", "DELETE sandboxes/*": "DeleteSandbox",
-		"GET sandboxes/*/health": "Health", "POST sandboxes/*/processes/cmd": "Command", "POST sandboxes/*/filesystem/upload": "Upload",
-		"GET sandboxes/*/filesystem/download": "Download", "POST sandboxes/*/contexts": "CreateContext", "GET sandboxes/*/contexts": "ListContexts",
-		"DELETE sandboxes/*/contexts/*": "DeleteContext", "POST sandboxes/*/contexts/execute": "ExecuteCode",
-	}
-	if shape == "POST sandboxes/*/contexts/*" && parts[3] == "execute" {
-		shape = "POST sandboxes/*/contexts/execute"
-	}
-	if control {
-		names = map[string]string{
-			"GET templates": "ListTemplates", "GET templates/*": "GetTemplate", "POST templates": "CreateTemplate", "GET sandboxes": "ListSandboxes",
-			"PUT sandboxes/*/pause": "PauseSandbox", "PUT sandboxes/*/resume": "ResumeSandbox",
-		}
-	}
-	return names[shape]
 }
 
-func (c *Cloud) answer(r *http.Request, body []byte, action string) answer {
-	if strings.HasPrefix(r.URL.Path, prefix+"/") {
-		if r.Header.Get("Agentrun-Authorization") != "" {
-			return fail(400, "ERR_BAD_REQUEST", "Invalid request uri")
-		}
-		if status, code := c.verifyControl(r, body, action); status != 0 {
+// ask is what a request asks for. An action of "" is one that there is not.
+type ask struct {
+	action string
+	// name is that of the template or sandbox in the path, context that of a kernel.
+	name, context string
+	control       bool
+}
+
+// routes are all paths, with their methods. A path is what it is: neither a slash more
+// nor one less is the same.
+var routes = map[string]string{
+	"GET " + prefix + "/templates":          "ListTemplates",
+	"POST " + prefix + "/templates":         "CreateTemplate",
+	"GET " + prefix + "/templates/*":        "GetTemplate",
+	"GET " + prefix + "/sandboxes":          "ListSandboxes",
+	"PUT " + prefix + "/sandboxes/*/pause":  "PauseSandbox",
+	"PUT " + prefix + "/sandboxes/*/resume": "ResumeSandbox",
+	"POST /sandboxes":                       "CreateSandbox",
+	"GET /sandboxes/*":                      "GetSandbox",
+	"DELETE /sandboxes/*":                   "DeleteSandbox",
+	"GET /sandboxes/*/health":               "Health",
+	"POST /sandboxes/*/processes/cmd":       "Command",
+	"POST /sandboxes/*/filesystem/upload":   "Upload",
+	"GET /sandboxes/*/filesystem/download":  "Download",
+	"GET /sandboxes/*/contexts":             "ListContexts",
+	"POST /sandboxes/*/contexts":            "CreateContext",
+	"POST /sandboxes/*/contexts/execute":    "ExecuteCode",
+	"DELETE /sandboxes/*/contexts/*":        "DeleteContext",
+}
+
+// askOf finds out what is asked for.
+func askOf(r *http.Request) ask {
+	path, _, _ := strings.Cut(r.RequestURI, "?") // as it came over the wire
+	parts := strings.Split(path, "/")            // the first one is empty
+	a := ask{control: strings.HasPrefix(path, prefix+"/")}
+	first := 2 // where a name stands
+	if a.control {
+		first++
+	}
+	if len(parts) > first {
+		a.name, parts[first] = parts[first], "*"
+	}
+	if len(parts) == first+3 && parts[first+1] == "contexts" && parts[first+2] != "execute" {
+		a.context, parts[first+2] = parts[first+2], "*"
+	}
+	if a.name != "" || len(parts) == first {
+		a.action = routes[r.Method+" "+strings.Join(parts, "/")]
+	}
+	return a
+}
+
+func (c *Cloud) answer(r *http.Request, body []byte, a ask) answer {
+	if a.action == "" || a.control && r.Header.Get("Agentrun-Authorization") != "" {
+		return fail(400, "ERR_BAD_REQUEST", "Invalid request uri")
+	}
+	if a.control {
+		if status, code := c.verifyControl(r, body, a.action); status != 0 {
 			return answer{status, map[string]any{"Code": code, "Message": "refused", "RequestId": "1C5B-FAKE", "HostId": r.Host}}
 		}
 	} else if !c.verifyData(r) {
 		return fail(403, "ERR_FORBIDDEN", "Signature verification failed")
 	}
-	name := r.URL.Path[strings.Index(r.URL.Path, "es")+2:]
-	name = strings.Trim(name, "/")
-	name, _, _ = strings.Cut(name, "/")
-	switch action {
+	if (r.Method == http.MethodGet || r.Method == http.MethodDelete) && len(body) > 0 {
+		return fail(400, "ERR_BAD_REQUEST", "there must be no body")
+	}
+	switch a.action {
 	case "ListTemplates":
 		return good(map[string]any{"items": []any{}, "pageNumber": 1, "pageSize": 1, "total": 0})
 	case "GetTemplate":
-		return c.getTemplate(name)
+		return c.getTemplate(a.name)
 	case "CreateTemplate":
-		return c.createTemplate(body)
+		return c.createTemplate(r, body)
 	case "ListSandboxes":
 		return c.list(r)
 	case "CreateSandbox":
-		return c.create(body)
-	case "Command", "Upload", "Download", "CreateContext", "ListContexts", "DeleteContext", "ExecuteCode":
-		return c.inside(r, body, name, action)
+		return c.create(r, body)
 	case "PauseSandbox", "ResumeSandbox":
-		return c.freeze(name, action == "PauseSandbox")
+		return c.freeze(a.name, a.action == "PauseSandbox")
 	case "GetSandbox", "DeleteSandbox", "Health":
-		return c.sandbox(name, action)
+		return c.sandbox(a.name, a.action)
 	}
-	return fail(404, "ERR_NOT_FOUND", "no such path")
+	return c.inside(r, body, a)
 }
 
 func (c *Cloud) getTemplate(name string) answer {
@@ -169,21 +201,25 @@ func (c *Cloud) getTemplate(name string) answer {
 	if t == nil {
 		return fail(404, "ERR_NOT_FOUND", "template "+name+" does not exist")
 	}
-	status := agentrun.StatusReady
+	status := statusReady
 	switch {
 	case t.gets > 0:
 		t.gets--
-		status = agentrun.StatusCreating
+		status = statusCreating
 	case t.fail:
 		status = "CREATE_FAILED"
 	}
 	return good(map[string]any{"templateName": name, "templateType": t.input.TemplateType, "status": status, "sandboxIdleTimeoutInSeconds": "600"})
 }
 
-func (c *Cloud) createTemplate(body []byte) answer {
-	var in agentrun.TemplateInput
-	if json.Unmarshal(body, &in) != nil || in.TemplateName == "" || in.TemplateType == "" || in.CPU == 0 || in.Memory == 0 || in.NetworkConfiguration.NetworkMode == "" {
-		return fail(400, "ERR_VALIDATION_FAILED", "a required field is missing")
+func (c *Cloud) createTemplate(r *http.Request, body []byte) answer {
+	var in templateInput
+	problem := strict(r, body, &in)
+	if problem == "" {
+		problem = in.problem()
+	}
+	if problem != "" {
+		return fail(400, "ERR_VALIDATION_FAILED", problem)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,23 +227,33 @@ func (c *Cloud) createTemplate(body []byte) answer {
 		return fail(409, "ERR_BAD_REQUEST", "template already exists")
 	}
 	c.templates[in.TemplateName] = &template{input: in, gets: 1}
-	return good(map[string]any{"templateName": in.TemplateName, "templateType": in.TemplateType, "status": agentrun.StatusCreating})
+	return good(map[string]any{"templateName": in.TemplateName, "templateType": in.TemplateType, "status": statusCreating})
 }
 
 func (b *box) object() map[string]any {
 	return map[string]any{
 		"sandboxId": b.id, "templateName": b.template, "status": b.status, "createdAt": b.created.Format(time.RFC3339),
-		"sandboxIdleTimeoutSeconds": strconv.FormatInt(b.idle, 10),
+		"sandboxIdleTimeoutSeconds": strconv.Itoa(int(b.idle.Seconds())),
 	}
 }
 
-func (c *Cloud) create(body []byte) answer {
-	var in agentrun.SandboxInput
-	if json.Unmarshal(body, &in) != nil || in.TemplateName == "" || in.SandboxIdleTimeoutSeconds < 0 || in.SandboxIdleTimeoutSeconds > 21600 {
+func (c *Cloud) create(r *http.Request, body []byte) answer {
+	var in sandboxInput
+	if problem := strict(r, body, &in); problem != "" {
+		return fail(400, "ERR_VALIDATION_FAILED", problem)
+	}
+	idle := int64(1800) // what the clients send for a template, by default
+	for _, given := range []*int64{in.SandboxIdleTimeoutSeconds, in.SandboxIdleTimeoutInSeconds} {
+		if given != nil {
+			idle = *given
+		}
+	}
+	if in.TemplateName == "" || idle < 1 || idle > int64(lifetime.Seconds()) {
 		return fail(400, "ERR_VALIDATION_FAILED", "bad sandbox")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep()
 	if c.templates[in.TemplateName] == nil {
 		return fail(404, "ERR_NOT_FOUND", "template does not exist")
 	}
@@ -217,8 +263,8 @@ func (c *Cloud) create(body []byte) answer {
 	if c.boxes[in.SandboxID] != nil {
 		return fail(409, "ERR_BAD_REQUEST", "sandbox already exists")
 	}
-	b := &box{number: c.made, id: in.SandboxID, template: in.TemplateName, status: agentrun.StatusReady, created: time.Now(), idle: in.SandboxIdleTimeoutSeconds}
-	if err := b.start(); err != nil {
+	b := &box{number: c.made, id: in.SandboxID, template: in.TemplateName, status: statusReady, created: c.now(), used: c.now(), idle: time.Duration(idle) * time.Second}
+	if err := b.start(c.options); err != nil {
 		return fail(500, "ERR_INTERNAL_SERVER_ERROR", err.Error())
 	}
 	c.boxes[b.id] = b
@@ -230,6 +276,7 @@ func (c *Cloud) create(body []byte) answer {
 func (c *Cloud) list(r *http.Request) answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep()
 	from, _ := strconv.Atoi(r.URL.Query().Get("nextToken")) // empty for the first page
 	most, err := strconv.Atoi(r.URL.Query().Get("maxResults"))
 	if err != nil || most < 1 || most > 1000 {
@@ -254,12 +301,17 @@ func (c *Cloud) list(r *http.Request) answer {
 func (c *Cloud) sandbox(id, action string) answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep()
 	b := c.boxes[id]
-	if b == nil || b.status == agentrun.StatusTerminated {
+	if b == nil || b.status == statusTerminated {
 		return fail(404, "ERR_NOT_FOUND", "sandbox not found")
 	}
 	switch action {
 	case "Health":
+		if b.status == statusPaused {
+			return fail(409, "ERR_BAD_REQUEST", "sandbox is paused")
+		}
+		b.used = c.now()
 		if b.gets++; b.gets == 1 && b.number%4 == 0 {
 			return answer{503, map[string]any{"error": map[string]any{"code": "NOT_READY", "message": "starting"}}}
 		}

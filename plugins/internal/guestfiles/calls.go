@@ -5,12 +5,11 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/bmatcuk/doublestar/v4"
-
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 )
 
-// Calls are methods of sdk.Files; a provider embeds it.
+// Calls are methods of sdk.Files, and sdk.FileModeSetter; a provider embeds it.
 type Calls struct {
 	do         func(ctx context.Context, instanceID string, req Request) (Answer, error)
 	mostListed int
@@ -37,6 +36,11 @@ func (c Calls) MakeDirectory(ctx context.Context, instanceID, name string, mode 
 	return c.file(ctx, instanceID, Request{Op: MkDir, Path: name, Mode: mode.Perm()})
 }
 
+// SetFileMode implements sdk.FileModeSetter.
+func (c Calls) SetFileMode(ctx context.Context, instanceID, name string, mode fs.FileMode) (sdk.FileInfo, error) {
+	return c.file(ctx, instanceID, Request{Op: Chmod, Path: name, Mode: mode.Perm()})
+}
+
 // MoveFile implements sdk.Files.
 func (c Calls) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	return c.file(ctx, req.InstanceID, Request{Op: Move, Path: req.From, To: req.To, Overwrite: req.Overwrite})
@@ -58,8 +62,9 @@ const listedAtOnce = 500
 
 // ListFiles implements sdk.Files.
 func (c Calls) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
-	if req.Glob != "" && !doublestar.ValidatePattern(req.Glob) {
-		return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "is not a pattern")
+	pattern, err := glob.Compile(req.Glob)
+	if err != nil {
+		return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "%w", err)
 	}
 	most := c.mostListed
 	if req.Glob == "" {
@@ -71,7 +76,10 @@ func (c Calls) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found fu
 	}
 	var selected []sdk.FileInfo
 	for _, f := range answer.Files {
-		if req.Glob == "" || doublestar.MatchUnvalidated(req.Glob, f.Below) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if pattern.Match(f.Below) {
 			selected = append(selected, f.Info())
 		}
 	}

@@ -39,6 +39,7 @@ const (
 	Commit  Op = "commit"
 	Discard Op = "discard"
 	MkDir   Op = "mkdir"
+	Chmod   Op = "chmod"
 	Move    Op = "move"
 	Copy    Op = "copy"
 	Remove  Op = "remove"

@@ -44,6 +44,7 @@ func TestAnOperationWhoseAnswerWasLostCanBeRepeated(t *testing.T) {
 	do := here(t, workspace)
 	for _, req := range []guestfiles.Request{
 		{Op: guestfiles.MkDir, Path: "d"},
+		{Op: guestfiles.Chmod, Path: "d", Mode: 0o700},
 		{Op: guestfiles.Draft, Path: "f", Draft: ".draft"},
 		{Op: guestfiles.Append, Path: "f", Draft: ".draft", Data: []byte("hello ")},
 		{Op: guestfiles.Append, Path: "f", Draft: ".draft", Offset: 6, Data: []byte("there")},
@@ -100,11 +101,12 @@ func TestListsAreCutAtTheirLimitAndSaySo(t *testing.T) {
 		want        string
 		truncated   bool
 	}{
-		"all":                           {"", 4, 100, "a a/x.go a/y.txt b.go", false},
-		"fewer":                         {"", 3, 100, "a a/x.go a/y.txt", true},
-		"those of a pattern":            {"**/*.go", 2, 100, "a/x.go b.go", false},
-		"fewer of a pattern":            {"**/*.go", 1, 100, "a/x.go", true},
-		"what is looked at has its end": {"**/*.go", 9, 2, "a/x.go", true},
+		"all":                {"", 4, 100, "a a/x.go a/y.txt b.go", false},
+		"fewer":              {"", 3, 100, "a a/x.go a/y.txt", true},
+		"those of a pattern": {"**/*.go", 2, 100, "a/x.go b.go", false},
+		"fewer of a pattern": {"**/*.go", 1, 100, "a/x.go", true},
+		"none of a pattern that has many combinations": {strings.Repeat("{"+strings.Repeat("a,", 59)+"a}", 8) + "c", 9, 100, "", false},
+		"what is looked at has its end":                {"**/*.go", 9, 2, "a/x.go", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

@@ -6,6 +6,8 @@ package kernelmain
 import (
 	_ "embed"
 	"slices"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/returned"
 )
 
 var (
@@ -18,10 +20,12 @@ var (
 // Python is a program that can use `await returned(main, encoded)`. The request, JSON in
 // base64, has arguments (a text of JSON) and limit (bytes of the result, at most); what
 // else is in it is the program's own. Besides, base64, inspect and json are imported.
-func Python(program []byte) []byte { return slices.Concat(python, []byte("\n\n"), program) }
+func Python(program []byte) []byte {
+	return slices.Concat(returned.Python(), []byte("\n\n"), python, []byte("\n\n"), program)
+}
 
 // JavaScript is an expression that can use the same; it gives an object with request and
 // data.
 func JavaScript(expression []byte) []byte {
-	return slices.Concat([]byte("(() => {\n"), javaScript, []byte("return (\n"), expression, []byte(");\n})()"))
+	return slices.Concat([]byte("(() => {\n"), returned.JavaScript(), javaScript, []byte("return (\n"), expression, []byte(");\n})()"))
 }

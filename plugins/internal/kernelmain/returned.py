@@ -1,5 +1,5 @@
 # Calls the main of a kernel's namespace. Whoever puts this before a program of its own
-# has what main returns as JSON.
+# has what main returns as JSON. It stands behind that of package returned of the SDK.
 import base64
 import inspect
 import json
@@ -13,13 +13,5 @@ async def returned(main, encoded):
     value = main(**json.loads(request["arguments"]))
     if inspect.isawaitable(value):
         value = await value
-    try:
-        try:
-            data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-        except UnicodeEncodeError:  # lone surrogates have no UTF-8 form
-            data = json.dumps(value, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as e:
-        raise TypeError(f"main must return something that JSON can express: {e}") from None
-    if len(data) > request["limit"]:
-        raise ValueError(f"main returned {len(data)} bytes of JSON, more than the limit of {request['limit']}")
+    data = express(value, request["limit"])
     return request, data

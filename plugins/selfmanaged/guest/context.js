@@ -154,7 +154,7 @@ class Context {
         const main = await this.evaluate("typeof main === 'function' ? main : undefined", 'main');
         if (main === undefined) throw new ReferenceError('arguments were given, so the code must define a function main');
         const result = await this.settled(Promise.resolve(this.breakable(() => main(request.arguments))));
-        this.runner.send('value', this.runner.encode(result, request.result_limit), this.header());
+        this.runner.send('value', this.runner.express(result, request.result_limit), this.header());
       } else if (value !== undefined && !request.code.trimEnd().endsWith(';')) {
         await this.settled(this.runner.displays.show('result', value));
       }

@@ -3,6 +3,7 @@
 # itself alone. The name runner is that of runner.py.
 import __future__
 import ast
+import builtins
 import gc
 import inspect
 import json
@@ -30,6 +31,7 @@ class Context:
         self.count = 0
         self.flags = TOP_LEVEL_AWAIT
         self.loop = None
+        self.notebook = None
 
     def run(self, request):
         """Run one piece of code; the result is its exit code."""
@@ -72,7 +74,7 @@ class Context:
         if sys.stdin is None or sys.stdin.closed:  # exit() closes it
             sys.stdin = open(0, closefd=False)
 
-        tree = ast.parse(code, filename)
+        tree = self.parse(code, filename)
         program = self.policy and compile(tree, filename, "exec", self.flags, dont_inherit=True)
         if not runner.permitted(self.policy, tree, program, code, arguments is not None, self.channel):
             return 126
@@ -89,8 +91,23 @@ class Context:
                     self.displays.result(value)
             if arguments is not None:
                 value = self.call_main(arguments)
-                self.channel.send("value", runner.encode(value, request["result_limit"]))
+                self.channel.send("value", runner.express(value, request["result_limit"]))
         return 0
+
+    def parse(self, code, filename):
+        """The tree of a cell, which may have what notebooks have beyond Python."""
+        try:
+            return ast.parse(code, filename)
+        except SyntaxError as e:
+            if not any(mark in code for mark in "%!?"):
+                raise
+            if self.notebook is None:
+                self.notebook = runner.part("notebook").Notebook(self)
+                builtins.get_ipython = lambda: self.notebook
+            tree = self.notebook.parse(code, filename)
+            if tree is None:
+                raise e from None
+            return tree
 
     def evaluate(self, tree, filename, mode):
         program = compile(tree, filename, mode, self.flags, dont_inherit=True)

@@ -29,6 +29,9 @@ func (c *codeContext) execute(ctx context.Context, running *interruptible, req *
 	if req.GetLanguage() != "" && req.GetLanguage() != c.language {
 		return refusal.New(refusal.InvalidRequest, "language", "the context is for %s", c.language)
 	}
+	if c.language == Bash && req.Arguments != nil {
+		return refusal.New(refusal.InvalidRequest, "arguments", "bash has no main to give them to; use env")
+	}
 	target := newContextTarget(ctx)
 	defer target.end()
 	interrupts, err := running.add(req.GetExecutionId(), target)
@@ -96,12 +99,7 @@ func (e *contextExecution) run(ctx context.Context, req *guestv1.ExecuteRequest)
 	r := e.resident
 	r.executions++
 	e.number = r.executions
-	request := newRunnerRequest(req)
-	request.Execution = e.number
-	if e.context.language == JavaScript {
-		request.Code = esm.Script(request.Code)
-	}
-	payload, err := line(request)
+	payload, err := e.payload(req)
 	if err != nil {
 		return nil, refusal.New(refusal.InvalidRequest, "arguments", "is no JSON")
 	}
@@ -132,7 +130,7 @@ func (e *contextExecution) run(ctx context.Context, req *guestv1.ExecuteRequest)
 		for _, t := range r.output {
 			t.flush()
 		}
-		result.ExitCode, result.PeakMemoryBytes = done.ExitCode, max(done.PeakBytes, 0)
+		result.ExitCode, result.PeakMemoryBytes = done.ExitCode&0xff, max(done.PeakBytes, 0) // as of a process
 		if outcome == guestv1.ExecuteResult_OUTCOME_TIMEOUT {
 			result.Detail = stateKept
 		}
@@ -151,6 +149,19 @@ func (e *contextExecution) run(ctx context.Context, req *guestv1.ExecuteRequest)
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 	return result, nil
+}
+
+// payload is what the interpreter reads.
+func (e *contextExecution) payload(req *guestv1.ExecuteRequest) ([]byte, error) {
+	if e.context.language == Bash {
+		return shellRequest(req, e.number), nil
+	}
+	request := newRunnerRequest(req)
+	request.Execution = e.number
+	if e.context.language == JavaScript {
+		request.Code = esm.Script(request.Code)
+	}
+	return line(request)
 }
 
 // await takes what the runner reports until the execution has ended. Without a

@@ -41,8 +41,8 @@ func (s *contexts) CreateContext(ctx context.Context, req *providerv1.CreateCont
 	}
 	language := req.GetLanguage()
 	switch {
-	case language != Python && language != JavaScript:
-		return nil, refusal.New(refusal.InvalidRequest, "language", "contexts are for %s and %s", Python, JavaScript)
+	case language != Python && language != JavaScript && language != Bash:
+		return nil, refusal.New(refusal.InvalidRequest, "language", "contexts are for %s, %s and %s", Python, JavaScript, Bash)
 	case in.paths[language] == "":
 		return nil, refusal.New(refusal.InvalidRequest, "language", "%v", errUnknownLanguage)
 	}

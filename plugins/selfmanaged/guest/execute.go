@@ -17,6 +17,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
 )
 
 // execution is one piece of code on its way through an interpreter.
@@ -135,6 +136,7 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.G
 	// The interpreter has ended; its init is about to, and takes along what was
 	// left running. Being killed first does not hurt.
 	e.process.Kill()
+	e.process.waitGone()
 	if !end.ok {
 		end.Code = 128 + 9
 	}
@@ -146,7 +148,7 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.G
 
 // forward sends a stream up to the limit and drains the rest: a full pipe would
 // stop the program.
-func (e *execution) forward(from *os.File, stream int) {
+func (e *execution) forward(from *pipe.Reader, stream int) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := readLines(from, buf)
@@ -180,7 +182,7 @@ const lineWait = 2 * time.Millisecond
 
 // readLines reads what there is. Where that ends amid a line, it waits a moment for
 // the rest, which saves a message of its own all the way to the caller.
-func readLines(from *os.File, buf []byte) (int, error) {
+func readLines(from *pipe.Reader, buf []byte) (int, error) {
 	n, err := from.Read(buf)
 	if err != nil || n == len(buf) || buf[n-1] == '\n' || from.SetReadDeadline(time.Now().Add(lineWait)) != nil {
 		return n, err

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -27,6 +29,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // MaxMessageBytes bounds a message of the protocol.
@@ -62,7 +65,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		// system call of gVisor on the host.
 		grpc.InitialWindowSize(512<<10), grpc.InitialConnWindowSize(2<<20),
 		grpc.ReadBufferSize(64<<10), grpc.WriteBufferSize(128<<10),
-		grpc.ForceServerCodecV2(filechunk.Codec()),
+		grpc.ForceServerCodecV2(answerCodec()),
 	)
 	g := &guest{running: newInterruptible()}
 	g.contexts = newContexts(g)
@@ -85,6 +88,10 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	}
 	return err
 }
+
+// answerCodec encodes answers. Names and errors in them come from whatever runs in
+// the sandbox.
+func answerCodec() encoding.CodecV2 { return validtext.Codec(filechunk.Codec()) }
 
 // guest implements the protocol.
 type guest struct {
@@ -127,6 +134,11 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 		return status.Error(codes.Internal, err.Error())
 	}
 	runtime := newInterpreters(req)
+	if req.GetPackages() {
+		if err := writePip(); err != nil {
+			return status.Error(codes.FailedPrecondition, err.Error())
+		}
+	}
 	if err := runtime.warmUp(ctx); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
@@ -222,6 +234,10 @@ func Version() string {
 // Main is the guest's main function, and that of the init process of each program
 // that it starts.
 func Main() {
+	if name := filepath.Base(os.Args[0]); name == "pip" || name == "pip3" {
+		fmt.Fprintln(os.Stderr, "ERROR:", becomePip(os.Args[1:]))
+		os.Exit(1)
+	}
 	isolation.Init()
 	in, out := os.Stdin, os.Stdout
 	// Whatever prints by accident shall not corrupt the protocol.

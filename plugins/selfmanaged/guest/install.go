@@ -25,6 +25,7 @@ type installations struct {
 
 	guest   *guest
 	tunnels egress.Tunnels
+	asking  asking
 }
 
 var _ guestv1.InstallServiceServer = (*installations)(nil)

@@ -14,11 +14,12 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/sdk/program/returned"
 )
 
 // runners run code in interpreters; parts of them are loaded when they are needed.
 //
-//go:embed runner.py context.py display.py runner.js context.js display.js
+//go:embed runner.py context.py display.py notebook.py context.sh runner.js context.js display.js
 var runners embed.FS
 
 // restartDelay is how long after an execution the next interpreter is started
@@ -132,7 +133,7 @@ func (in *interpreters) replace(language string) {
 // waiting is an interpreter that waits for a request, and the file that it may leave.
 func (in *interpreters) waiting(language string) (s isolation.Spec, leaves string) {
 	path := in.paths[language]
-	s = isolation.Spec{Env: isolation.Environment(nil), Limits: in.limits}
+	s = isolation.Spec{Env: isolation.CodeEnvironment(nil), Limits: in.limits}
 	switch language {
 	case Python:
 		// -I: neither the environment nor files of earlier executions have a
@@ -158,16 +159,21 @@ func writeRunners() error {
 	if err := os.MkdirAll(RunDir, 0o755); err != nil {
 		return fmt.Errorf("make room for the runners: %w", err)
 	}
+	sources := map[string][]byte{
+		"returned.py": returned.Python(),
+		"returned.js": append(slices.Clip(returned.JavaScript()), "module.exports = express;\n"...),
+	}
 	files, err := runners.ReadDir(".")
 	if err != nil {
 		return fmt.Errorf("find the runners: %w", err)
 	}
 	for _, f := range files {
-		source, err := runners.ReadFile(f.Name())
-		if err == nil {
-			err = os.WriteFile(filepath.Join(RunDir, f.Name()), source, 0o444)
+		if sources[f.Name()], err = runners.ReadFile(f.Name()); err != nil {
+			return fmt.Errorf("find the runners: %w", err)
 		}
-		if err != nil {
+	}
+	for name, source := range sources {
+		if err := os.WriteFile(filepath.Join(RunDir, name), source, 0o444); err != nil {
 			return fmt.Errorf("write runner: %w", err)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
 )
 
 // process is an interpreter. What it runs arrives later, so it can be started
@@ -14,9 +16,9 @@ import (
 type process struct {
 	*isolation.Process
 	request *os.File // its descriptor 3: what to run; ends after it
-	stdout  *os.File
-	stderr  *os.File
-	result  *os.File // its descriptor 4: a byte when ready, then what package frames reads
+	stdout  *pipe.Reader
+	stderr  *pipe.Reader
+	result  *pipe.Reader // its descriptor 4: a byte when ready, then what package frames reads
 	// leaves is a file that the interpreter may write, and that is removed with it;
 	// "" for none. It cannot do that itself if it is killed.
 	leaves string
@@ -32,22 +34,22 @@ func startProcess(s isolation.Spec) (*process, error) {
 			_ = f.Close()
 		}
 	}()
-	pipe := func(ours **os.File, weWrite bool) (*os.File, error) {
+	output := func(ours **pipe.Reader) (*os.File, error) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			return nil, err
 		}
-		if weWrite {
-			r, w = w, r
-		}
-		*ours = r
+		*ours = pipe.NewReader(r)
 		theirs = append(theirs, w)
 		return w, nil
 	}
-	stdout, err1 := pipe(&p.stdout, false)
-	stderr, err2 := pipe(&p.stderr, false)
-	result, err3 := pipe(&p.result, false)
-	request, err4 := pipe(&p.request, true)
+	stdout, err1 := output(&p.stdout)
+	stderr, err2 := output(&p.stderr)
+	result, err3 := output(&p.result)
+	request, ours, err4 := os.Pipe()
+	if err4 == nil {
+		p.request, theirs = ours, append(theirs, request)
+	}
 	err := errors.Join(err1, err2, err3, err4)
 	if err == nil {
 		p.Process, err = isolation.Start(s, isolation.Streams{Stdout: stdout, Stderr: stderr, Extra: []*os.File{request, result}})
@@ -69,6 +71,17 @@ func (p *process) waitReady() error {
 	return nil
 }
 
+// waitGone returns when every process of the interpreter has gone, and ends its
+// pipes: whoever was given the other ends may hold them for ever. What they hold
+// can still be read. It may be called twice.
+func (p *process) waitGone() {
+	p.Wait()
+	for _, r := range []*pipe.Reader{p.stdout, p.stderr, p.result} {
+		r.End()
+	}
+	_ = p.request.SetWriteDeadline(time.Unix(1, 0)) // it may be closed
+}
+
 // wait returns when every process of the interpreter has gone, and removes what is
 // left. It may be called twice.
 func (p *process) wait() {
@@ -80,9 +93,12 @@ func (p *process) wait() {
 }
 
 func (p *process) closePipes() {
-	for _, f := range []*os.File{p.request, p.stdout, p.stderr, p.result} {
-		if f != nil {
-			_ = f.Close()
+	if p.request != nil {
+		_ = p.request.Close()
+	}
+	for _, r := range []*pipe.Reader{p.stdout, p.stderr, p.result} {
+		if r != nil {
+			_ = r.Close()
 		}
 	}
 }

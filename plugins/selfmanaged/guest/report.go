@@ -10,6 +10,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // eventSender is the part of a gRPC stream that an execution needs.
@@ -108,7 +109,7 @@ func (r *report) take(f frames.Frame) {
 		case a.Refused != "":
 			a.Data = nil
 		}
-		a.Refused = a.Refused[:min(len(a.Refused), maxArtifactText)]
+		a.Refused = validtext.Clip(a.Refused, maxArtifactText)
 		if a.MimeType == "" || len(a.MimeType) > maxArtifactText || a.Group < 1 || a.Group > maxGroup {
 			return // the runner makes no such thing
 		}
@@ -119,6 +120,7 @@ func (r *report) take(f frames.Frame) {
 // Bounds on what a runner may say of an artifact.
 const (
 	maxArtifactText = 200
+	maxArtifactName = 4 << 10 // of a file: as long as a path can be
 	maxGroup        = 1 << 20
 )
 
@@ -175,7 +177,7 @@ func (r *report) readFile(name string) {
 		return
 	}
 	f, err := artifacts.Read(isolation.WorkspaceDir, name, r.artifacts.GetMaxBytes())
-	a := &providerv1.Artifact{Name: name, MimeType: f.MIMEType, Data: f.Data, Size: f.Size}
+	a := &providerv1.Artifact{Name: validtext.Clip(name, maxArtifactName), MimeType: f.MIMEType, Data: f.Data, Size: f.Size}
 	if err != nil {
 		a.Refused = err.Error()
 	}

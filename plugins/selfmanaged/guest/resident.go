@@ -48,24 +48,17 @@ type setUp struct {
 // startResident starts an interpreter, or takes the one that waits for an
 // execution, and makes a context of it.
 func startResident(ctx context.Context, c *codeContext) (*resident, error) {
-	p, err := c.interpreters.take(c.language)
+	p, payload, err := c.start()
 	if err != nil {
 		return nil, startError(err)
 	}
-	defer c.interpreters.replace(c.language)
 	r := &resident{process: p, guarded: c.guard.Watch(p), frames: make(chan frames.Frame), ended: make(chan struct{})}
 	r.want(nil)
 	r.output = [2]*tap{newTap(p.stdout), newTap(p.stderr)}
 	go r.read()
 	go r.reap()
 
-	var first setUp
-	first.Context.Cwd, first.Context.Env = c.cwd, c.env
-	payload, err := line(first)
-	if err == nil {
-		err = r.send(payload)
-	}
-	if err != nil {
+	if err := r.send(payload); err != nil {
 		r.close()
 		return nil, startError(err)
 	}
@@ -88,6 +81,23 @@ func startResident(ctx context.Context, c *codeContext) (*resident, error) {
 	}
 	r.close()
 	return nil, err
+}
+
+// start starts an interpreter, or takes the one that waits for an execution. The
+// payload makes a context of it.
+func (c *codeContext) start() (p *process, payload []byte, err error) {
+	if c.language == Bash {
+		p, err = c.interpreters.startShell()
+		return p, shellSetUp(c.cwd, c.env), err
+	}
+	var first setUp
+	first.Context.Cwd, first.Context.Env = c.cwd, c.env
+	if payload, err = line(first); err != nil {
+		return nil, nil, err
+	}
+	defer c.interpreters.replace(c.language)
+	p, err = c.interpreters.take(c.language)
+	return p, payload, err
 }
 
 // send writes a request, which the interpreter takes as a whole before it does
@@ -134,7 +144,7 @@ func (r *resident) read() {
 func (r *resident) reap() {
 	r.exit, r.whole = r.process.Exit()
 	r.process.Kill()
-	r.process.Wait()
+	r.process.waitGone()
 	close(r.ended)
 }
 

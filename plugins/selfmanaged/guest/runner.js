@@ -9,6 +9,7 @@ const vm = require('node:vm');
 const path = require('node:path');
 const { Module } = require('node:module');
 const { pathToFileURL } = require('node:url');
+const express = require(path.join(__dirname, 'returned.js'));
 
 const WORKSPACE = '/workspace';
 const FILENAME = path.join(WORKSPACE, 'main.js');
@@ -64,22 +65,6 @@ async function load(code) {
   return main ?? (typeof exported === 'function' ? exported : exported?.main);
 }
 
-function encode(value, limit) {
-  let text;
-  try {
-    text = JSON.stringify(value === undefined ? null : value, (key, v) => {
-      if (typeof v === 'number' && !Number.isFinite(v)) throw new TypeError(`${v} is not JSON`);
-      return v;
-    });
-  } catch (e) {
-    throw new TypeError(`main must return something that JSON can express: ${e.message}`);
-  }
-  if (text === undefined) throw new TypeError(`main must return something that JSON can express, not a ${typeof value}`);
-  const data = Buffer.from(text);
-  if (data.length > limit) throw new RangeError(`main returned ${data.length} bytes of JSON, more than the limit of ${limit}`);
-  return data;
-}
-
 function writeAll(fd, data) {
   for (let at = 0; at < data.length; ) at += fs.writeSync(fd, data, at);
 }
@@ -109,7 +94,7 @@ async function run(request) {
   const main = await load(code);
   if (args === null && !callMain) return;
   if (typeof main !== 'function') throw new ReferenceError('arguments were given, so the code must define a function main');
-  const data = encode(await main(args ?? {}), limit);
+  const data = express(await main(args ?? {}), limit);
   send('value', data);
   // main has returned: timers that it left behind do not keep the result waiting.
   exit();
@@ -188,7 +173,7 @@ Object.defineProperty(globalThis, 'display', {
 writeAll(4, Buffer.from('R'));
 const request = JSON.parse(readLine(3));
 if (request.context) {
-  require(path.join(__dirname, 'context.js'))(request.context, { send, encode, displays, exit, stderr, streams: [stdout, stderr] });
+  require(path.join(__dirname, 'context.js'))(request.context, { send, express, displays, exit, stderr, streams: [stdout, stderr] });
 } else {
   once();
 }

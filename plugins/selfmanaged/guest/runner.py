@@ -20,6 +20,7 @@ import _thread, collections, datetime, functools, inspect, itertools, math, rand
 HOME = os.path.dirname(__file__)
 WORKSPACE = "/workspace"
 FILENAME = WORKSPACE + "/main.py"
+MODULES = "/run/sandbox/modules"  # there where code may install
 PACKAGES = WORKSPACE + "/.packages/python"  # what was installed for this instance
 CHANNEL = 4
 STANDARD_PATH = list(sys.path)
@@ -39,6 +40,9 @@ def part(name):
     exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
     sys.path = path
     return module
+
+
+express = part("returned").express
 
 
 class Channel:
@@ -149,19 +153,6 @@ def call_main(namespace, arguments):
     return value
 
 
-def encode(value, limit):
-    try:
-        try:
-            data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-        except UnicodeEncodeError:  # lone surrogates have no UTF-8 form
-            data = json.dumps(value, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as e:
-        raise TypeError(f"main must return something that JSON can express: {e}") from None
-    if len(data) > limit:
-        raise ValueError(f"main returned {len(data)} bytes of JSON, more than the limit of {limit}")
-    return data
-
-
 def report(exc):
     """Show an exception as the interpreter would, without the runner's frames."""
     seen = set()
@@ -215,10 +206,30 @@ def find_packages():
     """Let the code import what was installed for this instance. That replaces no
     module of the standard library, but what the system has beside that: who asks for
     a version gets it."""
-    if PACKAGES in sys.path or not os.path.isdir(PACKAGES):
+    if PACKAGES in sys.path:
         return
-    before = (i for i, p in enumerate(sys.path) if str(p).endswith("-packages"))
-    sys.path.insert(next(before, len(sys.path)), PACKAGES)
+    if os.path.isdir(PACKAGES):
+        before = (i for i, p in enumerate(sys.path) if str(p).endswith("-packages"))
+        sys.path.insert(next(before, len(sys.path)), PACKAGES)
+    elif os.path.isdir(MODULES) and Later not in sys.meta_path:
+        sys.meta_path.append(Later)
+
+
+class Later:
+    """Finds what the code itself has installed since it began."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if path is not None or not os.path.isdir(PACKAGES):
+            return None
+        sys.meta_path.remove(cls)
+        sys.path_importer_cache.pop(PACKAGES, None)
+        find_packages()
+        for finder in list(sys.meta_path):
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+        return None
 
 
 def exit_code(e):
@@ -256,7 +267,7 @@ def run(request, policy, module, channel, displays):
     displays.begin(request["artifacts"])
     exec(program, module.__dict__)
     if call:
-        data = encode(call_main(module.__dict__, arguments or {}), request["result_limit"])
+        data = express(call_main(module.__dict__, arguments or {}), request["result_limit"])
         displays.figures()
         channel.send("value", data)
         channel.close()  # threads that go on have no say any more

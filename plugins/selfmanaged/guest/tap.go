@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
 )
 
 // tap reads what a context prints, for as long as it lives. What is printed
 // while no execution runs, by a thread that an earlier one left behind, is
 // dropped: it is nobody's, and a full pipe would stop the thread.
 type tap struct {
-	from    *os.File
+	from    *pipe.Reader
 	flushed chan struct{}
 	ended   chan struct{} // closed when there is nothing more
 
@@ -21,7 +23,7 @@ type tap struct {
 	sink func([]byte)
 }
 
-func newTap(from *os.File) *tap {
+func newTap(from *pipe.Reader) *tap {
 	t := &tap{from: from, flushed: make(chan struct{}), ended: make(chan struct{})}
 	go t.read()
 	return t

@@ -262,14 +262,24 @@ type Field struct {
 	Required bool   `protobuf:"varint,3,opt,name=required,proto3" json:"required,omitempty"`
 	Secret   bool   `protobuf:"varint,4,opt,name=secret,proto3" json:"secret,omitempty"`
 	// Absent for no default. Durations are numbers of seconds.
-	Default       *structpb.Value `protobuf:"bytes,5,opt,name=default,proto3" json:"default,omitempty"`
-	Options       []string        `protobuf:"bytes,6,rep,name=options,proto3" json:"options,omitempty"`
-	Min           *float64        `protobuf:"fixed64,7,opt,name=min,proto3,oneof" json:"min,omitempty"`
-	Max           *float64        `protobuf:"fixed64,8,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	Pattern       string          `protobuf:"bytes,9,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	Label         string          `protobuf:"bytes,10,opt,name=label,proto3" json:"label,omitempty"`
-	Description   string          `protobuf:"bytes,11,opt,name=description,proto3" json:"description,omitempty"`
-	Placeholder   string          `protobuf:"bytes,12,opt,name=placeholder,proto3" json:"placeholder,omitempty"`
+	Default     *structpb.Value `protobuf:"bytes,5,opt,name=default,proto3" json:"default,omitempty"`
+	Options     []string        `protobuf:"bytes,6,rep,name=options,proto3" json:"options,omitempty"`
+	Min         *float64        `protobuf:"fixed64,7,opt,name=min,proto3,oneof" json:"min,omitempty"`
+	Max         *float64        `protobuf:"fixed64,8,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	Pattern     string          `protobuf:"bytes,9,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Label       string          `protobuf:"bytes,10,opt,name=label,proto3" json:"label,omitempty"`
+	Description string          `protobuf:"bytes,11,opt,name=description,proto3" json:"description,omitempty"`
+	Placeholder string          `protobuf:"bytes,12,opt,name=placeholder,proto3" json:"placeholder,omitempty"`
+	// Changed in the configuration file alone, not through the admin API: it names a
+	// program, a path or an address that must not be chosen from afar.
+	FileOnly bool `protobuf:"varint,13,opt,name=file_only,json=fileOnly,proto3" json:"file_only,omitempty"`
+	// Of a list: what its items are, strings without it. Only type (string, integer,
+	// number), options, min, max and pattern count.
+	Items *Field `protobuf:"bytes,14,opt,name=items,proto3" json:"items,omitempty"`
+	// Of a block: its settings, at most three blocks deep.
+	Fields []*Field `protobuf:"bytes,15,rep,name=fields,proto3" json:"fields,omitempty"`
+	// A block that may stand several times; min and max bound how many.
+	Repeated      bool `protobuf:"varint,16,opt,name=repeated,proto3" json:"repeated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +398,34 @@ func (x *Field) GetPlaceholder() string {
 	return ""
 }
 
+func (x *Field) GetFileOnly() bool {
+	if x != nil {
+		return x.FileOnly
+	}
+	return false
+}
+
+func (x *Field) GetItems() *Field {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *Field) GetFields() []*Field {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *Field) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
+}
+
 type ConfigureRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Label    string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
@@ -503,6 +541,150 @@ func (*ConfigureResponse) Descriptor() ([]byte, []int) {
 	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{5}
 }
 
+type ValidateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As those of ConfigureRequest.
+	Settings      *structpb.Struct `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateRequest) Reset() {
+	*x = ValidateRequest{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateRequest) ProtoMessage() {}
+
+func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
+func (*ValidateRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ValidateRequest) GetSettings() *structpb.Struct {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+type ValidateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 100; none if the settings can be.
+	Problems      []*Problem `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateResponse) Reset() {
+	*x = ValidateResponse{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateResponse) ProtoMessage() {}
+
+func (x *ValidateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateResponse.ProtoReflect.Descriptor instead.
+func (*ValidateResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ValidateResponse) GetProblems() []*Problem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+type Problem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The setting at fault; empty if it is no single one.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// Reads well behind the name of the setting: "must not be above max_sandboxes".
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Problem) Reset() {
+	*x = Problem{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Problem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Problem) ProtoMessage() {}
+
+func (x *Problem) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Problem.ProtoReflect.Descriptor instead.
+func (*Problem) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Problem) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Problem) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type HealthRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -511,7 +693,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[6]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +705,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[6]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +718,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{6}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{9}
 }
 
 type HealthResponse struct {
@@ -552,7 +734,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[7]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +746,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[7]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +759,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{7}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HealthResponse) GetHealthy() bool {
@@ -627,7 +809,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +821,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[8]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +834,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{8}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Metric) GetName() string {
@@ -697,13 +879,15 @@ type CreateRequest struct {
 	Env            map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Ttl            *durationpb.Duration   `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How long the creation may wait for room; absent for as long as the provider likes.
+	MaxQueue      *durationpb.Duration `protobuf:"bytes,6,opt,name=max_queue,json=maxQueue,proto3" json:"max_queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +899,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[9]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +912,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{9}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateRequest) GetTemplate() string {
@@ -766,6 +950,13 @@ func (x *CreateRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *CreateRequest) GetMaxQueue() *durationpb.Duration {
+	if x != nil {
+		return x.MaxQueue
+	}
+	return nil
+}
+
 type CreateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      *Instance              `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -775,7 +966,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +978,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[10]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +991,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{10}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateResponse) GetInstance() *Instance {
@@ -824,7 +1015,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +1027,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[11]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +1040,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{11}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Instance) GetId() string {
@@ -915,7 +1106,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1118,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[12]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1131,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{12}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecuteRequest) GetInstanceId() string {
@@ -1029,7 +1220,7 @@ type ArtifactLimits struct {
 
 func (x *ArtifactLimits) Reset() {
 	*x = ArtifactLimits{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1232,7 @@ func (x *ArtifactLimits) String() string {
 func (*ArtifactLimits) ProtoMessage() {}
 
 func (x *ArtifactLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1245,7 @@ func (x *ArtifactLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactLimits.ProtoReflect.Descriptor instead.
 func (*ArtifactLimits) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ArtifactLimits) GetFiles() []string {
@@ -1100,7 +1291,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1303,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1316,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecuteResponse) GetEvent() isExecuteResponse_Event {
@@ -1220,7 +1411,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1423,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1436,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Artifact) GetKind() string {
@@ -1300,8 +1491,10 @@ func (x *Artifact) GetRefused() string {
 type ExecuteResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One of succeeded, failed, timeout, out_of_memory, blocked, cancelled.
-	Status   string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	ExitCode int32  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// 0 to 255, 128 plus the signal where one ended the code. Of succeeded 0, of failed
+	// any other.
+	ExitCode int32 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	// The JSON that main returned; absent when nothing was called.
 	Result          []byte               `protobuf:"bytes,3,opt,name=result,proto3,oneof" json:"result,omitempty"`
 	Duration        *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
@@ -1316,7 +1509,7 @@ type ExecuteResult struct {
 
 func (x *ExecuteResult) Reset() {
 	*x = ExecuteResult{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1521,7 @@ func (x *ExecuteResult) String() string {
 func (*ExecuteResult) ProtoMessage() {}
 
 func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1534,7 @@ func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResult.ProtoReflect.Descriptor instead.
 func (*ExecuteResult) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecuteResult) GetStatus() string {
@@ -1415,7 +1608,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1620,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1633,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Finding) GetLine() int32 {
@@ -1480,7 +1673,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1685,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1698,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DestroyRequest) GetInstanceId() string {
@@ -1523,7 +1716,7 @@ type DestroyResponse struct {
 
 func (x *DestroyResponse) Reset() {
 	*x = DestroyResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1728,7 @@ func (x *DestroyResponse) String() string {
 func (*DestroyResponse) ProtoMessage() {}
 
 func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1741,7 @@ func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyResponse.ProtoReflect.Descriptor instead.
 func (*DestroyResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
 }
 
 type ListRequest struct {
@@ -1559,7 +1752,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1764,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1777,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{23}
 }
 
 type ListResponse struct {
@@ -1596,7 +1789,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1801,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1814,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListResponse) GetInstances() []*Instance {
@@ -1639,7 +1832,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1844,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1857,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{25}
 }
 
 type DrainResponse struct {
@@ -1675,7 +1868,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1880,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1893,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{23}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{26}
 }
 
 type CloseRequest struct {
@@ -1711,7 +1904,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1916,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1929,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{24}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{27}
 }
 
 type CloseResponse struct {
@@ -1747,7 +1940,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1952,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1965,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{25}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{28}
 }
 
 // ErrorDetail travels in the details of every gRPC status that is not OK.
@@ -1793,7 +1986,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1998,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +2011,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{26}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -1884,7 +2077,7 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\bTemplate\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1c\n" +
-	"\tlanguages\x18\x03 \x03(\tR\tlanguages\"\xe1\x02\n" +
+	"\tlanguages\x18\x03 \x03(\tR\tlanguages\"\x8c\x04\n" +
 	"\x05Field\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1a\n" +
@@ -1898,7 +2091,11 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x05label\x18\n" +
 	" \x01(\tR\x05label\x12 \n" +
 	"\vdescription\x18\v \x01(\tR\vdescription\x12 \n" +
-	"\vplaceholder\x18\f \x01(\tR\vplaceholderB\x06\n" +
+	"\vplaceholder\x18\f \x01(\tR\vplaceholder\x12\x1b\n" +
+	"\tfile_only\x18\r \x01(\bR\bfileOnly\x126\n" +
+	"\x05items\x18\x0e \x01(\v2 .sandboxbroker.provider.v1.FieldR\x05items\x128\n" +
+	"\x06fields\x18\x0f \x03(\v2 .sandboxbroker.provider.v1.FieldR\x06fields\x12\x1a\n" +
+	"\brepeated\x18\x10 \x01(\bR\brepeatedB\x06\n" +
 	"\x04_minB\x06\n" +
 	"\x04_max\"\xbe\x01\n" +
 	"\x10ConfigureRequest\x12\x14\n" +
@@ -1907,7 +2104,14 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\tstate_dir\x18\x03 \x01(\tR\bstateDir\x123\n" +
 	"\bsettings\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12%\n" +
 	"\x0eabandoned_dirs\x18\x05 \x03(\tR\rabandonedDirs\"\x13\n" +
-	"\x11ConfigureResponse\"\x0f\n" +
+	"\x11ConfigureResponse\"F\n" +
+	"\x0fValidateRequest\x123\n" +
+	"\bsettings\x18\x01 \x01(\v2\x17.google.protobuf.StructR\bsettings\"R\n" +
+	"\x10ValidateResponse\x12>\n" +
+	"\bproblems\x18\x01 \x03(\v2\".sandboxbroker.provider.v1.ProblemR\bproblems\"9\n" +
+	"\aProblem\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\x0f\n" +
 	"\rHealthRequest\"\x8d\x02\n" +
 	"\x0eHealthResponse\x12\x18\n" +
 	"\ahealthy\x18\x01 \x01(\bR\ahealthy\x12\x16\n" +
@@ -1925,13 +2129,14 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x05value\x18\x05 \x01(\x01R\x05value\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x03\n" +
 	"\rCreateRequest\x12\x1a\n" +
 	"\btemplate\x18\x01 \x01(\tR\btemplate\x12L\n" +
 	"\x06labels\x18\x02 \x03(\v24.sandboxbroker.provider.v1.CreateRequest.LabelsEntryR\x06labels\x12C\n" +
 	"\x03env\x18\x03 \x03(\v21.sandboxbroker.provider.v1.CreateRequest.EnvEntryR\x03env\x12+\n" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x1a9\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x126\n" +
+	"\tmax_queue\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bmaxQueue\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
@@ -2028,10 +2233,11 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"capability\x12:\n" +
 	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12\x1b\n" +
-	"\tno_effect\x18\x06 \x01(\bR\bnoEffect2\xf3\x06\n" +
+	"\tno_effect\x18\x06 \x01(\bR\bnoEffect2\xd8\a\n" +
 	"\x0fProviderService\x12c\n" +
 	"\bDescribe\x12*.sandboxbroker.provider.v1.DescribeRequest\x1a+.sandboxbroker.provider.v1.DescribeResponse\x12f\n" +
-	"\tConfigure\x12+.sandboxbroker.provider.v1.ConfigureRequest\x1a,.sandboxbroker.provider.v1.ConfigureResponse\x12]\n" +
+	"\tConfigure\x12+.sandboxbroker.provider.v1.ConfigureRequest\x1a,.sandboxbroker.provider.v1.ConfigureResponse\x12c\n" +
+	"\bValidate\x12*.sandboxbroker.provider.v1.ValidateRequest\x1a+.sandboxbroker.provider.v1.ValidateResponse\x12]\n" +
 	"\x06Health\x12(.sandboxbroker.provider.v1.HealthRequest\x1a).sandboxbroker.provider.v1.HealthResponse\x12]\n" +
 	"\x06Create\x12(.sandboxbroker.provider.v1.CreateRequest\x1a).sandboxbroker.provider.v1.CreateResponse\x12b\n" +
 	"\aExecute\x12).sandboxbroker.provider.v1.ExecuteRequest\x1a*.sandboxbroker.provider.v1.ExecuteResponse0\x01\x12`\n" +
@@ -2052,7 +2258,7 @@ func file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_provider_v1_provider_proto_rawDescData
 }
 
-var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*DescribeRequest)(nil),       // 0: sandboxbroker.provider.v1.DescribeRequest
 	(*DescribeResponse)(nil),      // 1: sandboxbroker.provider.v1.DescribeResponse
@@ -2060,87 +2266,97 @@ var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*Field)(nil),                 // 3: sandboxbroker.provider.v1.Field
 	(*ConfigureRequest)(nil),      // 4: sandboxbroker.provider.v1.ConfigureRequest
 	(*ConfigureResponse)(nil),     // 5: sandboxbroker.provider.v1.ConfigureResponse
-	(*HealthRequest)(nil),         // 6: sandboxbroker.provider.v1.HealthRequest
-	(*HealthResponse)(nil),        // 7: sandboxbroker.provider.v1.HealthResponse
-	(*Metric)(nil),                // 8: sandboxbroker.provider.v1.Metric
-	(*CreateRequest)(nil),         // 9: sandboxbroker.provider.v1.CreateRequest
-	(*CreateResponse)(nil),        // 10: sandboxbroker.provider.v1.CreateResponse
-	(*Instance)(nil),              // 11: sandboxbroker.provider.v1.Instance
-	(*ExecuteRequest)(nil),        // 12: sandboxbroker.provider.v1.ExecuteRequest
-	(*ArtifactLimits)(nil),        // 13: sandboxbroker.provider.v1.ArtifactLimits
-	(*ExecuteResponse)(nil),       // 14: sandboxbroker.provider.v1.ExecuteResponse
-	(*Artifact)(nil),              // 15: sandboxbroker.provider.v1.Artifact
-	(*ExecuteResult)(nil),         // 16: sandboxbroker.provider.v1.ExecuteResult
-	(*Finding)(nil),               // 17: sandboxbroker.provider.v1.Finding
-	(*DestroyRequest)(nil),        // 18: sandboxbroker.provider.v1.DestroyRequest
-	(*DestroyResponse)(nil),       // 19: sandboxbroker.provider.v1.DestroyResponse
-	(*ListRequest)(nil),           // 20: sandboxbroker.provider.v1.ListRequest
-	(*ListResponse)(nil),          // 21: sandboxbroker.provider.v1.ListResponse
-	(*DrainRequest)(nil),          // 22: sandboxbroker.provider.v1.DrainRequest
-	(*DrainResponse)(nil),         // 23: sandboxbroker.provider.v1.DrainResponse
-	(*CloseRequest)(nil),          // 24: sandboxbroker.provider.v1.CloseRequest
-	(*CloseResponse)(nil),         // 25: sandboxbroker.provider.v1.CloseResponse
-	(*ErrorDetail)(nil),           // 26: sandboxbroker.provider.v1.ErrorDetail
-	nil,                           // 27: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	nil,                           // 28: sandboxbroker.provider.v1.Metric.LabelsEntry
-	nil,                           // 29: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	nil,                           // 30: sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	nil,                           // 31: sandboxbroker.provider.v1.Instance.LabelsEntry
-	nil,                           // 32: sandboxbroker.provider.v1.Instance.MetadataEntry
-	nil,                           // 33: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	(*structpb.Value)(nil),        // 34: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 35: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*ValidateRequest)(nil),       // 6: sandboxbroker.provider.v1.ValidateRequest
+	(*ValidateResponse)(nil),      // 7: sandboxbroker.provider.v1.ValidateResponse
+	(*Problem)(nil),               // 8: sandboxbroker.provider.v1.Problem
+	(*HealthRequest)(nil),         // 9: sandboxbroker.provider.v1.HealthRequest
+	(*HealthResponse)(nil),        // 10: sandboxbroker.provider.v1.HealthResponse
+	(*Metric)(nil),                // 11: sandboxbroker.provider.v1.Metric
+	(*CreateRequest)(nil),         // 12: sandboxbroker.provider.v1.CreateRequest
+	(*CreateResponse)(nil),        // 13: sandboxbroker.provider.v1.CreateResponse
+	(*Instance)(nil),              // 14: sandboxbroker.provider.v1.Instance
+	(*ExecuteRequest)(nil),        // 15: sandboxbroker.provider.v1.ExecuteRequest
+	(*ArtifactLimits)(nil),        // 16: sandboxbroker.provider.v1.ArtifactLimits
+	(*ExecuteResponse)(nil),       // 17: sandboxbroker.provider.v1.ExecuteResponse
+	(*Artifact)(nil),              // 18: sandboxbroker.provider.v1.Artifact
+	(*ExecuteResult)(nil),         // 19: sandboxbroker.provider.v1.ExecuteResult
+	(*Finding)(nil),               // 20: sandboxbroker.provider.v1.Finding
+	(*DestroyRequest)(nil),        // 21: sandboxbroker.provider.v1.DestroyRequest
+	(*DestroyResponse)(nil),       // 22: sandboxbroker.provider.v1.DestroyResponse
+	(*ListRequest)(nil),           // 23: sandboxbroker.provider.v1.ListRequest
+	(*ListResponse)(nil),          // 24: sandboxbroker.provider.v1.ListResponse
+	(*DrainRequest)(nil),          // 25: sandboxbroker.provider.v1.DrainRequest
+	(*DrainResponse)(nil),         // 26: sandboxbroker.provider.v1.DrainResponse
+	(*CloseRequest)(nil),          // 27: sandboxbroker.provider.v1.CloseRequest
+	(*CloseResponse)(nil),         // 28: sandboxbroker.provider.v1.CloseResponse
+	(*ErrorDetail)(nil),           // 29: sandboxbroker.provider.v1.ErrorDetail
+	nil,                           // 30: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	nil,                           // 31: sandboxbroker.provider.v1.Metric.LabelsEntry
+	nil,                           // 32: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	nil,                           // 33: sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	nil,                           // 34: sandboxbroker.provider.v1.Instance.LabelsEntry
+	nil,                           // 35: sandboxbroker.provider.v1.Instance.MetadataEntry
+	nil,                           // 36: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	(*structpb.Value)(nil),        // 37: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 38: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
 }
 var file_sandboxbroker_provider_v1_provider_proto_depIdxs = []int32{
 	2,  // 0: sandboxbroker.provider.v1.DescribeResponse.templates:type_name -> sandboxbroker.provider.v1.Template
 	3,  // 1: sandboxbroker.provider.v1.DescribeResponse.schema:type_name -> sandboxbroker.provider.v1.Field
-	34, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
-	35, // 3: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
-	27, // 4: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	8,  // 5: sandboxbroker.provider.v1.HealthResponse.metrics:type_name -> sandboxbroker.provider.v1.Metric
-	28, // 6: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
-	29, // 7: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	30, // 8: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	36, // 9: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
-	11, // 10: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
-	31, // 11: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
-	32, // 12: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
-	37, // 13: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
-	37, // 14: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
-	33, // 15: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	36, // 16: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
-	13, // 17: sandboxbroker.provider.v1.ExecuteRequest.artifacts:type_name -> sandboxbroker.provider.v1.ArtifactLimits
-	16, // 18: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
-	15, // 19: sandboxbroker.provider.v1.ExecuteResponse.artifact:type_name -> sandboxbroker.provider.v1.Artifact
-	36, // 20: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	17, // 21: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
-	11, // 22: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
-	36, // 23: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	0,  // 24: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
-	4,  // 25: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
-	6,  // 26: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
-	9,  // 27: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
-	12, // 28: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
-	18, // 29: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
-	20, // 30: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
-	22, // 31: sandboxbroker.provider.v1.ProviderService.Drain:input_type -> sandboxbroker.provider.v1.DrainRequest
-	24, // 32: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
-	1,  // 33: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
-	5,  // 34: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
-	7,  // 35: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
-	10, // 36: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
-	14, // 37: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
-	19, // 38: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
-	21, // 39: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
-	23, // 40: sandboxbroker.provider.v1.ProviderService.Drain:output_type -> sandboxbroker.provider.v1.DrainResponse
-	25, // 41: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	37, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
+	3,  // 3: sandboxbroker.provider.v1.Field.items:type_name -> sandboxbroker.provider.v1.Field
+	3,  // 4: sandboxbroker.provider.v1.Field.fields:type_name -> sandboxbroker.provider.v1.Field
+	38, // 5: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
+	38, // 6: sandboxbroker.provider.v1.ValidateRequest.settings:type_name -> google.protobuf.Struct
+	8,  // 7: sandboxbroker.provider.v1.ValidateResponse.problems:type_name -> sandboxbroker.provider.v1.Problem
+	30, // 8: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	11, // 9: sandboxbroker.provider.v1.HealthResponse.metrics:type_name -> sandboxbroker.provider.v1.Metric
+	31, // 10: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
+	32, // 11: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	33, // 12: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	39, // 13: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
+	39, // 14: sandboxbroker.provider.v1.CreateRequest.max_queue:type_name -> google.protobuf.Duration
+	14, // 15: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
+	34, // 16: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
+	35, // 17: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
+	40, // 18: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
+	40, // 19: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
+	36, // 20: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	39, // 21: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	16, // 22: sandboxbroker.provider.v1.ExecuteRequest.artifacts:type_name -> sandboxbroker.provider.v1.ArtifactLimits
+	19, // 23: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
+	18, // 24: sandboxbroker.provider.v1.ExecuteResponse.artifact:type_name -> sandboxbroker.provider.v1.Artifact
+	39, // 25: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	20, // 26: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
+	14, // 27: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
+	39, // 28: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	0,  // 29: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
+	4,  // 30: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
+	6,  // 31: sandboxbroker.provider.v1.ProviderService.Validate:input_type -> sandboxbroker.provider.v1.ValidateRequest
+	9,  // 32: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
+	12, // 33: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
+	15, // 34: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
+	21, // 35: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
+	23, // 36: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
+	25, // 37: sandboxbroker.provider.v1.ProviderService.Drain:input_type -> sandboxbroker.provider.v1.DrainRequest
+	27, // 38: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
+	1,  // 39: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
+	5,  // 40: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
+	7,  // 41: sandboxbroker.provider.v1.ProviderService.Validate:output_type -> sandboxbroker.provider.v1.ValidateResponse
+	10, // 42: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
+	13, // 43: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
+	17, // 44: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
+	22, // 45: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
+	24, // 46: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
+	26, // 47: sandboxbroker.provider.v1.ProviderService.Drain:output_type -> sandboxbroker.provider.v1.DrainResponse
+	28, // 48: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
+	39, // [39:49] is the sub-list for method output_type
+	29, // [29:39] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_provider_v1_provider_proto_init() }
@@ -2149,21 +2365,21 @@ func file_sandboxbroker_provider_v1_provider_proto_init() {
 		return
 	}
 	file_sandboxbroker_provider_v1_provider_proto_msgTypes[3].OneofWrappers = []any{}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[12].OneofWrappers = []any{}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[14].OneofWrappers = []any{
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[15].OneofWrappers = []any{}
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[17].OneofWrappers = []any{
 		(*ExecuteResponse_Stdout)(nil),
 		(*ExecuteResponse_Stderr)(nil),
 		(*ExecuteResponse_Result)(nil),
 		(*ExecuteResponse_Artifact)(nil),
 	}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[16].OneofWrappers = []any{}
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_provider_v1_provider_proto_rawDesc), len(file_sandboxbroker_provider_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ProviderService_Describe_FullMethodName  = "/sandboxbroker.provider.v1.ProviderService/Describe"
 	ProviderService_Configure_FullMethodName = "/sandboxbroker.provider.v1.ProviderService/Configure"
+	ProviderService_Validate_FullMethodName  = "/sandboxbroker.provider.v1.ProviderService/Validate"
 	ProviderService_Health_FullMethodName    = "/sandboxbroker.provider.v1.ProviderService/Health"
 	ProviderService_Create_FullMethodName    = "/sandboxbroker.provider.v1.ProviderService/Create"
 	ProviderService_Execute_FullMethodName   = "/sandboxbroker.provider.v1.ProviderService/Execute"
@@ -50,6 +51,10 @@ type ProviderServiceClient interface {
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
 	// Configure is called once a process.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
+	// Validate says what Configure would refuse, as far as the settings alone tell it:
+	// it changes and starts nothing and asks nobody. It is called in processes that are
+	// not configured. One that does not implement it loses nothing.
+	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateResponse, error)
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
 	Create(ctx context.Context, in *CreateRequest, opts ...grpc.CallOption) (*CreateResponse, error)
 	// Execute streams output and ends with exactly one result. Cancelling the
@@ -87,6 +92,16 @@ func (c *providerServiceClient) Configure(ctx context.Context, in *ConfigureRequ
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ConfigureResponse)
 	err := c.cc.Invoke(ctx, ProviderService_Configure_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *providerServiceClient) Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateResponse)
+	err := c.cc.Invoke(ctx, ProviderService_Validate_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +195,10 @@ type ProviderServiceServer interface {
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
 	// Configure is called once a process.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)
+	// Validate says what Configure would refuse, as far as the settings alone tell it:
+	// it changes and starts nothing and asks nobody. It is called in processes that are
+	// not configured. One that does not implement it loses nothing.
+	Validate(context.Context, *ValidateRequest) (*ValidateResponse, error)
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
 	Create(context.Context, *CreateRequest) (*CreateResponse, error)
 	// Execute streams output and ends with exactly one result. Cancelling the
@@ -208,6 +227,9 @@ func (UnimplementedProviderServiceServer) Describe(context.Context, *DescribeReq
 }
 func (UnimplementedProviderServiceServer) Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Configure not implemented")
+}
+func (UnimplementedProviderServiceServer) Validate(context.Context, *ValidateRequest) (*ValidateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Validate not implemented")
 }
 func (UnimplementedProviderServiceServer) Health(context.Context, *HealthRequest) (*HealthResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Health not implemented")
@@ -283,6 +305,24 @@ func _ProviderService_Configure_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ProviderServiceServer).Configure(ctx, req.(*ConfigureRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProviderService_Validate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServiceServer).Validate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProviderService_Validate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServiceServer).Validate(ctx, req.(*ValidateRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -420,6 +460,10 @@ var ProviderService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Configure",
 			Handler:    _ProviderService_Configure_Handler,
+		},
+		{
+			MethodName: "Validate",
+			Handler:    _ProviderService_Validate_Handler,
 		},
 		{
 			MethodName: "Health",

@@ -3,7 +3,9 @@
 # stdout: tried True\n/dev/shm /tmp /workspace
 tried, written = 0, []
 for top, dirs, _ in os.walk("/"):
-    dirs[:] = [] if top.startswith(("/proc/", "/sys/")) or top.count("/") > 3 else dirs
+    # What other programs have left in these is theirs.
+    mine = top in ("/workspace", "/tmp", "/dev/shm")
+    dirs[:] = [] if mine or top.startswith(("/proc/", "/sys/")) or top.count("/") > 3 else dirs
     tried += 1
     try:
         path = os.path.join(top, ".hostile")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 // MaxAnswer bounds what is read of an answer, in bytes.
 const MaxAnswer = 16 << 20
+
+// InvalidAnswer is the code of a Failure where the service has claimed a success.
+const InvalidAnswer = "InvalidAnswer"
 
 // maxMessage bounds the text of the service in an error.
 const maxMessage = 512
@@ -26,6 +30,9 @@ type Failure struct {
 	Code, Message, RequestID string
 	// RetryAfter is how long the service asks to wait.
 	RetryAfter time.Duration
+	// Open says that the call may have had an effect, whatever the rest says: it is of a
+	// look afterwards.
+	Open bool
 }
 
 // Error tells all of it but the pause.
@@ -42,11 +49,28 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// Missing says that the thing asked for does not exist. A 404 can also be about the
-// access key.
+// NotFound is the service's code for what does not exist.
+const NotFound = "ERR_NOT_FOUND"
+
+// missing are the codes with which the service, its gateway and the inside of a sandbox
+// say that something does not exist.
+var missing = []string{NotFound, "NOT_FOUND", "SandboxNotFound", "TemplateNotFound", "NotFound"}
+
+// Missing says that the thing asked for does not exist, in the service's own words. A
+// 404 can also be about the access key, or the page of whatever stands in between.
 func (f *Failure) Missing() bool {
-	return f.Status == http.StatusNotFound && !strings.HasPrefix(f.Code, "InvalidAccessKeyId") ||
-		f.Status == http.StatusOK && (f.Code == "ERR_NOT_FOUND" || strings.Contains(strings.ToLower(f.Message), "not found"))
+	switch f.Status {
+	case http.StatusNotFound:
+		return slices.Contains(missing, f.Code)
+	case http.StatusOK:
+		return slices.Contains(missing, f.Code) || f.Code != InvalidAnswer && strings.Contains(strings.ToLower(f.Message), "not found")
+	}
+	return false
+}
+
+// Stray says that a 404 is nobody's who knows: what was asked for may be there.
+func (f *Failure) Stray() bool {
+	return f.Status == http.StatusNotFound && !f.Missing() && !f.Refused()
 }
 
 // Exists says that the name is taken. The service says so with 409, and with 400 and
@@ -73,6 +97,9 @@ func (f *Failure) Refused() bool {
 	}
 	return false
 }
+
+// Expired says that temporary credentials are not good any more.
+func (f *Failure) Expired() bool { return strings.HasPrefix(f.Code, "InvalidSecurityToken") }
 
 // Read takes an answer apart and decodes what it holds into value, which may be nil.
 // What is not a success is a *Failure, also where the status says 200.
@@ -111,7 +138,7 @@ func decode(body []byte, data json.RawMessage, value any) error {
 		body = data
 	}
 	if err := json.Unmarshal(body, value); err != nil {
-		return &Failure{Status: http.StatusBadGateway, Code: "InvalidAnswer", Message: "the answer is not what it should be: " + err.Error()}
+		return &Failure{Status: http.StatusBadGateway, Code: InvalidAnswer, Message: "the answer is not what it should be: " + err.Error()}
 	}
 	return nil
 }

@@ -54,6 +54,12 @@ func TestAFailureTellsWhatItIs(t *testing.T) {
 		return f
 	}
 	assert.Check(t, read(404, `{"code":"ERR_NOT_FOUND"}`).Missing())
+	assert.Check(t, read(404, `{"error":{"code":"NOT_FOUND"}}`).Missing())
+	assert.Check(t, read(200, `{"code":"ERR_BAD_REQUEST","message":"sandbox not found"}`).Missing())
+	for _, page := range []string{``, `404 page not found`, `<html>404 Not Found</html>`, `{"detail":"Not Found"}`, `{"code":404}`, `null`} {
+		assert.Check(t, read(404, page).Stray() && !read(404, page).Missing(), page)
+	}
+	assert.Check(t, !read(404, `{"Code":"InvalidAccessKeyId.NotFound"}`).Stray())
 	assert.Check(t, !read(404, `{"Code":"InvalidAccessKeyId.NotFound"}`).Missing())
 	assert.Check(t, read(404, `{"Code":"InvalidAccessKeyId.NotFound"}`).Refused())
 	assert.Check(t, read(500, `{"message":"template Already Exists"}`).Exists())

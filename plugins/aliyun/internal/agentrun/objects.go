@@ -100,7 +100,8 @@ type SandboxPage struct {
 // CommandResult is what became of a command in a sandbox.
 type CommandResult struct {
 	Status string `json:"status"`
-	Result struct {
+	// Result is nil where the answer has none.
+	Result *struct {
 		ExitCode int    `json:"exitCode"`
 		Stdout   string `json:"stdout"`
 		Stderr   string `json:"stderr"`

@@ -41,6 +41,9 @@ func Begin(language sdk.Language, s Start) string {
 		base64.StdEncoding.EncodeToString(kernelmain.JavaScript(javaScript)), encode(s))
 }
 
+// Print is a cell of JavaScript that prints a line as the code of agents does.
+func Print(line string) string { return fmt.Sprintf("console.log(%q)", line) }
+
 // Call is the cell behind the code that calls main with arguments, a JSON object. A
 // result above limit bytes fails.
 func Call(language sdk.Language, arguments json.RawMessage, limit int64) string {

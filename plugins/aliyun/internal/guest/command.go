@@ -24,11 +24,7 @@ type State struct {
 
 // Command starts a program whose output is kept, and returns when it runs.
 func Command(ctx context.Context, r Runner, p Program) (State, error) {
-	c, err := start(ctx, r, p)
-	if err != nil {
-		return State{}, err
-	}
-	a, err := ask(ctx, r, c)
+	a, err := ask(ctx, r, start(p))
 	return a.State, err
 }
 

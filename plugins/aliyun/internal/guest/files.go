@@ -7,7 +7,7 @@ import (
 )
 
 // fileAccess does one thing with a file.
-var fileAccess = pack([]byte(guestfiles.Program(`print("` + prefix + `" + json.dumps(answer(json.loads(base64.b64decode(sys.argv[1])))))`)))
+var fileAccess = pack([]byte(guestfiles.Program(`print("` + prefix + `" + json.dumps(answer(asked())))`)))
 
 // Do does something with a file. A refusal is an *sdk.Error with the code that it has in
 // the contract.

@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"encoding/base64"
 	"encoding/json"
@@ -28,6 +29,8 @@ import (
 )
 
 var (
+	//go:embed request.py
+	request []byte
 	//go:embed place.py
 	place []byte
 	//go:embed supervise.py
@@ -46,8 +49,10 @@ const (
 	piece = 1 << 20
 	// most is the output at which a program is stopped: it lies on the sandbox's disk.
 	most = 64 << 20
-	// inline is the most bytes of content that go with the command: one argument of
-	// a command has at most 128 KiB.
+	// longest is the most bytes of a command, which is one argument to the shell: the
+	// kernel takes at most 128 KiB, and the service may put something before it.
+	longest = 112 << 10
+	// inline is the most bytes of content that go with the command.
 	inline = 48 << 10
 	prefix = "sandbox-broker:"
 )
@@ -77,7 +82,6 @@ type call struct {
 	ID     string   `json:"id"`
 	Argv   []string `json:"argv,omitempty"`
 	Source string   `json:"source"`
-	Upload string   `json:"upload"`
 	Suffix string   `json:"suffix"`
 	Dir    string   `json:"dir"`
 	Places []string `json:"places,omitempty"`
@@ -157,22 +161,31 @@ func ask(ctx context.Context, r Runner, c call) (answer, error) {
 	return a, err
 }
 
-// pack makes a command of a script, that takes an argument.
+// pack makes a command of a script, that takes an argument: see request.py.
 func pack(script []byte) string {
 	var packed bytes.Buffer
 	w := zlib.NewWriter(&packed)
-	_, _ = w.Write(script) // a buffer takes everything
+	_, _ = w.Write(slices.Concat(request, script)) // a buffer takes everything
 	_ = w.Close()
 	return "python3 -I -S -c 'import base64,zlib;exec(zlib.decompress(base64.b64decode(\"" + encode(packed.Bytes()) + "\")))' "
 }
 
-// send runs a script in the sandbox, with a request as its argument.
+// send runs a script in the sandbox, with a request as its argument. One that is too long
+// for that goes ahead as a file, which the script removes.
 func send(ctx context.Context, r Runner, script string, request any) ([]byte, error) {
 	text, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
-	output, err := r.Run(ctx, script+encode(text), wait+5*time.Second)
+	argument := encode(text)
+	if len(script)+len(argument) > longest {
+		file := Scratch(rand.Text())
+		if err := r.Upload(ctx, file, text); err != nil {
+			return nil, err
+		}
+		argument = file
+	}
+	output, err := r.Run(ctx, script+argument, wait+5*time.Second)
 	return []byte(output), err
 }
 

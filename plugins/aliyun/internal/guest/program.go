@@ -86,17 +86,12 @@ const (
 )
 
 // start is the call that starts a program.
-func start(ctx context.Context, r Runner, p Program) (call, error) {
-	c := call{
+func start(p Program) call {
+	return call{
 		Do: "run", ID: p.ID, Argv: p.Argv, Source: p.Source, Suffix: p.Suffix, Dir: p.Dir, Env: p.Env, Keep: p.Keep, Stdin: p.Stdin,
 		Terminal: p.Terminal, Artifacts: p.Artifacts, Timeout: p.Timeout.Seconds(), Grace: p.Grace.Seconds(), Most: most,
 		Wait: wait.Seconds(), Linger: linger.Seconds(), Piece: piece,
 	}
-	if len(p.Source) > inline {
-		c.Source, c.Upload = "", Scratch(p.ID)
-		return c, r.Upload(ctx, c.Upload, []byte(p.Source))
-	}
-	return c, nil
 }
 
 // Scratch is a file for content on its way.
@@ -104,11 +99,7 @@ func Scratch(id string) string { return "/tmp/.sandbox-broker-" + id }
 
 // Start starts a program and returns its first output.
 func Start(ctx context.Context, r Runner, p Program) (Progress, error) {
-	c, err := start(ctx, r, p)
-	if err != nil {
-		return Progress{}, err
-	}
-	return progress(ask(ctx, r, c))
+	return progress(ask(ctx, r, start(p)))
 }
 
 // Watch waits for output beyond these offsets, or for the end. ErrUnknown means that

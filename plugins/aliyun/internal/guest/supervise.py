@@ -1,6 +1,6 @@
 # The supervisor of a program. It is no child of the call that starts it: it survives it.
 # It is the reaper of all that the program starts, so that nothing gets away by leaving
-# its session. This file is the second of three; see calls.py.
+# its session. This file is the third of four; see calls.py.
 import errno, fcntl, json, os, select, signal, struct, termios, time
 
 
@@ -147,8 +147,13 @@ def spawn(place, request, pump):
                 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             else:
                 os.setpgid(0, 0)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
-                signal.signal(number, signal.SIG_DFL)
+            # Python ignores some signals, and a server in the background has others ignored.
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                try:
+                    signal.signal(number, signal.SIG_DFL)
+                except (OSError, ValueError):  # the C library's own
+                    pass
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
             what = "cwd"
             os.chdir(request["dir"])
             what = "argv"

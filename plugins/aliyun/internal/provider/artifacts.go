@@ -8,17 +8,68 @@ import (
 	"mime"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 )
+
+// isPattern tells patterns from names.
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// plain are the names among what was asked for.
+func plain(asked []string) []string {
+	return slices.DeleteFunc(slices.Clone(asked), isPattern)
+}
+
+// withMatches puts the files that patterns stand for behind those that were asked for by
+// name, before what was made. A pattern that matches nothing is as a file that is not
+// there.
+func (p *Provider) withMatches(ctx context.Context, box sandbox, files []guest.File, limits *sdk.ArtifactLimits) ([]guest.File, error) {
+	if limits == nil || !slices.ContainsFunc(limits.Files, isPattern) {
+		return files, nil
+	}
+	list, err := p.files(ctx, box.ID, guestfiles.Request{Op: guestfiles.List, Path: workspace, Depth: maxDepth, Most: maxListed})
+	if err != nil {
+		return nil, err
+	}
+	var found []guest.File
+	for _, asked := range limits.Files {
+		if !isPattern(asked) {
+			continue
+		}
+		pattern, err := glob.Compile(strings.TrimPrefix(asked, workspace+"/"))
+		before := len(found)
+		for _, f := range list.Files {
+			if err == nil && f.Type == string(sdk.FileRegular) && pattern.Match(f.Below) {
+				found = append(found, guest.File{Name: f.Below, Size: f.Size})
+			}
+		}
+		if len(found) == before {
+			found = append(found, guest.File{Name: asked, Size: -1})
+		}
+	}
+	named := min(len(plain(limits.Files)), len(files))
+	var all []guest.File
+	for _, f := range slices.Concat(files[:named], found, files[named:]) {
+		if !slices.ContainsFunc(all, func(g guest.File) bool { return g.Name == f.Name }) {
+			all = append(all, f)
+		}
+	}
+	return all[:min(len(all), limits.MaxCount+1)], nil
+}
+
+// maxDepth is how deep patterns look.
+const maxDepth = 32
 
 // wanted is what the sandbox is to look for.
 func wanted(limits *sdk.ArtifactLimits) *guest.Artifacts {
 	if limits == nil {
 		return nil
 	}
-	return &guest.Artifacts{Files: append([]string{}, limits.Files...), Most: limits.MaxCount}
+	return &guest.Artifacts{Files: append([]string{}, plain(limits.Files)...), Most: limits.MaxCount}
 }
 
 // sendFiles passes on the files that an execution has made.
@@ -66,17 +117,14 @@ func (p *Provider) fetch(ctx context.Context, box sandbox, f guest.File) ([]byte
 	return io.ReadAll(io.LimitReader(content, f.Size))
 }
 
-// marks are the files below artifacts/ as they are now.
-func (p *Provider) marks(ctx context.Context, box sandbox, limits *sdk.ArtifactLimits) (map[string]string, []int64, error) {
-	if limits == nil {
-		return nil, nil, nil
-	}
+// marks are the files below artifacts/ as they are now, and the sizes of these.
+func (p *Provider) marks(ctx context.Context, box sandbox, names []string) (map[string]string, []int64, error) {
 	var sizes []int64
 	found, err := ask(ctx, func(ctx context.Context) (found map[string]string, err error) {
-		found, sizes, err = guest.Marks(ctx, box, box.Workspace, limits.Files)
+		found, sizes, err = guest.Marks(ctx, box, box.Workspace, names)
 		return found, err
 	})
-	return found, sizes, err
+	return found, sizes, p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts")
 }
 
 // sendNewFiles passes on what is there after an execution in a context and was not
@@ -85,28 +133,28 @@ func (p *Provider) sendNewFiles(ctx context.Context, box sandbox, before map[str
 	if limits == nil {
 		return nil
 	}
-	after, _, err := p.marks(ctx, box, limits)
+	after, _, err := p.marks(ctx, box, nil)
 	if err != nil {
-		return p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts")
+		return err
 	}
-	names := slices.Clone(limits.Files)
+	names := plain(limits.Files)
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if after[name] != before[name] && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	asked := *limits
-	asked.Files = names
-	_, sizes, err := p.marks(ctx, box, &asked)
-	if err != nil {
-		return p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts")
-	}
 	files := make([]guest.File, len(names))
-	for i, name := range names {
-		files[i] = guest.File{Name: name, Size: sizes[i]}
+	if len(names) > 0 {
+		_, sizes, err := p.marks(ctx, box, names)
+		if err != nil {
+			return err
+		}
+		for i, name := range names {
+			files[i] = guest.File{Name: name, Size: sizes[i]}
+		}
+	}
+	if files, err = p.withMatches(ctx, box, files, limits); err != nil {
+		return err
 	}
 	return p.sendFiles(ctx, box, files, limits, out)
 }

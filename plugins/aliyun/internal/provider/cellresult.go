@@ -172,7 +172,7 @@ func (r *cellRun) ended(ctx context.Context, result sdk.ExecuteResult, end endin
 	}
 	switch {
 	case dead:
-		result.Status, result.Detail = sdk.StatusFailed, hasEnded
+		result.Status, result.ExitCode, result.Detail = sdk.StatusFailed, max(result.ExitCode, 1), hasEnded
 		if r.kills > r.saved.Kills {
 			result.Status = sdk.StatusOutOfMemory
 		}

@@ -66,9 +66,11 @@ func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.Ex
 	if req.Language != "" && string(req.Language) != saved.Language {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "the context is one of %s", saved.Language)
 	}
-	before, _, err := p.marks(ctx, box, req.Artifacts)
-	if err != nil {
-		return sdk.ExecuteResult{}, sdk.ExecutionError(p.explain(ctx, err, sdk.CodeUnavailable, "look for artifacts"), false)
+	var before map[string]string
+	if req.Artifacts != nil {
+		if before, _, err = p.marks(ctx, box, nil); err != nil {
+			return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
+		}
 	}
 	r := &cellRun{p: p, box: box, saved: saved, c: c, req: req, out: out}
 	result, err := r.run(ctx)

@@ -107,27 +107,27 @@ func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 		field, why, _ := strings.Cut(state.Done.Error, " ")
 		return sdk.Command{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "the program cannot be started: %.200s", why)
 	}
-	return commandOf(state), nil
+	return commandOf(box, state), nil
 }
 
 // commandOf is a command in the broker's words.
-func commandOf(s guest.State) sdk.Command {
+func commandOf(box sandbox, s guest.State) sdk.Command {
 	c := sdk.Command{
-		ID: s.ID, Argv: s.Argv, Cwd: s.Cwd, State: sdk.CommandRunning, StartedAt: unixTime(s.Started),
+		ID: s.ID, Argv: s.Argv, Cwd: box.shown(s.Cwd), State: sdk.CommandRunning, StartedAt: unixTime(s.Started),
 		StdoutBytes: s.Stdout, StderrBytes: s.Stderr, Stdin: s.Stdin, Terminal: s.Terminal,
 	}
 	if s.Done == nil {
 		return c
 	}
-	c.ExitCode, c.EndedAt = s.Done.Exit, unixTime(s.Done.Ended)
+	c.ExitCode, c.EndedAt = s.Done.Exit&0xff, unixTime(s.Done.Ended) // as of a process, whatever the sandbox says
 	switch {
 	case s.Done.Reason == guest.Timeout:
 		c.State = sdk.CommandTimeout
-	case s.Done.Reason == guest.Cancelled, slices.Contains(s.Signals, s.Done.Exit-128):
+	case s.Done.Reason == guest.Cancelled, slices.Contains(s.Signals, c.ExitCode-128):
 		c.State = sdk.CommandCancelled
-	case s.Done.Reason == guest.Memory && s.Done.Exit != 0:
+	case s.Done.Reason == guest.Memory && c.ExitCode != 0:
 		c.State = sdk.CommandOutOfMemory
-	case s.Done.Exit == 0:
+	case c.ExitCode == 0:
 		c.State = sdk.CommandSucceeded
 	default:
 		c.State = sdk.CommandFailed
@@ -151,7 +151,7 @@ func (p *Provider) ListCommands(ctx context.Context, instanceID string) ([]sdk.C
 	slices.SortFunc(states, func(a, b guest.State) int { return unixTime(a.Started).Compare(unixTime(b.Started)) })
 	all := make([]sdk.Command, len(states))
 	for i, s := range states {
-		all[i] = commandOf(s)
+		all[i] = commandOf(box, s)
 	}
 	return all, nil
 }
@@ -162,8 +162,9 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 	if req.Follow {
 		next = guest.Watch
 	}
-	inspect := func(ctx context.Context, box sandbox) (guest.State, error) {
-		return guest.Inspect(ctx, box, req.CommandID)
+	inspect := func(ctx context.Context, box sandbox) (sdk.Command, error) {
+		state, err := guest.Inspect(ctx, box, req.CommandID)
+		return commandOf(box, state), err
 	}
 	// What is not followed is read up to here.
 	until, err := command(ctx, p, req.InstanceID, req.CommandID, inspect)
@@ -171,7 +172,7 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 		return sdk.Command{}, err
 	}
 	stdout, stderr := req.StdoutOffset, req.StderrOffset
-	for req.Follow || stdout < until.Stdout || stderr < until.Stderr {
+	for req.Follow || stdout < until.StdoutBytes || stderr < until.StderrBytes {
 		got, err := command(ctx, p, req.InstanceID, req.CommandID, func(ctx context.Context, box sandbox) (guest.Progress, error) {
 			return next(ctx, box, req.CommandID, stdout, stderr)
 		})
@@ -192,8 +193,7 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 			break
 		}
 	}
-	state, err := command(ctx, p, req.InstanceID, req.CommandID, inspect)
-	return commandOf(state), err
+	return command(ctx, p, req.InstanceID, req.CommandID, inspect)
 }
 
 // WriteCommand implements sdk.Commands.

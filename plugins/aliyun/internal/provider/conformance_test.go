@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
+	if err := aliyunfake.Trust(); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -27,8 +30,13 @@ func TestMain(m *testing.M) {
 // test is skipped; in CI that is a failure.
 func start(t *testing.T) *aliyunfake.Cloud {
 	t.Helper()
+	return startWith(t, aliyunfake.Options{})
+}
+
+func startWith(t *testing.T, options aliyunfake.Options) *aliyunfake.Cloud {
+	t.Helper()
 	binaries.Needs(t, "bwrap", "bubblewrap")
-	cloud := aliyunfake.Start()
+	cloud := aliyunfake.StartWith(options)
 	t.Cleanup(cloud.Close)
 	return cloud
 }
@@ -45,17 +53,39 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	waiting := regexp.MustCompile("^(deadlines|interrupt|backend|streams)/")
 	programs := regexp.MustCompile("^(contexts|commands)/")
-	t.Run("waiting", func(t *testing.T) { conforms(t, providertest.WithOnly(waiting)) })
-	t.Run("programs", func(t *testing.T) { conforms(t, providertest.WithOnly(programs)) })
+	root := aliyunfake.Options{}
+	t.Run("waiting", func(t *testing.T) { conforms(t, root, providertest.WithOnly(waiting)) })
+	t.Run("programs", func(t *testing.T) { conforms(t, root, providertest.WithOnly(programs)) })
 	t.Run("others", func(t *testing.T) {
-		conforms(t, providertest.WithSkip(waiting, "it runs beside"), providertest.WithSkip(programs, "it runs beside"))
+		conforms(t, root, providertest.WithSkip(waiting, "it runs beside"), providertest.WithSkip(programs, "it runs beside"))
 	})
 }
 
-func conforms(t *testing.T, which ...providertest.Option) {
+// Commands of the service may be those of an ordinary user. What touches directories is
+// what could differ then.
+func TestConformanceAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	touching := providertest.WithOnly(regexp.MustCompile("^(files|file|filemode|filetools|archives|artifacts|commands|contexts|execute/python)/"))
+	t.Run("with sudo", func(t *testing.T) { conforms(t, aliyunfake.Options{User: true, Sudo: true}, touching) })
+	// The interface has /workspace then, and code has not.
+	itself := regexp.MustCompile(`^(execute/python/code starts in|commands/it starts in|files/a link that stays in its place)`)
+	t.Run("without", func(t *testing.T) {
+		conforms(t, aliyunfake.Options{User: true}, touching, providertest.WithSkip(itself, "code names /workspace itself"))
+	})
+}
+
+// What JavaScript contexts cannot keep to is refused, which the suite takes for what it is.
+func TestConformanceWhereOutputComesLate(t *testing.T) {
+	t.Parallel()
+	t.Run("contexts", func(t *testing.T) {
+		conforms(t, aliyunfake.Options{Notebook: true}, providertest.WithOnly(regexp.MustCompile("^contexts/javascript/")))
+	})
+}
+
+func conforms(t *testing.T, options aliyunfake.Options, which ...providertest.Option) {
 	t.Helper()
 	t.Parallel()
-	cloud := start(t)
+	cloud := startWith(t, options)
 	cloud.PageSize = 3
 	// What ends code is the same for all languages; the suite with an account runs all.
 	once := regexp.MustCompile("^(deadlines|streams)/(javascript|bash)/")

@@ -106,11 +106,11 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 		p.endKernel(ctx, box, saved.Kernel)
 		return sdk.CodeContext{}, err
 	}
-	return contextOf(saved, false), nil
+	return contextOf(box, saved, false), nil
 }
 
-func contextOf(s savedContext, busy bool) sdk.CodeContext {
-	return sdk.CodeContext{ID: s.ID, Language: sdk.Language(s.Language), Cwd: s.Cwd, CreatedAt: s.CreatedAt, Busy: busy}
+func contextOf(box sandbox, s savedContext, busy bool) sdk.CodeContext {
+	return sdk.CodeContext{ID: s.ID, Language: sdk.Language(s.Language), Cwd: box.shown(s.Cwd), CreatedAt: s.CreatedAt, Busy: busy}
 }
 
 // newKernel starts a kernel, and looks whether its output can be seen while code runs.
@@ -126,17 +126,28 @@ func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (
 	}
 	s.Kernel = made.ID
 	name := newName()
-	begin := cell.Begin(sdk.Language(s.Language), cell.Start{ID: name, Env: box.env(s.Env), Dir: s.Cwd})
-	result, err := p.data.ExecuteCode(ctx, box.ID, made.ID, begin, maxTimeout)
-	if err == nil {
+	cells := []string{cell.Begin(sdk.Language(s.Language), cell.Start{ID: name, Env: box.env(s.Env), Dir: s.Cwd})}
+	if s.Language == string(sdk.JavaScript) {
+		cells = append(cells, cell.Print(name))
+	}
+	for _, code := range cells {
+		var result agentrun.CodeResult
+		if result, err = p.data.ExecuteCode(ctx, box.ID, made.ID, code, maxTimeout); err != nil {
+			break
+		}
 		if failed, ok := failure(result); ok {
 			err = sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the kernel of the service cannot be used for contexts: %.300s", failed.Trace())
+			break
 		}
 	}
 	if err == nil {
 		var first guest.Progress
 		first, err = guest.Look(ctx, box, name, 0, 0)
 		s.Kills = first.Kills
+		if err == nil && len(cells) > 1 && string(first.Stdout) != name+"\n" {
+			// It puts its own console back before each cell, and tells of its output at the end.
+			err = sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the kernel of the service shows what JavaScript prints only when a cell has ended, so that there are no contexts in it here; executions without a context are not concerned")
+		}
 	}
 	if errors.Is(err, guest.ErrUnknown) {
 		err = sdk.FieldErrorf(sdk.CodeNotSupported, "language", "what the kernel of the service writes cannot be seen by commands")
@@ -204,7 +215,7 @@ func (p *Provider) ListContexts(ctx context.Context, instanceID string) ([]sdk.C
 	for _, s := range box.Contexts {
 		_, c, err := p.use(instanceID, s.ID)
 		if err == nil {
-			all = append(all, contextOf(s, len(c.turn) > 0))
+			all = append(all, contextOf(box, s, len(c.turn) > 0))
 		}
 	}
 	return all, nil

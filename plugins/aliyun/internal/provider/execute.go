@@ -50,7 +50,13 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if done.Error != "" {
 		return result, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the sandbox cannot run this language: %.200s", done.Error)
 	}
-	return result, sdk.ExecutionError(p.sendFiles(ctx, box, done.Files, req.Artifacts, out), true)
+	files := done.Files
+	if done.Reason == "" {
+		if files, err = p.withMatches(ctx, box, files, req.Artifacts); err != nil {
+			return result, sdk.ExecutionError(err, true)
+		}
+	}
+	return result, sdk.ExecutionError(p.sendFiles(ctx, box, files, req.Artifacts, out), true)
 }
 
 // limit is what the provider gives an execution.
@@ -119,7 +125,7 @@ func judge(result *sdk.ExecuteResult, done guest.Done, stderr string, cut bool) 
 	case guest.Cancelled:
 		result.Status = sdk.StatusCancelled
 	case guest.Output:
-		result.Status, result.Truncated = sdk.StatusFailed, true
+		result.Status, result.ExitCode, result.Truncated = sdk.StatusFailed, max(result.ExitCode, 1), true
 		result.Detail = "the code was stopped: it printed more than 64 MiB"
 	case guest.Memory:
 		if result.ExitCode != 0 {

@@ -45,6 +45,8 @@ func codeOf(f *agentrun.Failure, other sdk.Code) sdk.Code {
 		return sdk.CodeNotFound
 	case f.Status == http.StatusConflict && other != sdk.CodeCreateFailed:
 		return sdk.CodeConflict
+	case f.Stray() && other != sdk.CodeConnectionFailed:
+		return sdk.CodeUnavailable
 	case f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage:
 		return sdk.CodeUnavailable
 	default:
@@ -70,8 +72,10 @@ func (p *Provider) blame(err, explained error) error {
 		e.Field = "access_key_secret"
 	case strings.HasPrefix(f.Code, "InvalidSecurityToken"):
 		e.Field = "security_token"
-	case f.Code == "ERR_FORBIDDEN": // of the data plane, where all else is known to be right
+	case f.Code == "ERR_FORBIDDEN", f.Stray() && p.settings.DataEndpoint == "": // of the data plane, where all else is known to be right
 		e.Field = "account_id"
+	case f.Stray():
+		e.Field = "data_endpoint"
 	}
 	return e
 }
@@ -83,6 +87,8 @@ func advice(f *agentrun.Failure) string {
 		return "; check the clock of this machine"
 	case f.Code == "ERR_FORBIDDEN", f.Status == http.StatusForbidden:
 		return "; the key needs rights for agentrun:* and agentrun:InvokeSandbox, and account_id must be that of the primary account"
+	case f.Stray():
+		return "; that is not how AgentRun says that something is not there: something else answers at this address"
 	case f.Refused():
 		return "; check access_key_id, access_key_secret and security_token"
 	default:
@@ -107,11 +113,11 @@ func denied(err error) bool {
 		return true
 	}
 	f, ok := errors.AsType[*agentrun.Failure](err)
-	return ok && !f.Exists() && (f.Code == "ERR_NOT_FOUND" || f.Refused() || f.Throttled() || f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout)
+	return ok && !f.Open && !f.Exists() && !f.Stray() && (f.Code == "ERR_NOT_FOUND" || f.Refused() || f.Throttled() || f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout)
 }
 
 // repeatable says whether a call that can be repeated is worth it.
 func repeatable(err error) bool {
 	f, ok := errors.AsType[*agentrun.Failure](err)
-	return !ok || f.Throttled() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
+	return !ok || f.Throttled() || f.Stray() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
 }

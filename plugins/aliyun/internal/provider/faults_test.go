@@ -143,7 +143,7 @@ func TestNothingIsMadeByAServiceThatIsNotReached(t *testing.T) {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestWhateverTheServiceDoesCodeRunsAtMostOnce(t *testing.T) {
@@ -350,4 +350,80 @@ func TestTheTimeLimitOfTheProviderCutsThatOfTheCaller(t *testing.T) {
 	assert.Equal(t, result.Status, sdk.StatusTimeout)
 	assert.Check(t, is.Contains(result.Detail, "shorter"))
 	assert.Equal(t, printed, "begun\n")
+}
+
+// Pages of whatever stands before the service say nothing about a sandbox.
+func TestAPageThatIsNotTheServicesEndsNothing(t *testing.T) {
+	t.Parallel()
+	cloud, p, id := created(t)
+	for _, page := range []string{"404 page not found", "<html><h1>404 Not Found</h1></html>", `{"detail":"Not Found"}`, ""} {
+		cloud.Fault(aliyunfake.Fault{Action: "*", Status: 404, Body: page})
+		_, err := p.List(t.Context())
+		assert.NilError(t, err)
+		cloud.Fault(aliyunfake.Fault{Action: "GetSandbox", Times: 99, Status: 404, Body: page})
+		list, err := p.List(t.Context())
+		if err == nil {
+			assert.Equal(t, len(list), 1, "%q", page)
+		}
+		cloud.Mend()
+		cloud.Fault(aliyunfake.Fault{Action: "Command", Times: 99, Status: 404, Body: page})
+		_, _, err = run(t, p, id, "print(1)")
+		assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable, "%v", err)
+		cloud.Mend()
+		_, printed, err := run(t, p, id, "print(1)")
+		assert.NilError(t, err)
+		assert.Equal(t, printed, "1\n")
+	}
+	list, err := p.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 1)
+}
+
+func TestAnAddressWhereSomethingElseAnswersIsRefused(t *testing.T) {
+	t.Parallel()
+	cloud := start(t)
+	cloud.Fault(aliyunfake.Fault{Action: "GetSandbox", Times: 99, Status: 404, Body: "404 page not found"})
+	_, err := configure(t, given(cloud), t.TempDir())
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeConnectionFailed, "%v", err)
+	e, _ := errors.AsType[*sdk.Error](err)
+	assert.Equal(t, e.Field, "data_endpoint")
+}
+
+// Answers that are well formed and empty are no answers.
+func TestAnEmptyObjectIsTakenForNothing(t *testing.T) {
+	t.Parallel()
+	cloud, p, id := created(t)
+	cloud.Fault(aliyunfake.Fault{Action: "CreateSandbox", Status: 200, Body: `{}`})
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+	assert.NilError(t, err)
+	assert.Equal(t, cloud.Calls(""), 0, "paths that there are not")
+	assert.NilError(t, p.Destroy(t.Context(), made.ID))
+
+	kernel, err := p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: id, Language: sdk.Python})
+	assert.NilError(t, err)
+	for _, test := range []struct{ action, body string }{
+		{"Command", `{}`}, {"Command", `{"status":"completed"}`}, {"ExecuteCode", `{}`}, {"ExecuteCode", `{"contextId":"x"}`},
+	} {
+		cloud.Fault(aliyunfake.Fault{Action: test.action, Skip: 1, Status: 200, Body: test.body})
+		result, err := p.Execute(t.Context(), sdk.ExecuteRequest{
+			InstanceID: id, ExecutionID: "x", ContextID: kernel.ID, Code: "print(1)", Timeout: 20 * time.Second, OutputLimit: 1 << 20,
+		}, &heard{})
+		assert.Check(t, err != nil || result.Status == sdk.StatusSucceeded && test.action == "Command", "%+v %+v", test, result)
+		cloud.Mend()
+	}
+}
+
+// Private networks have addresses of other kinds.
+func TestAnAddressWithoutTLSAndWithASlashIsTaken(t *testing.T) {
+	t.Parallel()
+	cloud := startWith(t, aliyunfake.Options{Plain: true})
+	values := given(cloud)
+	values["data_endpoint"] = cloud.URL() + "/"
+	p, err := configure(t, values, t.TempDir())
+	assert.NilError(t, err)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+	assert.NilError(t, err)
+	_, printed, err := run(t, p, made.ID, "print('hello')")
+	assert.NilError(t, err)
+	assert.Equal(t, printed, "hello\n")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
@@ -33,13 +34,17 @@ func (p *Provider) files(ctx context.Context, instanceID string, req guestfiles.
 	if err != nil {
 		return guestfiles.Answer{}, err
 	}
-	req.Workspace = box.Workspace
+	req.Workspace, req.Path, req.To, req.Draft = box.Workspace, box.real(req.Path), box.real(req.To), box.real(req.Draft)
 	call := func(ctx context.Context) (guestfiles.Answer, error) { return guest.Do(ctx, box, req) }
 	var answer guestfiles.Answer
 	if req.Op.Repeatable() {
 		answer, err = ask(ctx, call)
 	} else {
 		answer, err = call(ctx)
+	}
+	answer.File.Path = box.shown(answer.File.Path)
+	for i := range answer.Files {
+		answer.Files[i].Path = box.shown(answer.Files[i].Path)
 	}
 	return answer, p.explain(ctx, err, sdk.CodeUnavailable, "use the files of the sandbox")
 }
@@ -150,10 +155,28 @@ func (p *Provider) appendTo(ctx context.Context, box sandbox, req guestfiles.Req
 	return err
 }
 
+// workspace is where code works by the contract.
+const workspace = "/workspace"
+
+// real is where a path of the contract is in a sandbox whose code may not make the
+// directory that the contract names.
+func (s sandbox) real(name string) string { return moved(name, workspace, s.Workspace) }
+
+// shown is the opposite.
+func (s sandbox) shown(name string) string { return moved(name, s.Workspace, workspace) }
+
+func moved(name, from, to string) string {
+	clean := path.Clean(name)
+	if from == to || clean != from && !strings.HasPrefix(clean, from+"/") {
+		return name
+	}
+	return to + clean[len(from):]
+}
+
 // absolute is a path as the sandbox resolves it; empty for the workspace.
 func absolute(box sandbox, name string) string {
 	if path.IsAbs(name) {
-		return path.Clean(name)
+		return box.real(path.Clean(name))
 	}
 	return path.Join(box.Workspace, name)
 }

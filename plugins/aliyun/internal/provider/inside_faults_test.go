@@ -317,3 +317,148 @@ func TestATokenThatHasExpiredIsSaidAndANewOneHelps(t *testing.T) {
 	assert.Equal(t, printed, "1\n")
 	assert.Equal(t, cloud.Sandboxes(), 1)
 }
+
+func TestArtifactsAreFoundByPatterns(t *testing.T) {
+	t.Parallel()
+	_, p, id := created(t)
+	kernel, err := p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: id, Language: sdk.Python})
+	assert.NilError(t, err)
+	const code = `import os
+os.makedirs("deep/er", exist_ok=True)
+os.makedirs("artifacts", exist_ok=True)
+for name in ("a.txt", "b.txt", "c.bin", "deep/er/b.txt", "artifacts/[new]"):
+    with open(name, "w") as f:
+        f.write("x")
+`
+	for _, context := range []string{"", kernel.ID} {
+		out := &shown{}
+		req := sdk.ExecuteRequest{
+			InstanceID: id, ExecutionID: "x", ContextID: context, Code: code, Timeout: 20 * time.Second, OutputLimit: 1 << 20,
+			Artifacts: &sdk.ArtifactLimits{MaxCount: 10, MaxBytes: 1 << 20, MaxTotalBytes: 1 << 20, Files: []string{"*.txt", "c.bin", "**/b.txt", "*.none"}},
+		}
+		if context == "" {
+			req.Language = sdk.Python
+		}
+		_, err := p.Execute(t.Context(), req, out)
+		assert.NilError(t, err)
+		var names []string
+		for _, a := range out.artifacts {
+			names = append(names, a.Name)
+			assert.Equal(t, a.Refused != "", a.Name == "*.none", "%+v", a)
+		}
+		assert.DeepEqual(t, names, []string{"c.bin", "a.txt", "b.txt", "deep/er/b.txt", "*.none", "artifacts/[new]"})
+	}
+}
+
+func TestJavaScriptWhoseOutputComesLateHasNoContexts(t *testing.T) {
+	t.Parallel()
+	cloud := startWith(t, aliyunfake.Options{Notebook: true})
+	p := configured(t, cloud)
+	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "nodejs"})
+	assert.NilError(t, err)
+	_, err = p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: made.ID, Language: sdk.JavaScript})
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeNotSupported, "%v", err)
+	assert.ErrorContains(t, err, "only when a cell has ended")
+	left, err := cloud.Kernels()
+	assert.NilError(t, err)
+	assert.Equal(t, left, 0)
+}
+
+// Where code may not make /workspace the interface has it nevertheless.
+func TestAnOrdinaryUserHasAWorkspace(t *testing.T) {
+	for name, test := range map[string]struct {
+		sudo bool
+		want string
+	}{"by sudo": {true, "/workspace"}, "in its home": {false, "/home/user/workspace"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := configured(t, startWith(t, aliyunfake.Options{User: true, Sudo: test.sudo}))
+			made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+			assert.NilError(t, err)
+			assert.Equal(t, made.Metadata["workspace"], test.want)
+			info, err := p.WriteFile(t.Context(), sdk.WriteFileRequest{InstanceID: made.ID, Path: "/workspace/d/f", MakeParents: true}, strings.NewReader("x"))
+			assert.NilError(t, err)
+			assert.Equal(t, info.Path, "/workspace/d/f")
+			var paths []string
+			_, err = p.ListFiles(t.Context(), sdk.ListFilesRequest{InstanceID: made.ID, Path: "/workspace", Depth: 2, Limit: 10}, func(files []sdk.FileInfo) error {
+				for _, f := range files {
+					paths = append(paths, f.Path)
+				}
+				return nil
+			})
+			assert.NilError(t, err)
+			assert.DeepEqual(t, paths, []string{"/workspace/d", "/workspace/d/f"})
+			_, printed, err := run(t, p, made.ID, "import os\nprint(os.getcwd(), open('d/f').read(), os.getuid())")
+			assert.NilError(t, err)
+			assert.Equal(t, printed, test.want+" x 1000\n")
+			command, err := p.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: made.ID, Argv: []string{"cat", "f"}, Cwd: "/workspace/d", KeepOutput: 1 << 10})
+			assert.NilError(t, err)
+			assert.Equal(t, command.Cwd, "/workspace/d")
+			_, out := read(t, p, made.ID, command.ID)
+			assert.Equal(t, out, "x")
+		})
+	}
+}
+
+func TestASandboxIsKeptByUseAndByNothingElse(t *testing.T) {
+	t.Parallel()
+	cloud, p, id := created(t)
+	assert.DeepEqual(t, cloud.IdleTimeouts(), []time.Duration{10 * time.Minute})
+	for range 3 {
+		cloud.Forward(6 * time.Minute)
+		_, _, err := run(t, p, id, "print(1)")
+		assert.NilError(t, err)
+	}
+	cloud.Forward(11 * time.Minute)
+	assert.Equal(t, cloud.Sandboxes(), 0)
+	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", TTL: 24 * time.Hour})
+	assert.NilError(t, err)
+	assert.DeepEqual(t, cloud.IdleTimeouts(), []time.Duration{10 * time.Minute})
+}
+
+func TestASandboxThatHasEndedIsGoneHoweverThatIsSaid(t *testing.T) {
+	t.Parallel()
+	cloud, p, id := created(t)
+	ended := aliyunfake.Fault{Action: "Command", Times: 9, Status: 409, Body: `{"code":"ERR_BAD_REQUEST","message":"sandbox is TERMINATED"}`}
+	cloud.Fault(ended)
+	cloud.Fault(aliyunfake.Fault{Action: "GetSandbox", Times: 9, Status: 200, Body: `{"code":"SUCCESS","data":{"sandboxId":"` + id + `","status":"TERMINATED"}}`})
+	_, _, err := run(t, p, id, "print(1)")
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeNotFound, "%v", err)
+}
+
+func TestManySandboxesAreListedInTime(t *testing.T) {
+	t.Parallel()
+	cloud, p, _ := created(t)
+	cloud.PageSize = 2
+	for range 7 {
+		_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+		assert.NilError(t, err)
+	}
+	cloud.Slow("GetSandbox", 2*time.Second)
+	began := time.Now()
+	cloud.Fault(aliyunfake.Fault{Action: "ListSandboxes", Skip: 1, Half: true})
+	list, err := p.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 8)
+	assert.Check(t, time.Since(began) < 12*time.Second, "one after the other takes 16 seconds")
+
+	cloud.Slow("GetSandbox", 0)
+	cloud.Expire()
+	_, err = p.List(t.Context())
+	assert.NilError(t, err)
+	asked := cloud.Calls("GetSandbox")
+	_, err = p.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, cloud.Calls("GetSandbox"), asked, "what has ended is known")
+}
+
+// A command of the service is one argument to a shell, which takes 128 KiB.
+func TestVariablesOfACommandMayBeLong(t *testing.T) {
+	t.Parallel()
+	_, p, id := created(t)
+	long := strings.Repeat("it's long\n", 10_000)
+	command, err := p.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: id, Argv: []string{"printenv", "LONG"}, Env: map[string]string{"LONG": long}, KeepOutput: 1 << 20})
+	assert.NilError(t, err)
+	_, out := read(t, p, id, command.ID)
+	assert.Equal(t, out, long+"\n")
+}

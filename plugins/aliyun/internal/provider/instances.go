@@ -88,14 +88,19 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, effect *re
 			}
 		}
 		now := time.Now().UTC().Truncate(time.Second)
-		idle := max(p.settings.IdleTimeout, req.TTL+time.Minute)
-		one := record{ID: id, Template: req.Template, Labels: req.Labels, Env: req.Env, CreatedAt: now, ExpiresAt: now.Add(maxLifetime)}
+		life := maxLifetime
+		if req.TTL > 0 {
+			life = min(life, req.TTL+time.Minute)
+		}
+		one := record{
+			ID: id, Template: req.Template, Labels: req.Labels, Env: req.Env, CreatedAt: now, ExpiresAt: now.Add(maxLifetime), KeepUntil: now.Add(life),
+		}
 		if err := p.records.Put(one.ID, one); err != nil {
 			return sdk.Instance{}, err
 		}
 		s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) {
 			s, err := p.data.CreateSandbox(ctx, agentrun.SandboxInput{
-				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(min(idle, maxLifetime).Seconds()),
+				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(min(p.settings.IdleTimeout, max(life, time.Minute)).Seconds()),
 			})
 			if !denied(err) {
 				effect.Possible()
@@ -177,7 +182,7 @@ func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error
 func (p *Provider) setup(ctx context.Context, one record) (record, error) {
 	var err error
 	one.Workspace, err = again(ctx, func(ctx context.Context) (string, error) {
-		return guest.Setup(ctx, sandbox{one, p.data}, "/workspace", "~/workspace")
+		return guest.Setup(ctx, sandbox{one, p.data}, workspace, "~/workspace")
 	})
 	if err != nil {
 		return one, err
@@ -234,59 +239,6 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 	}
 	err = p.records.Remove(id)
 	p.contexts.forget(id)
+	p.leases.forget(id)
 	return err
-}
-
-// List implements sdk.Provider. The service's list can be late: what it lacks and we
-// have a record of is asked for by name.
-func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
-	var list []sdk.Instance
-	seen := map[string]bool{}
-	known := p.records.All() // before, so that nothing made meanwhile is judged
-	err := p.control.ListSandboxes(ctx, func(s agentrun.Sandbox) {
-		if !p.owns(s.SandboxID) || seen[s.SandboxID] {
-			return
-		}
-		if s.Status != agentrun.StatusReady && s.Status != agentrun.StatusCreating && s.Status != agentrun.StatusPaused {
-			return
-		}
-		seen[s.SandboxID] = true
-		one, ok := p.records.Get(s.SandboxID)
-		if !ok {
-			// Its ID says whose it is.
-			one = record{ID: s.SandboxID, Labels: map[string]string{sdk.LabelBroker: p.brokerID}}
-			if at, err := time.Parse(time.RFC3339, s.CreatedAt); err == nil {
-				one.CreatedAt, one.ExpiresAt = at.UTC(), at.UTC().Add(maxLifetime)
-			}
-		}
-		list = append(list, p.instance(one))
-	})
-	if err != nil {
-		return nil, p.explain(ctx, err, sdk.CodeUnavailable, "list the sandboxes")
-	}
-	alive := list[:0]
-	for _, made := range list {
-		if _, err := p.data.GetSandbox(ctx, made.ID); !isMissing(err) {
-			alive = append(alive, made)
-		}
-	}
-	for _, one := range known {
-		if seen[one.ID] {
-			continue
-		}
-		s, err := p.data.GetSandbox(ctx, one.ID)
-		switch {
-		case isMissing(err), err == nil && s.Status == agentrun.StatusTerminated:
-			if time.Now().After(one.ExpiresAt) { // whatever the service says of it
-				if err := p.records.Remove(one.ID); err != nil {
-					return nil, err
-				}
-			}
-		case err != nil:
-			return nil, p.explain(ctx, err, sdk.CodeUnavailable, "look for a sandbox")
-		default:
-			alive = append(alive, p.instance(one))
-		}
-	}
-	return alive, nil
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
@@ -12,12 +13,28 @@ var _ sdk.Pauser = (*Provider)(nil)
 
 // Pause implements sdk.Pauser. The service keeps a paused sandbox for 30 days.
 func (p *Provider) Pause(ctx context.Context, instanceID string) error {
-	return p.bring(ctx, instanceID, agentrun.StatusPaused, p.control.PauseSandbox)
+	// Before it is, so that nobody keeps it from being.
+	if err := p.records.Change(instanceID, func(one record) record { one.Paused = true; return one }); err != nil {
+		return err
+	}
+	err := p.bring(ctx, instanceID, agentrun.StatusPaused, p.control.PauseSandbox)
+	if err != nil {
+		return errors.Join(err, p.goesOn(instanceID))
+	}
+	return nil
+}
+
+// goesOn takes down that a sandbox is not paused.
+func (p *Provider) goesOn(id string) error {
+	return p.records.Change(id, func(one record) record { one.Paused = false; return one })
 }
 
 // Resume implements sdk.Pauser.
 func (p *Provider) Resume(ctx context.Context, instanceID string) error {
-	return p.bring(ctx, instanceID, agentrun.StatusReady, p.control.ResumeSandbox)
+	if err := p.bring(ctx, instanceID, agentrun.StatusReady, p.control.ResumeSandbox); err != nil {
+		return err
+	}
+	return p.goesOn(instanceID)
 }
 
 // bring changes the state of a sandbox, and waits until it has it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -39,6 +40,10 @@ type Provider struct {
 	running  executions
 	writing  turns
 	contexts contexts
+	leases   leases
+	// end ends what runs beside the calls, and background is that.
+	end        context.CancelFunc
+	background sync.WaitGroup
 }
 
 // controlPlane is what the provider needs of it.
@@ -46,7 +51,7 @@ type controlPlane interface {
 	Ping(ctx context.Context) error
 	GetTemplate(ctx context.Context, name string) (agentrun.Template, error)
 	CreateTemplate(ctx context.Context, in agentrun.TemplateInput) (agentrun.Template, error)
-	ListSandboxes(ctx context.Context, found func(agentrun.Sandbox)) error
+	ListSandboxes(ctx context.Context, token string) (agentrun.SandboxPage, error)
 	PauseSandbox(ctx context.Context, id string) error
 	ResumeSandbox(ctx context.Context, id string) error
 }
@@ -67,17 +72,18 @@ type dataPlane interface {
 }
 
 var (
-	_ sdk.Provider = (*Provider)(nil)
-	_ sdk.Closer   = (*Provider)(nil)
-	_ controlPlane = (*control.Client)(nil)
-	_ dataPlane    = (*data.Client)(nil)
+	_ sdk.Provider          = (*Provider)(nil)
+	_ sdk.SettingsValidator = (*Provider)(nil)
+	_ sdk.Closer            = (*Provider)(nil)
+	_ controlPlane          = (*control.Client)(nil)
+	_ dataPlane             = (*data.Client)(nil)
 )
 
 // New makes a provider; Configure connects it.
 func New(log hclog.Logger) sdk.Provider {
 	p := &Provider{
 		log: log, running: executions{all: map[executionName]*execution{}}, writing: turns{all: map[string]*turn{}},
-		contexts: contexts{all: map[contextName]*codeContext{}},
+		contexts: contexts{all: map[contextName]*codeContext{}}, leases: leases{used: map[string]time.Time{}, ended: map[string]bool{}},
 	}
 	p.Calls = guestfiles.NewCalls(p.files, maxListed)
 	return p
@@ -103,13 +109,13 @@ func (p *Provider) Describe() sdk.Description {
 // Configure implements sdk.Provider. It checks the credentials with one call to each
 // plane, and a template that was named with another; nothing is made yet.
 func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
+	if err := sdk.InvalidSettings(p.Validate(ctx, req.Settings)); err != nil {
+		return err
+	}
 	if err := req.Settings.Decode(&p.settings); err != nil {
 		return err
 	}
 	p.secrets = redact.New(redact.Secrets(schema(), req.Settings)...)
-	if err := p.settings.check(); err != nil {
-		return err
-	}
 	controlURL, dataURL, err := p.settings.endpoints()
 	if err != nil {
 		return err
@@ -120,8 +126,10 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	}
 	p.transport = http.DefaultTransport.(*http.Transport).Clone()
 	p.transport.MaxIdleConnsPerHost = 32
-	p.control = control.New(controlURL, p.settings.Region, keys.Get, p.transport)
-	p.data = data.New(dataURL, p.settings.Region, keys.Get, p.transport)
+	// All calls may share one connection, whose silence must not be theirs for long.
+	p.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}
+	p.control = control.New(controlURL, p.settings.Region, keys, p.transport)
+	p.data = inside{data.New(dataURL, p.settings.Region, keys, p.transport), &p.leases}
 	p.brokerID, p.owner = req.BrokerID, ownerOf(req.BrokerID, req.Label)
 	if p.records, err = records.Open[record]("instances", req.StateDir, req.AbandonedDirs); err != nil {
 		return err
@@ -140,8 +148,13 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 		if isMissing(err) {
 			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "template_name", "no template of this name is in %s", p.settings.Region)
 		}
-		return p.explain(ctx, err, sdk.CodeConnectionFailed, "look for the template")
+		if err != nil {
+			return p.explain(ctx, err, sdk.CodeConnectionFailed, "look for the template")
+		}
 	}
+	var life context.Context
+	life, p.end = context.WithCancel(context.WithoutCancel(ctx))
+	p.background.Go(func() { p.keepAlive(life) })
 	return nil
 }
 
@@ -160,6 +173,10 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 
 // Close implements sdk.Closer. Sandboxes stay: the next process finds them.
 func (p *Provider) Close(context.Context) error {
+	if p.end != nil {
+		p.end()
+		p.background.Wait()
+	}
 	if p.transport != nil {
 		p.transport.CloseIdleConnections()
 	}

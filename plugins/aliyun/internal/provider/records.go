@@ -14,6 +14,11 @@ type record struct {
 	Env       map[string]string `json:"env"`
 	CreatedAt time.Time         `json:"created_at"`
 	ExpiresAt time.Time         `json:"expires_at"`
+	// KeepUntil is when nobody keeps the service from ending it any more; zero for
+	// never.
+	KeepUntil time.Time `json:"keep_until,omitzero"`
+	// Paused says that the sandbox is frozen, or about to be.
+	Paused bool `json:"paused,omitempty"`
 	// Workspace is where code works; empty until the sandbox has been set up.
 	Workspace string `json:"workspace"`
 	// Contexts are kernels in it.

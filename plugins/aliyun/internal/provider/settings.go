@@ -3,8 +3,6 @@ package provider
 import (
 	"fmt"
 	"net/url"
-	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -63,16 +61,16 @@ func schema() sdk.Schema {
 			Description: "The token of a temporary key of STS. It expires, and has to be replaced here before.",
 		},
 		{
-			Name: "identity", Type: sdk.TypeString, Default: "key", Options: []string{"key", "ecs_role", "oidc", "default"}, Label: "Identity",
+			Name: "identity", Type: sdk.TypeString, FileOnly: true, Default: "key", Options: []string{"key", "ecs_role", "oidc", "default"}, Label: "Identity",
 			Description: "Who the broker is to Aliyun: the access key above; the RAM role of this ECS instance; a token of OIDC in a file, as pods of ACK have one; or whatever the SDK of Aliyun finds, in the variables of the block's env first.",
 		},
 		{
-			Name: "role_arn", Type: sdk.TypeString, Default: "", Pattern: `(acs:ram::[0-9]+:role/[A-Za-z0-9._-]+)?`, Label: "Role",
+			Name: "role_arn", Type: sdk.TypeString, FileOnly: true, Default: "", Pattern: `(acs:ram::[0-9]+:role/[A-Za-z0-9._-]+)?`, Label: "Role",
 			Description: "A RAM role to take with that, such as acs:ram::1234567890123456:role/sandbox-broker. It is taken anew every hour.",
 		},
-		{Name: "role_name", Type: sdk.TypeString, Default: "", Label: "Role of the machine", Description: "For identity = \"ecs_role\"; without it, the one that the machine has."},
-		{Name: "oidc_provider_arn", Type: sdk.TypeString, Default: "", Label: "OIDC provider", Description: "For identity = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_PROVIDER_ARN in the block's env."},
-		{Name: "oidc_token_file", Type: sdk.TypeString, Default: "", Label: "OIDC token", Description: "For identity = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_TOKEN_FILE in the block's env."},
+		{Name: "role_name", Type: sdk.TypeString, FileOnly: true, Default: "", Label: "Role of the machine", Description: "For identity = \"ecs_role\"; without it, the one that the machine has."},
+		{Name: "oidc_provider_arn", Type: sdk.TypeString, FileOnly: true, Default: "", Label: "OIDC provider", Description: "For identity = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_PROVIDER_ARN in the block's env."},
+		{Name: "oidc_token_file", Type: sdk.TypeString, FileOnly: true, Default: "", Label: "OIDC token", Description: "For identity = \"oidc\"; without it, ALIBABA_CLOUD_OIDC_TOKEN_FILE in the block's env."},
 		{
 			Name: "account_id", Type: sdk.TypeString, Required: true, Label: "Account ID",
 			Description: "Number of the primary account, also where the key is of a RAM user.",
@@ -92,7 +90,7 @@ func schema() sdk.Schema {
 		},
 		{
 			Name: "idle_timeout", Type: sdk.TypeDuration, Default: "10m", Min: sdk.Bound(60), Max: sdk.Bound(21600), Label: "Idle timeout",
-			Description: "How long a sandbox may be idle before the service ends it, where the session has not asked for longer. No sandbox lives longer than six hours.",
+			Description: "How long the service lets a sandbox be that nobody asks for anything. The provider asks in time as long as an instance lives, so that this is how long sandboxes outlive a broker that is gone. No sandbox lives longer than six hours.",
 		},
 		{
 			Name: "cpus", Type: sdk.TypeNumber, Default: 2, Min: sdk.Bound(0.5), Max: sdk.Bound(64), Label: "CPUs",
@@ -114,87 +112,18 @@ func schema() sdk.Schema {
 		{Name: "security_group_id", Type: sdk.TypeString, Default: "", Label: "Security group", Description: "For a network that is not PUBLIC."},
 		{Name: "vswitch_ids", Type: sdk.TypeList, Max: sdk.Bound(20), Label: "VSwitches", Description: "For a network that is not PUBLIC."},
 		{
-			Name: "control_endpoint", Type: sdk.TypeString, Pattern: endpointPattern, Label: "Control endpoint",
+			Name: "control_endpoint", Type: sdk.TypeString, FileOnly: true, Pattern: endpointPattern, Label: "Control endpoint",
 			Description: "Address of the control plane, where it is another than that of the region: on a private network, in tests.",
 		},
 		{
-			Name: "data_endpoint", Type: sdk.TypeString, Pattern: endpointPattern, Label: "Data endpoint",
+			Name: "data_endpoint", Type: sdk.TypeString, FileOnly: true, Pattern: endpointPattern, Label: "Data endpoint",
 			Description: "Address of the data plane, likewise. It is taken as it is: no -ram is added to the account.",
 		},
 		{
-			Name: "sts_endpoint", Type: sdk.TypeString, Pattern: `[A-Za-z0-9.:-]*`, Default: "", Label: "STS endpoint",
+			Name: "sts_endpoint", Type: sdk.TypeString, FileOnly: true, Pattern: `[A-Za-z0-9.:-]*`, Default: "", Label: "STS endpoint",
 			Description: "Host where roles are taken, where it is another than that of the region.",
 		},
 	}
-}
-
-var looksLikeKeyID = regexp.MustCompile(`^(LTAI|STS\.)[A-Za-z0-9.]{8,}$`)
-
-// check finds what the schema cannot, without asking anybody.
-func (s settings) check() error {
-	invalid := func(field, format string, args ...any) error {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, field, format, args...)
-	}
-	if err := s.checkIdentity(invalid); err != nil {
-		return err
-	}
-	switch {
-	case looksLikeKeyID.MatchString(s.AccountID):
-		return invalid("account_id", "seems to have changed places with access_key_id: it is the number of the primary account")
-	case !accountNumber.MatchString(s.AccountID):
-		return invalid("account_id", "must be the number of the primary account, of digits alone; the console shows it below the picture of the user")
-	case s.Network != "PUBLIC" && s.VPCID == "":
-		return invalid("vpc_id", "is required where the network is %s", s.Network)
-	case s.Network != "PUBLIC" && len(s.VSwitchIDs) == 0:
-		return invalid("vswitch_ids", "is required where the network is %s", s.Network)
-	case strings.Contains(os.Getenv("DEBUG"), "sdk"):
-		return sdk.Errorf(sdk.CodeInvalidConfig, "the environment variable DEBUG makes the SDK of Aliyun print signatures: remove it from the provider's env")
-	}
-	return nil
-}
-
-var accountNumber = regexp.MustCompile(`^[0-9]{8,20}$`)
-
-func (s settings) checkIdentity(invalid func(field, format string, args ...any) error) error {
-	for _, f := range []struct{ field, value string }{{"access_key_id", s.AccessKeyID}, {"access_key_secret", s.AccessKeySecret}, {"security_token", s.SecurityToken}} {
-		if strings.ContainsFunc(f.value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return invalid(f.field, "has a space or another character in it that keys have not")
-		}
-		if s.Identity != control.FromKey && f.value != "" {
-			return invalid("identity", "is %q, which does not use %s: remove one of the two", s.Identity, f.field)
-		}
-	}
-	switch s.Identity {
-	case control.FromKey:
-		return s.checkKey(invalid)
-	case control.FromECSRole:
-		if strings.HasPrefix(s.RoleName, "acs:ram:") {
-			return invalid("role_name", "is the name alone; role_arn is for a role by its ARN")
-		}
-	}
-	return nil
-}
-
-func (s settings) checkKey(invalid func(field, format string, args ...any) error) error {
-	switch {
-	case s.AccessKeyID == "":
-		return invalid("access_key_id", "is required, unless identity says where else to find a key")
-	case s.AccessKeySecret == "":
-		return invalid("access_key_secret", "is required with access_key_id")
-	case looksLikeKeyID.MatchString(s.AccessKeySecret) && !looksLikeKeyID.MatchString(s.AccessKeyID):
-		return invalid("access_key_id", "seems to have changed places with access_key_secret")
-	case accountNumber.MatchString(s.AccessKeyID):
-		return invalid("access_key_id", "is the number of an account; a key is made in the RAM console, for a RAM user")
-	case strings.Contains(s.AccessKeyID, "@"):
-		return invalid("access_key_id", "is the name of a user; a key is made in the RAM console, for a RAM user")
-	case s.AccessKeyID == s.AccessKeySecret:
-		return invalid("access_key_secret", "is the same as access_key_id")
-	case strings.HasPrefix(s.AccessKeyID, "STS.") && s.SecurityToken == "":
-		return invalid("security_token", "is required with a temporary key, whose ID begins with STS.")
-	case strings.HasPrefix(s.AccessKeyID, "LTAI") && s.SecurityToken != "":
-		return invalid("security_token", "belongs to a temporary key, whose ID begins with STS.; this one begins with LTAI")
-	}
-	return nil
 }
 
 // source is where credentials come from.

@@ -99,10 +99,11 @@ func (c *Client) Connect(ctx context.Context, id string, timeout time.Duration) 
 // it with a status that says something else.
 func either(ctx context.Context, c *Client, path string, in any) (Sandbox, error) {
 	var made Sandbox
+	var first error
 	if !c.recent.Load() {
-		err := c.call(ctx, http.MethodPost, path, in, &made)
-		if !lacksRoute(err) {
-			return made, err
+		first = c.call(ctx, http.MethodPost, path, in, &made)
+		if !lacksRoute(first) {
+			return made, first
 		}
 	}
 	err := c.call(ctx, http.MethodPost, "/v2"+path, in, &made)
@@ -111,8 +112,18 @@ func either(ctx context.Context, c *Client, path string, in any) (Sandbox, error
 		c.recent.Store(true)
 	case lacksRoute(err):
 		c.recent.Store(false) // it is the template or the sandbox that was not found
+		if first != nil && ofRoute(err) {
+			err = first // which has the reason
+		}
 	}
 	return made, err
+}
+
+// ofRoute says that an error is about the path of a request, and not about what it asks
+// for.
+func ofRoute(err error) bool {
+	e, ok := errors.AsType[*e2bhttp.Error](err)
+	return ok && (e.Status != http.StatusNotFound || !e.Own || strings.HasPrefix(e.Message, "validation error"))
 }
 
 func lacksRoute(err error) bool {

@@ -26,6 +26,9 @@ type Error struct {
 	Proxy bool
 	// Port is the one of the sandbox at which nothing listens; 0 if it is not that.
 	Port int
+	// Own says that it is of the service itself: its body has the status too. A balancer
+	// in front of it knows nothing of that.
+	Own bool
 	// NotJSON says that it comes from nobody who knows the protocol.
 	NotJSON bool
 }
@@ -83,6 +86,9 @@ func readError(resp *http.Response) *Error {
 		e.Message = cut(string(detail))
 	}
 	e.Proxy, e.Port = body.SandboxID != "", body.Port
+	if code, ok := body.Code.(float64); ok {
+		e.Own = int(code) == resp.StatusCode && !e.Proxy
+	}
 	return e
 }
 

@@ -20,12 +20,12 @@ func TestAnErrorIsReadWhoeverGivesIt(t *testing.T) {
 		body   string
 		want   e2bhttp.Error
 	}{
-		"the control API":         {503, map[string]string{"X-E2B-Trace-ID": "t"}, `{"code":503,"message":"no room","error_code":"sandbox_capacity_unavailable"}`, e2bhttp.Error{Status: 503, Code: "sandbox_capacity_unavailable", Message: "no room", TraceID: "t"}},
+		"the control API":         {503, map[string]string{"X-E2B-Trace-ID": "t"}, `{"code":503,"message":"no room","error_code":"sandbox_capacity_unavailable"}`, e2bhttp.Error{Status: 503, Code: "sandbox_capacity_unavailable", Message: "no room", TraceID: "t", Own: true}},
 		"Connect":                 {404, nil, `{"code":"not_found","message":"no process"}`, e2bhttp.Error{Status: 404, Code: "not_found", Message: "no process"}},
 		"the proxy":               {502, nil, `{"sandboxId":"i1","message":"not found","code":502}`, e2bhttp.Error{Status: 502, Message: "not found", Proxy: true}},
 		"the proxy, about a port": {502, nil, `{"sandboxId":"i1","message":"closed","port":80,"code":502}`, e2bhttp.Error{Status: 502, Message: "closed", Proxy: true, Port: 80}},
-		"a rate limit":            {429, map[string]string{"Retry-After": "7"}, `{"code":429,"message":"slow"}`, e2bhttp.Error{Status: 429, Message: "slow", RetryAfter: 7 * time.Second}},
-		"a limit without a time":  {429, map[string]string{"Retry-After": "soon"}, `{"code":429,"message":"full"}`, e2bhttp.Error{Status: 429, Message: "full"}},
+		"a rate limit":            {429, map[string]string{"Retry-After": "7"}, `{"code":429,"message":"slow"}`, e2bhttp.Error{Status: 429, Message: "slow", RetryAfter: 7 * time.Second, Own: true}},
+		"a limit without a time":  {429, map[string]string{"Retry-After": "soon"}, `{"code":429,"message":"full"}`, e2bhttp.Error{Status: 429, Message: "full", Own: true}},
 		"text":                    {504, nil, "upstream\nrequest timeout", e2bhttp.Error{Status: 504, Message: "upstream request timeout", NotJSON: true}},
 		"a page":                  {502, nil, "<html><body>Bad", e2bhttp.Error{Status: 502, NotJSON: true}},
 		"nothing":                 {415, nil, "", e2bhttp.Error{Status: 415, NotJSON: true}},

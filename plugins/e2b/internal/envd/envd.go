@@ -6,11 +6,13 @@
 package envd
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"time"
@@ -116,9 +118,20 @@ func (c *Client) Download(ctx context.Context, path string, offset, length int64
 }
 
 // Upload makes or replaces a file, with parents. If content fails, a part of it may be
-// there.
+// there. It sends a form, which every version of envd takes.
 func (c *Client) Upload(ctx context.Context, path string, content io.Reader) error {
-	resp, err := c.endpoint.Send(ctx, http.MethodPost, c.files(path), http.Header{"Content-Type": {"application/octet-stream"}}, content)
+	var frame bytes.Buffer
+	form := multipart.NewWriter(&frame)
+	if _, err := form.CreateFormFile("file", "file"); err != nil {
+		return fmt.Errorf("make a form: %w", err)
+	}
+	before := bytes.Clone(frame.Bytes())
+	frame.Reset()
+	if err := form.Close(); err != nil {
+		return fmt.Errorf("make a form: %w", err)
+	}
+	body := io.MultiReader(bytes.NewReader(before), content, &frame)
+	resp, err := c.endpoint.Send(ctx, http.MethodPost, c.files(path), http.Header{"Content-Type": {form.FormDataContentType()}}, body)
 	if err != nil {
 		return err
 	}

@@ -84,14 +84,29 @@ func (c *Client) Start(ctx context.Context, program Program, options StartOption
 	if err != nil {
 		return nil, err
 	}
+	return c.follow(ctx, "/process.Process/Start", body, options.Limit)
+}
+
+// Connect listens to a process again, until ctx ends. What it did meanwhile is not told.
+// One that has ended can be asked for for half a minute.
+func (c *Client) Connect(ctx context.Context, pid int) (*Process, error) {
+	body, err := envelope(map[string]any{"process": selector{pid}})
+	if err != nil {
+		return nil, err
+	}
+	return c.follow(ctx, "/process.Process/Connect", body, 0)
+}
+
+// follow asks for a stream of what a process does, and waits for its beginning.
+func (c *Client) follow(ctx context.Context, method string, body []byte, limit time.Duration) (*Process, error) {
 	header := http.Header{
 		"Content-Type": {"application/connect+json"}, "Connect-Protocol-Version": {"1"}, "Keepalive-Ping-Interval": {keepalive},
 	}
-	if options.Limit > 0 {
-		header.Set("Connect-Timeout-Ms", strconv.FormatInt(options.Limit.Milliseconds(), 10))
+	if limit > 0 {
+		header.Set("Connect-Timeout-Ms", strconv.FormatInt(limit.Milliseconds(), 10))
 	}
 	//nolint:bodyclose // Process.Close does
-	resp, err := c.endpoint.Send(ctx, http.MethodPost, "/process.Process/Start", header, bytes.NewReader(body))
+	resp, err := c.endpoint.Send(ctx, http.MethodPost, method, header, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,14 @@ func (f *Filter) Close() error {
 	return f.pass(held)
 }
 
+// Cut says that what comes next does not follow on what came: half a frame has no other.
+func (f *Filter) Cut() error {
+	if bytes.HasPrefix(f.held, f.marker) {
+		f.held = nil
+	}
+	return f.Close()
+}
+
 func (f *Filter) take(text []byte) bool {
 	payload, err := base64.StdEncoding.AppendDecode(nil, text)
 	return err == nil && f.frame(payload)

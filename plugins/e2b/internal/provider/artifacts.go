@@ -16,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 )
 
 // wanted is what the supervisor is to look for.
@@ -23,11 +24,56 @@ func wanted(limits *sdk.ArtifactLimits) *supervisor.Artifacts {
 	if limits == nil {
 		return nil
 	}
-	files := limits.Files
-	if files == nil {
-		files = []string{}
+	files := []string{}
+	for _, name := range limits.Files {
+		if !isPattern(name) {
+			files = append(files, name)
+		}
 	}
 	return &supervisor.Artifacts{Files: files, Most: limits.MaxCount}
+}
+
+// isPattern says that a name stands for any number of files.
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// withPatterns puts before what was found all that patterns stand for: regular files below
+// the workspace, in the order of their names.
+func (p *Provider) withPatterns(ctx context.Context, instanceID string, limits *sdk.ArtifactLimits, found []supervisor.File) ([]supervisor.File, error) {
+	if limits == nil || !slices.ContainsFunc(limits.Files, isPattern) {
+		return found, nil
+	}
+	answer, err := p.files(ctx, instanceID, guestfiles.Request{Op: guestfiles.List, Path: workspace, Depth: 256, Most: maxListed})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(answer.Files, func(a, b guestfiles.File) int { return strings.Compare(a.Path, b.Path) })
+	var all []supervisor.File
+	add := func(f supervisor.File) {
+		if !slices.ContainsFunc(all, func(other supervisor.File) bool { return other.Name == f.Name }) {
+			all = append(all, f)
+		}
+	}
+	for _, pattern := range limits.Files {
+		if !isPattern(pattern) {
+			continue
+		}
+		matches, err := glob.Compile(strings.TrimPrefix(path.Clean(pattern), workspace+"/"))
+		some := false
+		for _, f := range answer.Files {
+			name := strings.TrimPrefix(f.Path, workspace+"/")
+			if err == nil && f.Type == string(sdk.FileRegular) && matches.Match(name) && len(all) <= limits.MaxCount {
+				add(supervisor.File{Name: name, Size: f.Size})
+				some = true
+			}
+		}
+		if !some {
+			add(supervisor.File{Name: pattern, Size: -1})
+		}
+	}
+	for _, f := range found {
+		add(f)
+	}
+	return all, nil
 }
 
 // sendFiles passes on the files that an execution has made.
@@ -41,6 +87,8 @@ func (p *Provider) sendFiles(ctx context.Context, sb *sandbox, files []superviso
 		a.MIMEType = cmp.Or(mime.TypeByExtension(path.Ext(f.Name)), "application/octet-stream")
 		switch {
 		case i >= limits.MaxCount: // the SDK says so
+		case f.Size < 0 && isPattern(f.Name):
+			a.Refused = "matches no file"
 		case f.Size < 0:
 			a.Refused = "there is no such regular file"
 		case f.Size > limits.MaxBytes:
@@ -109,7 +157,7 @@ func (p *Provider) sendNewFiles(ctx context.Context, sb *sandbox, before map[str
 		return nil
 	}
 	var files []supervisor.File
-	for _, name := range req.Artifacts.Files {
+	for _, name := range wanted(req.Artifacts).Files {
 		f := supervisor.File{Name: name, Size: -1}
 		if answer, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Stat, Path: name}); err == nil && answer.File.Type == string(sdk.FileRegular) {
 			f.Size = answer.File.Size
@@ -125,6 +173,10 @@ func (p *Provider) sendNewFiles(ctx context.Context, sb *sandbox, before map[str
 		if after[name] != before[name] && !slices.Contains(req.Artifacts.Files, relative) {
 			files = append(files, supervisor.File{Name: relative, Size: after[name].Size})
 		}
+	}
+	files, err = p.withPatterns(ctx, req.InstanceID, req.Artifacts, files)
+	if err != nil {
+		return err
 	}
 	return p.sendFiles(ctx, sb, files, req.Artifacts, out)
 }

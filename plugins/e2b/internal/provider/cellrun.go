@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/cell"
@@ -34,6 +34,9 @@ type cellRun struct {
 	groups int
 	// begun says that some of the code may run, or has run.
 	begun bool
+	end   kernelEnd
+	// own is the cell that calls main, while it runs.
+	own string
 }
 
 // executeInContext runs code in a kernel that keeps its state.
@@ -90,16 +93,18 @@ func (r *cellRun) run(ctx context.Context, e *execution) (sdk.ExecuteResult, err
 	defer context.AfterFunc(r.c.sb.gone, func() { stop(errNoInstance) })()
 	listening, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	over, watched := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(watched)
-		r.stopSoftly(stopping, over, giveUp)
-	}()
+	over := make(chan struct{})
+	var watched sync.WaitGroup
+	watched.Go(func() { r.stopSoftly(stopping, over, giveUp) })
+	watched.Go(func() { r.watchKernel(over, giveUp) })
 	began := time.Now()
 	err = r.cells(listening, stopping)
 	close(over)
-	<-watched
+	watched.Wait()
 	result := sdk.ExecuteResult{Duration: time.Since(began)}
+	if err != nil && r.end.told() && stopping.Err() == nil {
+		return r.died(ctx, result)
+	}
 	if err != nil {
 		return r.stopped(ctx, stopping, result, e, err)
 	}
@@ -151,9 +156,12 @@ func (r *cellRun) cells(ctx, stopping context.Context) error {
 	if r.req.Arguments != nil {
 		codes = append(codes, cell.Call(language, r.req.Arguments, marker, r.req.OutputLimit))
 	}
-	for _, code := range codes {
+	for i, code := range codes {
 		if r.failed != nil || stopping.Err() != nil {
 			break
+		}
+		if i > 0 {
+			r.own = code
 		}
 		err := r.p.interpreter(r.c.sb).Execute(ctx, r.c.state.ID, code, r.event)
 		r.begun = r.begun || !refused(err)
@@ -177,7 +185,7 @@ func (r *cellRun) event(ev interpreter.Event) error {
 		err = r.out.Stderr([]byte(ev.Stderr))
 	case ev.Error != nil:
 		r.failed = ev.Error
-		if text := trace(ev.Error); text != "" {
+		if text := trace(ev.Error, r.own); text != "" {
 			err = r.out.Stderr([]byte(text))
 		}
 	case ev.Result != nil && r.req.Artifacts != nil:
@@ -264,9 +272,13 @@ func exitCode(e *interpreter.Error) int {
 // colours are what terminals show as such.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// trace is what a process would show on standard error.
-func trace(e *interpreter.Error) string {
+// trace is what a process would show on standard error. A cell of our own is nothing to
+// show.
+func trace(e *interpreter.Error, own string) string {
 	text := strings.TrimRight(colours.ReplaceAllString(e.Traceback, ""), "\n")
+	if own != "" {
+		text = strings.ReplaceAll(text, own, "main(…)")
+	}
 	if e.Name == "SystemExit" {
 		if _, err := strconv.Atoi(e.Value); err == nil || e.Value == "" || e.Value == "None" {
 			return ""
@@ -322,7 +334,8 @@ func (r *cellRun) stopped(ctx, stopping context.Context, result sdk.ExecuteResul
 }
 
 func (r *cellRun) explain(ctx context.Context, err error) error {
-	if statusOf(err) == http.StatusNotFound {
+	if lacksContext(err, r.c.state.ID) {
+		r.p.dropContext(r.c)
 		return errNoContext()
 	}
 	return r.p.explain(ctx, r.c.sb, err)
@@ -348,12 +361,23 @@ func (p *Provider) executeCell(ctx context.Context, sb *sandbox, req sdk.Execute
 	return p.executeInContext(ctx, c, req, out)
 }
 
-// globalEnv is the environment that the sandbox was made with.
+// globalEnv is the environment that the sandbox was made with. It never changes.
 func (p *Provider) globalEnv(ctx context.Context, sb *sandbox) (map[string]string, error) {
-	env := map[string]string{}
+	sb.mu.Lock()
+	env := sb.env
+	sb.mu.Unlock()
+	if env != nil {
+		return env, nil
+	}
 	err := p.envd(ctx, sb, func(c *envd.Client) (err error) {
 		env, err = c.Envs(ctx)
 		return err
 	})
-	return env, err
+	if err != nil {
+		return nil, err
+	}
+	sb.mu.Lock()
+	sb.env = env
+	sb.mu.Unlock()
+	return env, nil
 }

@@ -82,7 +82,7 @@ func (c *command) end(report supervisor.Report, err error) {
 	c.state.EndedAt = time.Now()
 	c.state.ExitCode = 128 + int(unix.SIGKILL)
 	if report.Exit != nil {
-		c.state.ExitCode = *report.Exit
+		c.state.ExitCode = *report.Exit & 0xff // as of a process, whatever the sandbox says
 	}
 	switch {
 	case report.Why == supervisor.Timeout:
@@ -91,10 +91,10 @@ func (c *command) end(report supervisor.Report, err error) {
 		c.state.State = sdk.CommandCancelled
 	case report.Memory && c.state.ExitCode != 0:
 		c.state.State = sdk.CommandOutOfMemory
-	case report.Exit != nil && *report.Exit == 0 && err == nil:
+	case c.state.ExitCode == 0 && err == nil:
 		c.state.State = sdk.CommandSucceeded
 	default:
-		c.state.State = sdk.CommandFailed
+		c.state.State, c.state.ExitCode = sdk.CommandFailed, max(c.state.ExitCode, 1)
 	}
 }
 
@@ -188,6 +188,9 @@ func (c *command) write(ctx context.Context, p *Provider, data []byte, end bool)
 	}
 	if state.Terminal && end {
 		data = append(slices.Clone(data), endOfInput...)
+	}
+	if end && !state.Terminal && !c.sb.has(closesInput) {
+		return c.sb.errNoEndOfInput()
 	}
 	pid := c.supervisor()
 	for piece := range slices.Chunk(data, inputChunk) {

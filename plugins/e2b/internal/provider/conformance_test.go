@@ -23,7 +23,7 @@ func conforms(t *testing.T, which providertest.Option) {
 	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	providertest.Run(t, provider.New, which, providertest.WithPatience(2), providertest.WithSettings(map[string]any{
-		"api_key": e2bfake.DefaultAPIKey, "api_url": server.APIURL, "sandbox_url": server.SandboxURL,
+		"api_key": e2bfake.DefaultAPIKey, "domain": server.Domain,
 	}), providertest.WithBreakage(func(context.Context) (func(context.Context) error, error) {
 		repair := server.Break()
 		return func(context.Context) error { repair(); return nil }, nil

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/cell"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/interpreter"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -30,9 +32,12 @@ type codeContext struct {
 
 	mu      sync.Mutex
 	deleted bool
-	// fresh says that the kernel needs its environment before the next execution.
+	// fresh says that the kernel needs its environment and its directory before the next
+	// execution.
 	fresh bool
-	// pid of the kernel, for those that can be interrupted; 0 if not known.
+	// astray says that code may run in the kernel that nobody listens to.
+	astray bool
+	// pid of what runs the cells; 0 if not known.
 	pid int
 }
 
@@ -81,7 +86,7 @@ func (p *Provider) newContext(ctx context.Context, sb *sandbox, req sdk.CreateCo
 		return nil, err
 	}
 	c := &codeContext{
-		sb: sb, env: req.Env, turn: make(chan struct{}, 1), gone: make(chan struct{}), fresh: len(req.Env) > 0,
+		sb: sb, env: req.Env, turn: make(chan struct{}, 1), gone: make(chan struct{}), fresh: true,
 		state: sdk.CodeContext{ID: id, Language: req.Language, Cwd: absolute(cwd), CreatedAt: time.Now()},
 	}
 	return c, nil
@@ -91,9 +96,15 @@ func (p *Provider) newContext(ctx context.Context, sb *sandbox, req sdk.CreateCo
 func (p *Provider) startKernel(ctx context.Context, sb *sandbox, language, cwd string) (string, error) {
 	waiting, cancel := context.WithTimeout(ctx, p.patience.ready)
 	defer cancel()
+	failed := 0
 	id, err := retry.Do(waiting, retry.Policy{Attempts: 100, Min: 100 * time.Millisecond, Max: time.Second}, func(context.Context) (string, error) {
 		id, err := p.interpreter(sb).CreateContext(ctx, language, cwd)
 		if isClosedPort(err) || notSent(err) {
+			return id, retry.Again(err, 0)
+		}
+		// The server says so as well when Jupyter is down, or slow.
+		if statusOf(err) == http.StatusInternalServerError && !lacksKernel(err) && failed == 0 {
+			failed++
 			return id, retry.Again(err, 0)
 		}
 		return id, err
@@ -103,10 +114,23 @@ func (p *Provider) startKernel(ctx context.Context, sb *sandbox, language, cwd s
 		return id, nil
 	case isClosedPort(err):
 		return "", sdk.Errorf(sdk.CodeNotSupported, "the template of this instance has no code interpreter: %w", err)
-	case statusOf(err) == http.StatusInternalServerError:
+	case lacksKernel(err):
 		return "", p.redact.Error(sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the code interpreter has no kernel for %s: %w", language, err))
 	}
 	return "", p.explain(ctx, sb, err)
+}
+
+// lacksKernel says that the code interpreter has no kernel for a language.
+func lacksKernel(err error) bool {
+	e, ok := errors.AsType[*e2bhttp.Error](err)
+	return ok && e.Status == http.StatusInternalServerError && strings.Contains(strings.ToLower(e.Message), "kernel is not available")
+}
+
+// lacksContext says that the code interpreter has no such context. Its answer is text that
+// names it; that of a balancer is another.
+func lacksContext(err error, id string) bool {
+	e, ok := errors.AsType[*e2bhttp.Error](err)
+	return ok && e.Status == http.StatusNotFound && strings.Contains(e.Message, id)
 }
 
 // ListContexts implements sdk.Contexts.
@@ -164,9 +188,13 @@ func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID str
 // restart ends what runs in a kernel and forgets its state.
 func (p *Provider) restart(ctx context.Context, c *codeContext) error {
 	err := p.interpreter(c.sb).RestartContext(ctx, c.state.ID)
-	if statusOf(err) == http.StatusNotFound {
+	if lacksContext(err, c.state.ID) {
+		p.dropContext(c)
 		return errNoContext()
 	}
+	c.mu.Lock()
+	c.astray = err != nil
+	c.mu.Unlock()
 	if err != nil {
 		return p.explain(ctx, c.sb, err)
 	}
@@ -202,21 +230,32 @@ func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 }
 
 func (p *Provider) deleteContext(ctx context.Context, c *codeContext) error {
+	c.delete()
+	err := p.interpreter(c.sb).DeleteContext(ctx, c.state.ID)
+	if err != nil && !lacksContext(err, c.state.ID) {
+		return p.explain(ctx, c.sb, err)
+	}
+	p.dropContext(c)
+	return nil
+}
+
+func (c *codeContext) delete() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !c.deleted {
 		c.deleted = true
 		close(c.gone)
 	}
-	c.mu.Unlock()
-	err := p.interpreter(c.sb).DeleteContext(ctx, c.state.ID)
-	if err != nil && statusOf(err) != http.StatusNotFound {
-		return p.explain(ctx, c.sb, err)
-	}
+}
+
+// dropContext forgets one that the code interpreter does not have any more: it was
+// deleted, or the code interpreter was started again.
+func (p *Provider) dropContext(c *codeContext) {
+	c.delete()
 	c.sb.mu.Lock()
 	c.sb.contexts = slices.DeleteFunc(c.sb.contexts, func(other *codeContext) bool { return other == c })
 	c.sb.mu.Unlock()
 	p.saveContexts(c.sb)
-	return nil
 }
 
 // takeTurn waits until no other code runs in the context.
@@ -237,34 +276,62 @@ func (c *codeContext) takeTurn(ctx context.Context) (release func(), err error) 
 	}
 }
 
-// furnish gives a new kernel its environment: the context's own, and with it the
-// instance's, which a kernel that was revived does not have.
+// furnish gives a new kernel what it does not have by itself, or not whole: the
+// environment of the instance and of the context, and, for one that was started again,
+// its directory.
 func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
 	c.mu.Lock()
-	fresh := c.fresh
+	fresh, astray := c.fresh, c.astray
 	c.mu.Unlock()
-	if !fresh || !cell.Supports(c.state.Language) {
+	if astray {
+		if err := p.restart(ctx, c); err != nil {
+			return err
+		}
+		fresh = true
+	}
+	if !fresh {
 		return nil
 	}
-	env, err := p.globalEnv(ctx, c.sb)
+	language := c.state.Language
+	ignored := func(interpreter.Event) error { return nil }
+	if err := p.interpreter(c.sb).Execute(ctx, c.state.ID, cell.First(language), ignored); err != nil {
+		return err
+	}
+	global, err := p.globalEnv(ctx, c.sb)
 	if err != nil {
 		return err
 	}
+	env := maps.Clone(global)
 	maps.Copy(env, c.env)
-	if len(env) > 0 {
-		if err := p.silently(ctx, c, cell.SetEnv(c.state.Language, env)); err != nil {
-			return err
-		}
+	err = p.silently(ctx, c, cell.Furnish(language, env, c.state.Cwd, c.endFile()))
+	if failed, ok := errors.AsType[*cellError](err); ok && !cell.Supports(language) {
+		// What the code interpreter has pasted has to do.
+		p.logger.Warn("a kernel has not got its environment whole", "sandbox", c.sb.id, "language", language, "error", p.redact.Error(failed))
+		err = nil
+	}
+	if err != nil {
+		return err
 	}
 	p.furnished(c, true)
 	return nil
+}
+
+// endFile is where a kernel writes how it ends.
+func (c *codeContext) endFile() string { return "/tmp/.sandbox-kernel-" + c.state.ID }
+
+// cellError is the failure of a cell of our own.
+type cellError struct{ cause interpreter.Error }
+
+// Error says how it failed.
+func (e *cellError) Error() string {
+	return "a cell of the provider failed: " + e.cause.Name + ": " + e.cause.Value
 }
 
 // silently runs a cell of our own.
 func (p *Provider) silently(ctx context.Context, c *codeContext, code string) error {
 	return p.interpreter(c.sb).Execute(ctx, c.state.ID, code, func(ev interpreter.Event) error {
 		if ev.Error != nil {
-			return errors.New("a cell of the provider failed: " + ev.Error.Name + ": " + ev.Error.Value)
+			return &cellError{*ev.Error}
 		}
 		return nil
 	})

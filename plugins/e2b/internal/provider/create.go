@@ -76,8 +76,11 @@ func (p *Provider) order(ctx context.Context, order control.NewSandbox, effect *
 	}
 	return retry.Do(ctx, p.retry, func(ctx context.Context) (control.Sandbox, error) {
 		made, err := p.api.Create(ctx, order)
-		if err == nil {
+		if err == nil && idForm.MatchString(made.SandboxID) {
 			return made, nil
+		}
+		if err == nil { // it may have made one all the same
+			err = e2bhttp.Lost(errors.New("an answer to a creation that names no sandbox"))
 		}
 		e, answered := errors.AsType[*e2bhttp.Error](err)
 		switch {
@@ -109,6 +112,9 @@ func (p *Provider) find(ctx context.Context, order control.NewSandbox) (made con
 	id, err := p.lookFor(ctx, order.Metadata[metaKey])
 	if err == nil && id != "" {
 		made, err = p.api.Connect(ctx, id, time.Duration(order.Timeout)*time.Second)
+		if err == nil && made.SandboxID != id {
+			err = e2bhttp.Lost(errors.New("an answer that names no sandbox"))
+		}
 	}
 	return made, id != "", err
 }
@@ -148,7 +154,7 @@ func (p *Provider) explainCreation(err error) error {
 	switch {
 	case !answered:
 		return p.failure(err)
-	case e.Status == http.StatusNotFound:
+	case e.Status == http.StatusNotFound && e.Own:
 		return p.redact.Error(sdk.FieldErrorf(sdk.CodeInvalidConfig, "template", "E2B has no such template: %w", err))
 	case e.Status == http.StatusBadRequest:
 		return p.redact.Error(sdk.Errorf(sdk.CodeInvalidConfig, "E2B refuses to make such a sandbox (template, timeout, allowed_hosts): %w", err))
@@ -162,6 +168,9 @@ func (p *Provider) explainCreation(err error) error {
 func (p *Provider) prepare(ctx context.Context, sb *sandbox) error {
 	ctx, cancel := context.WithTimeout(ctx, p.patience.ready)
 	defer cancel()
+	if err := sb.tooOld(); err != nil {
+		return err
+	}
 	_, err := retry.Do(ctx, retry.Policy{Attempts: 100, Min: 50 * time.Millisecond, Max: time.Second}, func(ctx context.Context) (struct{}, error) {
 		err := p.envd(ctx, sb, func(c *envd.Client) error { return c.MakeDir(ctx, workspace) })
 		if status := statusOf(err); isLost(err) || status >= 500 || status == http.StatusConflict || status == http.StatusTooManyRequests {
@@ -172,6 +181,7 @@ func (p *Provider) prepare(ctx context.Context, sb *sandbox) error {
 	if err != nil {
 		return p.redact.Error(sdk.Errorf(sdk.CodeCreateFailed, "the new sandbox is not usable: %w", err))
 	}
+	p.learnUser(ctx, sb)
 	return nil
 }
 

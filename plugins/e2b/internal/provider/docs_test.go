@@ -16,7 +16,7 @@ import (
 
 // The page is what `sandbox-broker plugin docs --update` makes of it.
 func TestThePageOfTheProviderSaysWhatItSaysOfItself(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	plugin, err := providertest.InProcess(provider.New)(ctx)
 	assert.NilError(t, err)

@@ -65,7 +65,11 @@ func (p *Provider) executeProcess(ctx context.Context, sb *sandbox, req sdk.Exec
 		result.Status, result.Result, result.Detail = sdk.StatusCancelled, nil, ""
 		return result, nil
 	}
-	return result, sdk.ExecutionError(p.sendFiles(ctx, sb, report.Files, req.Artifacts, output), true)
+	files, err := p.withPatterns(ctx, req.InstanceID, req.Artifacts, report.Files)
+	if err != nil {
+		return result, sdk.ExecutionError(err, true)
+	}
+	return result, sdk.ExecutionError(p.sendFiles(ctx, sb, files, req.Artifacts, output), true)
 }
 
 // settle adds what the supervisor knows to what the code's exit code says.

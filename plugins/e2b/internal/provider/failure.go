@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -97,6 +98,9 @@ func codedFailure(err error) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return sdk.Errorf(sdk.CodeInvalidConfig, "E2B refuses the API key: %w", err)
 	case http.StatusNotFound:
+		if !e.Own && e.Code == "" {
+			return sdk.Errorf(sdk.CodeUnavailable, "something before E2B answers: %w", err)
+		}
 		return sdk.Errorf(sdk.CodeNotFound, "E2B does not know it: %w", err)
 	case http.StatusTooManyRequests:
 		full := sdk.Errorf(sdk.CodeQuotaExceeded, "E2B takes no more for now: %w", err)
@@ -129,7 +133,7 @@ func (p *Provider) explain(ctx context.Context, sb *sandbox, err error) error {
 	e, answered := errors.AsType[*e2bhttp.Error](err)
 	switch {
 	case !answered,
-		e.Status == http.StatusBadGateway && e.Port == 0,
+		e.Status == http.StatusBadGateway && (e.Port == 0 || e.Port == envd.Port),
 		e.Status == http.StatusServiceUnavailable, e.Status == http.StatusGatewayTimeout, e.Code == "unavailable":
 		detail, gone := p.inspect(ctx, sb.id)
 		if gone != nil {
@@ -138,7 +142,7 @@ func (p *Provider) explain(ctx context.Context, sb *sandbox, err error) error {
 		if detail.State == control.StatePaused {
 			return sdk.Errorf(sdk.CodeConflict, "the instance is paused")
 		}
-		if !answered {
+		if !answered || e.Port > 0 {
 			return p.redact.Error(sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the sandbox failed: %w", err))
 		}
 		return p.redact.Error(sdk.Errorf(sdk.CodeUnavailable, "the sandbox does not answer: %w", err))
@@ -151,9 +155,10 @@ func (p *Provider) explain(ctx context.Context, sb *sandbox, err error) error {
 }
 
 // refused says that a call of a server in a sandbox has had no effect: the server or the
-// proxy says no, or the API did when it was asked for another token.
+// proxy says no, or the API did when it was asked for another token. A proxy that names a
+// port may as well have lost the connection before the first byte of the answer.
 func refused(err error) bool {
 	e, answered := errors.AsType[*e2bhttp.Error](err)
 	_, coded := errors.AsType[*sdk.Error](err)
-	return coded || answered && e.Proxy || denied(err)
+	return coded || answered && e.Proxy && e.Port == 0 || denied(err)
 }

@@ -211,7 +211,7 @@ func TestNothingIsMadeByAServiceThatIsNotReached(t *testing.T) {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // longRunning prints 200 lines, and goes on in two sessions.

@@ -129,7 +129,7 @@ func (p *Provider) fill(ctx context.Context, req sdk.WriteFileRequest, draft str
 	}
 	source := &watchedReader{Reader: content}
 	// Not through p.envd: content can be read once.
-	err = envd.New(p.endpoint(sb, envd.Port, p.streams), p.settings.User).Upload(ctx, draft, source)
+	err = p.envdOf(sb).Upload(ctx, draft, source)
 	switch {
 	case source.err != nil:
 		return sdk.FileInfo{}, source.err

@@ -17,18 +17,19 @@ import (
 // kernelUser is who kernels belong to; envd takes any user's name.
 const kernelUser = "root"
 
-// findKernel learns the PID of a kernel that can be interrupted, once for each: only
-// Python is sure to go on after a SIGINT. The code interpreter itself interrupts nothing
-// that it can be relied upon for.
+// findKernel learns the PID of what runs the cells, once for each kernel: Python is sure to
+// go on after a SIGINT, and that JavaScript has ended is told by nobody else. The code
+// interpreter itself interrupts nothing that it can be relied upon for.
 func (p *Provider) findKernel(ctx context.Context, c *codeContext) error {
 	c.mu.Lock()
 	known := c.pid != 0
 	c.mu.Unlock()
-	if known || c.state.Language != sdk.Python {
+	show := cell.ShowPID(c.state.Language)
+	if known || show == "" {
 		return nil
 	}
 	var text bytes.Buffer
-	err := p.interpreter(c.sb).Execute(ctx, c.state.ID, cell.ShowPID, func(ev interpreter.Event) error {
+	err := p.interpreter(c.sb).Execute(ctx, c.state.ID, show, func(ev interpreter.Event) error {
 		text.WriteString(ev.Stdout)
 		return nil
 	})
@@ -56,7 +57,7 @@ func (r *cellRun) stopSoftly(stopping context.Context, over <-chan struct{}, giv
 	r.c.mu.Lock()
 	pid := r.c.pid
 	r.c.mu.Unlock()
-	if pid == 0 || r.c.sb.gone.Err() != nil {
+	if pid == 0 || r.c.state.Language != sdk.Python || r.c.sb.gone.Err() != nil {
 		giveUp()
 		return
 	}

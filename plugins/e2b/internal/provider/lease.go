@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -81,8 +82,11 @@ func (p *Provider) renew(ctx context.Context, sb *sandbox) {
 	switch {
 	case err == nil:
 		sb.leased(now.Add(life))
-	case statusOf(err) == http.StatusNotFound:
-		p.forget(sb.id)
+	case isAbsent(err, sb.id):
+		// It is forgotten if a second look says the same.
+		if _, err := p.inspect(ctx, sb.id); err != nil && !errors.Is(err, errNoInstance) {
+			p.logger.Warn("the life of a sandbox could not be extended; it is tried again", "sandbox", sb.id, "error", err)
+		}
 	case statusOf(err) == http.StatusBadRequest:
 		p.logger.Info("a sandbox has lived as long as the plan allows; it will end", "sandbox", sb.id, "error", p.failure(err))
 		sb.mu.Lock()

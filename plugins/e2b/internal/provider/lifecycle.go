@@ -27,6 +27,7 @@ func (p *Provider) Pause(ctx context.Context, instanceID string) error {
 	if err != nil {
 		return err
 	}
+	sb.standStill() // before connections break
 	_, err = retry.Do(ctx, betweenStates, func(ctx context.Context) (struct{}, error) {
 		_, err := again(ctx, p.retry, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.api.Pause(ctx, sb.id) })
 		if statusOf(err) != http.StatusConflict {
@@ -39,9 +40,15 @@ func (p *Provider) Pause(ctx context.Context, instanceID string) error {
 		return struct{}{}, retry.Again(err, 0)
 	})
 	if err != nil {
-		return p.ofInstance(sb.id, err)
+		if !sb.isPaused() { // what listens finds out how it is
+			sb.goOn()
+		}
+		return p.ofInstance(ctx, sb.id, err)
 	}
 	sb.mu.Lock()
+	if !sb.paused {
+		sb.pauses++
+	}
 	sb.paused = true
 	sb.mu.Unlock()
 	p.usage.finish(sb.id)
@@ -65,7 +72,7 @@ func (p *Provider) Resume(ctx context.Context, instanceID string) error {
 		return made, err
 	})
 	if err != nil {
-		return p.ofInstance(sb.id, err)
+		return p.ofInstance(ctx, sb.id, err)
 	}
 	sb.connected(made)
 	sb.mu.Lock()
@@ -78,8 +85,12 @@ func (p *Provider) Resume(ctx context.Context, instanceID string) error {
 		sb.deadline = sb.endAt
 	}
 	sb.mu.Unlock()
+	sb.goOn()
 	if resumed {
 		p.usage.begin(sb.id)
+		waiting, cancel := context.WithTimeout(ctx, listeningTimeout)
+		defer cancel()
+		sb.awaitListeners(waiting)
 	}
 	return nil
 }
@@ -98,7 +109,7 @@ func (p *Provider) SetTTL(ctx context.Context, instanceID string, ttl time.Durat
 			return struct{}{}, p.api.SetTimeout(ctx, sb.id, life)
 		})
 		if err != nil {
-			return time.Time{}, p.ofInstance(sb.id, err)
+			return time.Time{}, p.ofInstance(ctx, sb.id, err)
 		}
 	}
 	sb.mu.Lock()
@@ -107,11 +118,14 @@ func (p *Provider) SetTTL(ctx context.Context, instanceID string, ttl time.Durat
 	return deadline, nil
 }
 
-// ofInstance is failure for calls about one sandbox.
-func (p *Provider) ofInstance(id string, err error) error {
-	if statusOf(err) == http.StatusNotFound {
-		p.forget(id)
-		return errNoInstance
+// ofInstance is failure for calls about one sandbox. It takes two answers to end what may
+// run there.
+func (p *Provider) ofInstance(ctx context.Context, id string, err error) error {
+	if isAbsent(err, id) {
+		if _, gone := p.inspect(ctx, id); gone != nil {
+			return gone
+		}
+		return p.redact.Error(sdk.Errorf(sdk.CodeUnavailable, "E2B does not know the instance at one moment, and does at the next: %w", err))
 	}
 	return p.failure(err)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"flag"
 	"maps"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	e2bfake.Main()
+	http.DefaultTransport.(*http.Transport).DialContext = e2bfake.DialContext // which the provider's are copies of
 	flag.Parse()
 	// They wait more than they compute.
 	if err := flag.Set("test.parallel", "6"); err != nil {
@@ -52,7 +54,7 @@ func configured(t *testing.T, server *e2bfake.Server, more map[string]any) *prov
 
 func configure(t *testing.T, p *provider.Provider, server *e2bfake.Server, brokerID string, more map[string]any) error {
 	t.Helper()
-	values := map[string]any{"api_key": e2bfake.DefaultAPIKey, "api_url": server.APIURL, "sandbox_url": server.SandboxURL}
+	values := map[string]any{"api_key": e2bfake.DefaultAPIKey, "domain": server.Domain}
 	maps.Copy(values, more)
 	settings, mistakes := p.Describe().Schema.Resolve(values)
 	assert.Equal(t, len(mistakes), 0, "%v", mistakes)

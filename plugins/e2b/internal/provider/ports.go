@@ -86,6 +86,9 @@ func (p *Provider) pass(ctx context.Context, end context.CancelFunc, sb *sandbox
 	stop()
 	end()
 	process.Close()
+	if sb.awaitRunning(sb.gone) != nil {
+		return
+	}
 	killing, cancel := context.WithTimeout(sb.gone, stopTimeout)
 	defer cancel()
 	// It may have ended by itself.
@@ -118,8 +121,13 @@ func (p *Provider) passIn(ctx context.Context, sb *sandbox, pid int, far io.Read
 				return
 			}
 		}
-		if err != nil {
-			_ = p.envd(ctx, sb, func(c *envd.Client) error { return c.CloseStdin(ctx, pid) }) // it is over either way
+		if err != nil { // it is over either way
+			_ = p.envd(ctx, sb, func(c *envd.Client) error {
+				if !sb.has(closesInput) {
+					return c.SendSignal(ctx, pid, envd.SignalTerm)
+				}
+				return c.CloseStdin(ctx, pid)
+			})
 			return
 		}
 	}

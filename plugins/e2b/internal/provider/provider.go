@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"sync"
 	"time"
@@ -47,8 +48,9 @@ type Provider struct {
 }
 
 var (
-	_ sdk.Provider = (*Provider)(nil)
-	_ sdk.Closer   = (*Provider)(nil)
+	_ sdk.Provider          = (*Provider)(nil)
+	_ sdk.SettingsValidator = (*Provider)(nil)
+	_ sdk.Closer            = (*Provider)(nil)
 )
 
 // patience is how long to wait for what; tests are less patient.
@@ -102,11 +104,11 @@ func (p *Provider) Describe() sdk.Description {
 // Configure implements sdk.Provider. Listing shows whether the key is good, and what a
 // process before this one has left.
 func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
-	var s settings
-	if err := req.Settings.Decode(&s); err != nil {
+	if err := sdk.InvalidSettings(p.Validate(ctx, req.Settings)); err != nil {
 		return err
 	}
-	if err := s.check(); err != nil {
+	var s settings
+	if err := req.Settings.Decode(&s); err != nil {
 		return err
 	}
 	p.settings, p.brokerID = s, req.BrokerID
@@ -156,6 +158,13 @@ func newKernels() *http.Client {
 	transport.ForceAttemptHTTP2 = false
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP1(true)
+	// A copy of a transport that was used offers HTTP/2 in TLS, whatever its protocols
+	// are, and a server that takes the offer is not understood.
+	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	if transport.TLSClientConfig == nil {
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	return client
 }
 

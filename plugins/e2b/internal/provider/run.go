@@ -43,12 +43,15 @@ type job struct {
 	events chan event
 	// read ends the goroutine that reads.
 	read context.CancelFunc
-	// expired says that envd's own limit came first.
-	expired bool
+	// expired says that envd's own limit came first, paused that a pause has cut the
+	// stream once, so that something of it may be missing.
+	expired, paused bool
 }
 
 type event struct {
 	process *envd.Process // the first, if all is well
+	// again says that the process is listened to again, after a pause.
+	again bool
 	envd.Event
 	err error
 }
@@ -109,12 +112,26 @@ func (j *job) readEvents(ctx context.Context, program envd.Program, options envd
 		j.send(ctx, event{err: err})
 		return
 	}
-	defer process.Close()
+	defer func() { process.Close() }()
+	j.sb.listens(j)
+	defer j.sb.leaves(j)
 	if !j.send(ctx, event{process: process}) {
 		return
 	}
 	for {
 		ev, err := process.Next()
+		if isLost(err) && ctx.Err() == nil && j.p.standsStill(ctx, j.sb) {
+			process.Close()
+			var again *envd.Process
+			if again, err = j.p.listenAgain(ctx, j.sb, process.PID); err == nil {
+				process = again
+				j.sb.listens(j)
+				if !j.send(ctx, event{again: true}) {
+					return
+				}
+				continue
+			}
+		}
 		if !j.send(ctx, event{Event: ev, err: err}) || err != nil {
 			return
 		}
@@ -167,6 +184,12 @@ func (j *job) take(ev event) (ended bool, err error) {
 	case ev.process != nil:
 		j.pid = ev.process.PID
 		return false, nil
+	case ev.again:
+		j.paused = true
+		if err := j.output.Cut(); err != nil {
+			return true, &sinkError{err}
+		}
+		return false, nil
 	case errors.Is(ev.err, io.EOF):
 		return true, nil
 	case ev.err != nil:
@@ -178,6 +201,11 @@ func (j *job) take(ev event) (ended bool, err error) {
 		}
 		return true, ev.err
 	case ev.End != nil:
+		if j.paused && ev.End.Exited && j.report.Exit == nil && j.report.Refused == "" {
+			// It has ended before anybody listened again. Its exit code is all that is known.
+			exit := ev.End.ExitCode
+			j.report.Started, j.report.Exit = true, &exit
+		}
 		if j.report.Exit == nil && j.report.Refused == "" {
 			// Something has ended the supervisor. Whatever is left of the job is ours to end.
 			j.sweep()
@@ -200,6 +228,10 @@ func (j *job) take(ev event) (ended bool, err error) {
 func (j *job) lost(ctx context.Context, err error) error {
 	j.begun = j.pid != 0 || !refused(err)
 	explained := j.p.explain(ctx, j.sb, err)
+	if j.sb.isPaused() {
+		j.killLater() // nobody listens to it any more
+		return explained
+	}
 	if sdk.CodeOf(explained) != sdk.CodeNotFound && (isLost(err) || j.pid != 0) {
 		ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
 		defer cancel()
@@ -222,6 +254,10 @@ func (j *job) abandon(ctx context.Context) {
 func (j *job) kill() {
 	ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
 	defer cancel()
+	if j.sb.isPaused() {
+		j.killLater()
+		return
+	}
 	if j.pid == 0 && !j.awaitStart(ctx) {
 		return
 	}
@@ -246,6 +282,21 @@ func (j *job) kill() {
 			return
 		}
 	}
+}
+
+// killLater ends the processes of the job when the sandbox goes on: while it is paused
+// nothing can be done to them.
+func (j *job) killLater() {
+	j.p.background.Go(func() {
+		if j.sb.awaitRunning(j.sb.gone) != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
+		defer cancel()
+		if j.pid != 0 || j.find(ctx) {
+			j.abandon(ctx)
+		}
+	})
 }
 
 // awaitStart waits for the PID of a supervisor that may just have been started, and says

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -37,10 +38,11 @@ var (
 	ownForm = regexp.MustCompile(`^[a-z0-9]+$`)
 )
 
-// isAbsent says that the API knows no such sandbox.
+// isAbsent says that the API knows no such sandbox. The page of a balancer says nothing of
+// the kind.
 func isAbsent(err error, id string) bool {
-	status := statusOf(err)
-	return status == http.StatusNotFound || status == http.StatusBadRequest && !ownForm.MatchString(id)
+	e, answered := errors.AsType[*e2bhttp.Error](err)
+	return answered && e.Own && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest && !ownForm.MatchString(id))
 }
 
 // sandbox is one that is believed to be there.
@@ -57,11 +59,24 @@ type sandbox struct {
 	token        string
 	trafficToken string
 	domain       string
+	// version is that of envd; empty if not told.
+	version string
+	// user that calls are for, where the settings name none; empty if not known.
+	user string
 	// endAt is when E2B ends it, deadline when we let it.
 	endAt, deadline time.Time
 	paused          bool
-	commands        []*command
-	contexts        []*codeContext
+	// standing is closed when it goes on after a pause; nil while it runs.
+	standing chan struct{}
+	// pauses counts them; listeners are the jobs whose streams are read, and of which of
+	// those pauses each knows. heard is closed when that changes.
+	pauses    int
+	listeners map[*job]int
+	heard     chan struct{}
+	commands  []*command
+	contexts  []*codeContext
+	// env is the environment that it was made with; nil before the first look.
+	env map[string]string
 	// kills is how many processes its kernel has killed for memory, as far as is known;
 	// -1 before the first look.
 	kills int64
@@ -80,7 +95,7 @@ var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "no such instance")
 func (p *Provider) newSandbox(made control.Sandbox, metadata map[string]string, createdAt, endAt time.Time) *sandbox {
 	sb := &sandbox{
 		id: made.SandboxID, template: metadata[metaTemplate], key: metadata[metaKey], labels: map[string]string{}, createdAt: createdAt,
-		token: made.EnvdAccessToken, trafficToken: made.TrafficAccessToken, domain: made.Domain, endAt: endAt, deadline: endAt,
+		token: made.EnvdAccessToken, trafficToken: made.TrafficAccessToken, domain: made.Domain, version: made.EnvdVersion, endAt: endAt, deadline: endAt,
 		kills: -1, restoring: make(chan struct{}, 1),
 	}
 	for name, value := range metadata {
@@ -110,8 +125,10 @@ func (p *Provider) add(sb *sandbox) *sandbox {
 
 // adopt makes a sandbox known that an earlier process has made.
 func (p *Provider) adopt(d control.Detail) *sandbox {
-	sb := p.newSandbox(control.Sandbox{SandboxID: d.SandboxID, EnvdAccessToken: d.EnvdAccessToken, Domain: d.Domain}, d.Metadata, d.StartedAt, d.EndAt)
-	sb.paused = d.State == control.StatePaused
+	sb := p.newSandbox(control.Sandbox{SandboxID: d.SandboxID, EnvdAccessToken: d.EnvdAccessToken, Domain: d.Domain, EnvdVersion: d.EnvdVersion}, d.Metadata, d.StartedAt, d.EndAt)
+	if sb.paused = d.State == control.StatePaused; sb.paused {
+		sb.standStill()
+	}
 	sb = p.add(sb)
 	if sb.key != "" {
 		p.mu.Lock()
@@ -172,6 +189,9 @@ func (p *Provider) lookup(ctx context.Context, id string) (*sandbox, error) {
 		}
 		sb.connected(made)
 	}
+	if detail.State != control.StatePaused {
+		p.learnUser(ctx, sb)
+	}
 	return sb, nil
 }
 
@@ -179,6 +199,8 @@ func (p *Provider) lookup(ctx context.Context, id string) (*sandbox, error) {
 func (p *Provider) inspect(ctx context.Context, id string) (control.Detail, error) {
 	detail, err := again(ctx, p.retry, func(ctx context.Context) (control.Detail, error) { return p.api.Get(ctx, id) })
 	switch {
+	case err == nil && detail.SandboxID == "":
+		return detail, sdk.Errorf(sdk.CodeUnavailable, "E2B gave an answer about the instance that is none")
 	case isAbsent(err, id), err == nil && detail.SandboxID != id, err == nil && detail.Metadata[metaBroker] != p.brokerID:
 		p.forget(id)
 		return detail, errNoInstance
@@ -204,6 +226,9 @@ func (sb *sandbox) renewToken(d control.Detail) bool {
 	}
 	if d.Domain != "" {
 		sb.domain = d.Domain
+	}
+	if d.EnvdVersion != "" {
+		sb.version = d.EnvdVersion
 	}
 	return changed
 }
@@ -247,7 +272,7 @@ func (p *Provider) endpoint(sb *sandbox, port int, client *http.Client) e2bhttp.
 
 // envd makes a call of envd. A token that is not valid any more is renewed once.
 func (p *Provider) envd(ctx context.Context, sb *sandbox, call func(*envd.Client) error) error {
-	client := func() *envd.Client { return envd.New(p.endpoint(sb, envd.Port, p.streams), p.settings.User) }
+	client := func() *envd.Client { return p.envdOf(sb) }
 	err := call(client())
 	if statusOf(err) != http.StatusUnauthorized {
 		return err

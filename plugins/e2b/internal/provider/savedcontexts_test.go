@@ -18,7 +18,7 @@ func process(t *testing.T, server *e2bfake.Server, dir string, abandoned ...stri
 	t.Helper()
 	p := provider.NewImpatient(hclog.NewNullLogger()).(*provider.Provider)
 	settings, mistakes := p.Describe().Schema.Resolve(map[string]any{
-		"api_key": e2bfake.DefaultAPIKey, "api_url": server.APIURL, "sandbox_url": server.SandboxURL,
+		"api_key": e2bfake.DefaultAPIKey, "domain": server.Domain,
 	})
 	assert.Equal(t, len(mistakes), 0, "%v", mistakes)
 	assert.NilError(t, p.Configure(t.Context(), sdk.ConfigureRequest{

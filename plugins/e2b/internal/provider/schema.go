@@ -1,10 +1,8 @@
 package provider
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
@@ -49,15 +47,15 @@ func schema() sdk.Schema {
 			Label: "Region", Description: "Where E2B's own sandboxes are to be, if that matters. Nothing is sent to a place that is not sure to be there: `us` is at e2b.app, and for `eu` give as `domain` the one that E2B has told you, for its cluster in the EU is opened on request.",
 		},
 		{
-			Name: "domain", Type: sdk.TypeString, Default: defaultDomain, Pattern: `[A-Za-z0-9][A-Za-z0-9.-]*`,
+			Name: "domain", Type: sdk.TypeString, FileOnly: true, Default: defaultDomain, Pattern: `[A-Za-z0-9][A-Za-z0-9.-]*`,
 			Label: "Domain", Description: "The API is at api.DOMAIN and sandboxes below DOMAIN. Another one for clouds that speak the protocol of E2B, and for E2B on machines of your own.",
 		},
 		{
-			Name: "api_url", Type: sdk.TypeString, Pattern: urlForm,
+			Name: "api_url", Type: sdk.TypeString, FileOnly: true, Pattern: urlForm,
 			Label: "API URL", Description: "Where the API is, if not at https://api.DOMAIN.", Placeholder: "https://api.example.com",
 		},
 		{
-			Name: "sandbox_url", Type: sdk.TypeString, Pattern: urlForm,
+			Name: "sandbox_url", Type: sdk.TypeString, FileOnly: true, Pattern: urlForm,
 			Label: "Sandbox URL", Description: "One URL behind which all sandboxes are, told apart by headers, for clouds without a name for each.", Placeholder: "https://sandbox.example.com",
 		},
 		{
@@ -95,6 +93,7 @@ func schema() sdk.Schema {
 		{
 			Name: "cost_per_second", Type: sdk.TypeNumber, Default: 0, Min: sdk.Bound(0),
 			Label: "Cost per second", Description: "What a second of a running sandbox costs you, in a currency of your choice, for the metric `cost_total`. For 2 vCPU and 2 GiB at E2B's list price it is 0.000037 USD.",
+			Placeholder: "0.000037",
 		},
 	}
 }
@@ -123,43 +122,6 @@ func (s settings) templateOf(name string) (string, bool) {
 		return own, true
 	}
 	return s.Template, true
-}
-
-// check finds what the schema cannot say.
-func (s settings) check() error {
-	for _, name := range slices.Sorted(maps.Keys(s.Templates)) {
-		if _, known := s.templateOf(name); !known {
-			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "templates", "there is no template %.100q of the broker's", name)
-		}
-		if s.Templates[name] == "" {
-			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "templates", "the template for %s is empty", name)
-		}
-	}
-	for _, host := range s.AllowedHosts {
-		if strings.TrimSpace(host) != host || host == "" || strings.ContainsAny(host, " ,;") {
-			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "allowed_hosts", "%.100q is neither a name nor an address", host)
-		}
-	}
-	if err := s.checkRegion(); err != nil {
-		return err
-	}
-	if !s.AllowInternet && len(s.AllowedHosts) > 0 {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "allowed_hosts", "allow_internet is false, so nothing is reached")
-	}
-	return nil
-}
-
-// checkRegion keeps data from a region where it is not to be: the addresses decide, and
-// the default ones are in the US.
-func (s settings) checkRegion() error {
-	elsewhere := s.Domain != defaultDomain
-	switch {
-	case s.Region == regionEU && !elsewhere && (s.APIURL == "" || s.SandboxURL == ""):
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "region", "%s is in the US; set domain to the one that E2B has told you for the EU", defaultDomain)
-	case s.Region == regionUS && (elsewhere || s.APIURL != "" || s.SandboxURL != ""):
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "region", "us is at %s; leave region out for another domain or URL", defaultDomain)
-	}
-	return nil
 }
 
 // network is what a new sandbox may reach, and who may reach it.

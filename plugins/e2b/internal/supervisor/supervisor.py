@@ -232,6 +232,7 @@ def main():
         memory=kills > memory, kills=kills, peak=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
         files=artifacts.made() if not why else [],
     )
+    return code if code >= 0 else 128 - code  # for who has missed the report
 
 
-main()
+sys.exit(main())

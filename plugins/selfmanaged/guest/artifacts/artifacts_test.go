@@ -72,7 +72,7 @@ func TestOnlyRegularFilesWithinTheWorkspaceAreRead(t *testing.T) {
 	for name, why := range map[string]string{
 		"link.txt":               "is a symbolic link, or behind one, which is not followed",
 		"inner":                  "is a symbolic link, or behind one, which is not followed",
-		"linked/in.txt":          "is behind something that is no directory; symbolic links are not followed",
+		"linked/in.txt":          "is a symbolic link, or behind one, which is not followed",
 		"missing":                "does not exist",
 		"a.txt/x":                "is behind something that is no directory; symbolic links are not followed",
 		"out":                    "is a directory",

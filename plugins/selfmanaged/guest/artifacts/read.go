@@ -61,7 +61,6 @@ func unreadable(err error) error {
 	case errors.Is(err, unix.ENOENT):
 		return errors.New("does not exist")
 	case errors.Is(err, unix.ENOTDIR):
-		// A link to a directory in the middle of a path gives this too.
 		return errors.New("is behind something that is no directory; symbolic links are not followed")
 	case errors.Is(err, unix.ENXIO):
 		return errors.New("is no regular file")

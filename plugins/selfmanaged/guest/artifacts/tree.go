@@ -31,8 +31,31 @@ func open(dir *os.File, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// openDirectory opens a directory in a directory. gVisor follows a link in spite of
+// O_NOFOLLOW if O_DIRECTORY is given too (its issue 14786), so what is there is opened
+// without an effect on it and looked at first.
 func openDirectory(dir *os.File, name string) (*os.File, error) {
-	return open(dir, name, unix.O_DIRECTORY)
+	place, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(place)
+	var info unix.Stat_t
+	if err := unix.Fstat(place, &info); err != nil {
+		return nil, err
+	}
+	switch info.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+	case unix.S_IFLNK:
+		return nil, unix.ELOOP
+	default:
+		return nil, unix.ENOTDIR
+	}
+	fd, err := unix.Openat(place, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // descend opens the directory that a path leads to, which may be empty.

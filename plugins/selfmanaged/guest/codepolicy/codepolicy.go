@@ -4,8 +4,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // Mode says what becomes of findings.
@@ -90,14 +90,4 @@ func Bounded(findings []Finding) []Finding {
 	return findings
 }
 
-func clip(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= maxMessage {
-		return s
-	}
-	end := maxMessage
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
-}
+func clip(s string) string { return validtext.Clip(s, maxMessage) }

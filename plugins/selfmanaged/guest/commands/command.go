@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -13,6 +14,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -42,12 +45,12 @@ type command struct {
 	startedAt time.Time
 	process   *isolation.Process
 	// from are our ends of the output pipes; the second is nil for a terminal.
-	from     [2]*os.File
-	terminal *os.File // the same as from[0], nil without one
-	input    *input   // nil without one
+	from     [2]*pipe.Reader
+	terminal *os.File     // what from[0] reads, nil without one
+	input    *pipe.Writer // nil without one
 
 	mu       sync.Mutex
-	output   [2]ring
+	output   [2]ring.Buffer
 	changed  chan struct{} // closed at the next change; nil if nobody waits
 	sent     map[syscall.Signal]bool
 	timedOut bool
@@ -62,32 +65,44 @@ type theirStreams struct{ isolation.Streams }
 func (s theirStreams) close() {
 	for _, f := range []*os.File{s.Stdin, s.Stdout, s.Stderr} {
 		if f != nil {
-			_ = f.Close() // a terminal is there three times
+			_ = f.Close()
 		}
 	}
 }
 
-// open makes the pipes or the terminal of a command.
+// open makes the pipes of a command, unless it has a terminal.
 func (c *command) open(req *providerv1.StartCommandRequest) (theirs theirStreams, err error) {
 	if req.GetTerminal() != nil {
-		ours, end, err := isolation.OpenTerminal(windowSize(req.GetTerminal()))
-		if err != nil {
-			return theirs, err
-		}
-		c.terminal, c.from[stdout], c.input = ours, ours, newInput(ours, true)
-		theirs.Stdin, theirs.Stdout, theirs.Stderr = end, end, end
 		return theirs, nil
 	}
 	var err1, err2, err3 error
-	c.from[stdout], theirs.Stdout, err1 = os.Pipe()
-	c.from[stderr], theirs.Stderr, err2 = os.Pipe()
+	c.from[stdout], theirs.Stdout, err1 = openPipe()
+	c.from[stderr], theirs.Stderr, err2 = openPipe()
 	if req.GetStdin() {
 		var ours *os.File
 		if theirs.Stdin, ours, err3 = os.Pipe(); err3 == nil {
-			c.input = newInput(ours, false)
+			c.input = pipe.NewWriter(ours, false)
 		}
 	}
 	return theirs, errors.Join(err1, err2, err3)
+}
+
+// openPipe makes a pipe for output. Both ends are nil if it fails.
+func openPipe() (ours *pipe.Reader, theirs *os.File, err error) {
+	read, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return pipe.NewReader(read), theirs, nil
+}
+
+// takeTerminal takes our end of the terminal of a command that was started.
+func (c *command) takeTerminal() error {
+	ours, err := c.process.Terminal()
+	if err == nil {
+		c.terminal, c.from[stdout], c.input = ours, pipe.NewReader(ours), pipe.NewWriter(ours, true)
+	}
+	return err
 }
 
 func (c *command) close() {
@@ -97,7 +112,7 @@ func (c *command) close() {
 		}
 	}
 	if c.input != nil {
-		c.input.close()
+		c.input.Close()
 	}
 }
 
@@ -119,9 +134,7 @@ func (c *command) run(guard *memory.Guard, timeout time.Duration) {
 	c.process.Wait()
 	for _, f := range c.from {
 		if f != nil {
-			// Nobody here writes any more, but whoever was given the other end
-			// of a pipe may hold it for ever.
-			_ = f.SetReadDeadline(time.Unix(1, 0))
+			f.End()
 		}
 	}
 	reading.Wait()
@@ -138,46 +151,24 @@ func (c *command) expire() {
 }
 
 // read takes what the program prints until its end of the pipe is closed.
-func (c *command) read(from *os.File, into *ring) {
+func (c *command) read(from io.Reader, into *ring.Buffer) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
 		c.print(into, buf[:n])
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			c.drain(from, into, buf)
-		}
 		if err != nil {
 			return // for a terminal that is EIO
 		}
 	}
 }
 
-// drain takes what is in the pipe and waits for nothing. A pipe or terminal holds
-// less than this bound.
-func (c *command) drain(from *os.File, into *ring, buf []byte) {
-	raw, err := from.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Control(func(fd uintptr) {
-		for left := 1 << 20; left > 0; {
-			n, err := unix.Read(int(fd), buf)
-			if n <= 0 || err != nil {
-				return
-			}
-			c.print(into, buf[:n])
-			left -= n
-		}
-	})
-}
-
-func (c *command) print(into *ring, p []byte) {
+func (c *command) print(into *ring.Buffer, p []byte) {
 	if len(p) == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	into.write(p)
+	into.Write(p)
 	c.wake()
 }
 
@@ -252,22 +243,27 @@ func (c *command) hasEnded() bool {
 func (c *command) kept() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.output[stdout].buf) + len(c.output[stderr].buf)
+	return c.output[stdout].Held() + c.output[stderr].Held()
 }
 
 func (c *command) forgetOutput() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.output[stdout].forget()
-	c.output[stderr].forget()
+	c.output[stdout].Forget()
+	c.output[stderr].Forget()
 }
 
 func (c *command) toWire() *providerv1.Command {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.describe()
+}
+
+// describe is toWire with mu held.
+func (c *command) describe() *providerv1.Command {
 	wc := &providerv1.Command{
 		Id: c.id, Argv: c.argv, Cwd: c.cwd, State: c.state, ExitCode: int32(c.exitCode), StartedAt: timestamppb.New(c.startedAt),
-		StdoutBytes: c.output[stdout].total, StderrBytes: c.output[stderr].total,
+		StdoutBytes: c.output[stdout].Total(), StderrBytes: c.output[stderr].Total(),
 		Stdin: c.input != nil, Terminal: c.terminal != nil,
 	}
 	if !c.endedAt.IsZero() {

@@ -2,19 +2,15 @@ package commands
 
 import (
 	"bytes"
-	"context"
-	"io"
-	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
 )
 
 // readAll follows a command to its end.
@@ -22,7 +18,7 @@ func readAll(c *command) (stdout []byte, lost int64) {
 	r := c.reader(0, 0, true)
 	next := int64(0)
 	for {
-		pieces, changed := r.next()
+		pieces, changed, _ := r.next()
 		for _, p := range pieces {
 			if p.GetStream() == "stdout" {
 				lost += p.GetOffset() - next
@@ -42,7 +38,7 @@ func readAll(c *command) (stdout []byte, lost int64) {
 
 func TestReadersOfOneCommandSeeTheSame(t *testing.T) {
 	c := &command{state: stateRunning}
-	c.output[stdout].keep, c.output[stderr].keep = 1<<20, 1<<20
+	c.output[stdout], c.output[stderr] = ring.New(1<<20), ring.New(1<<20)
 	var readers sync.WaitGroup
 	var outputs [4][]byte
 	for i := range outputs {
@@ -64,7 +60,7 @@ func TestReadersOfOneCommandSeeTheSame(t *testing.T) {
 
 func TestAReaderThatComesTooLateIsToldWhatIsLost(t *testing.T) {
 	c := &command{state: stateRunning}
-	c.output[stdout].keep, c.output[stderr].keep = 100, 100
+	c.output[stdout], c.output[stderr] = ring.New(100), ring.New(100)
 	c.print(&c.output[stdout], bytes.Repeat([]byte("x"), 150))
 	c.end(isolation.Exit{}, true, false)
 	got, lost := readAll(c)
@@ -74,16 +70,37 @@ func TestAReaderThatComesTooLateIsToldWhatIsLost(t *testing.T) {
 
 func TestWithoutFollowAReaderEndsWhereItBegan(t *testing.T) {
 	c := &command{state: stateRunning}
-	c.output[stdout].keep, c.output[stderr].keep = 100, 100
+	c.output[stdout], c.output[stderr] = ring.New(100), ring.New(100)
 	c.print(&c.output[stdout], []byte("before"))
 	r := c.reader(2, 0, false)
 	c.print(&c.output[stdout], []byte("after"))
-	pieces, _ := r.next()
+	pieces, _, _ := r.next()
 	assert.Assert(t, is.Len(pieces, 1))
 	assert.Equal(t, string(pieces[0].GetData()), "fore")
-	pieces, changed := r.next()
+	pieces, changed, told := r.next()
 	assert.Assert(t, is.Len(pieces, 0))
 	assert.Assert(t, changed == nil)
+	assert.Equal(t, told.GetState(), stateRunning)
+}
+
+// Whoever asks again and again stops at the answer that says that the command ended.
+func TestACommandThatEndsUnderAReaderIsToldWithAllOfItsOutput(t *testing.T) {
+	c := &command{state: stateRunning}
+	c.output[stdout], c.output[stderr] = ring.New(100), ring.New(100)
+	c.print(&c.output[stdout], []byte("before"))
+	r := c.reader(0, 0, false)
+	pieces, _, _ := r.next()
+	assert.Equal(t, string(pieces[0].GetData()), "before")
+	c.print(&c.output[stdout], []byte("after"))
+	c.end(isolation.Exit{}, true, false)
+	pieces, _, told := r.next()
+	assert.Assert(t, is.Len(pieces, 1))
+	assert.Equal(t, string(pieces[0].GetData()), "after")
+	assert.Assert(t, told == nil)
+	pieces, changed, told := r.next()
+	assert.Assert(t, is.Len(pieces, 0))
+	assert.Assert(t, changed == nil)
+	assert.Equal(t, told.GetState(), stateSucceeded)
 }
 
 func TestWhatBecameOfACommand(t *testing.T) {
@@ -118,41 +135,4 @@ func TestWhatBecameOfACommand(t *testing.T) {
 			assert.Check(t, got.GetEndedAt() != nil)
 		})
 	}
-}
-
-func TestInputThatIsNotReadWaitsAsLongAsTheCaller(t *testing.T) {
-	r, w, err := os.Pipe()
-	assert.NilError(t, err)
-	defer r.Close()
-	in := newInput(w, false)
-	defer in.close()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err = in.write(ctx, make([]byte, 1<<20), false)
-	assert.ErrorIs(t, sdk.ErrorFromStatus(err), context.DeadlineExceeded)
-
-	read := make(chan []byte, 1)
-	go func() {
-		all, _ := io.ReadAll(r)
-		read <- all
-	}()
-	assert.NilError(t, in.write(t.Context(), []byte("end"), true), "the next caller is not held to the deadline of the last")
-	assert.Assert(t, bytes.HasSuffix(<-read, []byte("end")))
-	assert.ErrorIs(t, sdk.ErrorFromStatus(in.write(t.Context(), nil, false)), &sdk.Error{Code: sdk.CodeConflict})
-}
-
-func TestTheEndOfACommandEndsTheWaitOfItsWriters(t *testing.T) {
-	r, w, err := os.Pipe()
-	assert.NilError(t, err)
-	defer r.Close()
-	in := newInput(w, false)
-	var writers sync.WaitGroup
-	for range 3 {
-		writers.Go(func() {
-			err := in.write(t.Context(), make([]byte, 1<<20), false)
-			assert.Check(t, is.ErrorIs(sdk.ErrorFromStatus(err), &sdk.Error{Code: sdk.CodeConflict}))
-		})
-	}
-	in.close()
-	writers.Wait()
 }

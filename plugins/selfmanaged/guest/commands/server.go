@@ -19,6 +19,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -186,22 +188,21 @@ func (s *Server) ReadCommand(req *providerv1.ReadCommandRequest, stream grpc.Ser
 	}
 	r := c.reader(req.GetStdoutOffset(), req.GetStderrOffset(), req.GetFollow())
 	for {
-		output, changed := r.next()
-		switch {
-		case len(output) > 0:
-			for _, o := range output {
-				if err := stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Output{Output: o}}); err != nil {
-					return err
-				}
+		output, changed, told := r.next()
+		for _, o := range output {
+			if err := stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Output{Output: o}}); err != nil {
+				return err
 			}
+		}
+		switch {
+		case told != nil:
+			return stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Command{Command: told}})
 		case changed != nil:
 			select {
 			case <-changed:
 			case <-stream.Context().Done():
 				return status.FromContextError(stream.Context().Err()).Err()
 			}
-		default:
-			return stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Command{Command: c.toWire()}})
 		}
 	}
 }
@@ -225,8 +226,11 @@ func (s *Server) WriteCommand(ctx context.Context, req *providerv1.WriteCommandR
 	if c.input == nil {
 		return nil, refusal.New(refusal.Conflict, "", "the command was started without standard input")
 	}
-	if err := c.input.write(ctx, req.GetData(), req.GetEnd()); err != nil {
-		return nil, err
+	switch err := c.input.Write(ctx, req.GetData(), req.GetEnd()); {
+	case errors.Is(err, pipe.ErrClosed):
+		return nil, refusal.New(refusal.Conflict, "", "the command's standard input is closed")
+	case err != nil:
+		return nil, status.FromContextError(err).Err()
 	}
 	return &providerv1.WriteCommandResponse{}, nil
 }
@@ -266,7 +270,7 @@ func (s *Server) SignalCommand(_ context.Context, req *providerv1.SignalCommandR
 func start(ctx context.Context, req *providerv1.StartCommandRequest, limits isolation.Limits) (*command, error) {
 	c := &command{argv: req.GetArgv(), cwd: directory(req.GetCwd()), state: stateRunning}
 	keep := int(min(max(req.GetKeepOutput(), minKeepOutput), maxKeepOutput))
-	c.output[0].keep, c.output[1].keep = keep, keep
+	c.output[stdout], c.output[stderr] = ring.New(keep), ring.New(keep)
 	streams, err := c.open(req)
 	defer streams.close()
 	if err != nil {
@@ -274,21 +278,27 @@ func start(ctx context.Context, req *providerv1.StartCommandRequest, limits isol
 		return nil, refusal.New(refusal.Internal, "", "start a command: %v", err)
 	}
 	env := req.GetEnv()
-	if c.terminal != nil && env["TERM"] == "" {
+	if req.GetTerminal() != nil && env["TERM"] == "" {
 		env = maps.Clone(env)
 		if env == nil {
 			env = map[string]string{}
 		}
 		env["TERM"] = "xterm-256color"
 	}
-	c.process, err = isolation.Start(isolation.Spec{
-		Argv: c.argv, Env: isolation.Environment(env), Dir: c.cwd, Terminal: c.terminal != nil, Limits: limits,
-	}, streams.Streams)
+	spec := isolation.Spec{Argv: c.argv, Env: isolation.CodeEnvironment(env), Dir: c.cwd, Limits: limits}
+	if req.GetTerminal() != nil {
+		spec.Terminal = new(windowSize(req.GetTerminal()))
+	}
+	c.process, err = isolation.Start(spec, streams.Streams)
 	if err != nil {
 		c.close()
 		return nil, refusal.New(refusal.Unavailable, "", "start a command: %v", err)
 	}
-	if err := c.process.Started(ctx); err != nil {
+	err = c.process.Started(ctx)
+	if err == nil && req.GetTerminal() != nil {
+		err = c.takeTerminal()
+	}
+	if err != nil {
 		c.process.Kill()
 		c.process.Wait()
 		c.close()

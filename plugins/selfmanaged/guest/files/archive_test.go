@@ -111,6 +111,7 @@ func TestAnArchiveIsRefusedWhereItMisleads(t *testing.T) {
 		"a name that is too long":         {archive(t, entry{name: "before"}, entry{name: strings.Repeat("n", 256)}), sdk.CodeInvalidRequest},
 		"a link to nothing":               {archive(t, entry{name: "before"}, entry{name: "l", kind: tar.TypeSymlink, target: strings.Repeat("x", 4096)}), sdk.CodeInvalidRequest},
 		"10 TiB":                          {archive(t, entry{name: "before"}, entry{name: "f", text: "x", size: 10 << 40}), sdk.CodeQuotaExceeded},
+		"one that is cut between entries": {bytes.NewReader(cut[:1024]), sdk.CodeInvalidRequest},
 		"one that is cut off":             {bytes.NewReader(cut[:len(cut)/2]), sdk.CodeInvalidRequest},
 		"much behind its end":             {io.MultiReader(archive(t, entry{name: "before"}), bytes.NewReader(make([]byte, 2<<20))), sdk.CodeInvalidRequest},
 	} {
@@ -214,4 +215,12 @@ func TestACutUploadLeavesNoPartOfAFile(t *testing.T) {
 	})))
 	assert.ErrorIs(t, err, broken)
 	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.DeepEqual(names(), []string{"before"})) })
+}
+
+func TestNothingIsNoArchive(t *testing.T) {
+	s := serve(t, nil)
+	_, err := s.WriteArchive(t.Context(), "", ".", strings.NewReader(""))
+	assert.Equal(t, code(err), sdk.CodeInvalidRequest, "%v", err)
+	_, err = s.WriteArchive(t.Context(), "", ".", archive(t))
+	assert.NilError(t, err, "an archive of nothing is one")
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/tarstream"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -78,7 +79,7 @@ func (u *unpacker) close() {
 }
 
 func (u *unpacker) unpack(content io.Reader) error {
-	reader := tar.NewReader(content)
+	reader := tarstream.NewReader(content)
 	for entries := 0; ; entries++ {
 		header, err := reader.Next()
 		switch {

@@ -1,6 +1,6 @@
 // Package files serves the files of the sandbox: the provider's capabilities
-// files, file_search, file_watch and archives, by the same gRPC services that a
-// provider serves, ignoring instance IDs.
+// files, file_search, file_watch, file_mode and archives, by the same gRPC services
+// that a provider serves, ignoring instance IDs.
 //
 // Two things keep a call to what code in the sandbox may touch itself. Every path
 // is resolved below /workspace or /tmp, the only places where code can write, name by

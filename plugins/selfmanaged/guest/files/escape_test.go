@@ -53,6 +53,8 @@ func TestNoRaceLeadsOut(t *testing.T) {
 		_, _ = s.CopyFile(t.Context(), sdk.MoveFileRequest{From: "real/f", To: "other", Overwrite: true})
 		_, _ = s.MakeDirectory(t.Context(), "", fmt.Sprintf("real/d%d/e", i), 0)
 		_ = s.RemoveFile(t.Context(), "", "real/f2", true)
+		_, _ = s.SetFileMode(t.Context(), "", "real", 0o751)
+		_, _ = s.SetFileMode(t.Context(), "", "real/f", 0o751)
 		_, _ = s.WriteArchive(t.Context(), "", "real", archive(t, entry{name: fmt.Sprintf("a%d/b", i), text: "x"}))
 		_, _ = s.ReplaceInFiles(t.Context(), sdk.ReplaceInFilesRequest{Paths: []string{"real/f"}, Old: "secret", New: "changed"})
 		_, _ = s.ListFiles(t.Context(), sdk.ListFilesRequest{Path: "real", Depth: 9, Limit: 100}, func(infos []sdk.FileInfo) error { return nil })

@@ -4,23 +4,16 @@ import (
 	"context"
 	"io/fs"
 	"path"
-	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // listBatch is how many entries one message holds, at most 4 KiB each.
 const listBatch = 200
-
-// Bounds on globs: braces are tried in every combination.
-const (
-	maxGlob   = 1000
-	maxBraces = 8
-)
 
 func (s *service) StatFile(_ context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
 	at, err := s.place("path", req.GetPath())
@@ -94,17 +87,13 @@ func (f found) target() string {
 
 // globOf returns what tells whether a relative path matches; an empty glob
 // matches everything.
-func globOf(glob string) (func(name string) bool, error) {
-	switch {
-	case glob == "":
-		return func(string) bool { return true }, nil
-	case len(glob) > maxGlob:
-		return nil, refusal.New(refusal.InvalidRequest, "glob", "must have at most %d bytes", maxGlob)
-	case strings.Count(glob, "{") > maxBraces:
-		return nil, refusal.New(refusal.InvalidRequest, "glob", "must have at most %d pairs of braces", maxBraces)
-	case !doublestar.ValidatePattern(glob):
-		return nil, refusal.New(refusal.InvalidRequest, "glob", "is not a pattern: a bracket or brace is not closed")
+func globOf(text string) (func(name string) bool, error) {
+	if text != "" {
+		text = path.Clean(text)
 	}
-	glob = path.Clean(glob)
-	return func(name string) bool { return doublestar.MatchUnvalidated(glob, name) }, nil
+	pattern, err := glob.Compile(text)
+	if err != nil {
+		return nil, refusal.New(refusal.InvalidRequest, "glob", "%v", err)
+	}
+	return pattern.Match, nil
 }

@@ -72,6 +72,12 @@ func (p place) below(name string) string { return path.Join(p.root, p.name, name
 // replaced or removed.
 func (p place) isRoot() bool { return p.name == "." }
 
+// refuseRoot is the error for a call that changes what only what is below the root
+// may suffer.
+func (p place) refuseRoot() error {
+	return refusal.New(refusal.InvalidRequest, p.field, "must be below %s, not that itself", p.root)
+}
+
 // locate opens the directory that the place is in and returns the place's name
 // there, which is "." for the root itself. With follow, the name is no symbolic
 // link.
@@ -94,7 +100,7 @@ func (p place) locate(follow bool) (*directory, string, error) {
 // link at the end is meant itself. Missing directories are made if that is wanted.
 func (p place) parent(makeMissing bool) (*directory, string, error) {
 	if p.isRoot() {
-		return nil, "", refusal.New(refusal.InvalidRequest, p.field, "must be below %s, not that itself", p.root)
+		return nil, "", p.refuseRoot()
 	}
 	var dir *directory
 	err := asUser(func() error {

@@ -61,7 +61,7 @@ func (s *service) replaceIn(ctx context.Context, at place, before, after []byte)
 	if err != nil {
 		return 0, err
 	}
-	count, err := replaceAll(d, &untilDone{ctx, io.LimitReader(file, info.size)}, before, after)
+	count, err := replaceAll(ctx, d, &untilDone{ctx, io.LimitReader(file, info.size)}, before, after)
 	if err != nil || count == 0 {
 		return 0, at.explain(err)
 	}
@@ -70,7 +70,7 @@ func (s *service) replaceIn(ctx context.Context, at place, before, after []byte)
 
 // replaceAll copies from one to the other with each before replaced by after,
 // and counts. It holds little more than before in memory.
-func replaceAll(to io.Writer, from io.Reader, before, after []byte) (count int64, err error) {
+func replaceAll(ctx context.Context, to io.Writer, from io.Reader, before, after []byte) (count int64, err error) {
 	buf := make([]byte, 0, max(2*len(before), copyBytes))
 	for ended := false; !ended; {
 		n, err := io.ReadFull(from, buf[len(buf):cap(buf)])
@@ -83,6 +83,9 @@ func replaceAll(to io.Writer, from io.Reader, before, after []byte) (count int64
 		}
 		rest := buf
 		for i := bytes.Index(rest, before); i >= 0; i = bytes.Index(rest, before) {
+			if err := ctx.Err(); err != nil { // what takes the place may be long
+				return count, err
+			}
 			if _, err := to.Write(rest[:i]); err != nil {
 				return count, err
 			}

@@ -10,11 +10,13 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 const (
@@ -85,7 +87,7 @@ func (s *service) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.Se
 	return stream.Send(search.batch)
 }
 
-func compile(req *providerv1.SearchFilesRequest) (*regexp.Regexp, error) {
+func compile(req *providerv1.SearchFilesRequest) (*expression, error) {
 	text := req.GetPattern()
 	switch {
 	case text == "":
@@ -98,9 +100,9 @@ func compile(req *providerv1.SearchFilesRequest) (*regexp.Regexp, error) {
 	if req.GetIgnoreCase() {
 		text = "(?i:" + text + ")"
 	}
-	pattern, err := regexp.Compile(text)
+	pattern, err := compileBounded(text)
 	if err != nil {
-		return nil, refusal.New(refusal.InvalidRequest, "pattern", "is not in RE2 syntax: %s", err)
+		return nil, refusal.New(refusal.InvalidRequest, "pattern", "%v", err)
 	}
 	return pattern, nil
 }
@@ -109,7 +111,7 @@ func compile(req *providerv1.SearchFilesRequest) (*regexp.Regexp, error) {
 type search struct {
 	ctx       context.Context
 	at        place
-	pattern   *regexp.Regexp
+	pattern   *expression
 	limit     int
 	many      bool // a directory is looked through
 	truncated bool
@@ -145,8 +147,12 @@ func (s *search) file(dir *directory, name, full string) error {
 		if last && len(line) == 0 {
 			return nil
 		}
-		if at := s.pattern.FindIndex(line); at != nil {
-			if err := s.found(full, number, at[0]+1, line); err != nil {
+		at, err := s.pattern.find(s.ctx, line)
+		if err != nil {
+			return err
+		}
+		if at >= 0 {
+			if err := s.found(full, number, at+1, line); err != nil {
 				return err
 			}
 		}
@@ -184,10 +190,7 @@ func (s *search) found(path string, line int32, column int, text []byte) error {
 		return fs.SkipAll
 	}
 	s.limit--
-	shown := strings.ToValidUTF8(string(text[:min(len(text), maxMatchText)]), "\uFFFD")
-	for len(shown) > maxMatchText { // U+FFFD is longer than what it stands for
-		shown = strings.ToValidUTF8(shown[:maxMatchText], "")
-	}
+	shown := validtext.Clip(string(text[:min(len(text), maxMatchText+utf8.UTFMax)]), maxMatchText)
 	s.batch.Matches = append(s.batch.Matches, &providerv1.FileMatch{
 		Path: strings.ToValidUTF8(path, "\uFFFD"), Line: line, Column: int32(column), Text: shown,
 	})

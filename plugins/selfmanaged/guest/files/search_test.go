@@ -112,7 +112,7 @@ func FuzzReplace(f *testing.F) {
 		}
 		text = strings.Repeat(text, min(max(repeat, 1), 1000))
 		var got strings.Builder
-		count, err := files.ReplaceAll(&got, strings.NewReader(text), []byte(old), []byte(replacement))
+		count, err := files.ReplaceAll(t.Context(), &got, strings.NewReader(text), []byte(old), []byte(replacement))
 		assert.NilError(t, err)
 		assert.Equal(t, count, int64(strings.Count(text, old)))
 		assert.Equal(t, got.String(), strings.ReplaceAll(text, old, replacement))

@@ -34,6 +34,7 @@ type service struct {
 	providerv1.UnimplementedFileServiceServer
 	providerv1.UnimplementedFileSearchServiceServer
 	providerv1.UnimplementedFileWatchServiceServer
+	providerv1.UnimplementedFileModeServiceServer
 	providerv1.UnimplementedArchiveServiceServer
 
 	options  Options
@@ -49,5 +50,6 @@ func Register(registrar grpc.ServiceRegistrar, o Options) {
 	providerv1.RegisterFileServiceServer(registrar, s)
 	providerv1.RegisterFileSearchServiceServer(registrar, s)
 	providerv1.RegisterFileWatchServiceServer(registrar, s)
+	providerv1.RegisterFileModeServiceServer(registrar, s)
 	providerv1.RegisterArchiveServiceServer(registrar, s)
 }

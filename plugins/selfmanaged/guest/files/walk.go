@@ -85,6 +85,9 @@ func (w *walker) below(dir *directory, at string, level int) error {
 			if infos[i] == nil {
 				continue // removed meanwhile
 			}
+			if err := w.ctx.Err(); err != nil { // to match a long path takes its time
+				return err
+			}
 			if err := w.entry(found{dir, name, path.Join(at, name), *infos[i]}, level); err != nil {
 				return err
 			}

@@ -102,7 +102,9 @@ type PrepareRequest struct {
 	// Bytes of the largest file that user code may write.
 	FileSizeLimit uint64 `protobuf:"varint,5,opt,name=file_size_limit,json=fileSizeLimit,proto3" json:"file_size_limit,omitempty"`
 	// The code policy, a codepolicy.Policy as JSON; absent for none.
-	CodePolicy    []byte `protobuf:"bytes,6,opt,name=code_policy,json=codePolicy,proto3" json:"code_policy,omitempty"`
+	CodePolicy []byte `protobuf:"bytes,6,opt,name=code_policy,json=codePolicy,proto3" json:"code_policy,omitempty"`
+	// Whether programs find a pip that asks for packages; see InstallService.Requested.
+	Packages      bool `protobuf:"varint,7,opt,name=packages,proto3" json:"packages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -177,6 +179,13 @@ func (x *PrepareRequest) GetCodePolicy() []byte {
 		return x.CodePolicy
 	}
 	return nil
+}
+
+func (x *PrepareRequest) GetPackages() bool {
+	if x != nil {
+		return x.Packages
+	}
+	return false
 }
 
 type PrepareResponse struct {
@@ -849,7 +858,7 @@ var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a(sandboxbroker/provider/v1/provider.proto\"\xd4\x02\n" +
+	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a(sandboxbroker/provider/v1/provider.proto\"\xf0\x02\n" +
 	"\x0ePrepareRequest\x12\\\n" +
 	"\finterpreters\x18\x01 \x03(\v28.sandboxbroker.guest.v1.PrepareRequest.InterpretersEntryR\finterpreters\x12\x12\n" +
 	"\x04warm\x18\x02 \x03(\tR\x04warm\x12!\n" +
@@ -857,7 +866,8 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\rprocess_limit\x18\x04 \x01(\x04R\fprocessLimit\x12&\n" +
 	"\x0ffile_size_limit\x18\x05 \x01(\x04R\rfileSizeLimit\x12\x1f\n" +
 	"\vcode_policy\x18\x06 \x01(\fR\n" +
-	"codePolicy\x1a?\n" +
+	"codePolicy\x12\x1a\n" +
+	"\bpackages\x18\a \x01(\bR\bpackages\x1a?\n" +
 	"\x11InterpretersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"C\n" +

@@ -25,6 +25,199 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type RequestedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestedRequest) Reset() {
+	*x = RequestedRequest{}
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestedRequest) ProtoMessage() {}
+
+func (x *RequestedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestedRequest.ProtoReflect.Descriptor instead.
+func (*RequestedRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{0}
+}
+
+type RequestedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Requirements  []string               `protobuf:"bytes,2,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestedResponse) Reset() {
+	*x = RequestedResponse{}
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestedResponse) ProtoMessage() {}
+
+func (x *RequestedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestedResponse.ProtoReflect.Descriptor instead.
+func (*RequestedResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RequestedResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *RequestedResponse) GetRequirements() []string {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+type AnswerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the RequestedResponse that is answered.
+	Id            uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	ExitCode      int32  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Stdout        []byte `protobuf:"bytes,3,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr        []byte `protobuf:"bytes,4,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerRequest) Reset() {
+	*x = AnswerRequest{}
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerRequest) ProtoMessage() {}
+
+func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
+func (*AnswerRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AnswerRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AnswerRequest) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *AnswerRequest) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *AnswerRequest) GetStderr() []byte {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+type AnswerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerResponse) Reset() {
+	*x = AnswerResponse{}
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerResponse) ProtoMessage() {}
+
+func (x *AnswerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerResponse.ProtoReflect.Descriptor instead.
+func (*AnswerResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{3}
+}
+
 type InstallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The installer, by its path inside the sandbox, and its arguments.
@@ -39,7 +232,7 @@ type InstallRequest struct {
 
 func (x *InstallRequest) Reset() {
 	*x = InstallRequest{}
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[0]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -51,7 +244,7 @@ func (x *InstallRequest) String() string {
 func (*InstallRequest) ProtoMessage() {}
 
 func (x *InstallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[0]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -64,7 +257,7 @@ func (x *InstallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallRequest.ProtoReflect.Descriptor instead.
 func (*InstallRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{0}
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InstallRequest) GetArgv() []string {
@@ -110,7 +303,7 @@ type InstallResponse struct {
 
 func (x *InstallResponse) Reset() {
 	*x = InstallResponse{}
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[1]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -122,7 +315,7 @@ func (x *InstallResponse) String() string {
 func (*InstallResponse) ProtoMessage() {}
 
 func (x *InstallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[1]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -135,7 +328,7 @@ func (x *InstallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallResponse.ProtoReflect.Descriptor instead.
 func (*InstallResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{1}
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InstallResponse) GetEvent() isInstallResponse_Event {
@@ -222,7 +415,7 @@ type Connect struct {
 
 func (x *Connect) Reset() {
 	*x = Connect{}
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[2]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -234,7 +427,7 @@ func (x *Connect) String() string {
 func (*Connect) ProtoMessage() {}
 
 func (x *Connect) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[2]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -247,7 +440,7 @@ func (x *Connect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connect.ProtoReflect.Descriptor instead.
 func (*Connect) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{2}
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Connect) GetId() uint64 {
@@ -284,7 +477,7 @@ type TunnelRequest struct {
 
 func (x *TunnelRequest) Reset() {
 	*x = TunnelRequest{}
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[3]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -296,7 +489,7 @@ func (x *TunnelRequest) String() string {
 func (*TunnelRequest) ProtoMessage() {}
 
 func (x *TunnelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[3]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -309,7 +502,7 @@ func (x *TunnelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelRequest.ProtoReflect.Descriptor instead.
 func (*TunnelRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{3}
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TunnelRequest) GetEvent() isTunnelRequest_Event {
@@ -366,7 +559,7 @@ type Accept struct {
 
 func (x *Accept) Reset() {
 	*x = Accept{}
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +571,7 @@ func (x *Accept) String() string {
 func (*Accept) ProtoMessage() {}
 
 func (x *Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,7 +584,7 @@ func (x *Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accept.ProtoReflect.Descriptor instead.
 func (*Accept) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{4}
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Accept) GetId() uint64 {
@@ -417,7 +610,7 @@ type TunnelResponse struct {
 
 func (x *TunnelResponse) Reset() {
 	*x = TunnelResponse{}
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -429,7 +622,7 @@ func (x *TunnelResponse) String() string {
 func (*TunnelResponse) ProtoMessage() {}
 
 func (x *TunnelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_packages_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -442,7 +635,7 @@ func (x *TunnelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelResponse.ProtoReflect.Descriptor instead.
 func (*TunnelResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{5}
+	return file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TunnelResponse) GetData() []byte {
@@ -456,7 +649,17 @@ var File_sandboxbroker_guest_v1_packages_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_guest_v1_packages_proto_rawDesc = "" +
 	"\n" +
-	"%sandboxbroker/guest/v1/packages.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\"sandboxbroker/guest/v1/guest.proto\"\xf7\x01\n" +
+	"%sandboxbroker/guest/v1/packages.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\"sandboxbroker/guest/v1/guest.proto\"\x12\n" +
+	"\x10RequestedRequest\"G\n" +
+	"\x11RequestedResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\"\n" +
+	"\frequirements\x18\x02 \x03(\tR\frequirements\"l\n" +
+	"\rAnswerRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1b\n" +
+	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06stdout\x18\x03 \x01(\fR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x04 \x01(\fR\x06stderr\"\x10\n" +
+	"\x0eAnswerResponse\"\xf7\x01\n" +
 	"\x0eInstallRequest\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12A\n" +
 	"\x03env\x18\x02 \x03(\v2/.sandboxbroker.guest.v1.InstallRequest.EnvEntryR\x03env\x123\n" +
@@ -483,10 +686,12 @@ const file_sandboxbroker_guest_v1_packages_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\"$\n" +
 	"\x0eTunnelResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xcb\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\x88\x03\n" +
 	"\x0eInstallService\x12\\\n" +
 	"\aInstall\x12&.sandboxbroker.guest.v1.InstallRequest\x1a'.sandboxbroker.guest.v1.InstallResponse0\x01\x12[\n" +
-	"\x06Tunnel\x12%.sandboxbroker.guest.v1.TunnelRequest\x1a&.sandboxbroker.guest.v1.TunnelResponse(\x010\x01BTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
+	"\x06Tunnel\x12%.sandboxbroker.guest.v1.TunnelRequest\x1a&.sandboxbroker.guest.v1.TunnelResponse(\x010\x01\x12b\n" +
+	"\tRequested\x12(.sandboxbroker.guest.v1.RequestedRequest\x1a).sandboxbroker.guest.v1.RequestedResponse0\x01\x12W\n" +
+	"\x06Answer\x12%.sandboxbroker.guest.v1.AnswerRequest\x1a&.sandboxbroker.guest.v1.AnswerResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
 
 var (
 	file_sandboxbroker_guest_v1_packages_proto_rawDescOnce sync.Once
@@ -500,33 +705,41 @@ func file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_guest_v1_packages_proto_rawDescData
 }
 
-var file_sandboxbroker_guest_v1_packages_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_sandboxbroker_guest_v1_packages_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_sandboxbroker_guest_v1_packages_proto_goTypes = []any{
-	(*InstallRequest)(nil),      // 0: sandboxbroker.guest.v1.InstallRequest
-	(*InstallResponse)(nil),     // 1: sandboxbroker.guest.v1.InstallResponse
-	(*Connect)(nil),             // 2: sandboxbroker.guest.v1.Connect
-	(*TunnelRequest)(nil),       // 3: sandboxbroker.guest.v1.TunnelRequest
-	(*Accept)(nil),              // 4: sandboxbroker.guest.v1.Accept
-	(*TunnelResponse)(nil),      // 5: sandboxbroker.guest.v1.TunnelResponse
-	nil,                         // 6: sandboxbroker.guest.v1.InstallRequest.EnvEntry
-	(*durationpb.Duration)(nil), // 7: google.protobuf.Duration
-	(*ExecuteResult)(nil),       // 8: sandboxbroker.guest.v1.ExecuteResult
+	(*RequestedRequest)(nil),    // 0: sandboxbroker.guest.v1.RequestedRequest
+	(*RequestedResponse)(nil),   // 1: sandboxbroker.guest.v1.RequestedResponse
+	(*AnswerRequest)(nil),       // 2: sandboxbroker.guest.v1.AnswerRequest
+	(*AnswerResponse)(nil),      // 3: sandboxbroker.guest.v1.AnswerResponse
+	(*InstallRequest)(nil),      // 4: sandboxbroker.guest.v1.InstallRequest
+	(*InstallResponse)(nil),     // 5: sandboxbroker.guest.v1.InstallResponse
+	(*Connect)(nil),             // 6: sandboxbroker.guest.v1.Connect
+	(*TunnelRequest)(nil),       // 7: sandboxbroker.guest.v1.TunnelRequest
+	(*Accept)(nil),              // 8: sandboxbroker.guest.v1.Accept
+	(*TunnelResponse)(nil),      // 9: sandboxbroker.guest.v1.TunnelResponse
+	nil,                         // 10: sandboxbroker.guest.v1.InstallRequest.EnvEntry
+	(*durationpb.Duration)(nil), // 11: google.protobuf.Duration
+	(*ExecuteResult)(nil),       // 12: sandboxbroker.guest.v1.ExecuteResult
 }
 var file_sandboxbroker_guest_v1_packages_proto_depIdxs = []int32{
-	6, // 0: sandboxbroker.guest.v1.InstallRequest.env:type_name -> sandboxbroker.guest.v1.InstallRequest.EnvEntry
-	7, // 1: sandboxbroker.guest.v1.InstallRequest.timeout:type_name -> google.protobuf.Duration
-	8, // 2: sandboxbroker.guest.v1.InstallResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
-	2, // 3: sandboxbroker.guest.v1.InstallResponse.connect:type_name -> sandboxbroker.guest.v1.Connect
-	4, // 4: sandboxbroker.guest.v1.TunnelRequest.accept:type_name -> sandboxbroker.guest.v1.Accept
-	0, // 5: sandboxbroker.guest.v1.InstallService.Install:input_type -> sandboxbroker.guest.v1.InstallRequest
-	3, // 6: sandboxbroker.guest.v1.InstallService.Tunnel:input_type -> sandboxbroker.guest.v1.TunnelRequest
-	1, // 7: sandboxbroker.guest.v1.InstallService.Install:output_type -> sandboxbroker.guest.v1.InstallResponse
-	5, // 8: sandboxbroker.guest.v1.InstallService.Tunnel:output_type -> sandboxbroker.guest.v1.TunnelResponse
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	10, // 0: sandboxbroker.guest.v1.InstallRequest.env:type_name -> sandboxbroker.guest.v1.InstallRequest.EnvEntry
+	11, // 1: sandboxbroker.guest.v1.InstallRequest.timeout:type_name -> google.protobuf.Duration
+	12, // 2: sandboxbroker.guest.v1.InstallResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
+	6,  // 3: sandboxbroker.guest.v1.InstallResponse.connect:type_name -> sandboxbroker.guest.v1.Connect
+	8,  // 4: sandboxbroker.guest.v1.TunnelRequest.accept:type_name -> sandboxbroker.guest.v1.Accept
+	4,  // 5: sandboxbroker.guest.v1.InstallService.Install:input_type -> sandboxbroker.guest.v1.InstallRequest
+	7,  // 6: sandboxbroker.guest.v1.InstallService.Tunnel:input_type -> sandboxbroker.guest.v1.TunnelRequest
+	0,  // 7: sandboxbroker.guest.v1.InstallService.Requested:input_type -> sandboxbroker.guest.v1.RequestedRequest
+	2,  // 8: sandboxbroker.guest.v1.InstallService.Answer:input_type -> sandboxbroker.guest.v1.AnswerRequest
+	5,  // 9: sandboxbroker.guest.v1.InstallService.Install:output_type -> sandboxbroker.guest.v1.InstallResponse
+	9,  // 10: sandboxbroker.guest.v1.InstallService.Tunnel:output_type -> sandboxbroker.guest.v1.TunnelResponse
+	1,  // 11: sandboxbroker.guest.v1.InstallService.Requested:output_type -> sandboxbroker.guest.v1.RequestedResponse
+	3,  // 12: sandboxbroker.guest.v1.InstallService.Answer:output_type -> sandboxbroker.guest.v1.AnswerResponse
+	9,  // [9:13] is the sub-list for method output_type
+	5,  // [5:9] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_guest_v1_packages_proto_init() }
@@ -535,13 +748,13 @@ func file_sandboxbroker_guest_v1_packages_proto_init() {
 		return
 	}
 	file_sandboxbroker_guest_v1_guest_proto_init()
-	file_sandboxbroker_guest_v1_packages_proto_msgTypes[1].OneofWrappers = []any{
+	file_sandboxbroker_guest_v1_packages_proto_msgTypes[5].OneofWrappers = []any{
 		(*InstallResponse_Stdout)(nil),
 		(*InstallResponse_Stderr)(nil),
 		(*InstallResponse_Result)(nil),
 		(*InstallResponse_Connect)(nil),
 	}
-	file_sandboxbroker_guest_v1_packages_proto_msgTypes[3].OneofWrappers = []any{
+	file_sandboxbroker_guest_v1_packages_proto_msgTypes[7].OneofWrappers = []any{
 		(*TunnelRequest_Accept)(nil),
 		(*TunnelRequest_Data)(nil),
 	}
@@ -551,7 +764,7 @@ func file_sandboxbroker_guest_v1_packages_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_guest_v1_packages_proto_rawDesc), len(file_sandboxbroker_guest_v1_packages_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,8 +22,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	InstallService_Install_FullMethodName = "/sandboxbroker.guest.v1.InstallService/Install"
-	InstallService_Tunnel_FullMethodName  = "/sandboxbroker.guest.v1.InstallService/Tunnel"
+	InstallService_Install_FullMethodName   = "/sandboxbroker.guest.v1.InstallService/Install"
+	InstallService_Tunnel_FullMethodName    = "/sandboxbroker.guest.v1.InstallService/Tunnel"
+	InstallService_Requested_FullMethodName = "/sandboxbroker.guest.v1.InstallService/Requested"
+	InstallService_Answer_FullMethodName    = "/sandboxbroker.guest.v1.InstallService/Answer"
 )
 
 // InstallServiceClient is the client API for InstallService service.
@@ -36,6 +38,11 @@ type InstallServiceClient interface {
 	Install(ctx context.Context, in *InstallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InstallResponse], error)
 	// Tunnel carries one connection that an installation asked for.
 	Tunnel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TunnelRequest, TunnelResponse], error)
+	// Requested tells what programs in the sandbox ask to have installed, as long as the
+	// call lasts. There is one such call at a time. The plugin decides, and answers each
+	// with Answer.
+	Requested(ctx context.Context, in *RequestedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RequestedResponse], error)
+	Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerResponse, error)
 }
 
 type installServiceClient struct {
@@ -78,6 +85,35 @@ func (c *installServiceClient) Tunnel(ctx context.Context, opts ...grpc.CallOpti
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type InstallService_TunnelClient = grpc.BidiStreamingClient[TunnelRequest, TunnelResponse]
 
+func (c *installServiceClient) Requested(ctx context.Context, in *RequestedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RequestedResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &InstallService_ServiceDesc.Streams[2], InstallService_Requested_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RequestedRequest, RequestedResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type InstallService_RequestedClient = grpc.ServerStreamingClient[RequestedResponse]
+
+func (c *installServiceClient) Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerResponse)
+	err := c.cc.Invoke(ctx, InstallService_Answer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InstallServiceServer is the server API for InstallService service.
 // All implementations must embed UnimplementedInstallServiceServer
 // for forward compatibility.
@@ -88,6 +124,11 @@ type InstallServiceServer interface {
 	Install(*InstallRequest, grpc.ServerStreamingServer[InstallResponse]) error
 	// Tunnel carries one connection that an installation asked for.
 	Tunnel(grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]) error
+	// Requested tells what programs in the sandbox ask to have installed, as long as the
+	// call lasts. There is one such call at a time. The plugin decides, and answers each
+	// with Answer.
+	Requested(*RequestedRequest, grpc.ServerStreamingServer[RequestedResponse]) error
+	Answer(context.Context, *AnswerRequest) (*AnswerResponse, error)
 	mustEmbedUnimplementedInstallServiceServer()
 }
 
@@ -103,6 +144,12 @@ func (UnimplementedInstallServiceServer) Install(*InstallRequest, grpc.ServerStr
 }
 func (UnimplementedInstallServiceServer) Tunnel(grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]) error {
 	return status.Error(codes.Unimplemented, "method Tunnel not implemented")
+}
+func (UnimplementedInstallServiceServer) Requested(*RequestedRequest, grpc.ServerStreamingServer[RequestedResponse]) error {
+	return status.Error(codes.Unimplemented, "method Requested not implemented")
+}
+func (UnimplementedInstallServiceServer) Answer(context.Context, *AnswerRequest) (*AnswerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Answer not implemented")
 }
 func (UnimplementedInstallServiceServer) mustEmbedUnimplementedInstallServiceServer() {}
 func (UnimplementedInstallServiceServer) testEmbeddedByValue()                        {}
@@ -143,13 +190,47 @@ func _InstallService_Tunnel_Handler(srv interface{}, stream grpc.ServerStream) e
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type InstallService_TunnelServer = grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]
 
+func _InstallService_Requested_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RequestedRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(InstallServiceServer).Requested(m, &grpc.GenericServerStream[RequestedRequest, RequestedResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type InstallService_RequestedServer = grpc.ServerStreamingServer[RequestedResponse]
+
+func _InstallService_Answer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InstallServiceServer).Answer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InstallService_Answer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InstallServiceServer).Answer(ctx, req.(*AnswerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // InstallService_ServiceDesc is the grpc.ServiceDesc for InstallService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var InstallService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "sandboxbroker.guest.v1.InstallService",
 	HandlerType: (*InstallServiceServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Answer",
+			Handler:    _InstallService_Answer_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Install",
@@ -161,6 +242,11 @@ var InstallService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _InstallService_Tunnel_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Requested",
+			Handler:       _InstallService_Requested_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "sandboxbroker/guest/v1/packages.proto",

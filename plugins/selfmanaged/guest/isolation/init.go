@@ -96,6 +96,9 @@ func confine(s Spec) error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
+	if err := mountTerminals(); err != nil {
+		return err
+	}
 	if s.PrivateTmp {
 		if err := mountPrivateTmp(); err != nil {
 			return err
@@ -142,6 +145,14 @@ func start(s Spec, extra int) (pid int, err error) {
 		return 0, err
 	}
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	if s.Terminal != nil {
+		theirs, err := handOverTerminal(extraFD+extra, *s.Terminal)
+		if err != nil {
+			return 0, err
+		}
+		defer theirs.Close()
+		files = []*os.File{theirs, theirs, theirs}
+	}
 	for i := range extra {
 		unix.CloseOnExec(extraFD + i) // as which number the program has it, is another matter
 		files = append(files, os.NewFile(uintptr(extraFD+i), "extra"))
@@ -151,7 +162,7 @@ func start(s Spec, extra int) (pid int, err error) {
 		Files: files,
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true,
-			Setctty:    s.Terminal, // Ctty 0 is standard input
+			Setctty:    s.Terminal != nil, // Ctty 0 is standard input
 			Credential: &syscall.Credential{Uid: UserID, Gid: UserID},
 		},
 	})

@@ -35,8 +35,9 @@ type Spec struct {
 	Env []string
 	// Dir to start in; empty for WorkspaceDir.
 	Dir string
-	// Terminal makes standard input the program's controlling terminal.
-	Terminal bool
+	// Terminal, if it is given, is the size of a terminal that is made for the
+	// program: it controls it, and stands in for its standard streams.
+	Terminal *unix.Winsize `json:",omitempty"`
 	// PrivateTmp gives the program an empty /tmp that nobody else sees.
 	PrivateTmp bool
 	Limits     Limits
@@ -58,6 +59,8 @@ type Process struct {
 	control *os.File
 	status  *os.File
 	reports *json.Decoder // of status
+	// terminal is where init sends our end of the program's terminal; nil without one.
+	terminal *os.File
 
 	waitOnce sync.Once
 }
@@ -96,13 +99,23 @@ func Start(s Spec, streams Streams) (*Process, error) {
 	}
 	defer statusWrite.Close()
 	p := &Process{control: controlWrite, status: statusRead, reports: json.NewDecoder(statusRead)}
+	extra := streams.Extra
+	if s.Terminal != nil {
+		ours, theirs, err := socketPair()
+		if err != nil {
+			p.close()
+			return nil, fmt.Errorf("make sockets: %w", err)
+		}
+		defer theirs.Close()
+		p.terminal, extra = ours, append(extra[:len(extra):len(extra)], theirs)
+	}
 	// /proc belongs to the PID namespace of whoever mounted it, hence a mount
 	// namespace too. Shared memory and queues end with their namespace; without
 	// one of its own a program would leave them to the next.
 	p.init = &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{"sandbox-guest", initCommand}, Dir: "/",
 		Env:         []string{"GOMAXPROCS=2", "GOTRACEBACK=single"}, // nothing of the guest's, nor of the program's
-		ExtraFiles:  append([]*os.File{controlRead, statusWrite}, streams.Extra...),
+		ExtraFiles:  append([]*os.File{controlRead, statusWrite}, extra...),
 		SysProcAttr: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC},
 	}
 	// A nil *os.File in an interface is not nil.
@@ -189,6 +202,9 @@ func (p *Process) Wait() {
 
 func (p *Process) close() {
 	_ = p.status.Close()
+	if p.terminal != nil {
+		_ = p.terminal.Close()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_ = p.control.Close()

@@ -5,12 +5,12 @@ package refusal
 
 import (
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // The codes that the guest has a use for, as the SDK numbers them.
@@ -31,11 +31,7 @@ const maxText = 2 << 10
 // New makes a refusal. field names what is at fault in the request; it may be
 // empty.
 func New(code, field, format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	if len(text) > maxText {
-		text = text[:maxText]
-	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text := validtext.Clip(fmt.Sprintf(format, args...), maxText)
 	st, err := status.New(codes.Aborted, text).WithDetails(&providerv1.ErrorDetail{Code: code, Message: text, Field: field})
 	if err != nil {
 		return status.Error(codes.Internal, err.Error()) // not for a message of ours

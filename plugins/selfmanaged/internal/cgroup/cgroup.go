@@ -62,19 +62,37 @@ func NewTree(path string) (*Tree, error) {
 			t.roots[controller] = dir
 		}
 	}
-	for _, dir := range t.dirs("") {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			_ = t.Close()
-			return nil, cannotMake(err)
-		}
-	}
-	if t.version == 2 {
-		if err := t.enableControllers(); err != nil {
-			_ = t.Close()
-			return nil, err
-		}
+	if err := t.make(); err != nil {
+		_ = t.Close()
+		return nil, err
 	}
 	return t, nil
+}
+
+// attempts is how often a directory is made before that is given up: another broker
+// may remove the one that all share, at the moment it was made.
+const attempts = 10
+
+// make makes the tree's own directories, as far as they are missing.
+func (t *Tree) make() (err error) {
+	for range attempts {
+		err = nil
+		for _, dir := range t.dirs("") {
+			err = errors.Join(err, os.MkdirAll(dir, 0o755))
+		}
+		if err == nil && t.version == 2 {
+			if err = t.enableControllers(); err != nil {
+				return err
+			}
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return cannotMake(err)
+	}
+	return nil
 }
 
 // enableControllers passes the controllers on from the root of the hierarchy
@@ -109,18 +127,36 @@ type Group struct {
 	name string
 }
 
-// Create makes a group with limits.
+// Create makes a group with limits. Directories of the tree that somebody has removed
+// are made again.
 func (t *Tree) Create(name string, limits Limits) (*Group, error) {
 	g := &Group{tree: t, name: name}
-	for _, dir := range t.dirs(name) {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, errors.Join(fmt.Errorf("make cgroup: %w", err), g.remove())
+	err := g.create(limits)
+	for n := 0; errors.Is(err, fs.ErrNotExist) && n < attempts; n++ {
+		if made := t.make(); made != nil {
+			return nil, made
 		}
+		err = g.create(limits)
 	}
-	if err := g.set(limits); err != nil {
-		return nil, errors.Join(fmt.Errorf("set cgroup limits: %w", err), g.remove())
+	if err != nil {
+		return nil, err
 	}
 	return g, nil
+}
+
+// create makes the group, or leaves nothing of it.
+func (g *Group) create(limits Limits) error {
+	var made []string
+	for _, dir := range g.tree.dirs(g.name) {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return errors.Join(fmt.Errorf("make cgroup: %w", err), removeDirs(made))
+		}
+		made = append(made, dir)
+	}
+	if err := g.set(limits); err != nil {
+		return errors.Join(fmt.Errorf("set cgroup limits: %w", err), removeDirs(made))
+	}
+	return nil
 }
 
 // period of the CPU quota, the kernel's default.
@@ -216,11 +252,19 @@ func (g *Group) processes() []int {
 // Remove kills what is left in the group and removes it. The kernel needs a
 // moment between the death of the last process and that.
 func (g *Group) Remove(ctx context.Context) error {
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+	return g.retry(ctx, func() error {
 		g.Kill()
-		err := g.remove()
-		if err == nil {
-			return nil
+		return g.remove()
+	})
+}
+
+// retry tries to remove the group as long as the kernel calls it busy, until ctx
+// ends.
+func (g *Group) retry(ctx context.Context, remove func() error) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := remove()
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
+			return err
 		}
 		select {
 		case <-time.After(wait):
@@ -247,6 +291,14 @@ func (g *Group) remove() error {
 	return errors.Join(errs...)
 }
 
+func removeDirs(dirs []string) error {
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, removeDir(dir))
+	}
+	return errors.Join(errs...)
+}
+
 func removeDir(dir string) error {
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -263,10 +315,17 @@ func (t *Tree) Sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// closeTimeout bounds the removal of the tree's directory.
+const closeTimeout = 5 * time.Second
+
 // Close removes the tree's own directory, which must be empty by now, and the
-// directory above it unless another tree is there.
+// directory above it unless another tree is there. The kernel calls a directory busy
+// for a moment after the last one in it has gone.
 func (t *Tree) Close() error {
-	err := (&Group{tree: t}).remove()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	own := &Group{tree: t}
+	err := own.retry(ctx, own.remove)
 	above := &Tree{version: t.version, roots: t.roots, path: filepath.Dir(t.path)}
 	_ = (&Group{tree: above}).remove()
 	return err

@@ -90,3 +90,53 @@ func TestANameIsTakenOnce(t *testing.T) {
 	_, err = tree.Create("a", cgroup.Limits{})
 	assert.Assert(t, is.ErrorContains(err, "make cgroup"))
 }
+
+// What belongs to nobody but us comes back, in each hierarchy by itself.
+func TestATreeThatWasRemovedIsMadeAgain(t *testing.T) {
+	tree := newTree(t)
+	group, err := tree.Create("before", cgroup.Limits{})
+	assert.NilError(t, err)
+	own := filepath.Dir(group.Path())
+	assert.NilError(t, group.Remove(t.Context()))
+	everywhere, err := filepath.Glob("/sys/fs/cgroup/*" + own)
+	assert.NilError(t, err)
+	if tree.Version() == 2 {
+		everywhere = []string{"/sys/fs/cgroup" + own}
+	}
+	assert.Assert(t, len(everywhere) > 0)
+	for n, dir := range everywhere {
+		assert.NilError(t, os.Remove(dir))
+		group, err = tree.Create("after"+strconv.Itoa(n), cgroup.Limits{MemoryBytes: 64 << 20, CPUs: 1, Processes: 10})
+		assert.NilError(t, err)
+		assert.NilError(t, group.Remove(t.Context()))
+	}
+	for _, dir := range everywhere {
+		if err := os.Remove(dir); !os.IsNotExist(err) {
+			assert.NilError(t, err)
+		}
+	}
+	group, err = tree.Create("last", cgroup.Limits{MemoryBytes: 64 << 20, CPUs: 1, Processes: 10})
+	assert.NilError(t, err)
+	assert.NilError(t, group.Remove(t.Context()))
+}
+
+// A process that is about to end keeps the directory above its group busy for longer
+// than it keeps its own.
+func TestATreeIsClosedAsSoonAsNothingIsInIt(t *testing.T) {
+	tree := newTree(t)
+	group, err := tree.Create("a", cgroup.Limits{})
+	assert.NilError(t, err)
+	closed := make(chan error, 1)
+	go func() { closed <- tree.Close() }()
+	assert.NilError(t, group.Remove(t.Context()))
+	assert.NilError(t, <-closed)
+}
+
+func TestANameThatIsTakenStaysWhoseItIs(t *testing.T) {
+	tree := newTree(t)
+	group, err := tree.Create("a", cgroup.Limits{})
+	assert.NilError(t, err)
+	_, err = tree.Create("a", cgroup.Limits{})
+	assert.Assert(t, err != nil)
+	assert.Assert(t, len(dirs(t, tree, group)) > 0)
+}

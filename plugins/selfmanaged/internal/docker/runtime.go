@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestfile"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -57,6 +57,9 @@ type Runtime struct {
 	guest  string // the copy of the guest, on the host
 	owner  string
 
+	program    *guestfile.File
+	installing sync.Mutex
+
 	life       context.Context // of what runs beside the calls; ends with Close
 	end        context.CancelFunc
 	background sync.WaitGroup
@@ -69,7 +72,7 @@ type Runtime struct {
 // containers that an earlier process left. It takes the engine over. Its errors
 // are *sdk.Error and say in one sentence what is missing and what to do.
 func New(ctx context.Context, engine Engine, o Options) (_ *Runtime, err error) {
-	r := &Runtime{engine: engine, o: o, sandboxes: map[string]*Sandbox{}}
+	r := &Runtime{engine: engine, o: o, guest: filepath.Join(o.StateDir, "guest"), sandboxes: map[string]*Sandbox{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, engine.Close())
@@ -87,8 +90,19 @@ func New(ctx context.Context, engine Engine, o Options) (_ *Runtime, err error) 
 	if err := r.sweep(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.copyGuest(); err != nil {
-		_ = os.Remove(r.guest) // what there is of it
+	// One of an earlier build is not this one's.
+	if err := os.Remove(r.guest); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, sdk.Errorf(sdk.CodeInternal, "remove an earlier guest: %w", err)
+	}
+	if r.program, err = guestfile.Open(o.Guest); err != nil {
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, "guest", "%w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.program.Close())
+		}
+	}()
+	if err := r.installGuest(); err != nil {
 		return nil, sdk.Errorf(sdk.CodeInternal, "copy the guest: %w", err)
 	}
 	r.life, r.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -96,24 +110,15 @@ func New(ctx context.Context, engine Engine, o Options) (_ *Runtime, err error) 
 	return r, nil
 }
 
-func (r *Runtime) copyGuest() error {
-	in, err := os.Open(r.o.Guest)
-	if err != nil {
+// installGuest makes the copy of the guest that containers are shown, unless it is
+// there. The state directory may have been removed meanwhile.
+func (r *Runtime) installGuest() error {
+	r.installing.Lock()
+	defer r.installing.Unlock()
+	if err := os.MkdirAll(r.o.StateDir, 0o700); err != nil {
 		return err
 	}
-	defer in.Close()
-	r.guest = filepath.Join(r.o.StateDir, "guest")
-	// An earlier copy may be mounted in a container that still ends: it keeps
-	// its own file.
-	if err := os.Remove(r.guest); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	out, err := os.OpenFile(r.guest, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o555)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return r.program.Install(r.guest)
 }
 
 // sweep removes the containers of processes that are gone. Those of a living one
@@ -231,7 +236,10 @@ func (r *Runtime) find(ctx context.Context, probe string, names []string) (strin
 // Close frees what the runtime holds. All sandboxes must have ended.
 func (r *Runtime) Close() error {
 	r.end()
-	err := errors.Join(os.Remove(r.guest), r.engine.Close())
+	err := errors.Join(r.program.Close(), r.engine.Close())
+	if gone := os.Remove(r.guest); !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
 	r.background.Wait()
 	return err
 }

@@ -71,6 +71,10 @@ func (r *Runtime) Start(ctx context.Context, id string) (*Sandbox, error) {
 
 func (s *Sandbox) start(ctx context.Context, id string) error {
 	engine := s.runtime.engine
+	if err := s.runtime.installGuest(); err != nil {
+		close(s.exited)
+		return fmt.Errorf("install the guest: %w", err)
+	}
 	config, host := s.runtime.config(id)
 	if _, err := engine.ContainerCreate(ctx, config, host, nil, nil, s.name); err != nil {
 		close(s.exited)

@@ -26,7 +26,7 @@ var wheel = regexp.MustCompile(`^[A-Za-z0-9_.+!-]+\.whl$`)
 // Wheels serves the wheels of a directory, and nothing else of it. It is a Dialer
 // for its own host, and must be closed.
 type Wheels struct {
-	root   *os.Root
+	dir    string
 	server *http.Server
 	conns  chan net.Conn
 	closed chan struct{}
@@ -40,7 +40,10 @@ func ServeWheels(dir string) (*Wheels, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Wheels{root: root, conns: make(chan net.Conn), closed: make(chan struct{})}
+	if err := root.Close(); err != nil {
+		return nil, err
+	}
+	w := &Wheels{dir: dir, conns: make(chan net.Conn), closed: make(chan struct{})}
 	w.server = &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	w.served.Go(func() { _ = w.server.Serve(wheelListener{w}) })
 	return w, nil
@@ -64,21 +67,29 @@ func (w *Wheels) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 		http.Error(answer, "wheels can be got", http.StatusMethodNotAllowed)
 		return
 	}
+	// It may be another directory of that name than before: those who fill it put a
+	// new one in its place.
+	root, err := os.OpenRoot(w.dir)
+	if err != nil {
+		http.Error(answer, "the directory cannot be read", http.StatusInternalServerError)
+		return
+	}
+	defer root.Close()
 	if r.URL.Path == "/" {
-		w.list(answer)
+		list(answer, root)
 		return
 	}
 	name := r.URL.Path[1:]
-	info, err := w.root.Stat(name)
+	info, err := root.Stat(name)
 	if !wheel.MatchString(name) || err != nil || !info.Mode().IsRegular() {
 		http.NotFound(answer, r)
 		return
 	}
-	http.ServeFileFS(answer, r, w.root.FS(), name)
+	http.ServeFileFS(answer, r, root.FS(), name)
 }
 
-func (w *Wheels) list(answer http.ResponseWriter) {
-	entries, err := fs.ReadDir(w.root.FS(), ".")
+func list(answer http.ResponseWriter, root *os.Root) {
+	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		http.Error(answer, "the directory cannot be read", http.StatusInternalServerError)
 		return
@@ -93,7 +104,7 @@ func (w *Wheels) list(answer http.ResponseWriter) {
 
 // Close ends the service, and every connection to it.
 func (w *Wheels) Close() error {
-	err := errors.Join(w.server.Close(), w.root.Close())
+	err := w.server.Close()
 	w.served.Wait()
 	return err
 }

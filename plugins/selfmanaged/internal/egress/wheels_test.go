@@ -45,6 +45,16 @@ func TestWheelsAreServedAndNothingElse(t *testing.T) {
 		assert.Check(t, status != http.StatusOK, path)
 		assert.Check(t, text != "secret")
 	}
+	// Who fills it may put another directory in its place.
+	assert.NilError(t, os.Rename(dir, dir+".old"))
+	status, _ = get("/")
+	assert.Check(t, is.Equal(status, http.StatusInternalServerError))
+	assert.NilError(t, os.Mkdir(dir, 0o700))
+	assert.NilError(t, os.WriteFile(filepath.Join(dir, "b-2.0-py3-none-any.whl"), []byte("new"), 0o600))
+	_, page = get("/")
+	assert.Check(t, is.Contains(page, "b-2.0-py3-none-any.whl"))
+	_, text = get("/b-2.0-py3-none-any.whl")
+	assert.Check(t, is.Equal(text, "new"))
 	transport.CloseIdleConnections()
 	assert.NilError(t, wheels.Close())
 	_, err = wheels.DialContext(t.Context(), "tcp", egress.WheelHost)

@@ -2,12 +2,12 @@ package guestclient
 
 import (
 	"errors"
-	"strings"
 
 	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // errArtifacts ends an execution whose guest does not keep the limits: it is not
@@ -46,9 +46,7 @@ func (a *artifacts) take(wa *providerv1.Artifact) error {
 // maxText bounds what the guest says in words, in bytes.
 const maxText = 4 << 10
 
-func printable(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), maxText)], "\uFFFD")
-}
+func printable(text string) string { return validtext.Clip(text, maxText) }
 
 func joined(text, more string) string {
 	if more == "" {

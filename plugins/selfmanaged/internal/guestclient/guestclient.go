@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,11 +29,13 @@ import (
 
 // Bounds on what the guest may take beside the code's own time limit. When one
 // passes, the sandbox is beyond help and must be destroyed. That a machine is busy
-// shall not cost sandboxes that are well. The broker gives up 5 seconds after the
-// time limit.
+// shall not cost sandboxes that are well: a guest that has no interpreter ready in
+// time, and says that it is well, is given startTries times the bound. The broker
+// gives up 5 seconds after the time limit.
 const (
 	startBound = 10 * time.Second // until the interpreter has the code
-	endBound   = 3 * time.Second  // from the time limit to the result
+	startTries = 6
+	endBound   = 3 * time.Second // from the time limit to the result
 )
 
 // ErrNotStarted means that the guest did not take the code in time.
@@ -106,10 +109,15 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 		toStart, toEnd = toStart+guest.TurnBound, toEnd+guest.InterruptGrace
 	}
 	callCtx, cancel := context.WithCancelCause(ctx)
+	start := newStart()
+	var waiting sync.WaitGroup
+	waiting.Go(func() { c.awaitStart(callCtx, start, toStart, cancel) })
+	defer waiting.Wait()
 	defer cancel(nil)
-	bound := time.Now().Add(toStart)
-	watchdog := time.AfterFunc(toStart, func() { cancel(ErrNotStarted) })
-	defer func() { watchdog.Stop() }()
+
+	bound := time.Now().Add(startTries*toStart + toEnd)
+	watchdog := time.AfterFunc(time.Until(bound), func() { cancel(ErrStuck) })
+	defer watchdog.Stop()
 	// The time that a slow reader takes is not the guest's.
 	deliver := func(write func([]byte) error, p []byte) error {
 		watchdog.Stop()
@@ -139,9 +147,10 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 		var unread error
 		switch e := event.GetEvent().(type) {
 		case *guestv1.ExecuteResponse_Started:
-			watchdog.Stop()
-			bound = time.Now().Add(toEnd)
-			watchdog = time.AfterFunc(toEnd, func() { cancel(ErrStuck) })
+			if start.seen() {
+				bound = time.Now().Add(toEnd)
+				watchdog.Reset(toEnd)
+			}
 		case *guestv1.ExecuteResponse_Stdout:
 			unread = deliver(out.Stdout, e.Stdout)
 		case *guestv1.ExecuteResponse_Stderr:
@@ -183,7 +192,7 @@ func (c *Client) explain(ctx, callCtx context.Context, err error) error {
 
 func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {
 	result := sdk.ExecuteResult{
-		ExitCode:        int(r.GetExitCode()),
+		ExitCode:        int(r.GetExitCode() & 0xff), // as of a process, whatever the sandbox says
 		Duration:        max(r.GetDuration().AsDuration(), 0),
 		Truncated:       r.GetTruncated(),
 		PeakMemoryBytes: max(r.GetPeakMemoryBytes(), 0),

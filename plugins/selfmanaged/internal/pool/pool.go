@@ -65,6 +65,8 @@ type Pool[S Sandbox] struct {
 	failure  error // the last of them
 	retry    *time.Timer
 	counts   Counts
+	// handedOut by template.
+	handedOut map[string]HandOuts
 
 	tried    chan struct{} // closed when the first try to make a sandbox is over
 	triedOne sync.Once
@@ -76,7 +78,7 @@ func New[S Sandbox](o Options[S]) *Pool[S] {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pool[S]{
 		o: o, ctx: ctx, cancel: cancel,
-		ready: map[string][]*entry[S]{}, making: map[string]int{}, demand: map[string]float64{},
+		ready: map[string][]*entry[S]{}, making: map[string]int{}, demand: map[string]float64{}, handedOut: map[string]HandOuts{},
 		waiters: queue[S]{waiting: map[string]int{}}, tried: make(chan struct{}),
 	}
 	for template, share := range o.Templates {
@@ -98,11 +100,15 @@ type Request struct {
 	Tenant string
 	// Patience is how long to wait for a sandbox.
 	Patience time.Duration
+	// MaxQueue, if not nil, is how long to wait where one of those in use has to end
+	// first, if that is less.
+	MaxQueue *time.Duration
 }
 
 // Acquire returns a sandbox that nobody used before. The caller owes a Release.
 // When none comes before ctx ends, the error is ctx's; when patience is over, it
-// is CodeCreateFailed and says how deep the queue was.
+// is CodeCreateFailed and says how deep the queue was; CodeQuotaExceeded when it was
+// MaxQueue that was over.
 func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
 	var none S
 	p.mu.Lock()
@@ -114,30 +120,39 @@ func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
 	if i := slices.IndexFunc(p.ready[req.Template], (*entry[S]).alive); i >= 0 {
 		s := p.take(p.ready[req.Template][i])
 		p.counts.Hits++
+		p.handOut(req.Template, true)
 		p.scheduleSoon()
 		p.mu.Unlock()
 		return s, nil
 	}
 	w := &waiter[S]{tenant: req.Tenant, template: req.Template, got: make(chan S, 1), failed: make(chan error, 1)}
 	before, own := p.waiters.push(w)
+	full := before+1 > p.o.Max-p.inUse // even if what is ready for others is retired
 	p.counts.Waits++
 	p.schedule()
 	p.mu.Unlock()
 
 	began := time.Now()
 	defer func() { p.waited(time.Since(began)) }()
-	timer := time.NewTimer(req.Patience)
+	patience, late := req.Patience, sdk.CodeCreateFailed
+	if full && req.MaxQueue != nil && *req.MaxQueue < patience {
+		patience, late = *req.MaxQueue, sdk.CodeQuotaExceeded
+	}
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case s := <-w.got:
+		p.mu.Lock()
+		p.handOut(req.Template, false)
+		p.mu.Unlock()
 		return s, nil
 	case err := <-w.failed:
 		return none, err
 	case <-ctx.Done():
 		return none, p.leave(w, ctx.Err())
 	case <-timer.C:
-		return none, p.leave(w, sdk.Errorf(sdk.CodeCreateFailed,
-			"no sandbox became free within %s; %d requests were waiting when this one came, %d of them of this tenant", req.Patience, before, own))
+		return none, p.leave(w, sdk.Errorf(late,
+			"no sandbox became free within %s; %d requests were waiting when this one came, %d of them of this tenant", patience, before, own))
 	}
 }
 

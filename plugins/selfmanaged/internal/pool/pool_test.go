@@ -180,6 +180,30 @@ func TestPatienceAndContextEndAWait(t *testing.T) {
 	assert.Equal(t, p.Stats().Waiting, 0)
 }
 
+// Who waits for a sandbox that is being made is not in the way of anybody; who waits for
+// the end of another's is, and may be in a hurry.
+func TestTheQueueOfAFullPoolIsBoundedByTheRequest(t *testing.T) {
+	f := &factory{}
+	p := newPool(t, f, 0, 1)
+	hurry := time.Duration(0)
+	req := pool.Request{Template: "python", Patience: time.Minute, MaxQueue: &hurry}
+	s, err := p.Acquire(t.Context(), req)
+	assert.NilError(t, err, "there is room")
+	_, err = p.Acquire(t.Context(), req)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeQuotaExceeded})
+	req.Patience = 0
+	_, err = p.Acquire(t.Context(), req)
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeCreateFailed}, "its own patience is no longer")
+	assert.NilError(t, s.Destroy(t.Context()))
+	p.Release()
+	req.Patience = time.Minute
+	s, err = p.Acquire(t.Context(), req)
+	assert.NilError(t, err, "there is room again")
+	assert.DeepEqual(t, p.Stats().HandedOut, map[string]pool.HandOuts{"python": {Awaited: 2}})
+	assert.NilError(t, s.Destroy(t.Context()))
+	p.Release()
+}
+
 func TestRepeatedFailuresAreTold(t *testing.T) {
 	f := &factory{fail: errors.New("no runsc")}
 	p := newPool(t, f, 1, 1)

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -27,11 +28,17 @@ func (c *Counts) made(took time.Duration) {
 	c.LongestMake = max(c.LongestMake, took)
 }
 
+// HandOuts are sandboxes that requests have got: ready ones, and those that they waited
+// for.
+type HandOuts struct{ Ready, Awaited int64 }
+
 // Stats is the state of a pool.
 type Stats struct {
 	Counts
 	// Ready sandboxes by template.
-	Ready                  map[string]int
+	Ready map[string]int
+	// HandedOut by template since the start.
+	HandedOut              map[string]HandOuts
 	Making, InUse, Waiting int
 	// Failures in a row, and the last of them.
 	Failures int
@@ -43,7 +50,7 @@ func (p *Pool[S]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := Stats{
-		Counts: p.counts, Ready: map[string]int{},
+		Counts: p.counts, Ready: map[string]int{}, HandedOut: maps.Clone(p.handedOut),
 		InUse: p.inUse, Waiting: p.waiters.size, Failures: p.failures, Failure: p.failure,
 	}
 	for template := range p.demand {
@@ -51,6 +58,17 @@ func (p *Pool[S]) Stats() Stats {
 		s.Making += p.making[template]
 	}
 	return s
+}
+
+// handOut counts a sandbox that a request has got. It is called with the lock held.
+func (p *Pool[S]) handOut(template string, ready bool) {
+	n := p.handedOut[template]
+	if ready {
+		n.Ready++
+	} else {
+		n.Awaited++
+	}
+	p.handedOut[template] = n
 }
 
 func (p *Pool[S]) waited(took time.Duration) {

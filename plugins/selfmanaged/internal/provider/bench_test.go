@@ -39,7 +39,7 @@ func BenchmarkWarm(b *testing.B) {
 						return poll.Success()
 					}
 					return poll.Continue("filling")
-				}, poll.WithDelay(5*time.Millisecond), poll.WithTimeout(time.Minute))
+				}, poll.WithDelay(5*time.Millisecond), poll.WithTimeout(2*time.Minute))
 				b.StartTimer()
 				i, err := p.Create(b.Context(), sdk.CreateRequest{Template: c.template})
 				assert.NilError(b, err)

@@ -41,7 +41,7 @@ type printed struct {
 // await reads a command to its end.
 func await(t *testing.T, p testProvider, id, command string) printed {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var out [2]bytes.Buffer
 	c, err := p.ReadCommand(ctx, sdk.ReadCommandRequest{InstanceID: id, CommandID: command, Follow: true}, func(o sdk.CommandOutput) error {
@@ -77,7 +77,7 @@ func seen(t *testing.T, p testProvider, id, command string) string {
 // waitFor waits until a command has printed a text.
 func waitFor(t *testing.T, p testProvider, id, command, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	found := errors.New("found")
@@ -504,7 +504,7 @@ func testCommandsAreListedAndBounded(t *testing.T, newProvider makeProvider) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result { // a place is free a moment after the end
 		_, err := p.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: id, Argv: []string{"true"}, KeepOutput: 1})
 		return poll.Compare(is.Nil(err))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo still"})
 	assert.NilError(t, err)
 	assert.Equal(t, got.stdout, "still\n", "beside so many commands")
@@ -602,4 +602,39 @@ func testCommandsStandStillWithTheirInstance(t *testing.T, newProvider makeProvi
 	assert.NilError(t, p.Resume(t.Context(), id))
 	assert.NilError(t, p.WriteCommand(t.Context(), id, command, []byte("two\n"), true))
 	assert.Equal(t, <-following, "got one\ngot two\n")
+}
+
+func TestATerminalIsForItsProgramAlone(t *testing.T) { onEachRuntime(t, testTerminalsAreApart) }
+
+func testTerminalsAreApart(t *testing.T, newProvider makeProvider) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	size := &sdk.TerminalSize{Rows: 24, Columns: 80}
+	shell := startCommand(t, p, sdk.CommandRequest{InstanceID: id, Argv: []string{"bash", "-c", "stty -echo; tty; stty size; read password; echo got $password > $(tty); echo ended"}, Terminal: size}).ID
+	waitFor(t, p, id, shell, "24 80\r\n")
+	// What it uses itself, it has: its own name, and terminals that it makes.
+	const look = `
+import glob, os, pty
+others = []
+for path in sorted(glob.glob("/dev/pts/*")):
+    if path != "/dev/pts/ptmx":
+        others.append(path)
+print("others", others)
+master, slave = pty.openpty()
+os.write(slave, b"own")
+print(os.ttyname(slave), os.read(master, 10).decode())
+`
+	o, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: look})
+	assert.NilError(t, err)
+	assert.Equal(t, o.stdout, "others []\n/dev/pts/0 own\n", o.stderr)
+	other := await(t, p, id, startCommand(t, p, sdk.CommandRequest{InstanceID: id, Argv: []string{"bash", "-c", "tty; ls -1 /dev/pts; echo forged > /dev/pts/0; true < /dev/tty && echo controls"}, Terminal: size}).ID)
+	assert.Equal(t, strings.ReplaceAll(other.stdout, "\r", ""), "/dev/pts/0\n0\nptmx\nforged\ncontrols\n")
+	assert.NilError(t, p.WriteCommand(t.Context(), id, shell, []byte("secret\n"), false))
+	got := await(t, p, id, shell)
+	assert.Equal(t, strings.ReplaceAll(got.stdout, "\r", ""), "/dev/pts/0\n24 80\ngot secret\nended\n")
+	assert.Equal(t, got.State, sdk.CommandSucceeded)
+
+	// A program that is not there takes nothing along.
+	_, err = p.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: id, Argv: []string{"/nonexistent"}, Terminal: size, KeepOutput: 1})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
 }

@@ -242,7 +242,7 @@ func testContextInterrupt(t *testing.T, newProvider makeProvider) {
 				return poll.Continue("%v", err)
 			}
 			return poll.Success()
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 	}
 	began := listener{wrote: make(chan struct{})}
 	first := make(chan sdk.ExecuteResult, 1)
@@ -361,7 +361,8 @@ func testContextLife(t *testing.T, newProvider makeProvider) {
 	assert.Error(t, p.RestartContext(t.Context(), "no-such", made.ID), "SB013: no such instance")
 
 	for want, req := range map[string]sdk.CreateContextRequest{
-		"SB010: language: contexts are for python and javascript":                    {Language: sdk.Bash},
+		"SB010: language: contexts are for python, javascript and bash":              {Language: sdk.R},
+		`SB010: cwd: "/nowhere/a" cannot be entered: No such file or directory`:      {Language: sdk.Bash, Cwd: "/nowhere/a"},
 		`SB010: cwd: "/nowhere" cannot be entered: No such file or directory`:        {Language: sdk.Python, Cwd: "/nowhere"},
 		`SB010: cwd: "/workspace/none" cannot be entered: No such file or directory`: {Language: sdk.JavaScript, Cwd: "none"},
 		`SB010: cwd: "/root" cannot be entered: Permission denied`:                   {Language: sdk.Python, Cwd: "/root"},

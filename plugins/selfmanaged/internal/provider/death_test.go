@@ -21,6 +21,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -110,7 +111,7 @@ func TestNoSandboxOutlivesItsPlugin(t *testing.T) {
 	}
 	for name, kill := range cases {
 		t.Run(name, func(t *testing.T) {
-			dir, brokerID := t.TempDir(), "test"+newID()
+			dir, brokerID := scratch.Dir(t), "test"+newID()
 			t.Setenv(victimStateDir, dir)
 			t.Setenv(victimBrokerID, brokerID)
 			t.Setenv(victimBinaries, binaries.Runsc(t)+":"+filepath.Join(binaries.Dir(t), "sandbox-guest"))
@@ -129,7 +130,7 @@ func TestNoSandboxOutlivesItsPlugin(t *testing.T) {
 					return poll.Continue("processes are left: %v", left)
 				}
 				return poll.Success()
-			}, poll.WithTimeout(30*time.Second))
+			}, poll.WithTimeout(2*time.Minute))
 
 			// The next plugin finds what the dead one left, and clears it away.
 			p := configured(t, dir, brokerID, nil)
@@ -161,7 +162,7 @@ func TestASandboxThatIsKilledIsReplaced(t *testing.T) {
 			assert.ErrorIs(t, <-result, &sdk.Error{Code: sdk.CodeUnavailable})
 			_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: ""})
 			assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) }, poll.WithTimeout(30*time.Second))
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) }, poll.WithTimeout(2*time.Minute))
 			got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Python, Code: "print('next')"})
 			assert.NilError(t, err)
 			assert.Equal(t, got.stdout, "next\n")
@@ -196,7 +197,7 @@ func TestASandboxThatHangsIsDestroyed(t *testing.T) {
 		got = hang(limit)
 		assert.Equal(t, got.Status, sdk.StatusTimeout)
 	}
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) }, poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(processesNaming(id), 0)) }, poll.WithTimeout(2*time.Minute))
 	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: ""})
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 }
@@ -242,7 +243,7 @@ func leaveNothingBehind(t *testing.T, p testProvider) {
 				return poll.Success()
 			}
 			return poll.Continue("%v", s)
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 		held := map[string]int{"goroutines": runtime.NumGoroutine()}
 		for name, pattern := range map[string]string{
 			"descriptors": "/proc/self/fd/*", "files": filepath.Join(p.dir, "*/*"), "cgroups": "/sys/fs/cgroup/*/sandbox-broker/" + p.brokerID + "*/*",
@@ -258,7 +259,7 @@ func leaveNothingBehind(t *testing.T, p testProvider) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result { // the poll is a goroutine too
 		before = held()
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	run(20, 5)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		for name, n := range held() {
@@ -267,5 +268,5 @@ func leaveNothingBehind(t *testing.T, p testProvider) {
 			}
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }

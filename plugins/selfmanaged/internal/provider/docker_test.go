@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -99,7 +100,7 @@ func TestAContainerIsConfined(t *testing.T) {
 
 func TestOrphansAreRemovedAtTheStart(t *testing.T) {
 	engine := dockerengine.Find(t)
-	dir, brokerID := t.TempDir(), "test"+newID()
+	dir, brokerID := scratch.Dir(t), "test"+newID()
 	labels := func(broker, provider, process string) map[string]string {
 		return map[string]string{"io.sandbox-broker.broker": broker, "io.sandbox-broker.provider": provider, "io.sandbox-broker.process": process}
 	}
@@ -164,7 +165,7 @@ func TestHealthSaysThatTheImageIsGone(t *testing.T) {
 			return poll.Continue("there was one ready")
 		}
 		return poll.Compare(is.ErrorIs(err, &sdk.Error{Code: sdk.CodeCreateFailed}))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // deafRuntime is one that does not answer.
@@ -223,13 +224,13 @@ func TestConfigureSaysWhatIsMissingForDocker(t *testing.T) {
 	}
 }
 
-// figures draws with a font that has Chinese characters, and would warn without.
+// figures draws Chinese, Japanese and Korean without naming a font, and would warn if
+// there were none.
 const figures = `
-import warnings; warnings.simplefilter("error")
-import numpy, pandas, requests, matplotlib
+import numpy, pandas, requests, matplotlib, warnings
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
-plt.rcParams["font.family"] = ["WenQuanYi Micro Hei"]
+warnings.simplefilter("error")
 plt.plot(pandas.Series(numpy.arange(3)))
 plt.title("图表 グラフ 차트")
 plt.savefig("figure.png")
@@ -265,7 +266,7 @@ func TestTheRootFileSystemHasWhatItPromises(t *testing.T) {
 func TestARootFileSystemThatIsNone(t *testing.T) {
 	empty := t.TempDir()
 	for given, want := range map[string]string{
-		"relative": "neither", empty: "make one with `make rootfs`", filepath.Join(empty, "absent"): "make one with `make rootfs`",
+		"relative": "must be \"host\" or an absolute path", empty: "make one with `make rootfs`", filepath.Join(empty, "absent"): "make one with `make rootfs`",
 	} {
 		p := New(hclog.NewNullLogger()).(*Provider)
 		settings, problems := p.Describe().Schema.Resolve(map[string]any{

@@ -15,10 +15,11 @@ import (
 
 // The guest serves files; here the calls only find it.
 var (
-	_ sdk.Files        = (*Provider)(nil)
-	_ sdk.FileSearcher = (*Provider)(nil)
-	_ sdk.FileWatcher  = (*Provider)(nil)
-	_ sdk.Archiver     = (*Provider)(nil)
+	_ sdk.Files          = (*Provider)(nil)
+	_ sdk.FileSearcher   = (*Provider)(nil)
+	_ sdk.FileWatcher    = (*Provider)(nil)
+	_ sdk.FileModeSetter = (*Provider)(nil)
+	_ sdk.Archiver       = (*Provider)(nil)
 )
 
 // StatFile implements sdk.Files.
@@ -111,9 +112,18 @@ func (p *Provider) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesReq
 
 // WatchFiles implements sdk.FileWatcher.
 func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
-	return p.ask(ctx, req.InstanceID, func(guest *wire.Client) error {
+	return p.waitForGuest(ctx, req.InstanceID, func(guest *wire.Client) error {
 		return guest.WatchFiles(ctx, req, ready, changed)
 	})
+}
+
+// SetFileMode implements sdk.FileModeSetter.
+func (p *Provider) SetFileMode(ctx context.Context, instanceID, path string, mode fs.FileMode) (info sdk.FileInfo, err error) {
+	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+		info, err = guest.SetFileMode(ctx, instanceID, path, mode)
+		return err
+	})
+	return info, err
 }
 
 // ReadArchive implements sdk.Archiver.

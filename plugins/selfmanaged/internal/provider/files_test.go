@@ -127,7 +127,7 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 		assert.ErrorIs(t, err, broken)
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			return poll.Compare(is.Equal(shell(t, "ls -A; cat small"), "a\nfrom\nsmall\nx"))
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 	})
 	t.Run("a move goes from one file system to the other", func(t *testing.T) {
 		shell(t, "mkdir -p tree/sub; echo 1 > tree/sub/f; ln -s sub/f tree/link; chmod 711 tree/sub")
@@ -214,7 +214,7 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 
 func testWatching(t *testing.T, p testProvider, id string, shell func(*testing.T, string) string) {
 	shell(t, "mkdir -p watched/sub")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	ready, told, ended := make(chan struct{}), make(chan sdk.FileChange, 1000), make(chan error, 1)
 	go func() {

@@ -70,7 +70,7 @@ func configureOnHost(text string) {
 		fmt.Fprintln(os.Stderr, "the host cannot be changed:", err)
 		os.Exit(cannotChange)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	p := New(hclog.New(&hclog.LoggerOptions{Output: os.Stderr})).(*Provider)
 	settings, _ := p.Describe().Schema.Resolve(h.Settings)
@@ -201,6 +201,27 @@ func script(t *testing.T, text string) string {
 	return path
 }
 
+// withMode copies a program to where file and directory have these modes.
+func withMode(t *testing.T, program string, file, directory os.FileMode) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "program")
+	copyProgram(t, program, path)
+	assert.NilError(t, errors.Join(os.Chmod(path, file), os.Chmod(dir, directory)))
+	return path
+}
+
+// rootfsWithMode is a root file system whose directory, and the one with the programs
+// in it, have these modes.
+func rootfsWithMode(t *testing.T, directory, programs os.FileMode) string {
+	t.Helper()
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "usr", "bin")
+	assert.NilError(t, os.MkdirAll(bin, 0o755))
+	assert.NilError(t, errors.Join(os.Chmod(dir, directory), os.Chmod(bin, programs)))
+	return dir
+}
+
 // forAnother is the head of a program for another processor than any of ours.
 func forAnother(t *testing.T) string {
 	t.Helper()
@@ -244,6 +265,12 @@ func TestAHostWhereNoSandboxCanBeMadeSaysWhy(t *testing.T) {
 		"the guest is not there":            {host{Settings: settings{"guest": "/nonexistent/guest"}}, nil, "there is no executable sandbox-guest at /nonexistent/guest: install it there, or name it with the setting guest"},
 		"the root file system is none":      {host{Settings: settings{"rootfs": dir}}, nil, "there is no root file system at " + dir + ": make one with `make rootfs`"},
 		"the root file system has no shell": {host{Settings: settings{"rootfs": onlyBash}}, nil, "there is no python3, node or bash in " + onlyBash + " for the sandboxes to use: install them there"},
+		"anybody may change runsc":          {host{Settings: settings{"runsc": withMode(t, real, 0o757, 0o755)}}, nil, "runsc may be changed by others: "},
+		"anybody may put another runsc":     {host{Settings: settings{"runsc": withMode(t, real, 0o755, 0o777)}}, nil, "everybody may write it (chmod o-w)"},
+		"anybody may change the guest":      {host{Settings: settings{"guest": withMode(t, guest, 0o757, 0o755)}}, nil, "sandbox-guest may be changed by others: "},
+		"anybody may put another guest":     {host{Settings: settings{"guest": withMode(t, guest, 0o755, 0o777)}}, nil, "everybody may write it (chmod o-w)"},
+		"anybody may change the system":     {host{Settings: settings{"rootfs": rootfsWithMode(t, 0o755, 0o777)}}, nil, "the root file system may be changed by others: "},
+		"anybody may put another system":    {host{Settings: settings{"rootfs": rootfsWithMode(t, 0o777, 0o755)}}, nil, "everybody may write it (chmod o-w)"},
 		"few open files are allowed":        {host{OpenFiles: 600}, nil, "is more than the 86 that at most 600 open files allow: lower it, or raise the limit (LimitNOFILE= in the unit of the service, or ulimit -Hn)"},
 		"hardly any open files are allowed": {host{OpenFiles: 100}, nil, "no sandbox can be made with at most 100 open files: raise the limit"},
 		"cgroups belong to root":            {host{User: 1000, Settings: settings{"cgroups": "required"}}, nil, "cgroups are required but cannot be used: the broker's user may not make cgroups: run the broker as root"},

@@ -69,7 +69,7 @@ func testTheHostsMemoryLimitIsTheFenceBehindTheGuests(t *testing.T, newProvider 
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: ""})
 		return poll.Compare(is.ErrorIs(err, &sdk.Error{Code: sdk.CodeNotFound}))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Python, Code: "print('next')"})
 	assert.NilError(t, err)
 	assert.Equal(t, got.stdout, "next\n")

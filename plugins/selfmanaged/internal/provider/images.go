@@ -35,6 +35,16 @@ type madeImage struct {
 	image *runsc.Image  // nil if there is none
 }
 
+// gone reports whether there was an image that somebody has removed.
+func (m *madeImage) gone() bool {
+	select {
+	case <-m.ready:
+		return m.image != nil && m.image.Gone()
+	default:
+		return false
+	}
+}
+
 // image returns the image for a template, nil if sandboxes of it are to be made
 // without.
 func (p *Provider) image(ctx context.Context, template string) (*runsc.Image, error) {
@@ -44,7 +54,7 @@ func (p *Provider) image(ctx context.Context, template string) (*runsc.Image, er
 	}
 	p.images.mu.Lock()
 	made := p.images.made[template]
-	if made == nil {
+	if made == nil || made.gone() {
 		made = &madeImage{ready: make(chan struct{})}
 		if p.images.made == nil {
 			p.images.made = map[string]*madeImage{}
@@ -108,6 +118,7 @@ func (p *Provider) preparation(template string) *guestv1.PrepareRequest {
 		ProcessLimit:  uint64(p.settings.Processes),
 		FileSizeLimit: uint64(p.settings.WorkspaceMB) << 20,
 		CodePolicy:    p.codePolicy,
+		Packages:      p.canInstallPython(),
 	}
 }
 

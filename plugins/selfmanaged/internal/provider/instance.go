@@ -21,13 +21,10 @@ type instance struct {
 	expiry  *time.Timer // nil if it does not expire
 	key     string
 
-	// pause is held while the instance is paused or resumed, and read-held by
-	// executions: a frozen sandbox must not count as one that does not answer.
-	pause sync.RWMutex
-	// measuring is held beside pause, and read-held by measurements: whoever
+	usage
+	// measuring is held by who freezes it, and read-held by measurements: whoever
 	// looks on keeps nobody from pausing, who waits for the one in progress.
 	measuring sync.RWMutex
-	paused    bool
 	measured  sdk.InstanceMetrics // before it was paused
 
 	installing sync.Mutex // installers of one language write to one directory
@@ -96,6 +93,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	}
 	s, err := p.pool.Acquire(ctx, pool.Request{
 		Template: req.Template, Tenant: req.Labels[sdk.LabelTenant], Patience: p.settings.QueueTimeout,
+		MaxQueue: req.MaxQueue,
 	})
 	if err != nil {
 		return sdk.Instance{}, err
@@ -113,6 +111,9 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	}
 	if !p.add(i) {
 		return sdk.Instance{}, errors.Join(sdk.Errorf(sdk.CodeUnavailable, "the provider is shutting down"), p.end(ctx, i))
+	}
+	if p.canInstallPython() {
+		go p.serveRequested(i)
 	}
 	return i.Instance, nil
 }

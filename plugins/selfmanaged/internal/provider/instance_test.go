@@ -63,7 +63,7 @@ func TestCloseEndsWhatRunsAndWhatIsBeingMade(t *testing.T) {
 					return poll.Success()
 				}
 				return poll.Continue("waiting for some to be made")
-			}, poll.WithDelay(time.Millisecond), poll.WithTimeout(time.Minute))
+			}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 			assert.Check(t, p.Close(t.Context()))
 		})
 		wg.Wait()
@@ -116,7 +116,7 @@ func TestGivingUpACreationSpoilsItForNobodyElse(t *testing.T) {
 		done <- err
 	}
 	go ask(ctx, first)
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.pool.Stats().Waiting, 1)) }, poll.WithTimeout(30*time.Second))
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.pool.Stats().Waiting, 1)) }, poll.WithTimeout(2*time.Minute))
 	waits := &watchedContext{Context: t.Context(), waited: make(chan struct{})}
 	go ask(waits, second)
 	<-waits.waited

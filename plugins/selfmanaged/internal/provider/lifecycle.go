@@ -13,12 +13,6 @@ var (
 	_ sdk.Meter     = (*Provider)(nil)
 )
 
-// errPaused answers for what a frozen sandbox cannot do.
-var errPaused = sdk.Errorf(sdk.CodeConflict, "the instance is paused")
-
-// errPausing answers while it is uncertain whether the sandbox is frozen.
-var errPausing = sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed")
-
 // find returns an instance that is known.
 func (p *Provider) find(instanceID string) (*instance, error) {
 	p.mu.Lock()
@@ -30,42 +24,39 @@ func (p *Provider) find(instanceID string) (*instance, error) {
 	return i, nil
 }
 
-// use keeps the instance from being paused until done is called, and fails if it
-// is paused.
-func (i *instance) use() (done func(), err error) {
-	if !i.pause.TryRLock() {
-		return nil, errPausing
-	}
-	if i.paused {
-		i.pause.RUnlock()
-		return nil, errPaused
-	}
-	return i.pause.RUnlock, nil
-}
-
-// Pause implements sdk.Pauser.
+// Pause implements sdk.Pauser. What only looks on, a watch or whoever reads along,
+// stands still with the rest.
 func (p *Provider) Pause(ctx context.Context, instanceID string) error {
 	i, err := p.find(instanceID)
 	if err != nil {
 		return err
 	}
-	if !i.pause.TryLock() {
-		return sdk.Errorf(sdk.CodeConflict, "the instance has executions in progress")
+	needed, err := i.beginSwitch(true)
+	if err != nil || !needed {
+		return err
 	}
-	defer i.pause.Unlock()
+	// Who measures does not ask a guest that is frozen.
 	i.measuring.Lock()
 	defer i.measuring.Unlock()
-	if i.paused {
-		return nil
-	}
+	err = p.freeze(ctx, i)
+	i.endSwitch(err == nil)
+	return err
+}
+
+// freeze pauses the sandbox of an instance that nobody uses.
+func (p *Provider) freeze(ctx context.Context, i *instance) (err error) {
 	// Nobody answers that while it is frozen.
 	if i.measured, err = p.measure(ctx, i); err != nil {
 		return err
 	}
 	if err := i.sandbox.Pause(ctx); err != nil {
+		// Whatever has been done of it is undone: nobody would thaw what does not
+		// count as frozen.
+		thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerBound)
+		defer cancel()
+		_ = i.sandbox.Resume(thawing) // it fails for one that runs
 		return err
 	}
-	i.paused = true
 	return nil
 }
 
@@ -75,18 +66,13 @@ func (p *Provider) Resume(ctx context.Context, instanceID string) error {
 	if err != nil {
 		return err
 	}
-	i.pause.Lock()
-	defer i.pause.Unlock()
-	i.measuring.Lock()
-	defer i.measuring.Unlock()
-	if !i.paused {
-		return nil
-	}
-	if err := i.sandbox.Resume(ctx); err != nil {
+	needed, err := i.beginSwitch(false)
+	if err != nil || !needed {
 		return err
 	}
-	i.paused = false
-	return nil
+	err = i.sandbox.Resume(ctx)
+	i.endSwitch(err != nil)
+	return err
 }
 
 // SetTTL implements sdk.TTLSetter.
@@ -129,7 +115,7 @@ func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.
 		return sdk.InstanceMetrics{}, errPausing
 	}
 	defer i.measuring.RUnlock()
-	if i.paused {
+	if i.isPaused() {
 		return i.measured, nil
 	}
 	return p.measure(ctx, i)

@@ -57,6 +57,40 @@ func TestAnInstanceThatWorksIsNotPaused(t *testing.T) {
 	assert.NilError(t, <-result)
 }
 
+// What goes on in an instance is neither waited for by a resume, nor held up by it.
+func TestAResumeOfWhatIsInUseChangesNothing(t *testing.T) {
+	p := newProvider(t, nil)
+	id := create(t, p, templatePython)
+	started, result := newAnnouncer(), make(chan error, 1)
+	go func() {
+		_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo begun; until test -e go-on; do sleep 0.05; done", Timeout: time.Minute, OutputLimit: 1 << 20}, started)
+		result <- err
+	}()
+	<-started.written
+	watching, stop := context.WithCancel(t.Context())
+	ready, watched := make(chan struct{}), make(chan error, 1)
+	go func() {
+		watched <- p.WatchFiles(watching, sdk.WatchFilesRequest{InstanceID: id, Path: "."}, func() error { close(ready); return nil }, func([]sdk.FileChange) error { return nil })
+	}()
+	<-ready
+	// Nobody gives it any time: if it waited, it would fail.
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.NilError(t, p.Resume(ended, id))
+	assert.ErrorIs(t, p.Pause(t.Context(), id), &sdk.Error{Code: sdk.CodeConflict})
+	assert.NilError(t, p.Resume(ended, id))
+	_, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "touch go-on"})
+	assert.NilError(t, err)
+	assert.NilError(t, <-result)
+
+	assert.NilError(t, p.Pause(t.Context(), id), "a watch stands still with the rest")
+	assert.NilError(t, p.Resume(t.Context(), id))
+	_, err = execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "touch after"})
+	assert.NilError(t, err)
+	stop()
+	assert.ErrorIs(t, <-watched, context.Canceled)
+}
+
 func TestAnInstanceSaysWhatItUses(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, newProvider makeProvider) {
 		p := newProvider(t, map[string]any{"pool_size": 1, "memory_mb": 256, "workspace_mb": 64, "processes": 77, "cpus": 1})
@@ -88,7 +122,7 @@ while time.process_time() - began < 0.5: pass`})
 				return poll.Continue("%s to %s of CPU", first.CPUTime, m.CPUTime)
 			}
 			return poll.Compare(is.Nil(err))
-		}, poll.WithTimeout(30*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 
 		started, result := newAnnouncer(), make(chan error, 1)
 		go func() {

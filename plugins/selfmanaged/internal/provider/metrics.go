@@ -24,6 +24,17 @@ func poolMetrics(s pool.Stats) []sdk.Metric {
 	for _, template := range slices.Sorted(maps.Keys(s.Ready)) {
 		metrics = append(metrics, with(gauge("pool_ready_sandboxes", "Sandboxes that wait to be used.", float64(s.Ready[template])), "template", template))
 	}
+	const handedOut = "Sandboxes that requests have got: ready, or awaited because none was."
+	for _, template := range slices.Sorted(maps.Keys(s.HandedOut)) {
+		for _, got := range []struct {
+			source string
+			n      int64
+		}{{"ready", s.HandedOut[template].Ready}, {"awaited", s.HandedOut[template].Awaited}} {
+			m := counter("pool_handed_out_total", handedOut, float64(got.n))
+			m.Labels = map[string]string{"template": template, "source": got.source}
+			metrics = append(metrics, m)
+		}
+	}
 	const requests, retired = "Requests for a sandbox: hit found one ready, wait did not.",
 		"Ready sandboxes that were replaced unused: age is past max_age, unwell did not answer a check, ended ended by itself."
 	return append(

@@ -39,18 +39,10 @@ func (p *Provider) setUpPackages(ctx context.Context) error {
 	if s.Packages == packagesOff {
 		return nil
 	}
-	if s.PackageIndex == "" && s.WheelDir == "" && s.NPMRegistry == "" {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, settingPackages, "needs to know where packages come from: give %s, %s or %s", settingPackageIndex, settingWheelDir, settingNPMRegistry)
-	}
 	from := &p.packages
 	o := egress.Options{
 		Hosts: s.PackageHosts, MaxBytes: s.PackageMB << 20,
 		Resolver: from.resolver, Dialer: from.dialer, Logger: p.logger,
-	}
-	for _, host := range s.PackageHosts {
-		if !egress.ValidPattern(host) {
-			return sdk.FieldErrorf(sdk.CodeInvalidConfig, settingPackageHosts, "%q is neither the name of a host in small letters nor one behind *.", host)
-		}
 	}
 	var err error
 	for setting, into := range map[string]**url.URL{settingPackageIndex: &from.Index, settingNPMRegistry: &from.Registry} {

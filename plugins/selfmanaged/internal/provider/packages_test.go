@@ -117,6 +117,54 @@ func testContextsFindThePackages(t *testing.T, newProvider makeProvider) {
 	}
 }
 
+func TestPipThatCodeCallsInstallsWhatIsAllowed(t *testing.T) {
+	onEachRuntime(t, testPipThatCodeCallsInstallsWhatIsAllowed)
+}
+
+func testPipThatCodeCallsInstallsWhatIsAllowed(t *testing.T, newProvider makeProvider) {
+	index := packageindex.Start(t)
+	for _, name := range []string{"first", "second", "third", "fourth", "fifth"} {
+		index.AddWheel(name, "1.0", "value = 'from "+name+"'")
+	}
+	p := newProvider(t, map[string]any{"packages": "on", "package_index": index.Simple()})
+	id := create(t, p, templatePython)
+	c := newContext(t, p, id, sdk.Python)
+
+	got := c.run("!pip install -q first\nimport first\nfirst.value")
+	assert.Check(t, is.Equal(got.value(), "'from first'"), got.stderr)
+	got = c.run("%pip install --upgrade second\nimport second\nsecond.value")
+	assert.Check(t, is.Equal(got.value(), "'from second'"), got.stderr)
+	assert.Check(t, is.Contains(got.stdout, "Successfully installed second-1.0"))
+	got = run(t, p, id, sdk.Python, "import subprocess, sys\nsubprocess.check_call([sys.executable, '-m', 'pip', 'install', '--user', 'third==1.0'])\nimport third; print(third.value)")
+	assert.Check(t, is.Contains(got.stdout, "from third\n"), got.stderr)
+	got = run(t, p, id, sdk.Bash, "printf 'fourth # a comment\\n\\n' > r.txt; pip3 install -r r.txt fifth && python3 -m pip list")
+	for _, want := range []string{"fourth", "fifth"} {
+		assert.Check(t, is.Contains(got.stdout, want), got.stderr)
+	}
+
+	for name, test := range map[string]struct{ command, want string }{
+		"a package that is not there": {"pip install no-such-package", "Failed to install requirements: "},
+		"a URL":                       {"pip install https://example.com/x.whl", "is not the name of a package"},
+		"an index of its own":         {"pip install --index-url http://127.0.0.1/ first", "--index-url is not taken"},
+		"a file that is not there":    {"pip install -r none.txt", "Could not open requirements file"},
+		"nothing":                     {"pip install", "You must give at least one requirement"},
+		"too much at once":            {"pip install $(seq -f package%g 1 300)", "more than 200 requirements"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, p, id, sdk.Bash, test.command)
+			assert.Check(t, is.Equal(got.Status, sdk.StatusFailed))
+			assert.Check(t, is.Contains(got.stderr, test.want))
+		})
+	}
+	got = run(t, p, id, sdk.Python, "import socket\ns = [socket.socket(socket.AF_UNIX) for _ in range(40)]\nfor x in s: x.settimeout(1); x.connect('/run/sandbox/packages.sock'); x.send(b'junk\\n')\n[x.close() for x in s]\nprint('done')")
+	assert.Check(t, is.Equal(got.stdout, "done\n"), got.stderr)
+	assert.Check(t, is.Equal(run(t, p, id, sdk.Bash, "pip install first >/dev/null && echo well").stdout, "well\n"))
+
+	off := newProvider(t, nil)
+	got = run(t, off, create(t, off, templatePython), sdk.Bash, "echo $PATH $PYTHONPATH; ls /run/sandbox/packages.sock")
+	assert.Check(t, is.Equal(got.stdout, "/usr/local/bin:/usr/bin:/bin\n"))
+}
+
 func TestPackagesComeFromADirectoryOfWheels(t *testing.T) {
 	onEachRuntime(t, testPackagesComeFromADirectoryOfWheels)
 }

@@ -72,6 +72,8 @@ type Provider struct {
 var (
 	_ sdk.Provider = (*Provider)(nil)
 	_ sdk.Closer   = (*Provider)(nil)
+
+	_ sdk.SettingsValidator = (*Provider)(nil)
 )
 
 // New is the sdk.Factory of this provider.
@@ -104,14 +106,11 @@ func (p *Provider) Describe() sdk.Description {
 
 // Configure implements sdk.Provider.
 func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
-	if err := req.Settings.Decode(&p.settings); err != nil {
+	if err := sdk.InvalidSettings(p.Validate(ctx, req.Settings)); err != nil {
 		return err
 	}
-	if p.settings.PoolSize > p.settings.MaxSandboxes {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "pool_size", "must not be above max_sandboxes (%d)", p.settings.MaxSandboxes)
-	}
-	if age := p.settings.MaxAge; age > 0 && age < leastMaxAge {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "max_age", "must be at least %s, or 0 for no end", leastMaxAge)
+	if err := req.Settings.Decode(&p.settings); err != nil {
+		return err
 	}
 	var err error
 	if p.codePolicy, err = p.settings.codePolicy(); err != nil {

@@ -22,6 +22,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -63,7 +64,7 @@ type testProvider struct {
 // which fails if anything is left of it.
 func newProvider(t *testing.T, given map[string]any) testProvider {
 	t.Helper()
-	dir, brokerID := t.TempDir(), "test"+newID()
+	dir, brokerID := scratch.Dir(t), "test"+newID()
 	p := configured(t, dir, brokerID, given)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
@@ -84,7 +85,7 @@ func configured(t *testing.T, dir, brokerID string, given map[string]any) *Provi
 	p := New(hclog.NewNullLogger()).(*Provider)
 	settings, problems := p.Describe().Schema.Resolve(all)
 	assert.Assert(t, is.Len(problems, 0))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	assert.NilError(t, p.Configure(ctx, sdk.ConfigureRequest{Label: "self_managed", BrokerID: brokerID, StateDir: dir, Settings: settings}))
 	return p
@@ -236,9 +237,9 @@ func testExecution(t *testing.T, newProvider makeProvider) {
 		{name: "a timer left behind does not hold back the result", language: sdk.JavaScript, arguments: `{}`, code: "function main() { setInterval(() => {}, 1000); return 1 }", result: "1"},
 		{name: "what main prints is not its result", language: sdk.Python, arguments: `{}`, code: "def main():\n    print('{\"forged\": true}')\n    return 1", result: "1", stdout: "{\"forged\": true}\n"},
 		{name: "python returns what is not JSON", language: sdk.Python, arguments: `{}`, code: "def main(): return {1, 2}", status: sdk.StatusFailed, exit: 1, stderr: "TypeError: main must return something that JSON can express"},
-		{name: "python returns NaN", language: sdk.Python, arguments: `{}`, code: "def main(): return float('nan')", status: sdk.StatusFailed, exit: 1, stderr: "JSON"},
+		{name: "python returns NaN", language: sdk.Python, arguments: `{}`, code: "def main(): return {'a': [float('nan'), 1.5]}", result: `{"a": [null, 1.5]}`, stderr: "they are null in the result\n"},
 		{name: "javascript returns what is not JSON", language: sdk.JavaScript, arguments: `{}`, code: "function main() { return 10n }", status: sdk.StatusFailed, exit: 1, stderr: "TypeError: main must return something that JSON can express"},
-		{name: "javascript returns NaN", language: sdk.JavaScript, arguments: `{}`, code: "function main() { return {a: NaN} }", status: sdk.StatusFailed, exit: 1, stderr: "NaN is not JSON"},
+		{name: "javascript returns NaN", language: sdk.JavaScript, arguments: `{}`, code: "function main() { return {a: NaN} }", result: `{"a":null}`, stderr: "they are null in the result\n"},
 		{name: "python lacks main", language: sdk.Python, arguments: `{}`, code: "x = 1", status: sdk.StatusFailed, exit: 1, stderr: "must define a function main"},
 		{name: "javascript lacks main", language: sdk.JavaScript, arguments: `{}`, code: "let x = 1", status: sdk.StatusFailed, exit: 1, stderr: "must define a function main"},
 		{name: "wrong arguments", language: sdk.Python, arguments: `{"b": 1}`, code: "def main(a): return a", status: sdk.StatusFailed, exit: 1, stderr: "TypeError: main() got an unexpected keyword argument 'b'"},
@@ -364,7 +365,7 @@ func testCancellingStopsTheCode(t *testing.T, newProvider makeProvider) {
 			return poll.Success()
 		}
 		return poll.Continue("not started")
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	cancel()
 	assert.ErrorIs(t, <-done, context.Canceled)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
@@ -373,7 +374,7 @@ func testCancellingStopsTheCode(t *testing.T, newProvider makeProvider) {
 			return poll.Error(err)
 		}
 		return poll.Compare(is.Equal(got.stdout, "still\n"))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestOneKeyMakesOneInstance(t *testing.T) { onEachRuntime(t, testOneKeyMakesOneInstance) }
@@ -411,7 +412,7 @@ func testAnInstanceEndsWithItsTTL(t *testing.T, newProvider makeProvider) {
 			return poll.Error(err)
 		}
 		return poll.Compare(is.Len(list, 0))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestMoreThanThePoolWait(t *testing.T) { onEachRuntime(t, testMoreThanThePoolWait) }
@@ -442,10 +443,13 @@ func TestPatienceEnds(t *testing.T) {
 		i, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython})
 		kept = i.ID
 		return poll.Compare(is.Nil(err))
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython})
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeCreateFailed})
 	assert.ErrorContains(t, err, "0 requests were waiting")
+	hurry := time.Duration(0)
+	_, err = p.Create(t.Context(), sdk.CreateRequest{Template: templatePython, MaxQueue: &hurry})
+	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeQuotaExceeded})
 	assert.NilError(t, p.Destroy(t.Context(), kept))
 }
 

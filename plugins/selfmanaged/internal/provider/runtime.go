@@ -67,9 +67,6 @@ func (p *Provider) newRuntime(ctx context.Context, req sdk.ConfigureRequest, gue
 		WorkspaceMB: p.settings.WorkspaceMB, Processes: p.settings.Processes,
 	}
 	if p.settings.Runtime == runtimeDocker {
-		if p.settings.Rootfs != runsc.HostRootfs {
-			return nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, "rootfs", "is for the runtime %q; with %q, name an image", runtimeRunsc, runtimeDocker)
-		}
 		engine, err := docker.Connect(p.settings.DockerHost)
 		if err != nil {
 			return nil, err

@@ -107,28 +107,28 @@ func schema() sdk.Schema {
 			Label: "Runtime", Description: "What starts the sandboxes: runsc itself, which needs no daemon, or a Docker Engine on this machine.",
 		},
 		{
-			Name: "rootfs", Type: sdk.TypeString, Default: runsc.HostRootfs, Min: sdk.Bound(1),
+			Name: "rootfs", Type: sdk.TypeString, FileOnly: true, Default: runsc.HostRootfs, Min: sdk.Bound(1),
 			Label: "Root file system", Description: "What sandboxes of the runtime runsc see, read-only: host for this machine's own /usr, or the absolute path of a directory that `make rootfs` made.",
 			Placeholder: "/var/lib/sandbox-broker/rootfs",
 		},
 		{
-			Name: "docker_host", Type: sdk.TypeString, Pattern: `unix:///.+`,
+			Name: "docker_host", Type: sdk.TypeString, FileOnly: true, Pattern: `unix:///.+`,
 			Label: "Docker Engine", Description: "Socket of the engine, for the runtime docker. Without it, $DOCKER_HOST, else the usual socket.", Placeholder: "unix:///var/run/docker.sock",
 		},
 		{
-			Name: "docker_runtime", Type: sdk.TypeString, Default: docker.DefaultRuntime, Min: sdk.Bound(1),
+			Name: "docker_runtime", Type: sdk.TypeString, FileOnly: true, Default: docker.DefaultRuntime, Min: sdk.Bound(1),
 			Label: "Docker runtime", Description: "Name under which the engine knows gVisor. Any other runtime gives up the kernel between the code and this machine, and a warning says so.",
 		},
 		{
-			Name: "image", Type: sdk.TypeString, Default: docker.DefaultImage, Min: sdk.Bound(1),
+			Name: "image", Type: sdk.TypeString, FileOnly: true, Default: docker.DefaultImage, Min: sdk.Bound(1),
 			Label: "Image", Description: "Image with the interpreters, for the runtime docker; `make rootfs` makes the default. It is never pulled.",
 		},
 		{
-			Name: "runsc", Type: sdk.TypeString,
+			Name: "runsc", Type: sdk.TypeString, FileOnly: true,
 			Label: "runsc", Description: "Path of the gVisor binary. Without it, the PATH is searched, then the directory of the guest.", Placeholder: "/usr/local/bin/runsc",
 		},
 		{
-			Name: "guest", Type: sdk.TypeString,
+			Name: "guest", Type: sdk.TypeString, FileOnly: true,
 			Label: "Guest", Description: "Path of sandbox-guest. Without it, it is looked for beside the plugin and in the directory above.",
 		},
 		{
@@ -144,7 +144,7 @@ func schema() sdk.Schema {
 			Label: "Packages", Description: "Whether agents may install packages into their instances, from the places below. The sandboxes have no network; an installation reaches these hosts through the plugin, and only while it runs.",
 		},
 		{
-			Name: settingPackageIndex, Type: sdk.TypeString, Pattern: `https?://.+`,
+			Name: settingPackageIndex, Type: sdk.TypeString, FileOnly: true, Pattern: `https?://.+`,
 			Label: "Python index", Description: "A simple index of Python packages, which may be on a private network. It cannot be one that asks for a password.", Placeholder: "https://packages.example.com/simple/",
 		},
 		{
@@ -156,11 +156,11 @@ func schema() sdk.Schema {
 			Label: "Download (MiB)", Description: "What one installation may receive.",
 		},
 		{
-			Name: settingWheelDir, Type: sdk.TypeString, Pattern: `/.*`,
+			Name: settingWheelDir, Type: sdk.TypeString, FileOnly: true, Pattern: `/.*`,
 			Label: "Wheels", Description: "A directory on this machine with wheels to install, beside the index or instead of it.", Placeholder: "/var/lib/sandbox-broker/wheels",
 		},
 		{
-			Name: settingNPMRegistry, Type: sdk.TypeString, Pattern: `https?://.+`,
+			Name: settingNPMRegistry, Type: sdk.TypeString, FileOnly: true, Pattern: `https?://.+`,
 			Label: "npm registry", Description: "A registry of JavaScript packages, which may be on a private network. Sandboxes need npm for it.", Placeholder: "https://npm.example.com/",
 		},
 		{

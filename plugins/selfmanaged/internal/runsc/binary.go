@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
+	"github.com/sandbox-broker/sandbox-broker/sdk/hostfile"
 )
 
 // findBinary returns the runsc to use: the one that was named, else the first on
@@ -34,6 +35,19 @@ func findBinary(named, guest string) (string, error) {
 	return "", errors.New("runsc is not on the PATH: install gVisor, or name the binary with the setting `runsc`")
 }
 
+// CheckBinary finds what makes the runsc that Options.Binary names unusable, without
+// starting it; nothing where none is named.
+func CheckBinary(named string) error {
+	if named == "" {
+		return nil
+	}
+	path, err := filepath.Abs(named)
+	if err != nil {
+		return err
+	}
+	return checkBinary(path)
+}
+
 // checkBinary finds what makes a runsc unusable, which runsc itself reports only
 // as a sandbox that ends at its start.
 func checkBinary(path string) error {
@@ -47,6 +61,9 @@ func checkBinary(path string) error {
 		return fmt.Errorf("%s is a directory: name the file in it with the setting `runsc`", path)
 	case info.Mode()&0o111 == 0:
 		return fmt.Errorf("%s is not executable: chmod a+rx it", path)
+	}
+	if err := hostfile.CheckWithDirectories(path); err != nil {
+		return fmt.Errorf("runsc may be changed by others: %w", err)
 	}
 	file, err := elf.Open(path)
 	if err != nil {
@@ -91,8 +108,8 @@ func version(ctx context.Context, path string) (string, error) {
 	return strings.TrimPrefix(first, "runsc version "), nil
 }
 
-// checkPlatform finds out whether kvm is there.
-func checkPlatform(platform string) error {
+// CheckPlatform finds out whether kvm is there.
+func CheckPlatform(platform string) error {
 	if platform != "kvm" {
 		return nil
 	}

@@ -19,7 +19,16 @@ import (
 type Image struct {
 	runtime *Runtime
 	dir     string
+	root    string // the root file system that it was made with
 	env     []string
+}
+
+// Gone reports whether no copy can be started any more, since somebody has removed the
+// image or the root file system that it needs.
+func (i *Image) Gone() bool {
+	root, err := i.runtime.prepare()
+	_, missing := os.Stat(i.dir)
+	return err != nil || missing != nil || root.dir != i.root
 }
 
 // MakeImage makes an image of a sandbox whose guest has prepared itself as env
@@ -27,6 +36,10 @@ type Image struct {
 func (r *Runtime) MakeImage(ctx context.Context, id string, env []string) (_ *Image, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("runsc does that for root only")
+	}
+	root, err := r.prepare()
+	if err != nil {
+		return nil, err
 	}
 	s, err := r.start(id, env, "run")
 	if err != nil {
@@ -40,7 +53,7 @@ func (r *Runtime) MakeImage(ctx context.Context, id string, env []string) (_ *Im
 	if err := s.waitPrepared(ctx); err != nil {
 		return nil, fmt.Errorf("prepare the sandbox: %w: %s", err, strings.TrimSpace(s.Stderr()))
 	}
-	image := &Image{runtime: r, dir: filepath.Join(r.images, id), env: env}
+	image := &Image{runtime: r, dir: filepath.Join(r.images, id), root: root.dir, env: env}
 	if err := os.Mkdir(image.dir, 0o700); err != nil {
 		return nil, err
 	}

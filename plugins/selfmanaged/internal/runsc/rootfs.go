@@ -13,6 +13,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestfile"
+	"github.com/sandbox-broker/sandbox-broker/sdk/hostfile"
 )
 
 // HostRootfs, as Options.Rootfs, shows sandboxes this machine's own programs.
@@ -34,13 +36,37 @@ var ownFiles = map[string]string{
 // systemDirs are on some systems links into /usr, on others directories.
 var systemDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// checkRootfs finds what makes a directory unusable as a root file system.
+// CheckRootfs finds what makes a value of Options.Rootfs unusable.
+func CheckRootfs(source string) error {
+	if source == "" || source == HostRootfs {
+		return nil
+	}
+	return checkRootfs(source)
+}
+
+// checkRootfs finds what makes a directory unusable as a root file system, and
+// whether somebody else may change what sandboxes run as root.
 func checkRootfs(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("%q is neither %q nor an absolute path", dir, HostRootfs)
+		return fmt.Errorf("must be %q or an absolute path, which %q is not", HostRootfs, dir)
 	}
-	if info, err := os.Stat(filepath.Join(dir, "usr")); err != nil || !info.IsDir() {
+	info, err := os.Stat(filepath.Join(dir, "usr"))
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("the root file system cannot be looked at: %w", err)
+	}
+	if err != nil || !info.IsDir() {
 		return fmt.Errorf("there is no root file system at %s: make one with `make rootfs`", dir)
+	}
+	err = hostfile.CheckWithDirectories(dir)
+	for _, name := range append([]string{"usr", "var", "etc", "opt", "usr/bin", "usr/local", "usr/local/bin", "usr/lib"}, systemDirs...) {
+		// What is a link there leads elsewhere on this machine than in a sandbox.
+		path := filepath.Join(dir, name)
+		if info, missing := os.Lstat(path); err == nil && missing == nil && info.IsDir() {
+			err = hostfile.CheckPath(path)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the root file system may be changed by others: %w", err)
 	}
 	return nil
 }
@@ -48,7 +74,7 @@ func checkRootfs(dir string) error {
 // makeRootfs builds the root file system that all sandboxes share, read-only: a
 // skeleton onto which the programs are mounted, those of the host or those of the
 // directory source. It returns these mounts.
-func makeRootfs(dir, guest, source string) ([]specs.Mount, error) {
+func makeRootfs(dir string, guest *guestfile.File, source string) ([]specs.Mount, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
@@ -111,7 +137,7 @@ func makeRootfs(dir, guest, source string) ([]specs.Mount, error) {
 			return nil, err
 		}
 	}
-	if err := copyFile(guest, filepath.Join(dir, confine.GuestPath), 0o555); err != nil {
+	if err := guest.Install(filepath.Join(dir, confine.GuestPath)); err != nil {
 		return nil, fmt.Errorf("copy the guest: %w", err)
 	}
 	var mounts []specs.Mount

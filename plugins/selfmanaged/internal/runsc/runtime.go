@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestfile"
 )
 
 // CgroupMode says how limits on the host are treated.
@@ -51,22 +51,22 @@ type Options struct {
 
 // Runtime starts sandboxes.
 type Runtime struct {
-	binary       string
-	version      string
-	flags        []string
-	bundles      string
-	images       string
-	root         string
-	rootfs       string
-	source       string // Options.Rootfs
-	systemMounts []specs.Mount
-	limits       confine.Limits
-	tree         *cgroup.Tree // nil if limits cannot be set on this host
-	weakness     string
-	platform     string
-	rootless     bool
-	starter      *starter
-	logger       hclog.Logger
+	binary   string
+	version  string
+	flags    []string
+	bundles  string
+	images   string
+	root     string
+	source   string // Options.Rootfs
+	guest    *guestfile.File
+	shared   *rootfs
+	limits   confine.Limits
+	tree     *cgroup.Tree // nil if limits cannot be set on this host
+	weakness string
+	platform string
+	rootless bool
+	starter  *starter
+	logger   hclog.Logger
 }
 
 // New checks that sandboxes can be made here, clears away what an earlier
@@ -85,7 +85,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		bundles: filepath.Join(o.StateDir, "bundles"),
 		images:  filepath.Join(o.StateDir, "images"),
 		root:    filepath.Join(o.StateDir, "runsc"),
-		rootfs:  filepath.Join(o.StateDir, "rootfs"),
+		shared:  &rootfs{parent: filepath.Join(o.StateDir, "rootfs")},
 		source:  cmp.Or(o.Rootfs, HostRootfs),
 		limits:  o.Limits,
 		logger:  o.Logger,
@@ -93,7 +93,7 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		platform: o.Platform,
 		rootless: os.Geteuid() != 0,
 	}
-	if err := checkPlatform(r.platform); err != nil {
+	if err := CheckPlatform(r.platform); err != nil {
 		return nil, err
 	}
 	if r.version, err = version(ctx, binary); err != nil {
@@ -128,7 +128,13 @@ func (r *Runtime) setUp(ctx context.Context, o Options) (err error) {
 	default:
 		r.weakness = "no host limits on memory, CPU and processes of a sandbox: " + err.Error()
 	}
-	if err := r.prepare(o.Guest); err != nil {
+	if r.guest, err = guestfile.Open(o.Guest); err != nil {
+		return err
+	}
+	if err := r.clear(); err != nil {
+		return fmt.Errorf("clear the state directory: %w", err)
+	}
+	if _, err := r.prepare(); err != nil {
 		return err
 	}
 	r.flags = []string{
@@ -158,27 +164,9 @@ func sweepTree(ctx context.Context, path string) error {
 	return errors.Join(tree.Sweep(ctx), tree.Close())
 }
 
-// prepare clears and rebuilds the state directory.
-func (r *Runtime) prepare(guest string) error {
-	if err := r.clear(); err != nil {
-		return fmt.Errorf("clear the state directory: %w", err)
-	}
-	for _, dir := range []string{r.bundles, r.images, r.root} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("prepare the state directory: %w", err)
-		}
-	}
-	mounts, err := makeRootfs(r.rootfs, guest, r.source)
-	if err != nil {
-		return fmt.Errorf("prepare the root file system: %w", err)
-	}
-	r.systemMounts = mounts
-	return nil
-}
-
 // clear removes everything on disk.
 func (r *Runtime) clear() error {
-	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.images), os.RemoveAll(r.root), os.RemoveAll(r.rootfs))
+	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.images), os.RemoveAll(r.root), os.RemoveAll(r.shared.parent))
 }
 
 // Version of runsc.
@@ -193,6 +181,9 @@ func (r *Runtime) Close() error {
 		r.starter.close()
 	}
 	err := r.clear()
+	if r.guest != nil {
+		err = errors.Join(err, r.guest.Close())
+	}
 	if r.tree != nil {
 		err = errors.Join(err, r.tree.Close())
 	}
@@ -201,11 +192,15 @@ func (r *Runtime) Close() error {
 
 // writeBundle writes the OCI bundle of one sandbox.
 func (r *Runtime) writeBundle(id, cgroupsPath string, env []string) (string, error) {
+	root, err := r.prepare()
+	if err != nil {
+		return "", err
+	}
 	dir := filepath.Join(r.bundles, id)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}
-	config, err := json.Marshal(r.spec(cgroupsPath, env))
+	config, err := json.Marshal(r.spec(root, cgroupsPath, env))
 	if err != nil {
 		return "", err
 	}

@@ -68,9 +68,22 @@ func (r *Runtime) start(id string, env []string, command ...string) (*Sandbox, e
 		err = s.start(command)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start runsc: %w", err), s.clear())
+		return nil, errors.Join(fmt.Errorf("start runsc: %w", err), s.removeGroup(context.Background()), s.clear())
 	}
 	return s, nil
+}
+
+// removeGroup removes the control group, once nothing is in it that shall live.
+func (s *Sandbox) removeGroup(ctx context.Context) error {
+	if s.group == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	if err := s.group.Remove(ctx); err != nil {
+		return fmt.Errorf("remove the cgroup of sandbox %s: %w", s.ID, err)
+	}
+	return nil
 }
 
 func (s *Sandbox) start(command []string) error {
@@ -169,12 +182,7 @@ func (s *Sandbox) destroy(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("sandbox %s does not die: %w", s.ID, ctx.Err())
 	}
-	if s.group != nil {
-		if err := s.group.Remove(ctx); err != nil {
-			return errors.Join(fmt.Errorf("remove the cgroup of sandbox %s: %w", s.ID, err), s.clear())
-		}
-	}
-	return s.clear()
+	return errors.Join(s.removeGroup(ctx), s.clear())
 }
 
 // kill ends runsc; its sandbox and gofer processes carry a parent-death signal.

@@ -8,7 +8,7 @@ import (
 
 // spec is the OCI configuration of one sandbox, whose guest gets these variables
 // beside the usual ones.
-func (r *Runtime) spec(cgroupsPath string, env []string) *specs.Spec {
+func (r *Runtime) spec(root current, cgroupsPath string, env []string) *specs.Spec {
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
@@ -29,9 +29,9 @@ func (r *Runtime) spec(cgroupsPath string, env []string) *specs.Spec {
 			},
 			NoNewPrivileges: true,
 		},
-		Root:     &specs.Root{Path: r.rootfs, Readonly: true},
+		Root:     &specs.Root{Path: root.dir, Readonly: true},
 		Hostname: confine.Hostname,
-		Mounts:   append(mounts, r.systemMounts...),
+		Mounts:   append(mounts, root.mounts...),
 		Linux: &specs.Linux{
 			CgroupsPath: cgroupsPath,
 			Resources: &specs.LinuxResources{

@@ -5,9 +5,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 )
 
 // artifactsBefore is what is below artifacts before an execution; nil if nobody
@@ -34,13 +36,38 @@ func (i *instance) artifactFiles() map[string]time.Time {
 	return files
 }
 
+// matching are the regular files that a pattern names; anything else is its own name.
+func (i *instance) matching(pattern string) []string {
+	g, err := glob.Compile(pattern)
+	if err != nil || !strings.ContainsAny(pattern, "*?") {
+		return []string{pattern}
+	}
+	var names []string
+	_ = filepath.WalkDir(i.workspace(), func(file string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil //nolint:nilerr // it was removed meanwhile
+		}
+		if name, err := filepath.Rel(i.workspace(), file); err == nil && g.Match(name) {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if len(names) == 0 {
+		return []string{pattern}
+	}
+	return names
+}
+
 // sendArtifacts sends the files that an execution wrote and those asked for. The
 // SDK applies the limits.
 func (i *instance) sendArtifacts(req sdk.ExecuteRequest, before map[string]time.Time, out sdk.Output) error {
 	if req.Artifacts == nil {
 		return nil
 	}
-	names := req.Artifacts.Files
+	var names []string
+	for _, name := range req.Artifacts.Files {
+		names = append(names, i.matching(name)...)
+	}
 	for name, at := range i.artifactFiles() {
 		if !before[name].Equal(at) {
 			names = append(names, name)

@@ -34,6 +34,8 @@ def run(source, arguments):
 for line in requests:
     request = json.loads(line)
     code, result, value = 0, None, None
+    before = {name: os.environ.get(name) for name in request["env"] or {}}
+    os.environ.update(request["env"] or {})
     try:
         result, value = run(request["code"], request["arguments"])
     except SystemExit as e:
@@ -41,6 +43,11 @@ for line in requests:
     except BaseException as e:
         code = 130 if isinstance(e, KeyboardInterrupt) else 1
         traceback.print_exc()
+    for name, earlier in before.items():
+        if earlier is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = earlier
     sys.stdout.flush()
     sys.stderr.flush()
     os.write(1, request["sentinel"].encode())

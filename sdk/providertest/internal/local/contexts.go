@@ -48,11 +48,8 @@ func (p *Provider) CreateContext(_ context.Context, req sdk.CreateContextRequest
 
 // directory is where code of the context starts.
 func (c *codeContext) directory() string {
-	if c.state.Cwd == "/workspace" {
-		return c.instance.workspace()
-	}
 	if filepath.IsAbs(c.state.Cwd) {
-		return c.state.Cwd
+		return c.instance.place(c.state.Cwd)
 	}
 	return filepath.Join(c.instance.workspace(), c.state.Cwd)
 }

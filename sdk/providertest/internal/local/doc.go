@@ -6,7 +6,6 @@
 // network of its own, such as /workspace as an absolute path for code, it does not
 // have, and the tests skip that by name.
 //
-// The parts are one file each, named after what they implement. process.go has
-// what all of them stand on: processes that are found, and ended, by a mark in
-// their environment.
+// The parts are one file each, named after what they implement. process.go has what all
+// of them stand on: the SDK's processtree, in the environment of an instance.
 package local

@@ -63,7 +63,6 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if err := run.run(ctx, out.Stdout, out.Stderr); err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	i.used(run)
 	result := sdk.ExecuteResult{ExitCode: run.exitCode(), Duration: time.Since(started)}
 	if err := conclude(&result, run.endedBy()); err != nil {
 		return sdk.ExecuteResult{}, err
@@ -143,11 +142,4 @@ func (i *instance) running(executionID string, run *process) {
 		return
 	}
 	i.executions[executionID] = run
-}
-
-// used remembers what a process has used.
-func (i *instance) used(run *process) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.cpu += run.cpuTime()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/processtree"
 )
 
 // record is what is kept of an instance on disk.
@@ -36,7 +37,7 @@ type instance struct {
 	expiry     *time.Timer
 	paused     bool
 	executions map[string]*process
-	commands   []*command
+	processes  map[*process]*processtree.Tree
 	contexts   []*codeContext
 	cpu        time.Duration // of processes that have ended
 }
@@ -56,6 +57,7 @@ func (p *Provider) begin(i *instance) {
 	i.dir = filepath.Join(p.dir, i.ID)
 	i.life, i.kill = context.WithCancel(context.Background())
 	i.executions = map[string]*process{}
+	i.processes = map[*process]*processtree.Tree{}
 	i.expireAt(p, i.ExpiresAt)
 }
 
@@ -142,17 +144,20 @@ func (p *Provider) byKey(key string) *instance {
 }
 
 // stop ends all that runs in the instance.
-func (i *instance) stop() error {
+func (i *instance) stop() {
 	i.mu.Lock()
 	i.expiry.Stop()
 	i.mu.Unlock()
 	i.kill()
-	return killMarked(i.mark())
+	for _, tree := range i.trees() {
+		<-tree.Done()
+	}
 }
 
 // end removes the instance.
 func (i *instance) end() error {
-	return errors.Join(i.stop(), os.RemoveAll(i.dir))
+	i.stop()
+	return os.RemoveAll(i.dir)
 }
 
 // pathless takes the path out of an error: it is one of the host.

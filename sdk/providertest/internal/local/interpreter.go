@@ -27,9 +27,10 @@ type interpreter struct {
 }
 
 type request struct {
-	Code      string          `json:"code"`
-	Arguments json.RawMessage `json:"arguments"`
-	Sentinel  string          `json:"sentinel"`
+	Code      string            `json:"code"`
+	Arguments json.RawMessage   `json:"arguments"`
+	Env       map[string]string `json:"env"`
+	Sentinel  string            `json:"sentinel"`
 }
 
 type answer struct {
@@ -51,8 +52,8 @@ func (c *codeContext) start() (*interpreter, error) {
 		run:      c.instance.newProcess([]string{"python3", "-c", contextRunner}, map[string]string{"PYTHONPATH": c.instance.packages()}, c.env),
 		requests: requests, answers: make(chan answer), dead: make(chan struct{}), stdout: &splitter{}, stderr: &splitter{},
 	}
-	in.run.cmd.Dir = c.directory()
-	in.run.cmd.ExtraFiles = []*os.File{theirRequests, theirAnswers}
+	in.run.Dir = c.directory()
+	in.run.ExtraFiles = []*os.File{theirRequests, theirAnswers}
 	go func() {
 		defer close(in.dead)
 		defer answers.Close()
@@ -81,7 +82,7 @@ func (c *codeContext) start() (*interpreter, error) {
 func (in *interpreter) execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	sentinel := "\x00" + newID()
 	outDone, errDone := in.stdout.expect(sentinel, out.Stdout), in.stderr.expect(sentinel, out.Stderr)
-	line, err := json.Marshal(request{req.Code, req.Arguments, sentinel})
+	line, err := json.Marshal(request{req.Code, req.Arguments, req.Env, sentinel})
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
@@ -125,7 +126,7 @@ func (in *interpreter) await(ctx context.Context, timeout time.Duration) (got an
 	case <-timer.C:
 		reason = errTimeout
 	}
-	signalAll(marked(in.run.mark), syscall.SIGINT)
+	in.run.signal(syscall.SIGINT)
 	grace := time.NewTimer(sdk.InterruptGrace)
 	defer grace.Stop()
 	select {

@@ -30,11 +30,14 @@ func (p *Provider) Interrupt(_ context.Context, instanceID, executionID string) 
 // process now, it was the interrupt.
 func (p *process) interrupt() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.reason != nil {
+	first := p.reason == nil
+	if first {
+		p.reason = errInterrupted
+	}
+	p.mu.Unlock()
+	if !first {
 		return
 	}
-	p.reason = errInterrupted
-	signalAll(marked(p.mark), syscall.SIGINT)
+	p.signal(syscall.SIGINT)
 	time.AfterFunc(sdk.InterruptGrace, func() { p.end(errInterrupted) })
 }

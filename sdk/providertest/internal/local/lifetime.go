@@ -2,12 +2,14 @@ package local
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/processtree"
 )
 
 var (
@@ -38,9 +40,13 @@ func (p *Provider) setPaused(instanceID string, paused bool, signal syscall.Sign
 		return err
 	}
 	i.mu.Lock()
-	defer i.mu.Unlock()
 	i.paused = paused
-	signalAll(marked(i.mark()), signal)
+	i.mu.Unlock()
+	for _, tree := range i.trees() {
+		if err := tree.Signal(signal); err != nil && !errors.Is(err, processtree.ErrEnded) {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -62,7 +68,14 @@ func (p *Provider) InstanceMetrics(_ context.Context, instanceID string) (sdk.In
 	if err != nil {
 		return sdk.InstanceMetrics{}, err
 	}
-	m := sdk.InstanceMetrics{MeasuredAt: time.Now(), Processes: int64(len(marked(i.mark())))}
+	m := sdk.InstanceMetrics{MeasuredAt: time.Now()}
+	for _, tree := range i.trees() {
+		living, err := tree.Processes()
+		if err != nil {
+			return sdk.InstanceMetrics{}, err
+		}
+		m.Processes += int64(living)
+	}
 	err = filepath.WalkDir(i.dir, func(_ string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // it was removed meanwhile

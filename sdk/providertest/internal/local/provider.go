@@ -12,10 +12,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localfiles"
 )
 
 // Provider implements sdk.Provider and every capability.
 type Provider struct {
+	*localfiles.Files
+	*localcommands.Commands
+
 	logger   hclog.Logger
 	brokerID string
 	dir      string // of the instances
@@ -42,7 +47,9 @@ var (
 
 // New is the sdk.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
-	return &Provider{logger: logger, instances: map[string]*instance{}}
+	p := &Provider{logger: logger, instances: map[string]*instance{}}
+	p.Files, p.Commands = p.files(), p.commands()
+	return p
 }
 
 // Describe implements sdk.Provider.
@@ -135,7 +142,7 @@ func (p *Provider) Create(_ context.Context, req sdk.CreateRequest) (sdk.Instanc
 }
 
 // Destroy implements sdk.Provider.
-func (p *Provider) Destroy(_ context.Context, instanceID string) error {
+func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
 	p.mu.Lock()
 	i := p.instances[instanceID]
 	delete(p.instances, instanceID)
@@ -143,7 +150,7 @@ func (p *Provider) Destroy(_ context.Context, instanceID string) error {
 	if i == nil {
 		return nil
 	}
-	return i.end()
+	return errors.Join(p.EndCommands(ctx, instanceID), i.end())
 }
 
 // List implements sdk.Provider.
@@ -158,12 +165,12 @@ func (p *Provider) List(context.Context) ([]sdk.Instance, error) {
 }
 
 // Close implements sdk.Closer: the processes end, the instances stay.
-func (p *Provider) Close(context.Context) error {
+func (p *Provider) Close(ctx context.Context) error {
+	err := p.EndAllCommands(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var err error
 	for _, i := range p.instances {
-		err = errors.Join(err, i.stop())
+		i.stop()
 	}
 	return err
 }

@@ -22,28 +22,26 @@ import (
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/requests"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/sign"
 )
 
 const (
 	version = "2025-09-10"
 	// callTimeout bounds one call whose context has no earlier end.
 	callTimeout = 10 * time.Second
-	pageSize    = 100
-	// maxPages bounds a list that does not end.
-	maxPages = 1000
+	// pageSize of lists; the service allows 1000.
+	pageSize = 500
 )
 
 // Client speaks to the control plane of one region.
 type Client struct {
 	endpoint    *url.URL
 	region      string
-	credentials func(context.Context) (sign.Credentials, error)
+	credentials *Credentials
 	transport   http.RoundTripper
 }
 
 // New makes a client for an endpoint such as https://agentrun.cn-hangzhou.aliyuncs.com.
-func New(endpoint *url.URL, region string, credentials func(context.Context) (sign.Credentials, error), transport http.RoundTripper) *Client {
+func New(endpoint *url.URL, region string, credentials *Credentials, transport http.RoundTripper) *Client {
 	return &Client{endpoint, region, credentials, transport}
 }
 
@@ -66,25 +64,17 @@ func (c *Client) Ping(ctx context.Context) error {
 	return c.call(ctx, request{"ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil}, nil)
 }
 
-// ListSandboxes passes on every sandbox of the account and region, those that have
-// ended lately too. A sandbox that was made or has ended a moment ago may be missing,
-// or be there still.
-func (c *Client) ListSandboxes(ctx context.Context, found func(agentrun.Sandbox)) error {
+// ListSandboxes returns a page of the sandboxes of the account and region, those that have
+// ended lately too, and the token for the next one. A sandbox that was made or has ended
+// a moment ago may be missing, or be there still.
+func (c *Client) ListSandboxes(ctx context.Context, token string) (agentrun.SandboxPage, error) {
 	query := url.Values{"maxResults": {strconv.Itoa(pageSize)}}
-	for range maxPages {
-		var page agentrun.SandboxPage
-		if err := c.call(ctx, request{"ListSandboxes", http.MethodGet, "/sandboxes", query, nil}, &page); err != nil {
-			return err
-		}
-		for _, s := range page.Items {
-			found(s)
-		}
-		if page.NextToken == "" {
-			return nil
-		}
-		query.Set("nextToken", page.NextToken)
+	if token != "" {
+		query.Set("nextToken", token)
 	}
-	return fmt.Errorf("the list of sandboxes does not end after %d pages", maxPages)
+	var page agentrun.SandboxPage
+	err := c.call(ctx, request{"ListSandboxes", http.MethodGet, "/sandboxes", query, nil}, &page)
+	return page, err
 }
 
 // PauseSandbox freezes a sandbox, which takes a while.
@@ -103,12 +93,21 @@ type request struct {
 	body                 any
 }
 
-// call makes one call, with a client of its own: those of the SDK cannot be shared by
+// call repeats a call whose credentials were refused as expired: it has done nothing.
+func (c *Client) call(ctx context.Context, r request, value any) error {
+	err := c.callOnce(ctx, r, value)
+	if f, ok := errors.AsType[*agentrun.Failure](err); ok && f.Expired() && c.credentials.Renew(ctx) {
+		return c.callOnce(ctx, r, value)
+	}
+	return err
+}
+
+// callOnce makes one call, with a client of its own: those of the SDK cannot be shared by
 // goroutines, and cost next to nothing.
-func (c *Client) call(ctx context.Context, r request, value any) (err error) {
+func (c *Client) callOnce(ctx context.Context, r request, value any) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	keys, err := c.credentials(ctx)
+	keys, err := c.credentials.Get(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/aliyun/alibaba-cloud-sdk-go/sdk/auth/credentials"
 
@@ -45,19 +46,26 @@ type Credentials struct {
 	// turn has room for one: the SDK's providers cannot be shared by goroutines.
 	turn     chan struct{}
 	provider credentials.CredentialsProvider
+	source   Source
+	renewed  time.Time
 }
 
 // NewCredentials makes them; nothing is fetched yet.
 func NewCredentials(s Source) (*Credentials, error) {
-	provider, err := providerOf(s)
-	if err == nil && s.RoleARN != "" && s.Way != FromOIDC {
-		provider, err = built(credentials.NewRAMRoleARNCredentialsProviderBuilder().WithCredentialsProvider(provider).
-			WithRoleArn(s.RoleARN).WithRoleSessionName("sandbox-broker").WithStsRegion(s.Region).WithStsEndpoint(s.Endpoint).Build())
-	}
+	provider, err := roleOf(s)
 	if err != nil {
 		return nil, withoutQueries(err)
 	}
-	return &Credentials{turn: make(chan struct{}, 1), provider: provider}, nil
+	return &Credentials{turn: make(chan struct{}, 1), provider: provider, source: s}, nil
+}
+
+func roleOf(s Source) (credentials.CredentialsProvider, error) {
+	provider, err := providerOf(s)
+	if err == nil && s.RoleARN != "" && s.Way != FromOIDC {
+		return built(credentials.NewRAMRoleARNCredentialsProviderBuilder().WithCredentialsProvider(provider).
+			WithRoleArn(s.RoleARN).WithRoleSessionName("sandbox-broker").WithStsRegion(s.Region).WithStsEndpoint(s.Endpoint).Build())
+	}
+	return provider, err
 }
 
 func providerOf(s Source) (credentials.CredentialsProvider, error) {
@@ -101,6 +109,33 @@ func (c *Credentials) Get(ctx context.Context) (sign.Credentials, error) {
 		return sign.Credentials{}, fmt.Errorf("fetch credentials: %w", withoutQueries(err))
 	}
 	return sign.Credentials{AccessKeyID: got.AccessKeyId, AccessKeySecret: got.AccessKeySecret, SecurityToken: got.SecurityToken}, nil
+}
+
+// minRenewal is how long credentials that were fetched anew are used at least, whatever is
+// said of them.
+const minRenewal = time.Minute
+
+// Renew forgets what was fetched, for credentials that were refused although their time
+// is not over: a role can be revoked. It says whether to try again.
+func (c *Credentials) Renew(ctx context.Context) bool {
+	if c.source.Way == FromKey && c.source.RoleARN == "" {
+		return false // a key stays what it is
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return false
+	}
+	if time.Since(c.renewed) < minRenewal {
+		return false
+	}
+	provider, err := roleOf(c.source)
+	if err != nil {
+		return false
+	}
+	c.provider, c.renewed = provider, time.Now()
+	return true
 }
 
 // queries are parts of addresses. Those of Aliyun's token service carry keys and tokens,

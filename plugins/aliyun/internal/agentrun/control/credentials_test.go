@@ -129,3 +129,21 @@ func TestWhatIsMissingIsSaidBeforeAnythingIsFetched(t *testing.T) {
 	_, err = control.NewCredentials(control.Source{Way: "guess"})
 	assert.ErrorContains(t, err, "guess")
 }
+
+func TestARoleThatIsRefusedIsTakenOnceMore(t *testing.T) {
+	host, asked, _ := tokens(t, time.Hour)
+	c, err := control.NewCredentials(control.Source{Way: control.FromKey, Key: key, RoleARN: role, Endpoint: host})
+	assert.NilError(t, err)
+	before, err := c.Get(t.Context())
+	assert.NilError(t, err)
+	assert.Check(t, c.Renew(t.Context()))
+	after, err := c.Get(t.Context())
+	assert.NilError(t, err)
+	assert.Check(t, before.AccessKeyID != after.AccessKeyID)
+	assert.Check(t, !c.Renew(t.Context()), "these were fetched a moment ago")
+	assert.Equal(t, asked.Load(), int32(2))
+
+	c, err = control.NewCredentials(control.Source{Way: control.FromKey, Key: key})
+	assert.NilError(t, err)
+	assert.Check(t, !c.Renew(t.Context()), "a key stays what it is")
+}

@@ -25,13 +25,21 @@ const callTimeout = 10 * time.Second
 type Client struct {
 	endpoint    *url.URL
 	region      string
-	credentials func(context.Context) (sign.Credentials, error)
+	credentials Credentials
 	http        *http.Client
+}
+
+// Credentials are where keys come from.
+type Credentials interface {
+	Get(ctx context.Context) (sign.Credentials, error)
+	// Renew fetches others in place of some that were refused, and says whether to try
+	// again.
+	Renew(ctx context.Context) bool
 }
 
 // New makes a client for an endpoint such as
 // https://1234567890123456-ram.agentrun-data.cn-hangzhou.aliyuncs.com.
-func New(endpoint *url.URL, region string, credentials func(context.Context) (sign.Credentials, error), transport http.RoundTripper) *Client {
+func New(endpoint *url.URL, region string, credentials Credentials, transport http.RoundTripper) *Client {
 	return &Client{endpoint, region, credentials, &http.Client{
 		Transport: transport,
 		// The signature would go wherever a redirect says.
@@ -57,14 +65,15 @@ func (c *Client) json(ctx context.Context, method, path string, in, out any) err
 
 // open sends a request; whoever gets the answer closes it.
 func (c *Client) open(ctx context.Context, method, path, contentType string, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.endpoint.JoinPath().String()+path, bytes.NewReader(body))
+	// The service knows "/sandboxes…" and nothing like it: one slash more is another path.
+	req, err := http.NewRequestWithContext(ctx, method, c.endpoint.Scheme+"://"+c.endpoint.Host+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
-	keys, err := c.credentials(ctx)
+	keys, err := c.credentials.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +81,16 @@ func (c *Client) open(ctx context.Context, method, path, contentType string, bod
 	return c.http.Do(req)
 }
 
+// send repeats a call whose credentials were refused as expired: it has done nothing.
 func (c *Client) send(ctx context.Context, method, path, contentType string, body []byte, out any) error {
+	err := c.sendOnce(ctx, method, path, contentType, body, out)
+	if f, ok := errors.AsType[*agentrun.Failure](err); ok && f.Expired() && c.credentials.Renew(ctx) {
+		return c.sendOnce(ctx, method, path, contentType, body, out)
+	}
+	return err
+}
+
+func (c *Client) sendOnce(ctx context.Context, method, path, contentType string, body []byte, out any) error {
 	resp, err := c.open(ctx, method, path, contentType, body)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func (c *Client) RunCommand(ctx context.Context, id, command, cwd string, timeou
 	defer cancel()
 	var r agentrun.CommandResult
 	err := c.json(ctx, http.MethodPost, path(id, "/processes/cmd"), map[string]any{"command": command, "cwd": cwd, "timeout": int(timeout.Seconds())}, &r)
-	return r, err
+	return r, whole(err, r.Result != nil)
 }
 
 // Upload writes a file.
@@ -97,5 +97,5 @@ func (c *Client) ExecuteCode(ctx context.Context, id, contextID, code string, ti
 	defer cancel()
 	var r agentrun.CodeResult
 	err := c.json(ctx, http.MethodPost, path(id, "/contexts/execute"), map[string]any{"code": code, "contextId": contextID, "timeout": int(timeout.Seconds())}, &r)
-	return r, err
+	return r, whole(err, r.Results != nil)
 }

@@ -14,7 +14,16 @@ func (c *Client) CreateSandbox(ctx context.Context, in agentrun.SandboxInput) (a
 	defer cancel()
 	var s agentrun.Sandbox
 	err := c.json(ctx, http.MethodPost, "/sandboxes", in, &s)
-	return s, err
+	return s, whole(err, s.SandboxID != "")
+}
+
+// whole is the error of a call whose answer must say something: a success without it is
+// none.
+func whole(err error, says bool) error {
+	if err == nil && !says {
+		err = &agentrun.Failure{Status: http.StatusBadGateway, Code: agentrun.InvalidAnswer, Message: "the answer does not say what it should"}
+	}
+	return err
 }
 
 // GetSandbox reads a sandbox.
@@ -23,7 +32,7 @@ func (c *Client) GetSandbox(ctx context.Context, id string) (agentrun.Sandbox, e
 	defer cancel()
 	var s agentrun.Sandbox
 	err := c.json(ctx, http.MethodGet, path(id, ""), nil, &s)
-	return s, err
+	return s, whole(err, s.SandboxID != "")
 }
 
 // DeleteSandbox ends a sandbox.

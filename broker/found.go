@@ -1,0 +1,71 @@
+package broker
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// maxFound is how many plugins without a block are told of: a directory may hold more
+// files than anybody configures.
+const maxFound = 50
+
+// describedAtOnce is how many of them are started side by side.
+const describedAtOnce = 4
+
+// foundPlugins remembers what plugins without a block in the configuration say of
+// themselves, so that each is started once and not at every look.
+type foundPlugins struct {
+	mu    sync.Mutex
+	known map[pluginhost.Installed]foundPlugin
+}
+
+type foundPlugin struct {
+	description sdk.Description
+	err         error
+}
+
+// FindProviders implements admin.Finder.
+func (a administration) FindProviders(ctx context.Context) ([]admin.Provider, error) {
+	cfg := a.catalog.generation().cfg
+	var files []pluginhost.Installed
+	for _, file := range pluginhost.InstalledIn(cfg.PluginDir) {
+		used := slices.ContainsFunc(cfg.Providers, func(p *config.Provider) bool { return p.Plugin == file.Name })
+		if !used && len(files) < maxFound {
+			files = append(files, file)
+		}
+	}
+	a.found.mu.Lock()
+	defer a.found.mu.Unlock()
+	told := make([]foundPlugin, len(files))
+	var group sync.WaitGroup
+	room := make(chan struct{}, describedAtOnce)
+	for i, file := range files {
+		if known, ok := a.found.known[file]; ok {
+			told[i] = known
+			continue
+		}
+		group.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			block := &config.Provider{Label: admin.LabelOf(file.Name), Plugin: file.Name}
+			told[i].description, told[i].err = a.Describe(ctx, cfg, block)
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil, a.ended(ctx.Err())
+	}
+	a.found.known = map[pluginhost.Installed]foundPlugin{}
+	var list []admin.Provider
+	for i, file := range files {
+		a.found.known[file] = told[i]
+		list = append(list, admin.NotConfigured(pluginhost.Executable{Name: file.Name, Path: file.Path}, told[i].description, told[i].err))
+	}
+	return list, nil
+}

@@ -1,0 +1,107 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	// DefaultContext is what ExecuteRequest.Context may be.
+	DefaultContext = "default"
+	// makeContextTimeout bounds the making of a default context.
+	makeContextTimeout = time.Minute
+)
+
+// inContext says whether the code runs in a context, whoever made it.
+func (req ExecuteRequest) inContext() bool { return req.ContextID != "" || req.Context != "" }
+
+func (req ExecuteRequest) checkContext() error {
+	switch {
+	case req.Context == "":
+		return nil
+	case req.Context != DefaultContext:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "context", "must be %q; a context that you have made goes by context_id", DefaultContext)
+	case req.ContextID != "":
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "context", "does not go with context_id: the code runs in one context")
+	default:
+		return nil
+	}
+}
+
+// defaultContext returns the ID of the instance's default context for a language, and
+// makes it at first use. Of several at once one makes it, the others wait.
+func (s *Service) defaultContext(ctx context.Context, e *entry, t target) (string, error) {
+	select {
+	case e.makingContext <- struct{}{}:
+		defer func() { <-e.makingContext }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	s.mu.Lock()
+	id := e.contexts[string(t.language)]
+	s.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
+	contexts, ok := t.ready.(sdk.Contexts)
+	if !ok {
+		return "", lacksInterface()
+	}
+	// What was begun is finished even if the caller goes away: else the instance would
+	// have a context that nobody knows.
+	making, cancel := s.bounded(context.WithoutCancel(ctx), makeContextTimeout)
+	defer cancel()
+	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.instance.ID, Language: t.language})
+	switch {
+	case err != nil && making.Err() != nil && !errors.Is(context.Cause(making), errShuttingDown):
+		return "", sdk.Errorf(sdk.CodeUnavailable, "provider %q made no context within %s", t.provider.Label(), makeContextTimeout)
+	case err != nil:
+		return "", err
+	case made.ID == "":
+		return "", sdk.Errorf(sdk.CodeInternal, "provider %q made a context without an ID", t.provider.Label())
+	}
+	return made.ID, s.noteContext(e, string(t.language), made.ID)
+}
+
+// forgetContext makes the next use make another one, if that one is still known: it was
+// deleted, or has ended.
+func (s *Service) forgetContext(e *entry, language sdk.Language, id string) error {
+	s.mu.Lock()
+	known := e.contexts[string(language)] == id
+	s.mu.Unlock()
+	if !known {
+		return nil
+	}
+	return s.noteContext(e, string(language), "")
+}
+
+// noteContext remembers the default context of a language, for the next broker too.
+// Without an ID there is none.
+func (s *Service) noteContext(e *entry, language, id string) error {
+	s.mu.Lock()
+	contexts := maps.Clone(e.contexts)
+	if contexts == nil {
+		contexts = map[string]string{}
+	}
+	contexts[language] = id
+	if id == "" {
+		delete(contexts, language)
+	}
+	e.contexts = contexts
+	s.mu.Unlock()
+	record, cancel := s.noting()
+	defer cancel()
+	return s.journalOf(e).Amend(record, e.id, func(r *Record) { r.Contexts = contexts })
+}
+
+// renewContext makes a default context in place of one that is gone.
+func (s *Service) renewContext(ctx context.Context, e *entry, t target, gone string) (string, error) {
+	if err := s.forgetContext(e, t.language, gone); err != nil {
+		return "", err
+	}
+	return s.defaultContext(ctx, e, t)
+}

@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
+	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
+	"github.com/sandbox-broker/sandbox-broker/broker/store"
+)
+
+// StateFile is what CheckState says of a state file or a copy of it.
+type StateFile struct {
+	Path string `json:"path"`
+	// Age is when it was written.
+	Age time.Time `json:"age"`
+	store.Report
+	// Problem says why it cannot be used; empty if it can.
+	Problem string `json:"problem,omitempty"`
+}
+
+// CheckState verifies the state file in a directory and its copies. A broker may run on
+// it: then it is its state at this moment that is verified. A file that is not there is
+// left out.
+func CheckState(ctx context.Context, dir string) ([]StateFile, error) {
+	var files []StateFile
+	path := filepath.Join(dir, stateFile)
+	for _, name := range append([]string{path}, store.Copies(path)...) {
+		info, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found := StateFile{Path: name, Age: info.ModTime()}
+		if name == path {
+			found.Report, err = verifyNow(ctx, dir)
+		} else {
+			found.Report, err = store.Verify(name)
+		}
+		if err != nil {
+			found.Problem = err.Error()
+		}
+		files = append(files, found)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("there is no state file in %s", dir)
+	}
+	return files, nil
+}
+
+// verifyNow verifies the file, or what the broker that runs gives out of it.
+func verifyNow(ctx context.Context, dir string) (store.Report, error) {
+	release, err := lockStopped(dir)
+	if err == nil {
+		report, err := store.Verify(filepath.Join(dir, stateFile))
+		return report, errors.Join(err, release())
+	}
+	if !errors.Is(err, errBrokerRuns) {
+		return store.Report{}, err
+	}
+	temporary, err := os.CreateTemp(dir, ".check-*")
+	if err != nil {
+		return store.Report{}, err
+	}
+	defer os.Remove(temporary.Name())
+	defer temporary.Close()
+	if err := askForBackup(ctx, dir, temporary); err != nil {
+		return store.Report{}, err
+	}
+	return store.Verify(temporary.Name())
+}
+
+// errBrokerRuns says that a broker uses the directory.
+var errBrokerRuns = errors.New("a broker uses the state directory")
+
+// lockStopped keeps brokers out of a directory until release is called.
+func lockStopped(dir string) (release func() error, err error) {
+	lock, err := privatefile.Open(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errBrokerRuns
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock.Close, nil
+}
+
+// BackupState writes a verified copy of the state in a directory to a file that is not
+// there yet, mode 0600. A broker may run on it.
+func BackupState(ctx context.Context, dir, to string) (report store.Report, err error) {
+	next := to + ".new"
+	file, err := privatefile.Open(next, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return report, err
+	}
+	defer func() {
+		err = errors.Join(err, file.Close())
+		if err != nil {
+			err = errors.Join(err, removeIfThere(next))
+		}
+	}()
+	if err := copyState(ctx, dir, file); err != nil {
+		return report, err
+	}
+	if err := file.Sync(); err != nil {
+		return report, err
+	}
+	if report, err = store.Verify(next); err != nil {
+		return report, fmt.Errorf("what was copied cannot be used: %w", err)
+	}
+	if err := os.Link(next, to); err != nil { // which replaces nothing
+		return report, err
+	}
+	return report, errors.Join(os.Remove(next), privatefile.SyncDir(filepath.Dir(to)))
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func copyState(ctx context.Context, dir string, to io.Writer) error {
+	release, err := lockStopped(dir)
+	if errors.Is(err, errBrokerRuns) {
+		return askForBackup(ctx, dir, to)
+	}
+	if err != nil {
+		return err
+	}
+	from, err := privatefile.Open(filepath.Join(dir, stateFile), os.O_RDONLY, 0)
+	if err != nil {
+		return errors.Join(err, release())
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, from.Close(), release())
+}
+
+// RestoreState makes the state file of a directory anew: from a backup, from what is left
+// of it and its copies if from is empty, or with nothing in it. No broker may run on it.
+func RestoreState(dir, from string, empty bool) (done store.Restored, err error) {
+	release, err := lockStopped(dir)
+	if errors.Is(err, errBrokerRuns) {
+		return done, fmt.Errorf("a broker uses %s; stop it first", dir)
+	}
+	if err != nil {
+		return done, err
+	}
+	defer closing(&err, release)
+	return store.Restore(filepath.Join(dir, stateFile), store.Restoring{
+		From: from, Empty: empty, Now: time.Now(),
+		Finish: []func(*bbolt.Tx) error{idempotency.Reindex},
+	})
+}

@@ -1,0 +1,86 @@
+package abuse
+
+// Headers are the fields that the broker reads, of requests and of what programs behind
+// ports answer.
+func Headers() Kind {
+	return Kind{"Headers", "Fields of requests, and of the answers of programs behind ports.", []Line{
+		{
+			Of:    []string{"Authorization", "X-API-Key"},
+			Abuse: "Anybody, to guess a token; who stands behind a proxy, by two tokens of which the proxy sees the other.",
+			Stops: "Sums are compared in constant time. Tokens that differ are none.",
+			Tests: []string{"TestAuthentication", "TestARepeatedTokenHeaderMustNotDiffer", "TestTheRequestsOfAttackers"},
+		},
+		{
+			Of:    []string{"Sec-WebSocket-Protocol"},
+			Abuse: "The program behind a port, for the token that a browser can only offer there.",
+			Stops: "What begins with `bearer.` or the broker's name never reaches a program, nor comes from one.",
+			Tests: []string{"TestTheBrokersSubprotocolsStayWithIt", "TestTokensStayWithTheBroker", "TestTheRequestsOfAttackers"},
+		},
+		{
+			Of:    []string{"Content-Length", "Transfer-Encoding", "Host", "Expect", "Trailer"},
+			Abuse: "A client, to have its bytes taken for the request of another that shares the proxy's connection.",
+			Stops: "What could be read in two ways is refused, and the connection closed.",
+			Tests: []string{"TestABodyHasOneLength", "TestOneRequestForAProxyIsOneForTheBroker", "TestALineThatNamesAnotherHostIsRefused", "TestTheRequestsOfAttackers"},
+		},
+		{
+			Of:    []string{"X-Sandbox-Broker-Held"},
+			Abuse: "A client, to pass for a request that the broker has marked itself.",
+			Stops: "The mark holds a word that only this process knows, and one from outside is removed.",
+			Tests: []string{"TestHeadOfAStream"},
+		},
+		{
+			Of:    []string{"Upgrade", "Origin", "Access-Control-Request-Method"},
+			Abuse: "A page of another origin, to open a WebSocket, or to ask with what a browser adds.",
+			Stops: "A handshake of another origin is refused. No cookie is a token, so a page has nothing to ask with. Preflights are answered for links alone.",
+			Tests: []string{"TestTerminalsOverWebSocket", "TestAPreflightIsAnsweredInPlaceOfTheProgram", "TestTheRequestsOfAttackers"},
+		},
+		{
+			Of:    []string{"Cookie", "Set-Cookie"},
+			Abuse: "A program, for cookies of other programs at the same host, or to set some for them.",
+			Stops: "By a link, names get a prefix and paths are those of the link. The broker's own never pass.",
+			Tests: []string{"TestCookiesStayWithTheProgram"},
+		},
+		{
+			Of:    []string{"Referer", "X-Real-IP", "Proxy-Authorization"},
+			Abuse: "A client, to tell a program that it is another; a program, for what a proxy was told.",
+			Stops: "They are removed, or made what the program's own page would send; the broker believes none of them.",
+			Tests: []string{"TestWhatTheProgramSees", "TestAPreviewWithAHostOfItsOwn"},
+		},
+		{
+			Of:    []string{"Location", "Content-Location", "Cache-Control"},
+			Abuse: "A program, to lead a client to routes of the broker, or to have a shared cache keep what is one tenant's.",
+			Stops: "What points at the program's root leads below its port; no shared cache may keep anything.",
+			Tests: []string{"TestRedirectsLeadBackToTheProgram", "TestASharedCacheKeepsNothing"},
+		},
+		{
+			Of:    []string{"Content-Type", "Content-Encoding", "Content-Disposition"},
+			Abuse: "A client, by bombs, forms where none are taken, names that lead elsewhere.",
+			Stops: "Bodies are JSON and not compressed, but for archives and uploads, which are bounded as they are unpacked. Names in forms are file names and nothing else.",
+			Tests: []string{"TestAFormIsNotParsed", "TestABombIsNoArchive", "TestFilenamesOfForms", "TestTheRequestsOfAttackers"},
+		},
+		{
+			Of:    []string{"Idempotency-Key"},
+			Abuse: "A client, to have another's answer by its key, to use a key for something else, to keep memory; who reads the state, for secrets in answers.",
+			Stops: "Keys are those of one tenant, one route and one body. Large answers are not kept, and secrets never are.",
+			Tests: []string{"TestAKeyGoesWithOneRequest", "TestAKeyThatCannotBe", "TestASecretIsNotKeptForItsKey", "TestTheRequestsOfAttackers"},
+		},
+		{
+			Of:    []string{"X-Request-Id"},
+			Abuse: "A client, to forge lines of the log, or to pass for another request.",
+			Stops: "64 letters, digits, `_` and `-`; anything else is replaced.",
+			Tests: []string{"TestRequestIDs", "TestWhatTenantsWriteCannotForgeALine"},
+		},
+		{
+			Of:    []string{"Accept"},
+			Abuse: "A client, to have an answer written that another part of it does not expect.",
+			Stops: "It chooses between JSON and a stream of events, nothing else.",
+			Tests: []string{"TestTheFormIsNegotiated"},
+		},
+		{
+			Of:    []string{"Range", "If-Range", "Content-Range", "If-None-Match", "If-Match"},
+			Abuse: "A client, for many parts of a file at once, to write a part over a whole, to change what it has not seen.",
+			Stops: "One range or the whole; a body with `Content-Range` is refused; a tag that does not fit is a conflict.",
+			Tests: []string{"TestARangeIsOneOrAll", "TestAPartOfAFileIsRead", "TestAChangeIsMadeToTheRevisionThatWasSeen"},
+		},
+	}}
+}

@@ -1,0 +1,6 @@
+# must: a link in place of the directory of artifacts leads nowhere
+# status: succeeded
+# stdout: linked
+# artifacts: ()
+ln -s /etc artifacts
+echo linked

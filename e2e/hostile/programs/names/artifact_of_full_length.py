@@ -1,0 +1,8 @@
+# must: names as long as they can be are told whole
+# status: succeeded
+# stdout: 255
+# artifacts: file "artifacts/(é){127}x" text/plain
+os.mkdir("artifacts")
+name = "é" * 127 + "x"
+open("artifacts/" + name, "w").write("1")
+print(len(name.encode()))

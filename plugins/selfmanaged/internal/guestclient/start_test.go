@@ -1,0 +1,112 @@
+package guestclient_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// slowGuest takes code after a while, and answers checks after another.
+type slowGuest struct {
+	guestv1.UnimplementedGuestServiceServer
+	start, check time.Duration
+}
+
+func (g *slowGuest) Execute(_ *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {
+	if !wait(stream.Context(), g.start) {
+		return stream.Context().Err()
+	}
+	// A guest that repeats itself gains no time by it.
+	for range 3 {
+		if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
+			return err
+		}
+	}
+	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: &guestv1.ExecuteResult{}}})
+}
+
+func (g *slowGuest) Check(ctx context.Context, _ *guestv1.CheckRequest) (*guestv1.CheckResponse, error) {
+	if !wait(ctx, g.check) {
+		return nil, ctx.Err()
+	}
+	return &guestv1.CheckResponse{}, nil
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+type discard struct{ sdk.Output }
+
+// TestABusyGuestIsNotTakenForALostOne is of the bubble's clock.
+func TestABusyGuestIsNotTakenForALostOne(t *testing.T) {
+	const never = 24 * time.Hour
+	for name, c := range map[string]struct {
+		guest  slowGuest
+		within time.Duration
+		err    error
+		after  time.Duration
+	}{
+		"starts at once":                        {slowGuest{}, time.Hour, nil, 0},
+		"starts late, and answers":              {slowGuest{start: 45 * time.Second}, time.Hour, nil, 45 * time.Second},
+		"starts late, and answers late":         {slowGuest{start: 45 * time.Second, check: 9 * time.Second}, time.Hour, nil, 45 * time.Second},
+		"does not start, and does not answer":   {slowGuest{start: never, check: never}, time.Hour, guestclient.ErrNotStarted, 20 * time.Second},
+		"does not start, and answers":           {slowGuest{start: never}, time.Hour, guestclient.ErrNotStarted, time.Minute},
+		"does not start before its caller goes": {slowGuest{start: never}, 12 * time.Second, context.DeadlineExceeded, 12 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := connect(t, &c.guest)
+				ctx, cancel := context.WithTimeout(t.Context(), c.within)
+				defer cancel()
+				began := time.Now()
+				result, err := client.Execute(ctx, sdk.ExecuteRequest{Language: sdk.Python, Timeout: time.Second}, nil, discard{})
+				assert.Check(t, is.ErrorIs(err, c.err))
+				assert.Check(t, is.Equal(time.Since(began), c.after))
+				if c.err == nil {
+					assert.Check(t, is.Equal(result.Status, sdk.StatusSucceeded))
+				}
+			})
+		})
+	}
+}
+
+// connect serves a guest in the bubble until the test ends.
+func connect(t *testing.T, g guestv1.GuestServiceServer) *guestclient.Client {
+	t.Helper()
+	fromGuest, toPlugin := io.Pipe()
+	fromPlugin, toGuest := io.Pipe()
+	server := grpc.NewServer()
+	guestv1.RegisterGuestServiceServer(server, g)
+	listener := stdio.NewListener(stdio.NewConn(fromPlugin, toPlugin))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	conn := stdio.NewConn(fromGuest, toGuest)
+	client, err := guestclient.New(conn)
+	assert.NilError(t, err)
+	t.Cleanup(func() {
+		assert.Check(t, client.Close())
+		assert.Check(t, conn.Close())
+		server.Stop()
+		if err := <-served; err != nil {
+			assert.Check(t, is.ErrorIs(err, io.EOF)) // its only connection has ended
+		}
+	})
+	return client
+}

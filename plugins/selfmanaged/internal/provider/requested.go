@@ -1,0 +1,53 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// requestedTimeout is how long an installation may take that code asked for by itself.
+// Its execution has a limit of its own, which ends the wait and not the installation.
+const requestedTimeout = 5 * time.Minute
+
+// serveRequested lets programs of an instance have packages that they ask for, as its
+// tenant could for them. It ends with the sandbox.
+func (p *Provider) serveRequested(i *instance) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		defer cancel()
+		select {
+		case <-i.sandbox.Exited():
+		case <-ended:
+		}
+	}()
+	i.sandbox.guest.ServeRequested(ctx, func(ctx context.Context, requirements []string) guestclient.Installed {
+		p.logger.Info("code asks for packages", "tenant", i.Labels[sdk.LabelTenant], "instance", i.ID, "requirements", len(requirements))
+		said := &installerOutput{limit: 1 << 20}
+		result, err := p.InstallPackages(ctx, sdk.InstallPackagesRequest{
+			InstanceID: i.ID, Language: sdk.Python, Requirements: requirements, Timeout: requestedTimeout, OutputLimit: int64(said.limit),
+		}, said)
+		if err != nil {
+			return guestclient.Installed{ExitCode: 1, Stderr: fmt.Appendf(nil, "ERROR: %s\n", messageOf(err))}
+		}
+		return guestclient.Installed{ExitCode: result.ExitCode, Stdout: said.stdout.Bytes(), Stderr: said.stderr.Bytes()}
+	})
+}
+
+// canInstallPython tells whether packages of Python are allowed and possible.
+func (p *Provider) canInstallPython() bool { return p.installable(sdk.Python) == nil }
+
+// messageOf is an error for those who did not call the broker's API.
+func messageOf(err error) string {
+	if coded, ok := errors.AsType[*sdk.Error](err); ok {
+		return coded.Message
+	}
+	return err.Error()
+}

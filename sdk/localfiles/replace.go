@@ -1,0 +1,107 @@
+package localfiles
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	maxReplacePaths = 1000
+	maxReplaceText  = 1 << 20
+)
+
+// ReplaceInFiles implements sdk.FileSearcher.
+func (f *Files) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) ([]sdk.FileReplacement, error) {
+	switch {
+	case req.Old == "":
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "old", "must not be empty")
+	case len(req.Old) > maxReplaceText:
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "old", "must have at most %d bytes", maxReplaceText)
+	case len(req.New) > maxReplaceText:
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "new", "must have at most %d bytes", maxReplaceText)
+	case len(req.Paths) > maxReplacePaths:
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "must be at most %d", maxReplacePaths)
+	}
+	for _, name := range req.Paths { // before anything is changed
+		if _, _, err := f.split("paths", name); err != nil {
+			return nil, err
+		}
+	}
+	var replaced []sdk.FileReplacement
+	for _, name := range req.Paths {
+		at, err := f.change(req.InstanceID, "paths", name)
+		count, err := using(at, err, func(at place) (int64, error) { return at.replace(ctx, []byte(req.Old), []byte(req.New)) })
+		if err != nil {
+			return nil, err
+		}
+		replaced = append(replaced, sdk.FileReplacement{Path: at.String(), Count: count})
+	}
+	return replaced, nil
+}
+
+// replace replaces a text in a file. One that does not have it is not touched.
+func (at place) replace(ctx context.Context, before, after []byte) (count int64, err error) {
+	file, info, err := at.open()
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	content := untilDone{ctx, io.LimitReader(file, info.Size())}
+	if count, err = replaceAll(io.Discard, content, before, after); err != nil || count == 0 {
+		return 0, err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	reader, writer := io.Pipe()
+	counted := make(chan int64, 1)
+	go func() {
+		n, err := replaceAll(writer, untilDone{ctx, io.LimitReader(file, info.Size())}, before, after)
+		writer.CloseWithError(err)
+		counted <- n
+	}()
+	err = at.write(reader, info.Mode().Perm(), time.Time{})
+	_ = reader.Close()
+	return <-counted, err
+}
+
+// replaceAll copies from one to the other with each before replaced by after, and
+// counts. It holds little more than before in memory.
+func replaceAll(to io.Writer, from io.Reader, before, after []byte) (count int64, err error) {
+	buf := make([]byte, 0, max(2*len(before), copyBytes))
+	for ended := false; !ended; {
+		n, err := io.ReadFull(from, buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			ended = true
+		case err != nil:
+			return count, err
+		}
+		rest := buf
+		for i := bytes.Index(rest, before); i >= 0; i = bytes.Index(rest, before) {
+			if _, err := to.Write(rest[:i]); err != nil {
+				return count, err
+			}
+			if _, err := to.Write(after); err != nil {
+				return count, err
+			}
+			rest, count = rest[i+len(before):], count+1
+		}
+		// What may be the beginning of before stays for the next round.
+		keep := min(len(rest), len(before)-1)
+		if ended {
+			keep = 0
+		}
+		if _, err := to.Write(rest[:len(rest)-keep]); err != nil {
+			return count, err
+		}
+		buf = buf[:copy(buf, rest[len(rest)-keep:])]
+	}
+	return count, nil
+}

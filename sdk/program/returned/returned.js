@@ -1,0 +1,18 @@
+// Makes JSON of what main returned.
+const express = (value, limit) => {
+  let text;
+  let lost = false;
+  try {
+    text = JSON.stringify(value === undefined ? null : value, (key, v) => {
+      if (typeof v === 'number' && !Number.isFinite(v)) lost = true;
+      return v;
+    });
+  } catch (e) {
+    throw new TypeError(`main must return something that JSON can express: ${e.message}`);
+  }
+  if (text === undefined) throw new TypeError(`main must return something that JSON can express, not a ${typeof value}`);
+  const data = Buffer.from(text);
+  if (data.length > limit) throw new RangeError(`main returned ${data.length} bytes of JSON, more than the limit of ${limit}`);
+  if (lost) process.stderr.write('main returned NaN or infinite numbers, which JSON cannot express: they are null in the result\n');
+  return data;
+};

@@ -1,0 +1,190 @@
+package providertest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+func variableCases(languages []sdk.Language) []Case {
+	const group = "variables"
+	contexts := []sdk.Capability{sdk.CapabilityContexts}
+	return slices.Concat(
+		inLanguages(languages, []Case{
+			{Group: group, Name: "any text arrives, of the instance and of the execution", run: variablesArrive(oddVariables)},
+			{Group: group, Name: "code gets them, and nothing shows them", run: variablesAreNotShown},
+			{Group: group, Name: "any text arrives in a context, of the instance, the context and the execution", run: variablesArriveInContext(oddVariables), needs: contexts},
+			{Group: group, Name: "a context gets them, and nothing shows them", run: variablesAreNotShownByContext, needs: contexts},
+		}),
+		needing([]Case{
+			{Group: group, Name: "any text arrives in a command, of the instance and of the command", run: variablesArriveInCommand(oddVariables)},
+		}, sdk.CapabilityCommands),
+	)
+}
+
+// oddVariables are variables whose values could be taken for something else, by a shell,
+// an interpreter or a format. A word stands in each that is not empty.
+func oddVariables(scope, word string) map[string]string {
+	values := map[string]string{
+		"EMPTY":     "",
+		"QUOTES":    `it's "WORD" in ` + "`ticks` ''' \"\"\"",
+		"LINES":     "one\nWORD\r\n\n\tthree\n",
+		"BACKSLASH": `C:\temp\new\WORD \x41 \u0041 \`,
+		"DOLLAR":    `$HOME ${HOME} $(id) $$ WORD $`,
+		"SIGNS":     `%s %d %% {} {0} #{1} !! * ? ~ & | ; < > WORD = , / # //`,
+		"LETTERS":   "Grüße, 世界 🎈 WORD \u2028 \u0301",
+		"CODE":      `'; process.exit(9); import os; os._exit(9) # WORD`,
+		"JSON":      `{"a": ["WORD", null]}`,
+		"BLANKS":    "  WORD \t ",
+	}
+	env := map[string]string{"PROVIDERTEST_OF_ALL": "it's " + scope + " " + word}
+	for name, value := range values {
+		env["PROVIDERTEST_"+scope+"_"+name] = strings.ReplaceAll(value, "WORD", word)
+	}
+	return env
+}
+
+// instanceWith makes an instance with variables.
+func (c *scene) instanceWith(env map[string]string) sdk.Instance {
+	c.someLanguage()
+	req := c.createRequest(c.language)
+	req.Env = env
+	return c.createWith(req)
+}
+
+// hasVariables checks what Samples.Variables has printed: variables, later ones before
+// earlier ones.
+func (c *scene) hasVariables(printed string, env ...map[string]string) {
+	got, want := map[string]string{}, map[string]string{}
+	for entry := range strings.SplitSeq(strings.TrimSuffix(printed, "\x1e"), "\x1e") {
+		name, value, _ := strings.Cut(entry, "=")
+		got[name] = value
+	}
+	for _, variables := range env {
+		maps.Copy(want, variables)
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		value, ok := got[name]
+		c.check(ok, "code does not see the variable %s", name)
+		equal(c, value, want[name], "the variable %s", name)
+		delete(got, name)
+	}
+	c.check(len(got) == 0, "code sees variables that nobody has set: %s", shown(slices.Sorted(maps.Keys(got))))
+}
+
+// "Env is added to the environment of every execution." (CreateRequest) "Env is added to
+// the instance's environment for this execution." (ExecuteRequest) "A value may be any text
+// without the byte 0, and arrives byte for byte." (CreateRequest)
+func variablesArrive(variables func(scope, word string) map[string]string) func(*scene) {
+	return func(c *scene) {
+		ofInstance, ofExecution := variables("INSTANCE", randomWord()), variables("EXECUTION", randomWord())
+		req := c.request(c.instanceWith(ofInstance).ID, c.code(c.samples.Variables))
+		req.Env = ofExecution
+		got := c.execute(req)
+		c.succeeded(got)
+		c.hasVariables(got.stdout, ofInstance, ofExecution)
+	}
+}
+
+// The same. "Env is added to the instance's environment." (CreateContextRequest)
+func variablesArriveInContext(variables func(scope, word string) map[string]string) func(*scene) {
+	return func(c *scene) {
+		ofInstance, ofContext, ofExecution := variables("INSTANCE", randomWord()), variables("CONTEXT", randomWord()), variables("EXECUTION", randomWord())
+		id := c.instanceWith(ofInstance).ID
+		made := c.newContext(id, func(req *sdk.CreateContextRequest) { req.Env = ofContext })
+		req := c.in(id, made, c.samples.Variables)
+		req.Env = ofExecution
+		got := c.execute(req)
+		c.succeeded(got)
+		c.hasVariables(got.stdout, ofInstance, ofContext, ofExecution)
+		got = c.execute(c.in(id, made, c.samples.Variables))
+		c.succeeded(got)
+		c.hasVariables(got.stdout, ofInstance, ofContext)
+	}
+}
+
+// The same. "Env is added to the instance's environment." (CommandRequest)
+func variablesArriveInCommand(variables func(scope, word string) map[string]string) func(*scene) {
+	return func(c *scene) {
+		ofInstance, ofCommand := variables("INSTANCE", randomWord()), variables("COMMAND", randomWord())
+		id := c.instanceWith(ofInstance).ID
+		started := c.startCommand(id, []string{"env", "-0"}, func(req *sdk.CommandRequest) { req.Env = ofCommand })
+		ended, out := c.follow(id, started)
+		equal(c, ended.State, sdk.CommandSucceeded, "the state of env -0")
+		var ours strings.Builder
+		for entry := range strings.SplitSeq(out.stdout.String(), "\x00") {
+			if strings.HasPrefix(entry, "PROVIDERTEST_") {
+				ours.WriteString(entry + "\x1e")
+			}
+		}
+		c.hasVariables(ours.String(), ofInstance, ofCommand)
+	}
+}
+
+// hides checks that a text has nothing of variables.
+func (c *scene) hides(text, what string, words ...string) {
+	for _, word := range words {
+		c.check(!strings.Contains(text, word), "%s shows a variable: %s", what, shown(text))
+	}
+}
+
+// hidesAll checks all that came of an execution.
+func (c *scene) hidesAll(got outcome, what string, words ...string) {
+	c.hides(got.stdout, "stdout of "+what, words...)
+	c.hides(got.stderr, "stderr of "+what, words...)
+	c.hides(fmt.Sprintf("%s %q %+v", got.Result, got.Detail, got.Findings), "the result of "+what, words...)
+	for _, a := range got.artifacts {
+		c.hides(a.Name+" "+string(a.Data)+" "+a.Refused, "an artifact of "+what, words...)
+	}
+}
+
+// "Values reach the code and nothing else: no output that the code did not print, no
+// artifact, error, label or log has them." (CreateRequest.Env)
+func variablesAreNotShown(c *scene) {
+	ofInstance, ofExecution := randomWord(), randomWord()
+	made := c.instanceWith(oddVariables("INSTANCE", ofInstance))
+	for what, sample := range map[string]string{
+		"code that does nothing": c.samples.Silent, "code that fails": c.samples.Crash, "code that cannot be read": c.samples.Broken,
+		"a declaration": c.samples.Declaration, "code that prints": c.samples.Hello,
+	} {
+		req := c.request(made.ID, c.code(sample))
+		req.Env = oddVariables("EXECUTION", ofExecution)
+		if c.claims(sdk.CapabilityArtifacts) {
+			req.Artifacts = generous()
+		}
+		got := c.execute(req)
+		c.hidesAll(got, what, ofInstance, ofExecution)
+		c.check(len(got.artifacts) == 0, "%s has artifacts: %s", what, shown(got.artifacts))
+	}
+	c.hides(fmt.Sprintf("%+v %+v", made, c.listed(c.session)[made.ID]), "the instance", ofInstance, ofExecution)
+	if c.plugin.Log != nil {
+		for _, word := range []string{ofInstance, ofExecution} {
+			c.check(!strings.Contains(c.plugin.Log(), word), "the log of the provider shows a variable")
+		}
+	}
+}
+
+// The same. What prepares an interpreter comes before the first code of a context, so each
+// is the first of its own.
+func variablesAreNotShownByContext(c *scene) {
+	ofInstance, ofContext, ofExecution := randomWord(), randomWord(), randomWord()
+	id := c.instanceWith(oddVariables("INSTANCE", ofInstance)).ID
+	for what, sample := range map[string]string{
+		"a declaration": c.samples.Declaration, "code that fails": c.samples.Crash, "code that cannot be read": c.samples.Broken,
+	} {
+		made := c.newContext(id, func(req *sdk.CreateContextRequest) { req.Env = oddVariables("CONTEXT", ofContext) })
+		req := c.in(id, made, c.code(sample))
+		req.Env = oddVariables("EXECUTION", ofExecution)
+		if c.claims(sdk.CapabilityArtifacts) {
+			req.Artifacts = generous()
+		}
+		got := c.execute(req)
+		c.hidesAll(got, what, ofInstance, ofContext, ofExecution)
+		c.check(len(got.artifacts) == 0, "%s has artifacts: %s", what, shown(got.artifacts))
+		c.hides(fmt.Sprintf("%+v", made), "the context", ofInstance, ofContext)
+		c.must(c.DeleteContext(c.ctx, id, made.ID), "delete the context")
+	}
+}

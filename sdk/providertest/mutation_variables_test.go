@@ -1,0 +1,178 @@
+package providertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/providertest/internal/local"
+)
+
+// rewritten are variables after something has been done to each value.
+func rewritten(env map[string]string, change func(string) string) map[string]string {
+	changed := map[string]string{}
+	for name, value := range env {
+		changed[name] = change(value)
+	}
+	return changed
+}
+
+func TestWrongVariablesAreFound(t *testing.T) {
+	const (
+		code    = "any text arrives, of the instance and of the execution"
+		inside  = "any text arrives in a context, of the instance, the context and the execution"
+		command = "variables/any text arrives in a command, of the instance and of the command"
+		group   = "variables/(python/any|any)"
+		python  = "variables/python/"
+	)
+	unescaped := func(value string) string { return strings.NewReplacer(`\t`, "\t", `\n`, "\n").Replace(value) }
+	executing := func(change func(*sdk.ExecuteRequest)) func(*local.Provider) sdk.Provider {
+		return changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				change(&req)
+				return c.Provider.Execute(ctx, req, out)
+			}
+		})
+	}
+	creating := func(change func(string) string) func(*broken) {
+		return func(b *broken) {
+			b.create = func(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+				req.Env = rewritten(req.Env, change)
+				return b.Provider.Create(ctx, req)
+			}
+		}
+	}
+	// What a provider may do with an execution that has variables.
+	showing := func(show func(*capable, sdk.ExecuteRequest, sdk.Output, *sdk.ExecuteResult) error) func(*local.Provider) sdk.Provider {
+		return changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				result, err := c.Provider.Execute(ctx, req, out)
+				if len(req.Env) > 0 {
+					err = errors.Join(err, show(c, req, out, &result))
+				}
+				return result, err
+			}
+		})
+	}
+	const word = "PROVIDERTEST_EXECUTION_QUOTES"
+	hidden := []string{python + "code gets them, and nothing shows them", python + "a context gets them, and nothing shows them"}
+	checkMutations(t, map[string]mutation{
+		"backslashes of the instance unescaped": {among: group, fails: []string{python + code, python + inside, command}, breaks: creating(unescaped)},
+		"lines of the instance cut": {among: group, fails: []string{python + code, python + inside, command}, breaks: creating(func(value string) string {
+			first, _, _ := strings.Cut(value, "\n")
+			return first
+		})},
+		"quotes of the execution lost": {among: group, fails: []string{python + code, python + inside}, wraps: executing(func(req *sdk.ExecuteRequest) {
+			req.Env = rewritten(req.Env, func(value string) string { return strings.ReplaceAll(value, "'", "") })
+		})},
+		"dollars of the context expanded": {among: group, fails: []string{python + inside}, wraps: changing(func(c *capable) {
+			c.createContext = func(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
+				req.Env = rewritten(req.Env, func(value string) string { return strings.ReplaceAll(value, "$HOME", "/root") })
+				return c.Provider.CreateContext(ctx, req)
+			}
+		})},
+		"empty values of the command left out": {among: group, fails: []string{command}, wraps: changing(func(c *capable) {
+			c.start = func(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
+				delete(req.Env, "PROVIDERTEST_COMMAND_EMPTY")
+				return c.Provider.StartCommand(ctx, req)
+			}
+		})},
+		"a variable too many": {among: group, fails: []string{python + code, python + inside}, wraps: executing(func(req *sdk.ExecuteRequest) {
+			req.Env = rewritten(req.Env, func(value string) string { return value })
+			if req.Env["PROVIDERTEST_OF_ALL"] != "" {
+				req.Env["PROVIDERTEST_OF_THE_PROVIDER"] = "x"
+			}
+		})},
+		"an artifact of the last variable": {among: python + "(code|a context)", fails: hidden, wraps: showing(func(_ *capable, req sdk.ExecuteRequest, out sdk.Output, _ *sdk.ExecuteResult) error {
+			return out.Artifact(sdk.Artifact{Kind: sdk.ArtifactResult, MIMEType: "text/plain", Data: []byte(req.Env[word]), Group: 1})
+		})},
+		"an error that repeats what it could not read": {among: python + "(code|a context)", fails: hidden, wraps: showing(func(_ *capable, req sdk.ExecuteRequest, out sdk.Output, result *sdk.ExecuteResult) error {
+			if result.Status == sdk.StatusSucceeded {
+				return nil
+			}
+			return out.Stderr(fmt.Appendf(nil, "%q", req.Env))
+		})},
+		"a detail with variables": {among: python + "(code|a context)", fails: hidden, wraps: showing(func(_ *capable, req sdk.ExecuteRequest, _ sdk.Output, result *sdk.ExecuteResult) error {
+			result.Detail = req.Env[word]
+			return nil
+		})},
+		"variables among the labels": {among: python + "code", fails: []string{" gets them, and nothing shows them"}, breaks: func(b *broken) {
+			b.create = func(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+				made, err := b.Provider.Create(ctx, req)
+				made.Metadata = map[string]string{"environment": req.Env["PROVIDERTEST_INSTANCE_QUOTES"]}
+				return made, err
+			}
+		}},
+	})
+}
+
+func TestWrongPatternsAreFound(t *testing.T) {
+	const group = "artifacts/bash/"
+	asking := func(change func(string) string) func(*local.Provider) sdk.Provider {
+		return changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				if req.Artifacts != nil {
+					limits := *req.Artifacts
+					limits.Files = nil
+					for _, name := range req.Artifacts.Files {
+						limits.Files = append(limits.Files, change(name))
+					}
+					req.Artifacts = &limits
+				}
+				return c.Provider.Execute(ctx, req, out)
+			}
+		})
+	}
+	const byPattern, inDirectories = "files that match a pattern come back", "a pattern reaches into directories"
+	checkMutations(t, map[string]mutation{
+		"patterns as names": {among: group, fails: []string{byPattern, inDirectories}, wraps: asking(func(name string) string {
+			return strings.NewReplacer("*", "[*", "?", "[?").Replace(name)
+		})},
+		"patterns of one directory": {among: group, fails: []string{inDirectories}, wraps: asking(func(name string) string { return strings.ReplaceAll(name, "**", "*") })},
+		"patterns that match all": {among: group, fails: []string{byPattern, inDirectories, "a pattern that matches nothing is no failure"}, wraps: asking(func(name string) string {
+			if strings.ContainsAny(name, "*?") {
+				return "**"
+			}
+			return name
+		})},
+	})
+}
+
+func TestWrongOffsetsAreFound(t *testing.T) {
+	const group = "commands/(an offset|its end)"
+	const behind, awaited, ahead = "commands/an offset behind the end gives nothing, of one that has ended", "commands/its end is waited for from an offset far behind", "commands/an offset that is not reached yet is waited for"
+	reading := func(change func(context.Context, *capable, sdk.ReadCommandRequest, func(sdk.CommandOutput) error) (sdk.Command, error)) func(*local.Provider) sdk.Provider {
+		return changing(func(c *capable) {
+			c.read = func(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+				return change(ctx, c, req, out)
+			}
+		})
+	}
+	checkMutations(t, map[string]mutation{
+		"an offset that no file can have": {among: group, fails: []string{behind, awaited, ahead}, wraps: reading(func(ctx context.Context, c *capable, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+			if max(req.StdoutOffset, req.StderrOffset) == math.MaxInt64 {
+				return sdk.Command{}, sdk.Errorf(sdk.CodeUnavailable, "invalid argument")
+			}
+			return c.Provider.ReadCommand(ctx, req, out)
+		})},
+		"the latest output for an offset behind the end": {among: group, fails: []string{behind, awaited, ahead}, wraps: reading(func(ctx context.Context, c *capable, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+			if req.StdoutOffset > 10 {
+				req.StdoutOffset = 0
+			}
+			if req.StderrOffset > 10 {
+				req.StderrOffset = 0
+			}
+			return c.Provider.ReadCommand(ctx, req, out)
+		})},
+		"an answer at once when nothing is left to read": {among: group, fails: []string{awaited, ahead}, wraps: reading(func(ctx context.Context, c *capable, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+			if req.StdoutOffset > 0 {
+				req.Follow = false
+			}
+			return c.Provider.ReadCommand(ctx, req, out)
+		})},
+	})
+}

@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+)
+
+// endPatience is how long a stream may stay open behind its last message.
+const endPatience = 5 * time.Second
+
+// lastly reads the answer that is a stream's last message, and sees the stream end well
+// behind it. stop ends the stream. Who has given up meanwhile gets the answer as it is.
+func lastly[M, A any](ctx context.Context, stop context.CancelFunc, stream grpc.ServerStreamingClient[M], read func() (A, error)) (A, error) {
+	answer, err := read()
+	if err != nil {
+		return answer, err
+	}
+	patience := time.AfterFunc(endPatience, stop)
+	_, err = stream.Recv()
+	inTime := patience.Stop()
+	if gaveUp := inTime && ctx.Err() != nil; gaveUp || errors.Is(err, io.EOF) {
+		return answer, nil
+	}
+	switch {
+	case err == nil:
+		err = misbehaved("went on after its last message")
+	case !inTime:
+		err = misbehaved(fmt.Sprintf("did not end its answer within %v of the last message", endPatience))
+	case errors.Is(sdk.ErrorFromStatus(err), sdk.ErrPluginGone):
+		err = sdk.ErrorFromStatus(err)
+	default:
+		err = sdk.Errorf(sdk.CodeInternal, "the plugin took back what it had answered: %w", sdk.ErrorFromStatus(err))
+	}
+	var none A
+	return none, err
+}
+
+// maxExitCode is the highest that a process can have.
+const maxExitCode = 255
+
+// checkExitCode compares an exit code with what the plugin says became of the code.
+func checkExitCode(code int, succeeded, failed bool) error {
+	switch {
+	case code < 0 || code > maxExitCode:
+		return misbehaved(fmt.Sprintf("answered the exit code %d; there are 0 to %d, and 128 plus the signal stands for one", code, maxExitCode))
+	case succeeded && code != 0:
+		return misbehaved(fmt.Sprintf("contradicted itself: succeeded with the exit code %d", code))
+	case failed && code == 0:
+		return misbehaved("contradicted itself: failed with the exit code 0")
+	}
+	return nil
+}
+
+func resultFromWire(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResult, error) {
+	r := sdk.ExecuteResult{
+		Status:          sdk.Status(wr.GetStatus()),
+		ExitCode:        int(wr.GetExitCode()),
+		Result:          json.RawMessage(wr.Result),
+		Duration:        max(wr.GetDuration().AsDuration(), 0),
+		Truncated:       wr.GetTruncated(),
+		PeakMemoryBytes: max(wr.GetPeakMemoryBytes(), 0),
+		Detail:          wr.GetDetail(),
+	}
+	if !slices.Contains(sdk.Statuses(), r.Status) {
+		return r, misbehaved(fmt.Sprintf("answered the unknown status %.70q", wr.GetStatus()))
+	}
+	if err := checkExitCode(r.ExitCode, r.Status == sdk.StatusSucceeded, r.Status == sdk.StatusFailed); err != nil {
+		return r, err
+	}
+	if r.Result != nil && !json.Valid(r.Result) {
+		return r, misbehaved("answered a result that is not JSON")
+	}
+	if int64(len(r.Result)) > limit {
+		return r, misbehaved("answered a result above the limit")
+	}
+	if len(r.Detail) > maxText {
+		return r, misbehaved("answered a detail that is too long")
+	}
+	if r.Duration > 365*24*time.Hour {
+		return r, misbehaved("answered an impossible duration")
+	}
+	var err error
+	r.Findings, err = findingsFromWire(wr.GetFindings())
+	return r, err
+}
+
+func findingsFromWire(wfs []*providerv1.Finding) ([]sdk.Finding, error) {
+	if len(wfs) > sdk.MaxFindings {
+		return nil, misbehaved(fmt.Sprintf("answered more than %d findings", sdk.MaxFindings))
+	}
+	var findings []sdk.Finding
+	for _, wf := range wfs {
+		if len(wf.GetRule()) > sdk.MaxFindingText || len(wf.GetMessage()) > sdk.MaxFindingText {
+			return nil, misbehaved("answered a finding that is too long")
+		}
+		findings = append(findings, sdk.Finding{
+			Line: int(max(wf.GetLine(), 0)), Column: int(max(wf.GetColumn(), 0)),
+			Rule: wf.GetRule(), Message: wf.GetMessage(),
+		})
+	}
+	return findings, nil
+}
