@@ -59,16 +59,16 @@ test: lint unit ## everything: format, vet, lint, generated files, all tests on 
 BUT_CORPUS = $$(go list $(1) | grep -v '/e2e/hostile$$')
 
 unit: build runsc
-	go test $(RACE) -p 3 -timeout 20m $(call BUT_CORPUS,./...)
-	cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...
+	go test $(RACE) -p 3 -timeout 45m $(call BUT_CORPUS,./...)
+	cd $(EXAMPLE) && go test $(RACE) -timeout 45m ./...
 	@$(MAKE) --no-print-directory corpus
 
 e2e: build runsc ## only the tests over the real binaries
-	go test $(RACE) -p 3 -timeout 20m -count=1 $(call BUT_CORPUS,./e2e/... ./plugins/...)
+	go test $(RACE) -p 3 -timeout 45m -count=1 $(call BUT_CORPUS,./e2e/... ./plugins/...)
 	@$(MAKE) --no-print-directory corpus
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there
-	@go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
+	@go test $(RACE) -timeout 45m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 # How often `make chaos` kills, 0 for a short run, and by which draw: SEED=0 draws one
 # and prints it.

@@ -134,7 +134,7 @@ func honestly(b *harness.Broker, method, path string, body any) (answer harness.
 
 func scrape(t *testing.T, address string) string {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 4 * time.Minute}
 	var resp *http.Response
 	var err error
 	for range attempts {

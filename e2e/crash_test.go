@@ -69,7 +69,7 @@ func TestKillingThePluginAnswersItsCallersAndTheNextRequestWorks(t *testing.T) {
 				p := harness.Refused(t, answer, http.StatusServiceUnavailable, "SB009")
 				assert.Check(t, p.Retryable)
 				assert.Check(t, is.Contains(p.Detail, start.plugin))
-			case <-time.After(30 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("the caller waits although the plugin is dead")
 			}
 			assert.Equal(t, b.Execute(t, start.next).Stdout, "next\n")

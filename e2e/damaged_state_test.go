@@ -21,7 +21,7 @@ import (
 // brokerCommand runs the broker's own program on the configuration of a broker.
 func brokerCommand(b *harness.Broker, args ...string) *icmd.Result {
 	command := icmd.Command(filepath.Join(b.Dir, "bin", "sandbox-broker"), args...)
-	return icmd.RunCmd(command, icmd.Dir(b.Dir), icmd.WithTimeout(time.Minute))
+	return icmd.RunCmd(command, icmd.Dir(b.Dir), icmd.WithTimeout(4*time.Minute))
 }
 
 func TestADamagedStateIsASentenceAndCanBeRestored(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
@@ -63,8 +64,11 @@ func startReal(t testing.TB, settings string) *harness.Broker {
 }
 
 func realOptions(t testing.TB, settings string) harness.Options {
+	if !strings.Contains(settings, "queue_timeout") {
+		settings += "\n  queue_timeout = \"4m\"" // a slow machine makes no test fail
+	}
 	return harness.Options{
-		Config: harness.Tenants + fmt.Sprintf("limits {\n  default_timeout = \"20s\"\n  create_timeout = \"5m\"\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n  memory_mb = 256\n  %s\n}\n", binaries.Runsc(t), settings),
+		Config: harness.Tenants + fmt.Sprintf("limits {\n  default_timeout = \"60s\"\n  create_timeout = \"5m\"\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n  memory_mb = 256\n  %s\n}\n", binaries.Runsc(t), settings),
 	}
 }
 
@@ -72,7 +76,7 @@ func realOptions(t testing.TB, settings string) harness.Options {
 // Engine.
 func dockerSettings(t testing.TB) string {
 	t.Helper()
-	return fmt.Sprintf("runtime = \"docker\"\n  queue_timeout = \"4m\"\n  docker_host = %q", dockerengine.Find(t).Host)
+	return fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", dockerengine.Find(t).Host)
 }
 
 // startMock starts a broker with the mock provider, as startReal does.
@@ -99,6 +103,13 @@ func startOnBothRuntimes(t *testing.T, settings string, test func(t *testing.T, 
 	onRuntimes(t, test,
 		func(t testing.TB) *harness.Broker { return startReal(t, settings) },
 		func(t testing.TB) *harness.Broker { return startReal(t, settings+"\n  "+dockerSettings(t)) })
+}
+
+// inTurnOnBothRuntimes is onBothRuntimes for a test that is a load by itself: one runtime
+// after the other, and no other test beside it unless the caller is parallel.
+func inTurnOnBothRuntimes(t *testing.T, test func(t *testing.T, b *harness.Broker)) {
+	t.Run("runsc", func(t *testing.T) { test(t, real.Broker(t)) })
+	t.Run("docker", func(t *testing.T) { test(t, docker.Broker(t)) })
 }
 
 func onRuntimes(t *testing.T, test func(t *testing.T, b *harness.Broker), runsc, docker func(t testing.TB) *harness.Broker) {

@@ -27,7 +27,7 @@ func TestThePoolIsSeenInTheMetrics(t *testing.T) {
 	b.Execute(t, map[string]any{"language": "python", "code": "print(1)"})
 	address := metricsAddress.FindStringSubmatch(b.Log())
 	assert.Assert(t, address != nil, b.Log())
-	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 2 * time.Minute}
 	defer client.CloseIdleConnections()
 	poll.WaitOn(t, func(poll.LogT) poll.Result { // for the next health probe
 		resp, err := client.Get("http://" + address[1] + "/metrics")

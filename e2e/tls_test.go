@@ -60,7 +60,7 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 	for i := range 20 {
 		// Half of the clients make a connection for every request.
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}, DisableKeepAlives: i%2 == 0}
-		client := &http.Client{Transport: transport, Timeout: time.Minute}
+		client := &http.Client{Transport: transport, Timeout: 4 * time.Minute}
 		load.Go(func() {
 			defer transport.CloseIdleConnections()
 			for {

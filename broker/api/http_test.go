@@ -242,7 +242,7 @@ func TestShutdownLetsARequestFinish(t *testing.T) {
 	<-running
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		stopped <- f.server.Shutdown(ctx)
 	}()

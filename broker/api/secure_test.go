@@ -40,14 +40,14 @@ func (f *fixture) encrypt(a *certtest.Authority) {
 	f.server.SetTLS(&api.TLS{Certificate: a.Issue("broker").TLS(f.t)})
 	f.client.CloseIdleConnections()
 	f.client = &http.Client{
-		Timeout:   30 * time.Second,
+		Timeout:   2 * time.Minute,
 		Transport: encrypted{&http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.Pool()}}},
 	}
 }
 
 // dialTLS opens a connection.
 func (f *fixture) dialTLS(config *tls.Config) (*tls.Conn, error) {
-	return tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", f.address, config)
+	return tls.DialWithDialer(&net.Dialer{Timeout: 2 * time.Minute}, "tcp", f.address, config)
 }
 
 // firstAnswer is the status line of an answer to a small request, or why there is

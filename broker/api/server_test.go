@@ -56,7 +56,7 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 		provider: &instancetest.Provider{Name: "first"},
 		second:   &instancetest.Provider{Name: "second"},
 		log:      &logBuffer{},
-		client:   &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second},
+		client:   &http.Client{Transport: &http.Transport{}, Timeout: 2 * time.Minute},
 
 		newServer: api.NewServer,
 	}
@@ -90,7 +90,7 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
 		f.client.CloseIdleConnections()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		f.service.Shutdown(ctx)
 		assert.Check(t, server.Shutdown(ctx))

@@ -40,7 +40,7 @@ func withQuota(t *testing.T, provider *instancetest.Provider, limits quota.Limit
 		Catalog: instancetest.Catalog{provider}, Limits: bounds, Logger: hclog.NewNullLogger(), Quotas: keeper,
 	})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		s.Shutdown(ctx)
 		keeper.Close()
@@ -334,7 +334,7 @@ func TestNoSlotIsLostOrGivenTwice(t *testing.T) {
 		})
 	}
 	group.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	s.Shutdown(ctx)
 	assert.DeepEqual(t, f.exceeded, []string(nil))

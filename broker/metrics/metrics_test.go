@@ -28,7 +28,7 @@ func serve(t *testing.T, m *metrics.Metrics) (url string) {
 	server, served := m.NewServer(), make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
 		assert.Check(t, server.Shutdown(ctx))
 		assert.Check(t, <-served)
@@ -41,7 +41,7 @@ func unchanged() metrics.Configuration { return metrics.Configuration{Generation
 
 func get(t *testing.T, method, url string) (int, string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 2 * time.Minute}
 	defer client.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	assert.NilError(t, err)

@@ -182,7 +182,7 @@ func execute(ctx context.Context, p sdk.Provider, id, action string) (sdk.Execut
 	out := &collected{}
 	result, err := p.Execute(ctx, sdk.ExecuteRequest{
 		InstanceID: id, ExecutionID: "e1", Language: "mock", Code: action,
-		Timeout: 30 * time.Second, OutputLimit: 1 << 20,
+		Timeout: 2 * time.Minute, OutputLimit: 1 << 20,
 	}, out)
 	return result, out, err
 }

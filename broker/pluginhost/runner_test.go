@@ -55,7 +55,7 @@ func TestAProcessEndsOnceWhoeverKillsIt(t *testing.T) {
 			}
 			select {
 			case <-r.drained:
-			case <-time.After(time.Minute):
+			case <-time.After(4 * time.Minute):
 				t.Fatal("it does not die")
 			}
 			askers.Wait()

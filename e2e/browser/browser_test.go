@@ -61,7 +61,7 @@ func startBrowser(t *testing.T) *browser {
 	case address := <-lines:
 		devtools, err = url.Parse(address)
 		assert.NilError(t, err)
-	case <-time.After(time.Minute):
+	case <-time.After(4 * time.Minute):
 		t.Fatal("chromium does not start")
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+devtools.Host+"/json/new?about:blank", nil)
@@ -83,7 +83,7 @@ func startBrowser(t *testing.T) *browser {
 // command sends one command and returns its result.
 func (b *browser) command(method string, params map[string]any) json.RawMessage {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 4*time.Minute)
 	defer cancel()
 	b.last++
 	text, err := json.Marshal(map[string]any{"id": b.last, "method": method, "params": params})

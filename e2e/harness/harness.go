@@ -183,7 +183,7 @@ func (a Answer) Into(t testing.TB, into any) {
 }
 
 // doTimeout ends a request that nothing else ends, so that its test can tell.
-const doTimeout = 4 * time.Minute
+const doTimeout = 8 * time.Minute
 
 // Do sends a request; body is encoded as JSON unless it is nil or a []byte. It
 // may be called from any goroutine.

@@ -110,7 +110,7 @@ func (s service) start(t *testing.T, dir string, more ...string) (run *exec.Cmd)
 			return poll.Continue("there is no sandbox yet")
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	return run
 }
 
@@ -278,7 +278,7 @@ func TestWhatTheBrokerOfAKilledRunLeftIsRemoved(t *testing.T) {
 				return poll.Continue("%d sandboxes", n)
 			}
 			return poll.Success()
-		}, poll.WithTimeout(20*time.Second))
+		}, poll.WithTimeout(2*time.Minute))
 		left, err := filepath.Glob(filepath.Join(dir, runDir+"*"))
 		assert.NilError(t, err)
 		assert.Equal(t, len(left), 0, "%q", left)

@@ -54,7 +54,7 @@ type victim struct {
 }
 
 func newVictim(address string) *victim {
-	return &victim{address: address, client: &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}}
+	return &victim{address: address, client: &http.Client{Transport: &http.Transport{}, Timeout: 2 * time.Minute}}
 }
 
 func (v *victim) ask() error {
@@ -216,7 +216,7 @@ func TestAProgramReachesNothingInternal(t *testing.T) {
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			f := p.start(t, b.URL)
-			client := &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}
+			client := &http.Client{Transport: &http.Transport{}, Timeout: 2 * time.Minute}
 			defer client.CloseIdleConnections()
 			for _, below := range []string{base, strings.TrimSuffix(link.Path, "/")} {
 				for _, what := range []string{

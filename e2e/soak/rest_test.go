@@ -83,7 +83,7 @@ func (o observer) look(t testing.TB) map[string]float64 {
 
 func (o observer) read(t testing.TB) map[string]float64 {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 4 * time.Minute}
 	resp, err := client.Get(o.url)
 	assert.NilError(t, err)
 	defer resp.Body.Close()

@@ -626,7 +626,7 @@ func TestManyAtOnce(t *testing.T) {
 			return poll.Continue("%d", len(list))
 		}
 		return poll.Success()
-	}, poll.WithTimeout(time.Minute))
+	}, poll.WithTimeout(2*time.Minute))
 	known.gone.Store("i", nil)
 	assert.NilError(t, commands.EndCommands(t.Context(), "i"))
 	callers.Wait()

@@ -80,7 +80,7 @@ func lines(t *testing.T) (io.Writer, func() string) {
 		select {
 		case line := <-all:
 			return line
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("it printed nothing")
 			return ""
 		}

@@ -63,7 +63,7 @@ func TestWhateverFormTheAnswerOfAKernelHas(t *testing.T) {
 			cloud.Fault(aliyunfake.Fault{Action: "ExecuteCode", Skip: 1, Status: 200, Body: test.body})
 			out := &shown{}
 			result, err := p.Execute(t.Context(), sdk.ExecuteRequest{
-				InstanceID: id, ExecutionID: "x", ContextID: kernel.ID, Code: "pass", Timeout: 20 * time.Second, OutputLimit: 1 << 20,
+				InstanceID: id, ExecutionID: "x", ContextID: kernel.ID, Code: "pass", Timeout: 2 * time.Minute, OutputLimit: 1 << 20,
 				Artifacts: &sdk.ArtifactLimits{MaxCount: 10, MaxBytes: 1 << 20, MaxTotalBytes: 1 << 20},
 			}, out)
 			assert.NilError(t, err)

@@ -63,7 +63,7 @@ func (h *heard) Artifact(sdk.Artifact) error { return nil }
 func run(t *testing.T, p *provider.Provider, id, code string) (sdk.ExecuteResult, string, error) {
 	t.Helper()
 	var out heard
-	result, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, ExecutionID: "x", Language: sdk.Python, Code: code, Timeout: 20 * time.Second, OutputLimit: 1 << 20}, &out)
+	result, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, ExecutionID: "x", Language: sdk.Python, Code: code, Timeout: 2 * time.Minute, OutputLimit: 1 << 20}, &out)
 	return result, out.stdout.String(), err
 }
 
@@ -406,7 +406,7 @@ func TestAnEmptyObjectIsTakenForNothing(t *testing.T) {
 	} {
 		cloud.Fault(aliyunfake.Fault{Action: test.action, Skip: 1, Status: 200, Body: test.body})
 		result, err := p.Execute(t.Context(), sdk.ExecuteRequest{
-			InstanceID: id, ExecutionID: "x", ContextID: kernel.ID, Code: "print(1)", Timeout: 20 * time.Second, OutputLimit: 1 << 20,
+			InstanceID: id, ExecutionID: "x", ContextID: kernel.ID, Code: "print(1)", Timeout: 2 * time.Minute, OutputLimit: 1 << 20,
 		}, &heard{})
 		assert.Check(t, err != nil || result.Status == sdk.StatusSucceeded && test.action == "Command", "%+v %+v", test, result)
 		cloud.Mend()

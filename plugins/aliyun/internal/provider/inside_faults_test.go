@@ -108,7 +108,7 @@ func TestASandboxThatEndsWhileCodeRunsIsUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cloud, p, id := created(t)
-			req := sdk.ExecuteRequest{InstanceID: id, ExecutionID: "x", Language: sdk.Python, Code: waits, Timeout: 20 * time.Second, OutputLimit: 1 << 20}
+			req := sdk.ExecuteRequest{InstanceID: id, ExecutionID: "x", Language: sdk.Python, Code: waits, Timeout: 2 * time.Minute, OutputLimit: 1 << 20}
 			if context {
 				made, err := p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: id, Language: sdk.Python})
 				assert.NilError(t, err)
@@ -218,7 +218,7 @@ func TestCodeInAContextRunsAtMostOnceWhateverAnswerIsLost(t *testing.T) {
 			assert.NilError(t, err)
 			fault.Action, fault.Skip = "ExecuteCode", 1 // the cell before the code
 			cloud.Fault(fault)
-			req := sdk.ExecuteRequest{InstanceID: id, ExecutionID: "x", ContextID: made.ID, Code: counts, Timeout: 20 * time.Second, OutputLimit: 1 << 20}
+			req := sdk.ExecuteRequest{InstanceID: id, ExecutionID: "x", ContextID: made.ID, Code: counts, Timeout: 2 * time.Minute, OutputLimit: 1 << 20}
 			_, err = p.Execute(t.Context(), req, &heard{})
 			code := sdk.CodeOf(err)
 			assert.Check(t, code == sdk.CodeUnavailable || code == sdk.CodeConnectionFailed, "%v", err)
@@ -264,7 +264,7 @@ func TestAKernelThatIsGoneIsReplaced(t *testing.T) {
 	cloud.Fault(aliyunfake.Fault{Action: "ExecuteCode", Status: 404, Body: `{"error":{"code":"NOT_FOUND","message":"no such context"}}`})
 	out := &heard{}
 	result, err := p.Execute(t.Context(), sdk.ExecuteRequest{
-		InstanceID: id, ExecutionID: "x", ContextID: made.ID, Code: "import os\nprint(os.environ['NAME'])", Timeout: 20 * time.Second, OutputLimit: 1 << 20,
+		InstanceID: id, ExecutionID: "x", ContextID: made.ID, Code: "import os\nprint(os.environ['NAME'])", Timeout: 2 * time.Minute, OutputLimit: 1 << 20,
 	}, out)
 	assert.NilError(t, err)
 	assert.Equal(t, result.Status, sdk.StatusSucceeded)
@@ -283,7 +283,7 @@ func TestContextsAndCommandsOutliveTheProcess(t *testing.T) {
 	assert.NilError(t, err)
 	in := func(p *provider.Provider, code string) string {
 		out := &heard{}
-		result, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: made.ID, ExecutionID: "x", ContextID: kernel.ID, Code: code, Timeout: 20 * time.Second, OutputLimit: 1 << 20}, out)
+		result, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: made.ID, ExecutionID: "x", ContextID: kernel.ID, Code: code, Timeout: 2 * time.Minute, OutputLimit: 1 << 20}, out)
 		assert.NilError(t, err)
 		assert.Equal(t, result.Status, sdk.StatusSucceeded)
 		return out.stdout.String()
@@ -333,7 +333,7 @@ for name in ("a.txt", "b.txt", "c.bin", "deep/er/b.txt", "artifacts/[new]"):
 	for _, context := range []string{"", kernel.ID} {
 		out := &shown{}
 		req := sdk.ExecuteRequest{
-			InstanceID: id, ExecutionID: "x", ContextID: context, Code: code, Timeout: 20 * time.Second, OutputLimit: 1 << 20,
+			InstanceID: id, ExecutionID: "x", ContextID: context, Code: code, Timeout: 2 * time.Minute, OutputLimit: 1 << 20,
 			Artifacts: &sdk.ArtifactLimits{MaxCount: 10, MaxBytes: 1 << 20, MaxTotalBytes: 1 << 20, Files: []string{"*.txt", "c.bin", "**/b.txt", "*.none"}},
 		}
 		if context == "" {

@@ -70,7 +70,7 @@ func newRuntime(t *testing.T, host string, change func(*docker.Options)) (*docke
 	if change != nil {
 		change(&o)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	return docker.New(ctx, engine, o)
 }

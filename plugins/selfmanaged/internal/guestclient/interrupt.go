@@ -2,6 +2,7 @@ package guestclient
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -11,11 +12,11 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// Interrupt interrupts an execution and returns when that was begun. Its error is
-// ctx's own, ErrGone, or an *sdk.Error: CodeNotFound for an execution that is not
+// Interrupt interrupts an execution and returns when that was begun. What still runs
+// after the grace is killed. The error is ctx's own, ErrGone, or an *sdk.Error: CodeNotFound for an execution that is not
 // running.
-func (c *Client) Interrupt(ctx context.Context, executionID string) error {
-	_, err := c.rpc.Interrupt(ctx, &guestv1.InterruptRequest{ExecutionId: executionID, Grace: durationpb.New(sdk.InterruptGrace)})
+func (c *Client) Interrupt(ctx context.Context, executionID string, grace time.Duration) error {
+	_, err := c.rpc.Interrupt(ctx, &guestv1.InterruptRequest{ExecutionId: executionID, Grace: durationpb.New(grace)})
 	switch {
 	case err == nil:
 		return nil

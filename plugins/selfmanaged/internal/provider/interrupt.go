@@ -18,7 +18,7 @@ func (p *Provider) Interrupt(ctx context.Context, instanceID, executionID string
 	if i == nil {
 		return sdk.Errorf(sdk.CodeNotFound, "no such instance")
 	}
-	err := i.sandbox.guest.Interrupt(ctx, executionID)
+	err := i.sandbox.guest.Interrupt(ctx, executionID, p.interruptGrace)
 	if errors.Is(err, guestclient.ErrGone) {
 		return sdk.Errorf(sdk.CodeNotFound, "the sandbox has ended, and the execution with it")
 	}

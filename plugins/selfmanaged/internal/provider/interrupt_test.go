@@ -40,22 +40,22 @@ func testAnInterruptIsThatOfATerminal(t *testing.T, newProvider makeProvider) {
 		stderr   string
 	}{
 		"python sees a KeyboardInterrupt": {
-			sdk.Python, "import time\nprint('on')\ntime.sleep(60)", 130, "on\n", "KeyboardInterrupt",
+			sdk.Python, "import time\nprint('on')\ntime.sleep(600)", 130, "on\n", "KeyboardInterrupt",
 		},
 		"python handles it and ends well": {
 			sdk.Python, "import time\ntry:\n    print('on')\n    while True: pass\nexcept KeyboardInterrupt:\n    print('off')", 0, "on\noff\n", "",
 		},
 		"python in asyncio": {
-			sdk.Python, "import asyncio\nasync def main():\n    print('on')\n    try:\n        await asyncio.sleep(60)\n    finally:\n        print('off')", 130, "on\noff\n", "KeyboardInterrupt",
+			sdk.Python, "import asyncio\nasync def main():\n    print('on')\n    try:\n        await asyncio.sleep(600)\n    finally:\n        print('off')", 130, "on\noff\n", "KeyboardInterrupt",
 		},
 		"python with a child in the foreground": {
-			sdk.Python, "import subprocess\nsubprocess.run(['bash', '-c', 'trap \"echo off; exit 0\" INT; echo on; sleep 60 & wait'])", 130, "on\noff\n", "KeyboardInterrupt",
+			sdk.Python, "import subprocess\nsubprocess.run(['bash', '-c', 'trap \"echo off; exit 0\" INT; echo on; sleep 600 & wait'])", 130, "on\noff\n", "KeyboardInterrupt",
 		},
 		"python that ignores it is killed": {
 			sdk.Python, "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('on')\nwhile True: time.sleep(1)", 137, "on\n", "",
 		},
 		"bash": {
-			sdk.Bash, "echo on; sleep 60", 130, "on\n", "",
+			sdk.Bash, "echo on; sleep 600", 130, "on\n", "",
 		},
 		"bash with a trap": {
 			sdk.Bash, "trap 'echo off; exit 7' INT; echo on; while :; do :; done", 7, "on\noff\n", "",
@@ -68,6 +68,10 @@ func testAnInterruptIsThatOfATerminal(t *testing.T, newProvider makeProvider) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			p.interruptGrace = sdk.InterruptGrace
+			if test.exitCode != 137 {
+				p.interruptGrace = 2 * time.Minute // it ends by itself
+			}
 			out := &started{printed: make(chan struct{})}
 			var result sdk.ExecuteResult
 			var err error
@@ -76,7 +80,7 @@ func testAnInterruptIsThatOfATerminal(t *testing.T, newProvider makeProvider) {
 				defer close(done)
 				result, err = p.Execute(t.Context(), sdk.ExecuteRequest{
 					InstanceID: id, ExecutionID: "x-1", Language: test.language, Code: test.code,
-					Timeout: 30 * time.Second, OutputLimit: 1 << 20,
+					Timeout: 4 * time.Minute, OutputLimit: 1 << 20,
 				}, out)
 			}()
 			<-out.printed

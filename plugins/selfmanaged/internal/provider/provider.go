@@ -63,6 +63,10 @@ type Provider struct {
 	images       images
 	packages     packageSources
 
+	// interruptGrace is sdk.InterruptGrace but for tests, which a slow machine must
+	// not fail.
+	interruptGrace time.Duration
+
 	mu        sync.Mutex
 	closed    bool
 	instances map[string]*instance
@@ -80,7 +84,8 @@ var (
 func New(logger hclog.Logger) sdk.Provider {
 	return &Provider{
 		logger: logger, instances: map[string]*instance{}, keys: map[string]*creation{},
-		packages: packageSources{resolver: net.DefaultResolver, dialer: &net.Dialer{}},
+		packages:       packageSources{resolver: net.DefaultResolver, dialer: &net.Dialer{}},
+		interruptGrace: sdk.InterruptGrace,
 	}
 }
 

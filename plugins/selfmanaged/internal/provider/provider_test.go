@@ -67,7 +67,7 @@ func newProvider(t *testing.T, given map[string]any) testProvider {
 	dir, brokerID := scratch.Dir(t), "test"+newID()
 	p := configured(t, dir, brokerID, given)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 4*time.Minute)
 		defer cancel()
 		assert.Check(t, p.Close(ctx))
 		nothingLeft(t, dir, brokerID)
