@@ -52,23 +52,32 @@ run: build runsc ## build all and serve sandbox.hcl until ^C
 
 test: lint unit ## everything: format, vet, lint, generated files, all tests on the real binaries
 
-# Three packages at once, whatever the number of cores: most of their tests wait.
+# Most tests wait, so that three packages at once are no load. Those whose tests start
+# sandboxes by the dozen are one, and run one after the other: beside each other they
+# take no less time, and what a user would wait a second for takes a minute.
 #
 # The corpus runs by itself, after the others: it says how many programs passed,
 # and whatever changes on this machine meanwhile would alarm its canaries.
-BUT_CORPUS = $$(go list $(1) | grep -v '/e2e/hostile$$')
+#
+# Each part runs whether or not one before it has failed.
+CORPUS  = /e2e/hostile$$
+RUN_CORPUS = go test $(RACE) -timeout 45m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
+CROWDED = /e2e$$|/e2e/(conformance|chaos|soak|live|proxies|browser)$$|/plugins/[a-z0-9]*/internal/provider$$|/sdk/providertest$$
 
 unit: build runsc
-	go test $(RACE) -p 3 -timeout 45m $(call BUT_CORPUS,./...)
-	cd $(EXAMPLE) && go test $(RACE) -timeout 45m ./...
-	@$(MAKE) --no-print-directory corpus
+	@failed=; \
+	go test $(RACE) -p 3 -timeout 45m $$(go list ./... | grep -vE '$(CORPUS)|$(CROWDED)') || failed="$$failed packages"; \
+	go test $(RACE) -p 1 -timeout 45m $$(go list ./... | grep -E '$(CROWDED)') || failed="$$failed crowded"; \
+	(cd $(EXAMPLE) && go test $(RACE) -timeout 45m ./...) || failed="$$failed example"; \
+	$(RUN_CORPUS) || failed="$$failed corpus"; \
+	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 
 e2e: build runsc ## only the tests over the real binaries
-	go test $(RACE) -p 3 -timeout 45m -count=1 $(call BUT_CORPUS,./e2e/... ./plugins/...)
-	@$(MAKE) --no-print-directory corpus
+	go test $(RACE) -p 1 -timeout 45m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)')
+	@$(RUN_CORPUS)
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there
-	@go test $(RACE) -timeout 45m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
+	@$(RUN_CORPUS)
 
 # How often `make chaos` kills, 0 for a short run, and by which draw: SEED=0 draws one
 # and prints it.
