@@ -65,8 +65,10 @@ class Kernel:
         events, told = os.pipe()
         os.makedirs(self.cwd, exist_ok=True)
         self.turn = threading.Lock()
-        # The kernel finds its end of the pipe as descriptor 3.
-        self.process = subprocess.Popen(["bash", "-c", 'exec 3>&%d; exec "$@"' % told, "bash"] + argv, stdin=subprocess.PIPE, cwd=self.cwd,
+        # The kernel finds its end of the pipe as descriptor 3. It does not get the pipe of the
+        # answers: Node would make that not wait for who reads, and what does not fit would be lost.
+        self.process = subprocess.Popen(["bash", "-c", 'exec 3>&%d; exec "$@"' % told, "bash"] + argv, stdin=subprocess.PIPE,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.cwd,
                                         pass_fds=[told], start_new_session=True)
         os.close(told)
         self.events = os.fdopen(events)
