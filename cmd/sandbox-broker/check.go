@@ -19,13 +19,13 @@ type describe func(ctx context.Context, cfg *config.Config, p *config.Provider) 
 const describeTimeout = 20 * time.Second
 
 type checkCommand struct {
-	File string `arg:"" optional:"" default:"sandbox.hcl" help:"The configuration file."`
-	JSON bool   `name:"json" help:"Print what was found as JSON, on standard output."`
+	configFile
+	JSON bool `name:"json" help:"Print what was found as JSON, on standard output."`
 }
 
 // Run shows every mistake on standard error; exit code 1 says that there is one.
 func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) error {
-	cfg, diags := config.Load(c.File)
+	cfg, diags := config.Load(c.name())
 	diags = diags.With(checkProviders(ctx, ask, cfg))
 	if c.JSON {
 		return c.printJSON(term, cfg, diags)
@@ -34,11 +34,11 @@ func (c *checkCommand) Run(ctx context.Context, term *terminal, ask describe) er
 		return err
 	}
 	if diags.HasErrors() {
-		fmt.Fprintf(term.err, "\n%s: %s\n", c.File, counted(errorsIn(diags), "mistake"))
+		fmt.Fprintf(term.err, "\n%s: %s\n", c.name(), counted(errorsIn(diags), "mistake"))
 		return exitCode(1)
 	}
 	_, err := fmt.Fprintf(term.out, "%s: ok (%s, %s, listening on %s)\n",
-		c.File, counted(len(cfg.Providers), "provider"), counted(len(cfg.Tenants), "tenant"), cfg.Listen)
+		c.name(), counted(len(cfg.Providers), "provider"), counted(len(cfg.Tenants), "tenant"), cfg.Listen)
 	if err == nil && ask == nil {
 		_, err = fmt.Fprintln(term.out, "The settings of the providers were not checked: no plugin was started.")
 	}

@@ -15,16 +15,29 @@ type configCommand struct {
 }
 
 type schemaCommand struct {
+	configFlag
 	File     string `arg:"" optional:"" help:"A configuration file, whose plugins are asked for their settings; without it, only the broker's own are told."`
 	Markdown bool   `help:"Print a page for people instead."`
+}
+
+// Validate is what kong asks before the command runs.
+func (c *schemaCommand) Validate() error {
+	if c.File == "" {
+		return nil
+	}
+	return c.agrees(c.File)
 }
 
 // Run prints the schema. A plugin that does not answer is told on standard error;
 // of its block the schema then has only what is the broker's.
 func (c *schemaCommand) Run(ctx context.Context, term *terminal, ask describe) error {
 	var providers []reference.Provider
-	if c.File != "" {
-		cfg, diags := config.Load(c.File)
+	file, named := c.File, c.File != ""
+	if c.Config != nil {
+		file, named = *c.Config, true
+	}
+	if named {
+		cfg, diags := config.Load(file)
 		if diags.HasErrors() {
 			if err := diags.Write(term.err, term.style); err != nil {
 				return err

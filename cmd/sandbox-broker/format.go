@@ -12,15 +12,22 @@ import (
 )
 
 type formatCommand struct {
+	configFlag
 	Files []string `arg:"" optional:"" help:"The files to format; - for standard input to standard output. sandbox.hcl unless given."`
 	Check bool     `help:"Change nothing: name the files that are not formatted, with exit code 1 if there are any."`
 }
 
+// Validate is what kong asks before the command runs.
+func (c *formatCommand) Validate() error { return c.agrees(c.Files...) }
+
 // Run formats files in place and names those that it changed.
 func (c *formatCommand) Run(term *terminal) error {
 	files := c.Files
-	if len(files) == 0 {
-		files = []string{"sandbox.hcl"}
+	switch {
+	case c.Config != nil:
+		files = []string{*c.Config}
+	case len(files) == 0:
+		files = []string{defaultConfig}
 	}
 	failed := false
 	for _, name := range files {

@@ -22,7 +22,7 @@ import (
 // pluginVerifyCommand runs the conformance suite against an executable.
 type pluginVerifyCommand struct {
 	Path     string `arg:"" help:"The plugin's executable."`
-	Config   string `help:"A file with the provider block that the plugin gets; a whole configuration will do." placeholder:"FILE"`
+	Config   string `short:"c" help:"A file with the provider block that the plugin gets; a whole configuration will do." placeholder:"FILE"`
 	Provider string `help:"The label of the provider block, where the file has several." placeholder:"LABEL"`
 
 	Only     string   `name:"run" help:"Run only the cases whose name matches." placeholder:"REGEXP"`
