@@ -351,7 +351,7 @@ func TestABrokerThatStopsDoesNotWaitForWatchers(t *testing.T) {
 	t.Parallel()
 	b := harness.Start(t, harness.Options{
 		// Longer than the harness waits for a broker to stop.
-		Config: harness.Tenants + fmt.Sprintf("limits { shutdown_timeout = \"10m\" }\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n}\n", binaries.Runsc(t)),
+		Config: harness.Tenants + fmt.Sprintf("limits { shutdown_timeout = \"10m\" }\nprovider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 1\n}\n", binaries.Runsc(t)),
 	})
 	i := newCommandInstance(t, b)
 	c := i.start(http.StatusCreated, map[string]any{"argv": []string{"sleep", "1000"}, "terminal": map[string]int{"rows": 24, "columns": 80}, "background": true})

@@ -188,7 +188,7 @@ func testDefaultContext(t *testing.T, b *harness.Broker) {
 func TestTheLimitsOfArtifactsAreTheOperators(t *testing.T) {
 	t.Parallel()
 	b := harness.Start(t, harness.Options{Config: harness.Tenants + fmt.Sprintf(
-		"limits {\n  artifact_count = 3\n  artifact_bytes = 5242880\n  artifact_total = 9437184\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n}\n", binaries.Runsc(t),
+		"limits {\n  artifact_count = 3\n  artifact_bytes = 5242880\n  artifact_total = 9437184\n}\nprovider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 1\n}\n", binaries.Runsc(t),
 	)})
 	w := newWorkbench(t, b, map[string]any{"language": "bash"})
 	e := w.execute(map[string]any{"language": "bash", "code": "mkdir artifacts; for i in 1 2 3 4; do head -c 5000000 /dev/zero > artifacts/$i.bin; done; truncate -s 5242881 artifacts/1.bin"})

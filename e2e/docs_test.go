@@ -34,7 +34,7 @@ func TestTheCommandsInThePagesWorkWhenPasted(t *testing.T) {
 		t.Skip(err)
 	}
 	b := harness.Start(t, harness.Options{
-		Config: fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n}\n", binaries.Runsc(t)) +
+		Config: fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 4\n}\n", binaries.Runsc(t)) +
 			"tenant \"demo\" { token_sha256 = [\"7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d2438410c8af7af2ff2c\"] }\n",
 	})
 	pages, err := filepath.Glob("../docs/agents*.md")

@@ -22,7 +22,7 @@ var metricsAddress = regexp.MustCompile(`metrics: address=(\S+)`)
 func TestThePoolIsSeenInTheMetrics(t *testing.T) {
 	t.Parallel()
 	b := harness.Start(t, harness.Options{
-		Config: harness.Tenants + fmt.Sprintf("metrics {\n  listen = \"127.0.0.1:0\"\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n}\n", binaries.Runsc(t)),
+		Config: harness.Tenants + fmt.Sprintf("metrics {\n  listen = \"127.0.0.1:0\"\n}\nprovider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 2\n}\n", binaries.Runsc(t)),
 	})
 	b.Execute(t, map[string]any{"language": "python", "code": "print(1)"})
 	address := metricsAddress.FindStringSubmatch(b.Log())

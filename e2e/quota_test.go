@@ -170,7 +170,7 @@ func TestARequestWaitsForAProviderThatIsFull(t *testing.T) {
 func TestInstancesThatAreLargerThanTheQuotaAreNotMade(t *testing.T) {
 	t.Parallel()
 	b := harness.Start(t, harness.Options{Config: strings.Replace(harness.Tenants, "max_concurrent = 10000", "max_memory_mb = 200", 1) +
-		fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n  memory_mb = 256\n}\n", binaries.Runsc(t))})
+		fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 1\n  memory_mb = 256\n}\n", binaries.Runsc(t))})
 	request := map[string]any{"language": "python", "code": "print(1)"}
 	wantsLimit(t, b.Do(http.MethodPost, "/api/v1/execute", harness.Token, request), "max_memory_mb")
 	rewrite(t, b, with("max_memory_mb = 200", "max_memory_mb = 256"))

@@ -236,7 +236,7 @@ func TestAReaderThatPausesLosesNothingAndCostsNoMemory(t *testing.T) {
 	t.Parallel()
 	const lines, width = 8000, 1000 // 8 MB, just below the highest limit
 	b := harness.Start(t, harness.Options{
-		Config: harness.Tenants + fmt.Sprintf("limits {\n  output = 8388608\n}\nprovider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n}\n", binaries.Runsc(t)),
+		Config: harness.Tenants + fmt.Sprintf("limits {\n  output = 8388608\n}\nprovider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 2\n}\n", binaries.Runsc(t)),
 	})
 	session := func(code string) map[string]any {
 		return map[string]any{"language": "python", "session_id": "s", "timeout": 120, "code": code}

@@ -28,7 +28,7 @@ const (
 func TestFilesStreamInBoundedMemory(t *testing.T) {
 	t.Parallel()
 	b := harness.Start(t, harness.Options{
-		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 0\n  workspace_mb = 1100\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
+		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 0\n  workspace_mb = 1100\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
 	})
 	f := newFiles(t, b)
 	assert.Equal(t, f.put("warm", make([]byte, 1<<20)).Status, http.StatusOK)

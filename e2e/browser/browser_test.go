@@ -192,7 +192,7 @@ const kernel = `(async () => {
 func TestPreviewsByHostInABrowser(t *testing.T) {
 	page := startBrowser(t)
 	b := harness.Start(t, harness.Options{
-		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n  memory_mb = 1024\n}\n", binaries.Runsc(t)),
+		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 1\n  memory_mb = 1024\n}\n", binaries.Runsc(t)),
 	})
 	served, err := url.Parse(b.URL)
 	assert.NilError(t, err)

@@ -54,7 +54,7 @@ func verifySelfManaged(t *testing.T, settings string, more ...string) providerte
 		"--skip", "^metrics/used CPU time grows=the time of code that was killed is not counted",
 	}, more...)
 	report, code := verify(t, filepath.Join(binaries.Dir(t), "plugins", "self_managed"),
-		fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n  memory_mb = 256\n  %s\n}\n", binaries.Runsc(t), settings), arguments...)
+		fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 4\n  queue_timeout = \"4m\"\n  memory_mb = 256\n  %s\n}\n", binaries.Runsc(t), settings), arguments...)
 	assert.DeepEqual(t, failures(report), []string{})
 	assert.Equal(t, code, 0)
 	assert.Check(t, is.Equal(report.Name, "self_managed"))
@@ -81,10 +81,13 @@ func TestSelfManagedKeepsTheContract(t *testing.T) {
 	var mu sync.Mutex
 	skipped, ran := []string{}, 0
 	t.Run("together", func(t *testing.T) {
-		for name, cases := range map[string]string{"those that wait": waiting, "the others": others()} {
+		for name, part := range map[string]struct{ cases, patience string }{
+			"those that wait": {waiting, "6"},   // it makes their waits longer
+			"the others":      {others(), "12"}, // it only makes a failure late
+		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				report := verifySelfManaged(t, "", "--run", cases)
+				report := verifySelfManaged(t, "", "--run", part.cases, "--patience", part.patience)
 				mu.Lock()
 				defer mu.Unlock()
 				ran += len(report.Cases)

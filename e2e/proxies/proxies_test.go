@@ -197,7 +197,7 @@ Server(('127.0.0.1', 8000), Handler).serve_forever()
 `
 
 func TestAProgramReachesNothingInternal(t *testing.T) {
-	b := startBroker(t, fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  pool_size = 1\n}\n", binaries.Runsc(t)))
+	b := startBroker(t, fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 1\n}\n", binaries.Runsc(t)))
 	var instance struct{ ID string }
 	b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "s", "provider": "self_managed", "language": "python"}).Into(t, &instance)
 	b.Do(http.MethodPost, "/api/v1/instances/"+instance.ID+"/commands", harness.Token, map[string]any{
