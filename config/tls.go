@@ -1,11 +1,12 @@
 package config
 
 import (
-	"crypto/sha256"
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,6 @@ type TLS struct {
 	// ClientCAs have signed the certificates that clients must show; nil when
 	// clients need none.
 	ClientCAs *x509.CertPool
-
-	sum [sha256.Size]byte // of the contents of all files
 }
 
 // Equal reports whether the certificates are the same. nil stands for plain HTTP.
@@ -32,7 +31,8 @@ func (t *TLS) Equal(other *TLS) bool {
 	if t == nil || other == nil {
 		return t == other
 	}
-	return t.sum == other.sum
+	// The private key is that of the public one in the certificate.
+	return slices.EqualFunc(t.Certificate.Certificate, other.Certificate.Certificate, bytes.Equal) && t.ClientCAs.Equal(other.ClientCAs)
 }
 
 // maxCertificateFile bounds a file of certificates, in bytes: all authorities of
@@ -76,10 +76,6 @@ func (p *parser) readTLS(block *hclsyntax.Block) *TLS {
 			p.fail(a.expr.Range(), "Unusable file", fmt.Sprintf("client_ca_file: %s.", err))
 			return nil
 		}
-	}
-	for _, content := range [][]byte{chain, key, authorities} {
-		one := sha256.Sum256(content)
-		t.sum = sha256.Sum256(append(t.sum[:], one[:]...))
 	}
 	a, _ := s.setting("cert_file")
 	p.warnOfDates(a.expr.Range(), t.Certificate.Leaf)
