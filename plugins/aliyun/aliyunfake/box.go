@@ -32,7 +32,7 @@ type box struct {
 	// number counts from 0. One in four is not healthy at once.
 	number int
 
-	command *exec.Cmd
+	command *exec.Cmd // nil where nothing runs
 	stdin   io.WriteCloser
 	ended   chan struct{}
 
@@ -41,7 +41,10 @@ type box struct {
 	waiting map[int]chan json.RawMessage
 }
 
-var errEnded = errors.New("the sandbox has ended")
+var (
+	errEnded = errors.New("the sandbox has ended")
+	errEmpty = errors.New("nothing runs in this sandbox")
+)
 
 func (b *box) start(options Options) error {
 	about, err := json.Marshal(map[string]bool{"user": options.User, "sudo": options.Sudo, "notebook": options.Notebook})
@@ -106,6 +109,9 @@ func (b *box) read(stdout io.Reader) {
 }
 
 func (b *box) stop() {
+	if b.command == nil {
+		return
+	}
 	b.stdin.Close()
 	_ = b.command.Process.Kill() // it may have ended
 	<-b.ended
@@ -113,6 +119,9 @@ func (b *box) stop() {
 
 // ask has the inside do something.
 func (b *box) ask(request map[string]any) (json.RawMessage, error) {
+	if b.command == nil {
+		return nil, errEmpty
+	}
 	answer := make(chan json.RawMessage, 1)
 	b.mu.Lock()
 	b.n++

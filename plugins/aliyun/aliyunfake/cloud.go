@@ -41,7 +41,7 @@ type Cloud struct {
 	nonces    map[string]bool
 	calls     map[string]int
 	faults    []*Fault
-	slow      map[string]time.Duration
+	flights   map[string]*flight
 	ahead     time.Duration
 	broken    bool
 	expelled  bool
@@ -63,7 +63,7 @@ func StartWith(options Options) *Cloud {
 	c := &Cloud{
 		Keys:   Keys{AccessKeyID: "LTAI5tFakeKeyOfTheTests", AccessKeySecret: "SecretOfTheFakeKey0123456789"},
 		Region: "cn-hangzhou", PageSize: 100, options: options,
-		templates: map[string]*template{}, boxes: map[string]*box{}, nonces: map[string]bool{}, calls: map[string]int{}, slow: map[string]time.Duration{},
+		templates: map[string]*template{}, boxes: map[string]*box{}, nonces: map[string]bool{}, calls: map[string]int{}, flights: map[string]*flight{},
 	}
 	c.server = httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
 	if options.Plain {
@@ -133,6 +133,15 @@ func (c *Cloud) Expire() {
 	}
 }
 
+// End ends one sandbox, as its owner could.
+func (c *Cloud) End(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b := c.boxes[id]; b != nil {
+		c.end(b)
+	}
+}
+
 // Forward moves the clocks of the sandboxes on. Those that nobody has used for their
 // idle timeout end, paused ones excepted.
 func (c *Cloud) Forward(d time.Duration) {
@@ -140,13 +149,6 @@ func (c *Cloud) Forward(d time.Duration) {
 	defer c.mu.Unlock()
 	c.ahead += d
 	c.sweep()
-}
-
-// Slow has an action take so long; 0 ends that.
-func (c *Cloud) Slow(action string, latency time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.slow[action] = latency
 }
 
 // IdleTimeouts are those of the sandboxes that live.

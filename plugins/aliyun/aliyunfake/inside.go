@@ -3,6 +3,7 @@ package aliyunfake
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -65,7 +66,7 @@ func (c *Cloud) Kernels() (int, error) {
 	c.mu.Lock()
 	var alive []*box
 	for _, b := range c.boxes {
-		if b.status == statusReady {
+		if b.status == statusReady && b.command != nil {
 			alive = append(alive, b)
 		}
 	}
@@ -204,7 +205,7 @@ func (c *Cloud) freeze(id string, freeze bool) answer {
 	if freeze {
 		do, status = "pause", statusPaused
 	}
-	if _, err := b.ask(map[string]any{"do": do}); err != nil {
+	if _, err := b.ask(map[string]any{"do": do}); err != nil && !errors.Is(err, errEmpty) {
 		return fail(500, "ERR_INTERNAL_SERVER_ERROR", err.Error())
 	}
 	c.mu.Lock()

@@ -36,10 +36,13 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	asked := askOf(r)
-	c.delay(r, asked.action)
+	// Who has an answer may ask for the next thing before this function is over.
+	leave := c.enter(r, asked.action)
+	defer leave()
 	fault, met := c.meet(asked.action)
 	cuts := fault.Half || fault.Cut > 0 || fault.Short
 	if met && !fault.After && !cuts {
+		leave()
 		fault.write(w)
 		return
 	}
@@ -57,6 +60,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case met && fault.After:
+		leave()
 		fault.write(w)
 		return
 	case met && cuts:
@@ -75,6 +79,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Disposition", "attachment")
 	}
 	w.Header().Set("X-Acs-Request-Id", "1C5B-FAKE")
+	leave()
 	w.WriteHeader(a.status)
 	_, _ = w.Write(text) // the client may have gone
 }
@@ -92,22 +97,6 @@ func (f Fault) write(w http.ResponseWriter) {
 	}
 	w.WriteHeader(f.Status)
 	_, _ = io.WriteString(w, f.Body) // the client may have gone
-}
-
-// delay keeps a request for as long as its action takes.
-func (c *Cloud) delay(r *http.Request, action string) {
-	c.mu.Lock()
-	latency := c.slow[action]
-	c.mu.Unlock()
-	if latency == 0 {
-		return
-	}
-	timer := time.NewTimer(latency)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.Context().Done():
-	}
 }
 
 // ask is what a request asks for. An action of "" is one that there is not.

@@ -3,8 +3,10 @@ package provider
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -26,13 +28,13 @@ func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 	if err != nil {
 		return nil, p.explain(ctx, err, sdk.CodeUnavailable, "list the sandboxes")
 	}
-	listed := len(candidates)
-	seen := map[string]bool{}
+	listed := map[string]bool{}
 	for _, one := range candidates {
-		seen[one.ID] = true
+		listed[one.ID] = true
 	}
+	var unlisted []record
 	for _, one := range known {
-		if seen[one.ID] {
+		if listed[one.ID] {
 			continue
 		}
 		if p.leases.hasEnded(one) {
@@ -41,24 +43,40 @@ func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 			}
 			continue
 		}
-		candidates = append(candidates, one)
+		unlisted = append(unlisted, one)
 	}
-	lives, err := p.lookAt(ctx, candidates, listed)
-	if err != nil {
-		return nil, err
+	// The list stands without a look at what is in it. What it lacks must be looked at, and
+	// comes first.
+	others, ended, unknown := p.lookAt(ctx, unlisted)
+	if unknown != nil {
+		return nil, p.explain(ctx, unknown, sdk.CodeUnavailable, "look for a sandbox")
 	}
-	var alive []sdk.Instance
-	for i, one := range candidates {
-		if lives[i] {
-			alive = append(alive, p.instance(one))
-			continue
-		}
-		p.leases.end(one.ID)
+	inTime, cancel := mostOf(ctx)
+	defer cancel()
+	alive, endedToo, _ := p.lookAt(inTime, candidates)
+	if ctx.Err() != nil {
+		return nil, p.explain(ctx, ctx.Err(), sdk.CodeUnavailable, "look at the sandboxes")
+	}
+	for _, one := range slices.Concat(ended, endedToo) {
 		if err := p.forgetEnded(one); err != nil {
 			return nil, err
 		}
 	}
-	return alive, nil
+	var all []sdk.Instance
+	for _, one := range slices.Concat(alive, others) {
+		all = append(all, p.instance(one))
+	}
+	return all, nil
+}
+
+// mostOf is a context for what may be left out: it ends while there is time yet to say what
+// was found out.
+func mostOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*2/3)
 }
 
 // listed are those of ours that the service's list has.
@@ -96,33 +114,47 @@ func (p *Provider) listed(ctx context.Context) ([]record, error) {
 	return nil, fmt.Errorf("the list of sandboxes does not end after %d pages", maxPages)
 }
 
-// lookAt says which of these live. The first ones are in the service's list: they live
-// unless they certainly do not.
-func (p *Provider) lookAt(ctx context.Context, all []record, listed int) ([]bool, error) {
-	lives, failures := make([]bool, len(all)), make([]error, len(all))
-	var looking sync.WaitGroup
-	places := make(chan struct{}, parallelLooks)
+// lookAt returns those that live or may live, and those that have ended. If it could not
+// find out about one of the former, unknown says why. What has ended is kept in mind
+// whatever becomes of the others, so that the next list need not look at it again.
+func (p *Provider) lookAt(ctx context.Context, all []record) (alive, ended []record, unknown error) {
+	gone, failures := make([]bool, len(all)), make([]error, len(all))
+	var looking errgroup.Group
+	looking.SetLimit(parallelLooks)
 	for i, one := range all {
-		places <- struct{}{}
-		looking.Go(func() {
-			defer func() { <-places }()
-			s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) { return p.data.GetSandbox(ctx, one.ID) })
-			switch {
-			case isMissing(err), err == nil && s.Status == agentrun.StatusTerminated:
-			case err != nil && i >= listed:
-				failures[i] = err
-			default:
-				lives[i] = true
-			}
+		looking.Go(func() error {
+			gone[i], failures[i] = p.look(ctx, one.ID)
+			return nil
 		})
 	}
-	looking.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return nil, p.explain(ctx, err, sdk.CodeUnavailable, "look for a sandbox")
+	_ = looking.Wait() // what failed is in failures
+	for i, one := range all {
+		if gone[i] {
+			ended = append(ended, one)
+			continue
+		}
+		alive = append(alive, one)
+		if unknown == nil {
+			unknown = failures[i]
 		}
 	}
-	return lives, nil
+	return alive, ended, unknown
+}
+
+// look says whether a sandbox has ended.
+func (p *Provider) look(ctx context.Context, id string) (ended bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) { return p.data.GetSandbox(ctx, id) })
+	if isMissing(err) {
+		s.Status, err = agentrun.StatusTerminated, nil
+	}
+	if err != nil || s.Status != agentrun.StatusTerminated {
+		return false, err
+	}
+	p.leases.end(id)
+	return true, nil
 }
 
 // forgetEnded drops the record of a sandbox that has ended, when it cannot live any more
