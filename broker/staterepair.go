@@ -16,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // StateFile is what CheckState says of a state file or a copy of it.
@@ -126,7 +127,7 @@ func BackupState(ctx context.Context, dir, to string) (report store.Report, err 
 	if err := os.Link(next, to); err != nil { // which replaces nothing
 		return report, err
 	}
-	return report, errors.Join(os.Remove(next), privatefile.SyncDir(filepath.Dir(to)))
+	return report, errors.Join(os.Remove(next), ondisk.SyncDir(filepath.Dir(to)))
 }
 
 func removeIfThere(path string) error {

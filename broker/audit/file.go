@@ -67,13 +67,3 @@ func (f *osFile) Present() bool {
 	info, err := os.Lstat(f.Name())
 	return err == nil && os.SameFile(info, f.info)
 }
-
-// syncDir makes names in a directory last.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // tidyUp compresses and removes old files until the log is closed: whenever a file
@@ -113,10 +115,7 @@ func compress(path string) (err error) {
 	if err := to.Sync(); err != nil {
 		return err
 	}
-	if err := os.Rename(part, path+".gz"); err != nil {
-		return err
-	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := ondisk.Rename(part, path+".gz"); err != nil {
 		return err
 	}
 	return os.Remove(path)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // newestName is the file with the name of the newest one that has had a line on disk. A
@@ -18,11 +20,7 @@ const newestName = "newest"
 
 // markNewest writes down that a file has lines on disk.
 func markNewest(dir, path string) error {
-	part := filepath.Join(dir, newestName+".part")
-	if err := os.WriteFile(part, []byte(filepath.Base(path)+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(part, filepath.Join(dir, newestName))
+	return ondisk.WriteFile(filepath.Join(dir, newestName), []byte(filepath.Base(path)+"\n"), 0o600)
 }
 
 // newestOf reads what was written down; there is none in the directory of an earlier

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // round is one wait for the disk. Lines that come meanwhile are written behind it and
@@ -30,7 +31,7 @@ func (w *writer) beginRound() {
 			failpoint.Hit(failpoint.AuditSync)
 			err := file.Sync()
 			if err == nil && fresh {
-				err = syncDir(dir)
+				err = ondisk.SyncDir(dir)
 			}
 			if err == nil && fresh {
 				if unmarked := markNewest(dir, path); unmarked != nil {

@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // lockName is the file whose lock says that a log is being written.
@@ -298,5 +300,5 @@ func writeNew(path string, text []byte) (err error) {
 	if err := file.Sync(); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return ondisk.SyncDir(filepath.Dir(path))
 }

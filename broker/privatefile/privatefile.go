@@ -12,11 +12,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -100,34 +100,5 @@ func checkOwner(path string, owner int) error {
 }
 
 // Write puts content in the place of a file, mode 0600, durable when it returns: a crash
-// leaves the one before or this one. What else stands in the way is removed.
-func Write(path string, content []byte) error {
-	next := path + ".new"
-	if err := os.RemoveAll(next); err != nil {
-		return err
-	}
-	file, err := Open(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(next))
-	}
-	if err := os.Rename(next, path); err != nil {
-		return err
-	}
-	return SyncDir(filepath.Dir(path))
-}
-
-// SyncDir makes the names in a directory durable.
-func SyncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
+// leaves the one before or this one.
+func Write(path string, content []byte) error { return ondisk.WriteFile(path, content, 0o600) }

@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"go.etcd.io/bbolt"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 const (
@@ -41,7 +40,7 @@ func compacted(db *database, path string, lockTimeout time.Duration, always bool
 		return db, nil //nolint:nilerr // see above
 	}
 	// The directory's lock keeps others out until it is open again.
-	if err := errors.Join(db.Close(), os.Rename(path+compactSuffix, path), privatefile.SyncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(db.Close(), ondisk.Rename(path+compactSuffix, path)); err != nil {
 		return db, fmt.Errorf("compact the state file %s: %w", path, err)
 	}
 	again, err := openDatabase(path, lockTimeout)

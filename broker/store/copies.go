@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/broker/store/boltfile"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // Copies of the file are kept beside it, each verified as a whole before it takes its
@@ -62,7 +62,7 @@ func (s *Store) KeepCopy() error {
 	if err := shift(s.path, time.Now()); err != nil {
 		return err
 	}
-	return errors.Join(os.Rename(next, copyPath(s.path, 1)), privatefile.SyncDir(filepath.Dir(s.path)))
+	return ondisk.Rename(next, copyPath(s.path, 1))
 }
 
 // changedSince reports whether a copy is not of the last transaction. A file that holds

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // database is an open bbolt file, with the file itself.
@@ -110,7 +110,7 @@ func create(path string) error {
 	if err != nil {
 		return openError(path, err)
 	}
-	if err := errors.Join(db.Close(), os.Rename(path+suffix, path), privatefile.SyncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(db.Close(), ondisk.Rename(path+suffix, path)); err != nil {
 		return openError(path, err)
 	}
 	return nil

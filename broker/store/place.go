@@ -1,14 +1,13 @@
 package store
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"time"
 
 	"go.etcd.io/bbolt"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // lookEvery is how often the writer looks whether its file is still the one that has its
@@ -70,7 +69,7 @@ func (s *Store) makeAgain(aside string) error {
 			return err
 		}
 	}
-	if err := errors.Join(os.Rename(s.path+compactSuffix, s.path), privatefile.SyncDir(filepath.Dir(s.path))); err != nil {
+	if err := ondisk.Rename(s.path+compactSuffix, s.path); err != nil {
 		return err
 	}
 	again, err := openDatabase(s.path, time.Second)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/broker/store/boltfile"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // Restoring says from what a state file is to be made again.
@@ -72,7 +72,7 @@ func Restore(path string, from Restoring) (Restored, error) {
 			return r.done, err
 		}
 	}
-	return r.done, errors.Join(os.Rename(next, path), privatefile.SyncDir(filepath.Dir(path)))
+	return r.done, ondisk.Rename(next, path)
 }
 
 type restoring struct {

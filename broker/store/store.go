@@ -16,7 +16,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/disk"
-	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -128,7 +128,7 @@ func (s *Store) ready(opts Options, steps []func(tx *bbolt.Tx) error, loss strin
 	if s.db, err = compacted(s.db, s.path, opts.LockTimeout, false); err != nil {
 		return err
 	}
-	if err := privatefile.SyncDir(filepath.Dir(s.path)); err != nil {
+	if err := ondisk.SyncDir(filepath.Dir(s.path)); err != nil {
 		return openError(s.path, err)
 	}
 	return nil

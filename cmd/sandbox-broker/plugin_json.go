@@ -2,10 +2,10 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/docs/markdown"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -110,20 +110,5 @@ func updatePage(path string, d sdk.Description) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // gone already if all went well
-	_, err = file.WriteString(text)
-	if err == nil {
-		err = file.Chmod(info.Mode().Perm())
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+	return ondisk.WriteFile(path, []byte(text), info.Mode().Perm())
 }

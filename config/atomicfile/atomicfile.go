@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 var (
@@ -27,23 +29,17 @@ var (
 // Replace writes content in place of the file at path, which must be there and
 // have the SHA-256 sum that is given. A link is followed, and stays. The errors
 // are ErrChanged, ErrReadOnly with the reason, or those of the system.
-func Replace(path string, content []byte, expected [sha256.Size]byte) (err error) {
+func Replace(path string, content []byte, expected [sha256.Size]byte) error {
 	target, info, err := find(path)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(target)
-	temporary, err := os.CreateTemp(dir, "."+filepath.Base(target)+".new-*")
+	draft, err := ondisk.Create(target, info.Mode().Perm())
 	if err != nil {
 		return readOnly(err)
 	}
-	defer func() {
-		_ = temporary.Close()
-		if err != nil {
-			_ = os.Remove(temporary.Name())
-		}
-	}()
-	if err := fill(temporary, content, info); err != nil {
+	defer draft.Cleanup()
+	if err := fill(draft, content, info); err != nil {
 		return err
 	}
 	// As late as can be.
@@ -54,13 +50,14 @@ func Replace(path string, content []byte, expected [sha256.Size]byte) (err error
 	if current != expected {
 		return ErrChanged
 	}
-	if err := os.Rename(temporary.Name(), target); err != nil {
-		if errors.Is(err, syscall.EBUSY) {
-			return fmt.Errorf("%w: it is mounted by itself; mount its directory instead", ErrReadOnly)
-		}
-		return readOnly(err)
+	err = draft.Commit()
+	if _, notReplaced := errors.AsType[*os.LinkError](err); !notReplaced {
+		return err
 	}
-	return syncDir(dir)
+	if errors.Is(err, syscall.EBUSY) {
+		return fmt.Errorf("%w: it is mounted by itself; mount its directory instead", ErrReadOnly)
+	}
+	return readOnly(err)
 }
 
 // Check finds out, without touching anything, whether Replace would refuse the file
@@ -126,8 +123,8 @@ func readOnly(err error) error {
 	}
 }
 
-// fill writes the content and gives the file the mode and owner of another.
-func fill(file *os.File, content []byte, like os.FileInfo) error {
+// fill writes the content and gives the file the owner of another.
+func fill(file *ondisk.Draft, content []byte, like os.FileInfo) error {
 	if _, err := file.Write(content); err != nil {
 		return err
 	}
@@ -138,10 +135,7 @@ func fill(file *os.File, content []byte, like os.FileInfo) error {
 	if err := file.Chown(int(stat.Uid), int(stat.Gid)); err != nil {
 		return fmt.Errorf("%w: this user may not keep its owner (%d:%d)", ErrReadOnly, stat.Uid, stat.Gid)
 	}
-	if err := file.Chmod(like.Mode().Perm()); err != nil {
-		return err
-	}
-	return file.Sync()
+	return nil
 }
 
 func sum(path string) (sum [sha256.Size]byte, err error) {
@@ -155,14 +149,4 @@ func sum(path string) (sum [sha256.Size]byte, err error) {
 		return sum, err
 	}
 	return [sha256.Size]byte(hash.Sum(nil)), nil
-}
-
-// syncDir makes the new name last.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // ledger is a file with the names under which sandboxes may have been made.
@@ -35,7 +37,7 @@ func (l ledger) add(e entry) error {
 	}
 	_, err = f.WriteString("\n" + e.line() + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil && before != nil {
-		err = l.syncName()
+		err = ondisk.SyncDir(filepath.Dir(l.file))
 	}
 	return err
 }
@@ -74,26 +76,9 @@ func (l ledger) keep(entries []entry) error {
 		}
 		return nil
 	}
-	next := ledger{l.file + ".next"}
-	if err := os.Remove(next.file); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
+	var text strings.Builder
 	for _, e := range entries {
-		if err := next.add(e); err != nil {
-			return err
-		}
+		fmt.Fprintf(&text, "%s\n", e.line())
 	}
-	if err := os.Rename(next.file, l.file); err != nil {
-		return err
-	}
-	return l.syncName()
-}
-
-// syncName has the file found after a loss of power too.
-func (l ledger) syncName() error {
-	dir, err := os.Open(filepath.Dir(l.file))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return ondisk.WriteFile(l.file, []byte(text.String()), 0o600)
 }

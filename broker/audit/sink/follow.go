@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
 // Log is what is followed; audit.Log is it.
@@ -248,17 +249,5 @@ func (f *Follower) readCursor() (uint64, error) {
 
 // keep takes down how far it has come.
 func (f *Follower) keep(seq uint64) error {
-	part := f.cursor() + ".part"
-	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(file, seq)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part, f.cursor())
+	return ondisk.WriteFile(f.cursor(), fmt.Appendln(nil, seq), 0o600)
 }

@@ -13,12 +13,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 )
 
-const (
-	suffix = ".json"
-	draft  = ".new"
-)
+const suffix = ".json"
 
 // Store has records of one kind. It may be used by several goroutines.
 type Store[T any] struct {
@@ -96,7 +95,7 @@ func (s *Store[T]) All() map[string]T {
 	return maps.Clone(s.all)
 }
 
-// Put writes a record, whole or not at all.
+// Put writes a record, whole or not at all. It is on disk when Put returns.
 func (s *Store[T]) Put(name string, record T) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,11 +122,7 @@ func (s *Store[T]) write(name string, record T) error {
 	if err != nil {
 		return fmt.Errorf("encode a record: %w", err)
 	}
-	file := filepath.Join(s.dir, name+suffix)
-	if err := os.WriteFile(file+draft, text, 0o600); err != nil {
-		return fmt.Errorf("write a record: %w", err)
-	}
-	if err := os.Rename(file+draft, file); err != nil {
+	if err := ondisk.WriteFile(filepath.Join(s.dir, name+suffix), text, 0o600); err != nil {
 		return fmt.Errorf("write a record: %w", err)
 	}
 	s.all[name] = record

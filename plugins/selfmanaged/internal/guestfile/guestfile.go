@@ -10,8 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
+	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/hostfile"
 )
 
@@ -45,19 +45,15 @@ func (f *File) Install(path string) error {
 	}
 	// An earlier copy may be mounted in a sandbox that still ends: it keeps its own
 	// file.
-	draft, err := os.CreateTemp(filepath.Dir(path), ".guest-*")
+	draft, err := ondisk.Create(path, 0o555)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(draft, io.NewSectionReader(f.file, 0, info.Size()))
-	err = errors.Join(err, draft.Chmod(0o555), draft.Close())
-	if err == nil {
-		err = os.Rename(draft.Name(), path)
+	defer draft.Cleanup()
+	if _, err := io.Copy(draft, io.NewSectionReader(f.file, 0, info.Size())); err != nil {
+		return err
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(draft.Name()))
-	}
-	return nil
+	return draft.Commit()
 }
 
 // Close closes it.
