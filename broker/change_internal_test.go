@@ -87,7 +87,7 @@ func newReloads(t *testing.T) *reloads {
 	b := &broker{catalog: &catalog{}}
 	b.instances = instance.NewService(instance.Options{Catalog: b.catalog, Logger: hclog.NewNullLogger()})
 	t.Cleanup(func() { b.instances.Shutdown(context.Background()) })
-	runtimeDir, err := os.MkdirTemp("", "rt-") // short enough for sockets
+	runtimeDir, err := os.MkdirTemp("", "rt") //nolint:usetesting // t.TempDir is too long for a socket
 	assert.NilError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(runtimeDir) })
 	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{
