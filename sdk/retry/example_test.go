@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
@@ -54,4 +55,21 @@ func ExampleHTTP() {
 	service := &client{endpoint: server.URL}
 	fmt.Println(service.create(context.Background(), "box-1"), len(answers))
 	// Output: <nil> 0
+}
+
+// An error with a code that is retryable is followed by another attempt, any other one
+// is not.
+func ExampleDo() {
+	patience := retry.Policy{Attempts: 3, Min: time.Millisecond, Max: time.Millisecond}
+	for _, code := range []sdk.Code{sdk.CodeUnavailable, sdk.CodeInvalidConfig} {
+		attempts := 0
+		_, err := retry.Do(context.Background(), patience, func(context.Context) (string, error) {
+			attempts++
+			return "", sdk.Errorf(code, "attempt %d", attempts)
+		})
+		fmt.Println(attempts, err)
+	}
+	// Output:
+	// 3 SB009: attempt 3
+	// 1 SB002: attempt 1
 }
