@@ -167,9 +167,10 @@ type CreateRequest struct {
 	Labels map[string]string
 	// Env is added to the environment of every execution, and to that of every context
 	// and command. A value may be any text without the byte 0, and arrives byte for
-	// byte. Values reach the code and nothing else: no output that the code did not
-	// print, no artifact, error, label or log has them. The same is true of Env
-	// elsewhere.
+	// byte. One of up to 32 KiB always does. Refuse a longer one that cannot, with
+	// CodeInvalidRequest and the field "env", or "env." and the name. Values reach the
+	// code and nothing else: no output that the code did not print, no artifact, error,
+	// label or log has them. The same is true of Env elsewhere.
 	Env map[string]string
 	// TTL after which the provider may destroy the instance by itself.
 	// Zero means the provider's default.

@@ -66,10 +66,6 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 		return err
 	}
 	config.Dir = "/run/e2bfake"
-	text, err := json.Marshal(config)
-	if err != nil {
-		return err
-	}
 	sb.command = exec.Command(s.bwrap,
 		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--uid", "1000", "--gid", "1000",
 		"--die-with-parent", "--new-session", "--clearenv",
@@ -78,7 +74,7 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/home/user", "--dir", "/root",
 		"--bind", sb.dir, config.Dir, "--ro-bind", executable, "/run/agent",
 		"--ro-bind", sb.vmstat(), "/proc/vmstat",
-		"--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", agent.Variable, string(text), "--chdir", "/home/user",
+		"--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", agent.Variable, "true", "--chdir", "/home/user",
 		"/run/agent")
 	sb.command.Stderr = os.Stderr
 	stdin, err := sb.command.StdinPipe()
@@ -92,6 +88,10 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 	sb.stdin = stdin
 	if err := sb.command.Start(); err != nil {
 		return err
+	}
+	if err := json.NewEncoder(stdin).Encode(config); err != nil {
+		sb.end()
+		return fmt.Errorf("the sandbox did not start: %w", err)
 	}
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
 		sb.end()

@@ -14,6 +14,7 @@ import (
 // capable is the provider with calls of its capabilities changed.
 type capable struct {
 	*local.Provider
+	create        func(context.Context, sdk.CreateRequest) (sdk.Instance, error)
 	interrupt     func(context.Context, string, string) error
 	createContext func(context.Context, sdk.CreateContextRequest) (sdk.CodeContext, error)
 	restart       func(context.Context, string, string) error
@@ -47,7 +48,7 @@ type capable struct {
 func changing(change func(*capable)) func(*local.Provider) sdk.Provider {
 	return func(p *local.Provider) sdk.Provider {
 		c := &capable{
-			Provider: p, interrupt: p.Interrupt, createContext: p.CreateContext, restart: p.RestartContext, deleteContext: p.DeleteContext,
+			Provider: p, create: p.Create, interrupt: p.Interrupt, createContext: p.CreateContext, restart: p.RestartContext, deleteContext: p.DeleteContext,
 			start: p.StartCommand, read: p.ReadCommand, write: p.WriteCommand, signal: p.SignalCommand,
 			listCommands: func(list []sdk.Command) []sdk.Command { return list },
 			stat:         func(info sdk.FileInfo, err error) (sdk.FileInfo, error) { return info, err },
@@ -58,6 +59,10 @@ func changing(change func(*capable)) func(*local.Provider) sdk.Provider {
 		change(c)
 		return c
 	}
+}
+
+func (c *capable) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	return c.create(ctx, req)
 }
 
 func (c *capable) Interrupt(ctx context.Context, id, execution string) error {

@@ -46,6 +46,13 @@ func commandCases() []Case {
 
 // start starts a command; change may change the request.
 func (c *scene) startCommand(instance string, argv []string, change ...func(*sdk.CommandRequest)) sdk.Command {
+	started, err := c.triedCommand(instance, argv, change...)
+	c.must(err, "start %q", argv)
+	return started
+}
+
+// triedCommand starts a command and returns the error too.
+func (c *scene) triedCommand(instance string, argv []string, change ...func(*sdk.CommandRequest)) (sdk.Command, error) {
 	req := sdk.CommandRequest{InstanceID: instance, Argv: argv, KeepOutput: 1 << 20}
 	for _, f := range change {
 		f(&req)
@@ -55,8 +62,7 @@ func (c *scene) startCommand(instance string, argv []string, change ...func(*sdk
 		started, err = c.StartCommand(ctx, req)
 		return err
 	})
-	c.must(err, "start %q", argv)
-	return started
+	return started, err
 }
 
 func (c *scene) shell(instance, line string, change ...func(*sdk.CommandRequest)) sdk.Command {

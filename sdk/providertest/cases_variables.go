@@ -14,15 +14,65 @@ func variableCases(languages []sdk.Language) []Case {
 	contexts := []sdk.Capability{sdk.CapabilityContexts}
 	return slices.Concat(
 		inLanguages(languages, []Case{
-			{Group: group, Name: "any text arrives, of the instance and of the execution", run: variablesArrive(oddVariables)},
+			{Group: group, Name: "any text arrives, of the instance and of the execution", run: arriving(variablesArrive, oddVariables)},
+			{Group: group, Name: "long values arrive whole, of the instance and of the execution", run: arriving(variablesArrive, longVariables...)},
 			{Group: group, Name: "code gets them, and nothing shows them", run: variablesAreNotShown},
-			{Group: group, Name: "any text arrives in a context, of the instance, the context and the execution", run: variablesArriveInContext(oddVariables), needs: contexts},
+			{Group: group, Name: "any text arrives in a context, of the instance, the context and the execution", run: arriving(variablesArriveInContext, oddVariables), needs: contexts},
+			{Group: group, Name: "long values arrive whole in a context, of the instance, the context and the execution", run: arriving(variablesArriveInContext, longVariables...), needs: contexts},
 			{Group: group, Name: "a context gets them, and nothing shows them", run: variablesAreNotShownByContext, needs: contexts},
 		}),
 		needing([]Case{
-			{Group: group, Name: "any text arrives in a command, of the instance and of the command", run: variablesArriveInCommand(oddVariables)},
+			{Group: group, Name: "any text arrives in a command, of the instance and of the command", run: arriving(variablesArriveInCommand, oddVariables)},
+			{Group: group, Name: "long values arrive whole in a command, of the instance and of the command", run: arriving(variablesArriveInCommand, longVariables...)},
 		}, sdk.CapabilityCommands),
 	)
+}
+
+// variables are those of a scope, with a word in their values.
+type variables func(scope, word string) map[string]string
+
+// arriving checks that the first of these variables arrive. Where they are refused as too
+// long, the next must, and the last may not be refused.
+func arriving(arrive func(*scene, variables) error, those ...variables) func(*scene) {
+	return func(c *scene) {
+		for i, env := range those {
+			err := arrive(c, env)
+			if err == nil {
+				return
+			}
+			if i == len(those)-1 {
+				c.must(err, "set variables")
+			}
+			e := c.refusal(err, "what has long variables", []sdk.Code{sdk.CodeInvalidRequest})
+			c.check(e.Field == "env" || strings.HasPrefix(e.Field, "env."), "what has long variables was refused, but the field is %q: it must be env, or env. and a name", e.Field)
+		}
+	}
+}
+
+// The lengths of long values, in bytes. Linux takes a variable of 128 KiB at most, with
+// its name.
+const (
+	longValue     = 100_000
+	promisedValue = 32 << 10
+)
+
+// "One of up to 32 KiB always does. Refuse a longer one that cannot." (CreateRequest.Env)
+var longVariables = []variables{
+	func(scope, word string) map[string]string { return longOf(scope, word, longValue) },
+	func(scope, word string) map[string]string { return longOf(scope, word, promisedValue) },
+}
+
+// longOf is a variable of a scope, and one of all of them. Every line of a value is
+// another, so that none can be missed, come twice or change places.
+func longOf(scope, word string, length int) map[string]string {
+	var text strings.Builder
+	for line := 0; text.Len() < length; line++ {
+		fmt.Fprintf(&text, "%d it's \"%s\" \\n `$HOME` 世界\n", line, word)
+	}
+	end := " " + word
+	value := strings.ToValidUTF8(text.String()[:length-len(end)], "?")
+	value += strings.Repeat(".", length-len(end)-len(value)) + end
+	return map[string]string{"PROVIDERTEST_OF_ALL": scope + value[len(scope):], "PROVIDERTEST_" + scope + "_LONG": value}
 }
 
 // oddVariables are variables whose values could be taken for something else, by a shell,
@@ -49,10 +99,16 @@ func oddVariables(scope, word string) map[string]string {
 
 // instanceWith makes an instance with variables.
 func (c *scene) instanceWith(env map[string]string) sdk.Instance {
+	made, err := c.triedInstance(env)
+	c.must(err, "create an instance with variables")
+	return made
+}
+
+func (c *scene) triedInstance(env map[string]string) (sdk.Instance, error) {
 	c.someLanguage()
 	req := c.createRequest(c.language)
 	req.Env = env
-	return c.createWith(req)
+	return c.triedCreate(c.session, req)
 }
 
 // hasVariables checks what Samples.Variables has printed: variables, later ones before
@@ -69,59 +125,92 @@ func (c *scene) hasVariables(printed string, env ...map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		value, ok := got[name]
 		c.check(ok, "code does not see the variable %s", name)
-		equal(c, value, want[name], "the variable %s", name)
+		at := agreeing(value, want[name])
+		c.check(value == want[name], "the variable %s has %d bytes and must have %d; from byte %d on it is %s and must be %s",
+			name, len(value), len(want[name]), at, shown(value[at:]), shown(want[name][at:]))
 		delete(got, name)
 	}
 	c.check(len(got) == 0, "code sees variables that nobody has set: %s", shown(slices.Sorted(maps.Keys(got))))
 }
 
+// agreeing is how many bytes of two texts are the same, from their beginnings on.
+func agreeing(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
 // "Env is added to the environment of every execution." (CreateRequest) "Env is added to
 // the instance's environment for this execution." (ExecuteRequest) "A value may be any text
 // without the byte 0, and arrives byte for byte." (CreateRequest)
-func variablesArrive(variables func(scope, word string) map[string]string) func(*scene) {
-	return func(c *scene) {
-		ofInstance, ofExecution := variables("INSTANCE", randomWord()), variables("EXECUTION", randomWord())
-		req := c.request(c.instanceWith(ofInstance).ID, c.code(c.samples.Variables))
-		req.Env = ofExecution
-		got := c.execute(req)
-		c.succeeded(got)
-		c.hasVariables(got.stdout, ofInstance, ofExecution)
+//
+// This and the next two return the error of a call that was not taken on.
+func variablesArrive(c *scene, env variables) error {
+	ofInstance, ofExecution := env("INSTANCE", randomWord()), env("EXECUTION", randomWord())
+	made, err := c.triedInstance(ofInstance)
+	if err != nil {
+		return err
 	}
+	req := c.request(made.ID, c.code(c.samples.Variables))
+	req.Env = ofExecution
+	got := c.tried(req)
+	if got.err != nil {
+		return got.err
+	}
+	c.succeeded(got)
+	c.hasVariables(got.stdout, ofInstance, ofExecution)
+	return nil
 }
 
 // The same. "Env is added to the instance's environment." (CreateContextRequest)
-func variablesArriveInContext(variables func(scope, word string) map[string]string) func(*scene) {
-	return func(c *scene) {
-		ofInstance, ofContext, ofExecution := variables("INSTANCE", randomWord()), variables("CONTEXT", randomWord()), variables("EXECUTION", randomWord())
-		id := c.instanceWith(ofInstance).ID
-		made := c.newContext(id, func(req *sdk.CreateContextRequest) { req.Env = ofContext })
-		req := c.in(id, made, c.samples.Variables)
-		req.Env = ofExecution
-		got := c.execute(req)
-		c.succeeded(got)
-		c.hasVariables(got.stdout, ofInstance, ofContext, ofExecution)
-		got = c.execute(c.in(id, made, c.samples.Variables))
-		c.succeeded(got)
-		c.hasVariables(got.stdout, ofInstance, ofContext)
+func variablesArriveInContext(c *scene, env variables) error {
+	ofInstance, ofContext, ofExecution := env("INSTANCE", randomWord()), env("CONTEXT", randomWord()), env("EXECUTION", randomWord())
+	instance, err := c.triedInstance(ofInstance)
+	if err != nil {
+		return err
 	}
+	made, err := c.triedContext(instance.ID, func(req *sdk.CreateContextRequest) { req.Env = ofContext })
+	if err != nil {
+		c.newContext(instance.ID) // there may be none in this language
+		return err
+	}
+	req := c.in(instance.ID, made, c.samples.Variables)
+	req.Env = ofExecution
+	got := c.tried(req)
+	if got.err != nil {
+		return got.err
+	}
+	c.succeeded(got)
+	c.hasVariables(got.stdout, ofInstance, ofContext, ofExecution)
+	got = c.execute(c.in(instance.ID, made, c.samples.Variables))
+	c.succeeded(got)
+	c.hasVariables(got.stdout, ofInstance, ofContext)
+	return nil
 }
 
 // The same. "Env is added to the instance's environment." (CommandRequest)
-func variablesArriveInCommand(variables func(scope, word string) map[string]string) func(*scene) {
-	return func(c *scene) {
-		ofInstance, ofCommand := variables("INSTANCE", randomWord()), variables("COMMAND", randomWord())
-		id := c.instanceWith(ofInstance).ID
-		started := c.startCommand(id, []string{"env", "-0"}, func(req *sdk.CommandRequest) { req.Env = ofCommand })
-		ended, out := c.follow(id, started)
-		equal(c, ended.State, sdk.CommandSucceeded, "the state of env -0")
-		var ours strings.Builder
-		for entry := range strings.SplitSeq(out.stdout.String(), "\x00") {
-			if strings.HasPrefix(entry, "PROVIDERTEST_") {
-				ours.WriteString(entry + "\x1e")
-			}
-		}
-		c.hasVariables(ours.String(), ofInstance, ofCommand)
+func variablesArriveInCommand(c *scene, env variables) error {
+	ofInstance, ofCommand := env("INSTANCE", randomWord()), env("COMMAND", randomWord())
+	made, err := c.triedInstance(ofInstance)
+	if err != nil {
+		return err
 	}
+	started, err := c.triedCommand(made.ID, []string{"env", "-0"}, func(req *sdk.CommandRequest) { req.Env = ofCommand })
+	if err != nil {
+		return err
+	}
+	ended, out := c.follow(made.ID, started)
+	equal(c, ended.State, sdk.CommandSucceeded, "the state of env -0")
+	var ours strings.Builder
+	for entry := range strings.SplitSeq(out.stdout.String(), "\x00") {
+		if strings.HasPrefix(entry, "PROVIDERTEST_") {
+			ours.WriteString(entry + "\x1e")
+		}
+	}
+	c.hasVariables(ours.String(), ofInstance, ofCommand)
+	return nil
 }
 
 // hides checks that a text has nothing of variables.

@@ -40,14 +40,22 @@ func (s *session) createRequest(l sdk.Language) sdk.CreateRequest {
 func (c *scene) createWith(req sdk.CreateRequest) sdk.Instance { return c.createOn(c.session, req) }
 
 func (c *scene) createOn(s *session, req sdk.CreateRequest) sdk.Instance {
+	made, err := c.triedCreate(s, req)
+	c.must(err, "create an instance of the template %q", req.Template)
+	return made
+}
+
+// triedCreate is createOn, and returns the error too.
+func (c *scene) triedCreate(s *session, req sdk.CreateRequest) (sdk.Instance, error) {
 	var made sdk.Instance
 	err := c.call("Create", func(ctx context.Context) (err error) {
 		made, err = s.Create(ctx, req)
 		return err
 	})
-	c.must(err, "create an instance of the template %q", req.Template)
-	c.destroyLater(s, made.ID)
-	return made
+	if err == nil {
+		c.destroyLater(s, made.ID)
+	}
+	return made, err
 }
 
 // destroyLater destroys an instance at the end of the case.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -107,6 +108,90 @@ func TestWrongVariablesAreFound(t *testing.T) {
 				return made, err
 			}
 		}},
+	})
+}
+
+func TestWrongLongVariablesAreFound(t *testing.T) {
+	const (
+		group   = "variables/(python/long|long)"
+		code    = "variables/python/long values arrive whole, of the instance and of the execution"
+		inside  = "variables/python/long values arrive whole in a context, of the instance, the context and the execution"
+		command = "variables/long values arrive whole in a command, of the instance and of the command"
+	)
+	// What is done to the variables of an instance, an execution, a context and a command.
+	type ways struct{ instance, execution, context, command func(map[string]string) error }
+	with := func(w ways) func(*local.Provider) sdk.Provider {
+		none := func(map[string]string) error { return nil }
+		for _, way := range []*func(map[string]string) error{&w.instance, &w.execution, &w.context, &w.command} {
+			if *way == nil {
+				*way = none
+			}
+		}
+		return changing(func(c *capable) {
+			c.create = func(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+				if err := w.instance(req.Env); err != nil {
+					return sdk.Instance{}, err
+				}
+				return c.Provider.Create(ctx, req)
+			}
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				if err := w.execution(req.Env); err != nil {
+					return sdk.ExecuteResult{}, err
+				}
+				return c.Provider.Execute(ctx, req, out)
+			}
+			c.createContext = func(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
+				if err := w.context(req.Env); err != nil {
+					return sdk.CodeContext{}, err
+				}
+				return c.Provider.CreateContext(ctx, req)
+			}
+			c.start = func(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
+				if err := w.command(req.Env); err != nil {
+					return sdk.Command{}, err
+				}
+				return c.Provider.StartCommand(ctx, req)
+			}
+		})
+	}
+	each := func(change func(string) string) func(map[string]string) error {
+		return func(env map[string]string) error {
+			maps.Copy(env, rewritten(env, change))
+			return nil
+		}
+	}
+	cut := each(func(value string) string { return value[:min(len(value), 64<<10)] })
+	// A piece in the middle that comes twice, in the place of another.
+	repeats := each(func(value string) string {
+		if len(value) < 64<<10 {
+			return value
+		}
+		return value[:32<<10] + value[:16<<10] + value[48<<10:]
+	})
+	refuses := func(most int, code sdk.Code, field string) func(map[string]string) error {
+		return func(env map[string]string) error {
+			for _, value := range env {
+				if len(value) > most {
+					return sdk.FieldErrorf(code, field, "is longer than %d bytes", most)
+				}
+			}
+			return nil
+		}
+	}
+	everywhere := func(way func(map[string]string) error) ways { return ways{way, way, way, way} }
+	checkMutations(t, map[string]mutation{
+		"those of the instance cut":             {among: group, fails: []string{code, inside, command}, wraps: with(ways{instance: cut})},
+		"those of the execution cut":            {among: group, fails: []string{code, inside}, wraps: with(ways{execution: cut})},
+		"those of the context cut":              {among: group, fails: []string{inside}, wraps: with(ways{context: cut})},
+		"those of the command cut":              {among: group, fails: []string{command}, wraps: with(ways{command: cut})},
+		"a piece comes twice":                   {among: group, fails: []string{code, inside, command}, wraps: with(everywhere(repeats))},
+		"what is promised is refused":           {among: group, fails: []string{code, inside, command}, wraps: with(everywhere(refuses(16<<10, sdk.CodeInvalidRequest, "env")))},
+		"a refusal that names nothing":          {among: group, fails: []string{code, inside, command}, wraps: with(everywhere(refuses(64<<10, sdk.CodeInvalidRequest, "")))},
+		"a refusal of a context names nothing":  {among: group, fails: []string{inside}, wraps: with(ways{context: refuses(64<<10, sdk.CodeInvalidRequest, "")})},
+		"a refusal that is somebody else's":     {among: group, fails: []string{code, inside, command}, wraps: with(everywhere(refuses(64<<10, sdk.CodeUnavailable, "env")))},
+		"no mistake: a refusal that says what":  {among: group, wraps: with(everywhere(refuses(64<<10, sdk.CodeInvalidRequest, "env.PROVIDERTEST_OF_ALL")))},
+		"no mistake: a context that refuses":    {among: group, wraps: with(ways{context: refuses(32<<10, sdk.CodeInvalidRequest, "env")})},
+		"no mistake: an execution that refuses": {among: group, wraps: with(ways{execution: refuses(32<<10, sdk.CodeInvalidRequest, "env")})},
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// Variable of the environment that makes a program an agent, with its Config.
+// Variable of the environment that makes a program an agent. Its Config comes as JSON on
+// standard input: it may be longer than the kernel lets a variable be.
 const Variable = "E2BFAKE_AGENT"
 
 // The sockets in Config.Dir.
@@ -39,12 +40,11 @@ type Config struct {
 // Main turns the process into an agent if the environment says so, and then does
 // not return. A test binary that uses the fake calls it first in TestMain.
 func Main() {
-	text, ok := os.LookupEnv(Variable)
-	if !ok {
+	if _, ok := os.LookupEnv(Variable); !ok {
 		return
 	}
 	_ = os.Unsetenv(Variable)
-	if err := run(text); err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		os.Exit(1)
 	}
@@ -52,9 +52,9 @@ func Main() {
 }
 
 // run serves until standard input ends, which it does with the fake.
-func run(text string) error {
+func run() error {
 	var c Config
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
+	if err := json.NewDecoder(os.Stdin).Decode(&c); err != nil {
 		return err
 	}
 	env := map[string]string{"E2B_SANDBOX": "true"}

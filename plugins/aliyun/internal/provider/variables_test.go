@@ -14,7 +14,9 @@ import (
 // it is read.
 func TestLongVariablesReachAContextWhole(t *testing.T) {
 	t.Parallel()
-	long := func(scope string) string { return strings.Repeat("it's \""+scope+"\", \\n, `$HOME`\n\té", 4000) + scope }
+	long := func(scope string) string {
+		return strings.Repeat("it's \""+scope+"\", \\n, `$HOME`\n\té", 3000) + scope
+	}
 	ofInstance, ofContext, ofExecution := long("instance"), long("context"), long("execution")
 	for language, prints := range map[sdk.Language]string{
 		sdk.Python:     "import os, sys\nfor name in 'INSTANCE', 'CONTEXT', 'EXECUTION': sys.stdout.write(os.environ.get(name, '') + ';')\n",
