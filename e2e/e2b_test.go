@@ -29,7 +29,10 @@ func fakeE2B(t *testing.T) *e2bfake.Server {
 	binaries.Needs(t, "bwrap", "bubblewrap")
 	server, err := e2bfake.Start(e2bfake.Options{})
 	assert.NilError(t, err)
-	t.Cleanup(func() { assert.Check(t, server.Close()) })
+	t.Cleanup(func() {
+		assert.Check(t, server.Close())
+		assert.Check(t, len(server.Unread()) == 0, "what was sent and nobody reads: %q", server.Unread())
+	})
 	return server
 }
 

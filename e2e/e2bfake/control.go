@@ -3,9 +3,7 @@ package e2bfake
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -44,12 +42,17 @@ func (s *Server) control() http.Handler {
 			problem(w, http.StatusUnauthorized, "", "invalid API key, please visit the dashboard")
 			return
 		}
-		if _, pattern := mux.Handler(r); pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
+		_, pattern := mux.Handler(r)
+		if pattern == "" || path.Clean(r.URL.Path) != r.URL.Path {
 			problem(w, http.StatusNotFound, "", unrouted(mux, r))
 			return
 		}
 		if r.Method == http.MethodPost && r.Header.Get("Content-Type") != "application/json" {
 			problem(w, http.StatusBadRequest, "", "validation error: request body has an error: header Content-Type has unexpected value")
+			return
+		}
+		if err := s.check(pattern, r); err != nil {
+			problem(w, http.StatusBadRequest, "", "validation error: "+err.Error())
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -115,12 +118,6 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 	private := req.Network.AllowPublicTraffic != nil && !*req.Network.AllowPublicTraffic
 	template, _, _ := strings.Cut(req.TemplateID, ":")
 	switch {
-	case req.TemplateID == "":
-		problem(w, http.StatusBadRequest, "", "validation error: templateID is required")
-		return
-	case seconds <= 0:
-		problem(w, http.StatusBadRequest, "", "validation error: timeout must be positive")
-		return
 	case seconds > s.options.MaxTimeout:
 		problem(w, http.StatusBadRequest, "", fmt.Sprintf("Timeout cannot be greater than %d seconds", s.options.MaxTimeout))
 		return
@@ -131,11 +128,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 		problem(w, http.StatusNotFound, "", fmt.Sprintf("template '%s' not found", req.TemplateID))
 		return
 	}
-	for _, denied := range req.Network.DenyOut {
-		if strings.Trim(denied, "0123456789./") != "" {
-			problem(w, http.StatusBadRequest, "", "invalid denied CIDR "+denied)
-			return
-		}
+	if err := checkNetwork(req.Network.AllowOut, req.Network.DenyOut); err != nil {
+		problem(w, http.StatusBadRequest, "", err.Error())
+		return
 	}
 	sb := &sandbox{id: newID(), template: template, metadata: req.Metadata, startedAt: time.Now(), envdVersion: s.options.EnvdVersion}
 	if req.Secure || recent {
@@ -261,8 +256,8 @@ func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		Timeout *int `json:"timeout"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Timeout == nil || *req.Timeout < 0 {
-		problem(w, http.StatusBadRequest, "", "validation error: timeout")
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		problem(w, http.StatusBadRequest, "", "validation error: "+err.Error())
 		return
 	}
 	if sb.isPaused() {
@@ -276,13 +271,6 @@ func (s *Server) setTimeout(w http.ResponseWriter, r *http.Request) {
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	sb := s.find(w, r)
 	if sb == nil {
-		return
-	}
-	var req struct {
-		Memory *bool `json:"memory"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil && !errors.Is(err, io.EOF) {
-		problem(w, http.StatusBadRequest, "", "validation error: "+err.Error())
 		return
 	}
 	if sb.isPaused() {

@@ -7,8 +7,14 @@
 // It is written from what was seen of the original, and keeps to it where that is
 // inconvenient: it speaks TLS and HTTP/2, tells sandboxes apart by the names of hosts,
 // knows exact paths and methods, resets connections at a pause, has kernels that get
-// their environment unescaped and die in silence, and old versions of envd. On request it lies (Fault): it loses answers of calls that had an
-// effect, cuts streams, refuses, is late.
+// their environment unescaped and die in silence, and old versions of envd. On request it
+// lies (Fault): it loses answers of calls that had an effect, cuts streams, refuses, is
+// late.
+//
+// Requests must be what is published: members that are needed, types, ranges, forms, values
+// of enumerations. Where the original is not known to mind, the fake does: at parameters and
+// at members of messages to envd and the code interpreter that are not known. Those of the
+// control API it ignores as the original does, and takes them down (Unread).
 //
 // A test binary that uses it calls Main first in its TestMain, for the sandboxes are
 // started from the same executable.

@@ -91,6 +91,8 @@ type Server struct {
 	unlisted int
 	// created counts all sandboxes that were ever made.
 	created int
+	// unread are members of bodies that nobody reads.
+	unread []string
 }
 
 // Start starts a fake. It needs bubblewrap.

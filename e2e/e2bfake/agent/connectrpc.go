@@ -33,8 +33,8 @@ func asRPCError(err error) *rpcError {
 	return &rpcError{"internal", err.Error()}
 }
 
-// unary serves a method with one request and one answer.
-func unary[Req, Resp any](method func(*http.Request, Req) (Resp, error)) http.HandlerFunc {
+// unary serves a method with one request, which is such a message, and one answer.
+func unary[Req, Resp any](message string, method func(*http.Request, Req) (Resp, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 			w.WriteHeader(http.StatusUnsupportedMediaType)
@@ -42,10 +42,11 @@ func unary[Req, Resp any](method func(*http.Request, Req) (Resp, error)) http.Ha
 		}
 		var req Req
 		var resp Resp
-		err := json.NewDecoder(r.Body).Decode(&req)
-		if err != nil {
-			err = rpcErrorf("invalid_argument", err.Error())
-		} else {
+		text, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = decode(message, text, &req)
+		}
+		if err == nil {
 			resp, err = method(r, req)
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -59,6 +60,17 @@ func unary[Req, Resp any](method func(*http.Request, Req) (Resp, error)) http.Ha
 	}
 }
 
+// decode reads a request that is such a message, and nothing else.
+func decode(message string, text []byte, into any) error {
+	if err := checkMessage(message, text); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil { // a form that the plugin has no need of
+		return rpcErrorf("invalid_argument", err.Error())
+	}
+	return nil
+}
+
 // stream is the answer of a method with several.
 type stream struct {
 	mu      sync.Mutex
@@ -66,9 +78,9 @@ type stream struct {
 	flusher http.Flusher
 }
 
-// serverStream serves a method with one request and a stream of answers. What goes
-// wrong stands in the last envelope; the HTTP status is 200 all the same.
-func serverStream[Req any](method func(*http.Request, Req, *stream) error) http.HandlerFunc {
+// serverStream serves a method with one request, which is such a message, and a stream of
+// answers. What goes wrong stands in the last envelope; the HTTP status is 200 all the same.
+func serverStream[Req any](message string, method func(*http.Request, Req, *stream) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Content-Type") != "application/connect+json" {
 			w.WriteHeader(http.StatusUnsupportedMediaType)
@@ -79,11 +91,9 @@ func serverStream[Req any](method func(*http.Request, Req, *stream) error) http.
 		var req Req
 		payload, err := readEnvelope(r.Body)
 		if err == nil {
-			err = json.Unmarshal(payload, &req)
+			err = decode(message, payload, &req)
 		}
-		if err != nil {
-			err = rpcErrorf("invalid_argument", err.Error())
-		} else {
+		if err == nil {
 			err = method(r, req, s)
 		}
 		end := struct {
@@ -96,14 +106,18 @@ func serverStream[Req any](method func(*http.Request, Req, *stream) error) http.
 	}
 }
 
+// readEnvelope reads the one message of a request.
 func readEnvelope(r io.Reader) ([]byte, error) {
-	head := make([]byte, 5)
-	if _, err := io.ReadFull(r, head); err != nil {
+	body, err := io.ReadAll(r)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(body) < 5 || uint64(len(body)-5) != uint64(binary.BigEndian.Uint32(body[1:])):
+		return nil, rpcErrorf("invalid_argument", "validation error: there must be one envelope, whole and alone")
+	case body[0] != 0:
+		return nil, rpcErrorf("invalid_argument", "validation error: the envelope has flags that were not agreed on")
 	}
-	payload := make([]byte, binary.BigEndian.Uint32(head[1:]))
-	_, err := io.ReadFull(r, payload)
-	return payload, err
+	return body[5:], nil
 }
 
 func (s *stream) send(flags byte, message any) {

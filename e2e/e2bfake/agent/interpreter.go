@@ -4,11 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/shape"
 )
 
 // interpreter is the server with the kernels.
@@ -69,7 +73,7 @@ func (i *interpreter) begin(language, cwd string) (contextInfo, error) {
 
 func (i *interpreter) create(w http.ResponseWriter, r *http.Request) {
 	var req struct{ Language, Cwd string }
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+	if err := read(r, newContext, &req); err != nil {
 		unprocessable(w, err)
 		return
 	}
@@ -129,6 +133,22 @@ func (i *interpreter) remove(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, nil)
 }
 
+// read reads a body of a shape. Members that are not known are refused, though the
+// original is not known to mind.
+func read(r *http.Request, s shape.Shape, into any) error {
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
+		return errors.New("the content type must be application/json")
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	if err := shape.Check(s, body).Strict().Err(); err != nil {
+		return err
+	}
+	return json.Unmarshal(body, into)
+}
+
 func unprocessable(w http.ResponseWriter, err error) {
 	writeJSON(w, http.StatusUnprocessableEntity, map[string]any{"detail": []any{map[string]any{"msg": err.Error()}}})
 }
@@ -137,14 +157,14 @@ func unprocessable(w http.ResponseWriter, err error) {
 // that goes away interrupts nothing.
 func (i *interpreter) execute(w http.ResponseWriter, r *http.Request) {
 	var req struct {
-		Code      *string `json:"code"`
-		ContextID string  `json:"context_id"`
-		Language  string  `json:"language"`
+		Code      string `json:"code"`
+		ContextID string `json:"context_id"`
+		Language  string `json:"language"`
 	}
-	err := json.NewDecoder(r.Body).Decode(&req)
+	err := read(r, newExecution, &req)
 	switch {
-	case err != nil || req.Code == nil:
-		unprocessable(w, fmt.Errorf("code is required: %w", err))
+	case err != nil:
+		unprocessable(w, err)
 		return
 	case req.ContextID != "" && req.Language != "":
 		http.Error(w, "Only one of context_id or language can be provided", http.StatusBadRequest)
@@ -183,7 +203,7 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	defer func() { close(done); <-ticking }()
-	i.executeIn(r.Context(), k, *req.Code, send)
+	i.executeIn(r.Context(), k, req.Code, send)
 }
 
 func (i *interpreter) executeIn(ctx context.Context, k *kernel, code string, send func([]byte)) {

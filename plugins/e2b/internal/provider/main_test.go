@@ -39,7 +39,10 @@ func cloud(t *testing.T, options e2bfake.Options) *e2bfake.Server {
 	binaries.Needs(t, "bwrap", "bubblewrap")
 	server, err := e2bfake.Start(options)
 	assert.NilError(t, err)
-	t.Cleanup(func() { assert.Check(t, server.Close()) })
+	t.Cleanup(func() {
+		assert.Check(t, server.Close())
+		assert.Check(t, len(server.Unread()) == 0, "what was sent and nobody reads: %q", server.Unread())
+	})
 	return server
 }
 
