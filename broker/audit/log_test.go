@@ -1,7 +1,10 @@
 package audit_test
 
 import (
+	"compress/gzip"
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -271,4 +274,22 @@ func TestADirectoryThatOthersMayEnterIsRefused(t *testing.T) {
 	assert.NilError(t, os.Mkdir(dir, 0o755))
 	_, err := audit.Open(audit.Options{Dir: dir, Logger: hclog.NewNullLogger()})
 	assert.ErrorContains(t, err, "chmod 700")
+}
+
+func TestAFileThatIsCompressedAfterItWasListedIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	_, err := audit.OpenReader(path, false)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+
+	file, err := os.Create(path + ".gz")
+	assert.NilError(t, err)
+	zip := gzip.NewWriter(file)
+	_, err = zip.Write([]byte("line\n"))
+	assert.NilError(t, errors.Join(err, zip.Close(), file.Close()))
+	reader, err := audit.OpenReader(path, false)
+	assert.NilError(t, err)
+	defer reader.Close()
+	line, err := reader.Next()
+	assert.NilError(t, err)
+	assert.Equal(t, string(line), "line")
 }

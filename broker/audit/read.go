@@ -23,9 +23,15 @@ type Reader struct {
 	offset int64 // of the next line, in the uncompressed text
 }
 
-// OpenReader opens a file of the log, compressed or not.
+// OpenReader opens a file of the log, compressed or not. One that the log has compressed
+// since it was listed is read as it is now.
 func OpenReader(path string, compressed bool) (*Reader, error) {
 	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) && !compressed {
+		if again, gone := os.Open(path + ".gz"); gone == nil {
+			file, err, compressed = again, nil, true
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
