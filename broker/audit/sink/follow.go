@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
@@ -43,7 +43,8 @@ const (
 	maxBytes = 1 << 20
 )
 
-// Pauses after a failure double from the one to the other.
+// Pauses after a failure double from the one to the other, each spread by a half either
+// way.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = time.Minute
@@ -100,23 +101,25 @@ func (f *Follower) Stop() { close(f.stop) }
 // Run sends lines until Stop is called or ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	defer f.sender.Close()
-	pause := time.Duration(0)
+	pauses := &backoff.ExponentialBackOff{InitialInterval: minPause, MaxInterval: maxPause, Multiplier: 2, RandomizationFactor: 0.5}
+	failing := false
 	for {
 		last, more := f.log.Last()
 		err := f.send(ctx, last)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && pause == 0:
+		case err != nil && !failing:
 			f.logger.Error("lines of the audit log cannot be sent; they stay in the files and are tried again", "sink", f.name, "behind", f.Behind(), "error", err)
-		case err == nil && pause > 0:
+		case err == nil && failing:
 			f.logger.Info("lines of the audit log are sent again", "sink", f.name)
 		}
-		wait := more
-		if err == nil {
-			pause = 0
+		failing = err != nil
+		var again <-chan time.Time
+		if failing {
+			more, again = nil, time.After(pauses.NextBackOff())
 		} else {
-			pause, wait = min(max(2*pause, minPause), maxPause), nil
+			pauses.Reset()
 		}
 		select {
 		case <-ctx.Done():
@@ -125,18 +128,10 @@ func (f *Follower) Run(ctx context.Context) {
 			if now, _ := f.log.Last(); err != nil || f.sent.Load() >= now {
 				return
 			}
-		case <-wait:
-		case <-after(pause):
+		case <-more:
+		case <-again:
 		}
 	}
-}
-
-// after fires after a pause, spread by a half either way; never for none.
-func after(pause time.Duration) <-chan time.Time {
-	if pause == 0 {
-		return nil
-	}
-	return time.After(pause/2 + rand.N(pause))
 }
 
 // send sends all lines up to a number.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -324,4 +325,41 @@ func TestASyslogServerThatIsNotThere(t *testing.T) {
 	s, err := sink.NewSyslog("unix://" + filepath.Join(t.TempDir(), "none"))
 	assert.NilError(t, err)
 	assert.Assert(t, s.Send(t.Context(), [][]byte{[]byte(aLine)}) != nil)
+}
+
+// lostLog has lines to send, and no files.
+type lostLog struct {
+	dir   string
+	asked []time.Time
+}
+
+func (l *lostLog) Dir() string { return l.dir }
+
+func (l *lostLog) Last() (seq uint64, more <-chan struct{}) {
+	l.asked = append(l.asked, time.Now())
+	return uint64(len(l.asked) - 1), nil
+}
+
+type noSender struct{}
+
+func (noSender) Send(context.Context, [][]byte) error { return nil }
+func (noSender) Close()                               {}
+
+func TestPausesAfterFailuresDoubleUpToAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &lostLog{dir: t.TempDir()}
+		f, err := sink.NewFollower("lost", log, noSender{}, hclog.NewNullLogger())
+		assert.NilError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		f.Run(ctx)
+		tries := log.asked[2:] // NewFollower asked, then the first try, which asks again to log how much waits
+		assert.Assert(t, len(tries) > 12, "%d", len(tries))
+		pause := 500 * time.Millisecond
+		for i := range len(tries) - 1 {
+			took := tries[i+1].Sub(tries[i])
+			assert.Check(t, took >= pause/2 && took <= pause*3/2, "pause %d: %v instead of %v", i, took, pause)
+			pause = min(2*pause, time.Minute)
+		}
+	})
 }
