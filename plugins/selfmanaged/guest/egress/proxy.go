@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // Bounds on what user code that finds the port can make of it.
@@ -52,7 +54,7 @@ func StartProxy(dial Dial) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the installer: %w", err)
 	}
-	p := &Proxy{listener: bounded(listener, maxConns), dial: dial, password: rand.Text()}
+	p := &Proxy{listener: netutil.LimitListener(listener, maxConns), dial: dial, password: rand.Text()}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
