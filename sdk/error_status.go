@@ -5,13 +5,13 @@ import (
 	"errors"
 	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // maxWireMessage bounds the text of an error on the wire. Status details travel
@@ -149,12 +149,7 @@ func grpcCode(c Code) codes.Code {
 // shown makes a text fit for the wire and for people: a terminal shall show it, not
 // obey it.
 func shown(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, truncate(s))
+	return validtext.Printable(truncate(s))
 }
 
 func truncate(s string) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // deathDelay is how long a process may take to be seen dead after its connection
@@ -127,7 +128,7 @@ func (b *boundProvider) worked(err error) {
 // clean keeps the plugin's secrets, and what would steer a terminal, out of what
 // it says to people.
 func (b *boundProvider) clean(text string) string {
-	return printable(b.process.runner.log.clean(text))
+	return validtext.Printable(b.process.runner.log.clean(text))
 }
 
 // longError is the length in bytes from which on the text of an error may be one that
@@ -140,7 +141,7 @@ func (b *boundProvider) cleanError(text string) string {
 		return b.clean(text)
 	}
 	// A character that was cut in two is no part of a secret any more.
-	return printable(b.process.runner.log.redactor().Part(strings.TrimRight(text, "\uFFFD")))
+	return validtext.Printable(b.process.runner.log.redactor().Part(strings.TrimRight(text, "\uFFFD")))
 }
 
 func (b *boundProvider) cleanAll(facts map[string]string) {

@@ -57,8 +57,3 @@ func TestAPluginsShareOfTheLogIsBounded(t *testing.T) {
 		})
 	}
 }
-
-func TestTextOfAPluginIsShownAndNotObeyed(t *testing.T) {
-	assert.Equal(t, printable("line\n\ttext ü 漢"), "line\n\ttext ü 漢")
-	assert.Equal(t, printable("\x1b[31m\r\x00\u202e\u0085"), "\uFFFD[31m\uFFFD\uFFFD\uFFFD\uFFFD")
-}

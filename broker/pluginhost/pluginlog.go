@@ -205,13 +205,3 @@ func oneLine(text string) string {
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }
-
-// printable replaces what steers a terminal. Line ends and tabs stay.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
-}

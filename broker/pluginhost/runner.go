@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
 
 // errSilentEnd stands for a plugin that ended its standard output, by ending
@@ -250,9 +251,9 @@ func (r *processRunner) neverStarted() {
 func (r *processRunner) lastStderr() string {
 	text, cut := r.tail.text()
 	if cut {
-		return printable(r.log.redactor().Part(text))
+		return validtext.Printable(r.log.redactor().Part(text))
 	}
-	return printable(r.log.clean(text))
+	return validtext.Printable(r.log.clean(text))
 }
 
 func (r *processRunner) processID() int {

@@ -2,14 +2,27 @@
 // for messages of the provider protocol, whose strings are UTF-8. File names, MIME
 // types and errors in there are whatever a program wrote.
 //
+// It also keeps text from steering the terminal on which it is shown.
+//
 // What a text means is not its matter; how output travels is not either: output is
 // bytes.
 package validtext
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
+
+// Printable replaces what would steer a terminal. Line ends and tabs stay.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
 
 // Clip returns at most limit bytes of a text as UTF-8. What is none becomes U+FFFD,
 // and no character is cut in two.

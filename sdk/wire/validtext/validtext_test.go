@@ -98,3 +98,8 @@ func TestWhatIsNoMessageStillFails(t *testing.T) {
 	_, err := ours().Marshal("\xff")
 	assert.Assert(t, err != nil)
 }
+
+func TestTextIsShownAndNotObeyed(t *testing.T) {
+	assert.Equal(t, validtext.Printable("line\n\ttext ü 漢"), "line\n\ttext ü 漢")
+	assert.Equal(t, validtext.Printable("\x1b[31m\r\x00\u202e\u0085"), "\uFFFD[31m\uFFFD\uFFFD\uFFFD\uFFFD")
+}
