@@ -16,7 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // StateFile is what CheckState says of a state file or a copy of it.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // newestName is the file with the name of the newest one that has had a line on disk. A

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // round is one wait for the disk. Lines that come meanwhile are written behind it and

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // lockName is the file whose lock says that a log is being written.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/broker/store/boltfile"
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // Copies of the file are kept beside it, each verified as a whole before it takes its

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/broker/store/boltfile"
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // Restoring says from what a state file is to be made again.

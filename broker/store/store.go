@@ -16,8 +16,8 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/disk"
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // Options of Open. The zero value is right for a broker.

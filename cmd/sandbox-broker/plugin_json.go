@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/docs/markdown"
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // descriptionJSON is what `plugin describe --json` prints. Fields may be added.

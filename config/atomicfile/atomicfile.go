@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // ledger is a file with the names under which sandboxes may have been made.

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // Log is what is followed; audit.Log is it.

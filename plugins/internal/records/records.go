@@ -14,7 +14,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 const suffix = ".json"
@@ -33,6 +33,9 @@ func Open[T any](kind, dir string, abandoned []string) (*Store[T], error) {
 	s := &Store[T]{dir: filepath.Join(dir, kind)}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of records: %w", err)
+	}
+	if err := ondisk.RemoveAbandoned(s.dir); err != nil {
+		return nil, fmt.Errorf("remove drafts of records: %w", err)
 	}
 	own, err := read[T](s.dir)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/hostfile"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 // File is the guest's program on this machine.

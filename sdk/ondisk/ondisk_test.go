@@ -4,12 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
 
-	"github.com/sandbox-broker/sandbox-broker/internal/ondisk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
 func content(t *testing.T, path string) string {
@@ -88,4 +89,39 @@ func TestARenameReplaces(t *testing.T) {
 	assert.Equal(t, content(t, dir.Join("a")), "new")
 	assert.ErrorIs(t, ondisk.Rename(dir.Join("b"), dir.Join("a")), os.ErrNotExist)
 	assert.Equal(t, content(t, dir.Join("a")), "new")
+}
+
+func TestDraftsOfKilledProcessesAreRemovedAfterAnHour(t *testing.T) {
+	for name, test := range map[string]struct {
+		remove func(t *testing.T, dir *fs.Dir)
+		stay   []string
+	}{
+		"of the file that is written": {
+			func(t *testing.T, dir *fs.Dir) {
+				assert.NilError(t, ondisk.WriteFile(dir.Join("a.1"), []byte("new"), 0o600))
+			},
+			[]string{".b77", ".hidden", ".other5", "a.1", "a.199"},
+		},
+		"of any file": {
+			func(t *testing.T, dir *fs.Dir) { assert.NilError(t, ondisk.RemoveAbandoned(dir.Path())) },
+			[]string{".b77", ".hidden", "a.1", "a.199"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := fs.WithTimestamps(time.Now().Add(-2*time.Hour), time.Now().Add(-2*time.Hour))
+			dir := fs.NewDir(t, "ondisk",
+				fs.WithFile(".a.1123", "", old), fs.WithFile(".a.12", "", old), fs.WithFile(".other5", "", old), // abandoned
+				fs.WithFile(".b77", "being written"), fs.WithFile(".hidden", "", old), fs.WithFile("a.1", "", old), fs.WithFile("a.199", "", old))
+			test.remove(t, dir)
+			onlyFiles(t, dir.Path(), test.stay...)
+		})
+	}
+	// What a process leaves that is killed is such a draft.
+	dir := fs.NewDir(t, "ondisk")
+	draft, err := ondisk.Create(dir.Join("a"), 0o600)
+	assert.NilError(t, err)
+	assert.NilError(t, draft.Close())
+	assert.NilError(t, os.Chtimes(draft.Name(), time.Time{}, time.Now().Add(-2*time.Hour)))
+	assert.NilError(t, ondisk.RemoveAbandoned(dir.Path()))
+	onlyFiles(t, dir.Path())
 }
