@@ -13,8 +13,8 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
 // startE2B starts a broker with the E2B provider, and a fake of E2B.

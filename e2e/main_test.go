@@ -11,9 +11,9 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
 // mockPlugin is the path of the mock provider, built once.

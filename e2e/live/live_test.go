@@ -14,8 +14,8 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest/internal/local"
@@ -28,7 +28,11 @@ type world struct{ backend, packages string }
 func newWorld(t *testing.T) world {
 	t.Helper()
 	for program, debianPackage := range map[string]string{"python3": "python3", "node": "nodejs", "bash": "bash", "setsid": "util-linux"} {
-		binaries.Needs(t, program, debianPackage)
+		if _, err := exec.LookPath(program); err != nil {
+			missing := "there is no " + program + ": apt-get install " + debianPackage
+			assert.Assert(t, os.Getenv("CI") == "", missing)
+			t.Skip(missing)
+		}
 	}
 	dir := fs.NewDir(t, "world", fs.WithFile("backend", ""), fs.WithDir("packages", fs.WithDir("first", fs.WithFile("__init__.py", ""))))
 	return world{dir.Join("backend"), dir.Join("packages")}

@@ -13,7 +13,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )

@@ -7,7 +7,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )

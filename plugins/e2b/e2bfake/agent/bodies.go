@@ -1,6 +1,6 @@
 package agent
 
-import "github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/shape"
+import "github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/shape"
 
 // The bodies that the code interpreter takes. What may be absent may be null too.
 var (

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/agent"
 )
 
 // newestEnvd is the last version whose behaviour the agent has. It was seen of 0.2.10,

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/shape"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/shape"
 )
 
 // interpreter is the server with the kernels.

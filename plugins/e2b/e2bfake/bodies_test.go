@@ -10,7 +10,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
 func TestMain(m *testing.M) {

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/agent"
 )
 
 // Main is agent.Main, and makes this process trust the certificates of the fakes.

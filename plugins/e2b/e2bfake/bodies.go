@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/shape"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/shape"
 )
 
 // operation is what a request of the control API may have.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/agent"
 )
 
 // The ports at which the parts of a sandbox listen.

@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/e2bfake/agent"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/agent"
 )
 
 // sandbox is one that runs or is paused.
