@@ -175,11 +175,16 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// ExecutionError is the error of an Execute that came to err. It tells an instance that
-// was gone before any of the code was begun, so that the broker can run it elsewhere,
-// from one that ended under code that may have run: CodeNotFound gets NoEffect, or
-// becomes CodeUnavailable if begun. So does that of a context (which has a Field), but
-// for NoEffect: there is no other one. Other errors stay as they are.
+// ExecutionError returns the error that Execute returns where the back end said err.
+// begun says that some of the code may have run. The broker runs code again only where
+// none of it has:
+//
+//	err                                  begun  Execute returns
+//	CodeNotFound without a Field         no     CodeNotFound with NoEffect: the code may run in a new instance
+//	CodeNotFound without a Field         yes    CodeUnavailable: the instance ended under the code
+//	CodeNotFound with a Field (context)  no     err: a context has no other one to run in
+//	CodeNotFound with a Field (context)  yes    CodeUnavailable: the context was deleted under the code
+//	any other                            -      err
 func ExecutionError(err error, begun bool) error {
 	e, ok := errors.AsType[*Error](err)
 	switch {

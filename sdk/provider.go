@@ -30,32 +30,43 @@ type Provider interface {
 	// the normal way to say no; an error means that health is unknown.
 	Health(ctx context.Context) (Health, error)
 
-	// Create makes an instance and returns when it can execute code. Return
-	// CodeCreateFailed when none can be made, CodeUnavailable when the back
-	// end is gone, CodeQuotaExceeded when its account is exhausted.
+	// Create makes an instance and returns when the instance can execute code.
 	//
-	// After CodeConnectionFailed, CodeUnavailable, CodeInternal and
-	// CodeCreateFailed there may be an instance all the same; a refusal says that
-	// there is none (see Code.LeavesOpen). The broker looks for its labels by List, for a minute
-	// unless the provider is Ephemeral, and takes or destroys what it finds; its
-	// session waits meanwhile. Set NoEffect in the error where nothing can have been
-	// made, because the back end refused or was never reached: that saves the wait.
-	// The same holds when ctx ends: ask for nothing more then, and with an
-	// IdempotencyKey leave it to the broker to tidy up. What it finds it may have
-	// given to somebody before the provider could destroy it. An instance that was
-	// made for certain and is of no use is the provider's to destroy, before Create
-	// returns.
+	// The error says what the broker does next:
+	//
+	//	error                              what it means             what the broker does
+	//	CodeQuotaExceeded                  the account is exhausted  asks another provider, or tells the caller
+	//	CodeInvalidRequest, ...            a refusal: none was made  tells the caller
+	//	CodeCreateFailed, CodeUnavailable, there may be an instance  looks for its labels by List, destroys
+	//	CodeConnectionFailed, CodeInternal                           or takes what it finds
+	//	any of these with NoEffect         none can have been made   asks another provider at once
+	//	the error of ctx                   there may be an instance  looks for its labels by List
+	//
+	// The search by List takes up to a minute unless the provider is Ephemeral. The
+	// session waits meanwhile. NoEffect saves that wait: set it where the back end has
+	// refused, or was never reached. Code.LeavesOpen names the codes that leave open
+	// whether there is an instance.
+	//
+	// When ctx ends, Create asks the back end for nothing more. With an
+	// IdempotencyKey it also destroys nothing then: the broker may have found the
+	// instance and given it to somebody. An instance that was certainly made and is of
+	// no use is destroyed by Create before it returns.
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
 
-	// Execute runs code in an instance and returns when it and all processes
-	// it started have ended. What becomes of the code (a non-zero exit, a
-	// timeout, out of memory) is a result, not an error. Output goes to out
-	// as it appears. When ctx ends, stop the execution and its whole process
-	// tree; the instance stays usable. Return CodeNotFound for an unknown
-	// instance, with NoEffect: the broker then makes a new one for the session and
-	// runs the code there. Once the code may have begun, an instance that is gone is
-	// CodeUnavailable, for no code may run twice. Contexts says what it is for an
-	// unknown context.
+	// Execute runs code in an instance. It returns when the code and all processes that
+	// the code started have ended. Output goes to out as it appears. When ctx ends,
+	// Execute stops the code with its whole process tree, and the instance stays usable.
+	//
+	// What becomes of the code is a result: a non-zero exit, a timeout, out of memory.
+	// An error says that there is no result:
+	//
+	//	error                       what it means                       what the broker does
+	//	CodeNotFound with NoEffect  no instance; no code has begun      makes a new one for the session, runs the code there
+	//	CodeUnavailable             the instance ended under code that  tells the caller; no code runs twice
+	//	                            may have begun
+	//
+	// ExecutionError makes these two of what the back end says. Contexts says what it is
+	// for an unknown context.
 	Execute(ctx context.Context, req ExecuteRequest, out Output) (ExecuteResult, error)
 
 	// Destroy ends an instance and frees all it holds, running executions

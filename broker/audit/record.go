@@ -63,11 +63,17 @@ func WhenBegun(ctx context.Context, begun func()) context.Context {
 // before.
 func (r *Record) Fill(fill func(*Effect)) { fill(&r.effect) }
 
-// End writes what became of the effect. It does not wait for the disk, which has the
-// line a tenth of a second later, or with the next beginning: a crash of the broker
-// loses none, a loss of power those of this time, whose effects are unknown then. The
-// error, SB009, says that the effect has happened and has no such line: that is what
-// the caller must be told. The line is written when that is possible again.
+// End writes what became of the effect. It waits until the operating system has the
+// line, and not until the disk has it. The line is synced a tenth of a second later, or
+// with the next Begin.
+//
+//	what happens after End        what becomes of the line
+//	the broker is killed          it is there
+//	the machine loses power       it is lost if it was not synced: the outcome is unknown then
+//	End returned SB009            the line is written when that is possible again
+//
+// SB009 says that the effect has happened and has no such line yet. The caller is to be
+// told that, and not the outcome.
 func (r *Record) End(outcome Outcome) error {
 	failpoint.Hit(failpoint.AuditEnding)
 	now := r.log.options.Now()
