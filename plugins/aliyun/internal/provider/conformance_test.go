@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 	waiting := regexp.MustCompile("^(deadlines|interrupt|backend|streams)/")
 	programs := regexp.MustCompile("^(contexts|commands)/")
 	root := aliyunfake.Options{}
-	t.Run("waiting", func(t *testing.T) { conforms(t, root, providertest.WithOnly(waiting)) })
+	t.Run("waiting", func(t *testing.T) { conforms(t, root, providertest.WithOnly(waiting), providertest.WithPatience(3)) })
 	t.Run("programs", func(t *testing.T) { conforms(t, root, providertest.WithOnly(programs)) })
 	t.Run("others", func(t *testing.T) {
 		conforms(t, root, providertest.WithSkip(waiting, "it runs beside"), providertest.WithSkip(programs, "it runs beside"))
@@ -89,11 +89,12 @@ func conforms(t *testing.T, options aliyunfake.Options, which ...providertest.Op
 	cloud.PageSize = 3
 	// What ends code is the same for all languages; the suite with an account runs all.
 	once := regexp.MustCompile("^(deadlines|streams)/(javascript|bash)/")
-	providertest.Run(t, provider.New, append(which, providertest.WithPatience(2), providertest.WithSkip(once, "it runs in Python"),
+	providertest.Run(t, provider.New, append([]providertest.Option{
+		providertest.WithPatience(6), providertest.WithSkip(once, "it runs in Python"),
 		providertest.WithSettings(given(cloud)),
 		providertest.WithBreakage(func(context.Context) (func(context.Context) error, error) {
 			cloud.Break(true)
 			return func(context.Context) error { cloud.Break(false); return nil }, nil
 		}),
-	)...)
+	}, which...)...)
 }

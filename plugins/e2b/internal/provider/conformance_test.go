@@ -14,15 +14,15 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	waiting := regexp.MustCompile("^(deadlines|contexts|set_ttl|backend)/")
-	t.Run("waiting", func(t *testing.T) { conforms(t, providertest.WithOnly(waiting)) })
-	t.Run("others", func(t *testing.T) { conforms(t, providertest.WithSkip(waiting, "it is among those that wait")) })
+	t.Run("waiting", func(t *testing.T) { conforms(t, 3, providertest.WithOnly(waiting)) })
+	t.Run("others", func(t *testing.T) { conforms(t, 6, providertest.WithSkip(waiting, "it is among those that wait")) })
 }
 
-func conforms(t *testing.T, which providertest.Option) {
+func conforms(t *testing.T, patience float64, which providertest.Option) {
 	t.Helper()
 	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
-	providertest.Run(t, provider.New, which, providertest.WithPatience(2), providertest.WithSettings(map[string]any{
+	providertest.Run(t, provider.New, which, providertest.WithPatience(patience), providertest.WithSettings(map[string]any{
 		"api_key": e2bfake.DefaultAPIKey, "domain": server.Domain,
 	}), providertest.WithBreakage(func(context.Context) (func(context.Context) error, error) {
 		repair := server.Break()
