@@ -62,7 +62,7 @@ func TestTheExamplesKeepTheContract(t *testing.T) {
 		t.Run(example.name, func(t *testing.T) {
 			t.Parallel()
 			file := buildExample(t, i)
-			result := icmd.RunCommand(broker, "plugin", "verify", file, "--patience", "3")
+			result := icmd.RunCommand(broker, "plugin", "verify", file, "--patience", "6")
 			assert.NilError(t, result.Error, result.Combined())
 			counts := summary.FindStringSubmatch(result.Stdout())
 			assert.Assert(t, counts != nil, result.Combined())
