@@ -85,8 +85,7 @@ func someAnswer() map[string]func(*call) {
 			c.reply(&providerv1.CreateResponse{Instance: &providerv1.Instance{Id: c.plugin.anybody()}})
 		},
 		"create_prefix": func(c *call) { // IDs of which each is the beginning of the next
-			p, req := c.plugin, read(c, &providerv1.CreateRequest{})
-			c.reply(&providerv1.CreateResponse{Instance: p.create("i"+strings.Repeat("1", len(p.list())), req)})
+			c.reply(&providerv1.CreateResponse{Instance: c.plugin.create("i"+c.plugin.prefix(), read(c, &providerv1.CreateRequest{}))})
 		},
 		"create_control": func(c *call) { c.created(&providerv1.Instance{Id: "a\x1b[31m\n"}) },
 		"create_long":    func(c *call) { c.created(&providerv1.Instance{Id: strings.Repeat("x", 1<<20)}) },

@@ -20,6 +20,8 @@ import (
 type plugin struct {
 	mu        sync.Mutex
 	instances map[string]map[string]string
+	newest    string // the ID of the instance that was made last
+	prefixed  int    // instances whose IDs were the beginnings of others
 }
 
 // call is one request of the broker and the answer to it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"strings"
 
@@ -61,7 +62,7 @@ func result(r *providerv1.ExecuteResult) *providerv1.ExecuteResponse {
 func (p *plugin) create(id string, req *providerv1.CreateRequest) *providerv1.Instance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.instances[id] = req.GetLabels()
+	p.instances[id], p.newest = req.GetLabels(), id
 	return &providerv1.Instance{Id: id, Template: req.GetTemplate(), Labels: req.GetLabels(), CreatedAt: timestamppb.Now()}
 }
 
@@ -81,10 +82,18 @@ func (p *plugin) list() []*providerv1.Instance {
 	return list
 }
 
-// anybody is the ID of an instance that there is already.
+// anybody is the ID of an instance that there is already: the one made last, for another
+// may just be on its way out.
 func (p *plugin) anybody() string {
-	for _, i := range p.list() {
-		return i.GetId()
-	}
-	return "nobody"
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.newest, "nobody")
+}
+
+// prefix is an ID of which each is the beginning of the next.
+func (p *plugin) prefix() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.prefixed++
+	return strings.Repeat("1", p.prefixed)
 }
