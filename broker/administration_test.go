@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ type administered struct {
 	file string
 	// processes has a directory for each process of the provider.
 	processes string
+	// loads counts how often the broker has read the files since it was started.
+	loads atomic.Int32
 	// stop ends the broker and returns what it returned.
 	stop func() error
 }
@@ -55,7 +58,10 @@ func startAdministered(t *testing.T, more ...string) *administered {
 			DrainGrace: 500 * time.Millisecond,
 			Watchdog:   "/proc/self/exe",
 			Logger:     silent(), RuntimeDir: runtimeDir, Version: "v0",
-			Load:  func() (*config.Config, config.Diagnostics) { return config.Load(a.file) },
+			Load: func() (*config.Config, config.Diagnostics) {
+				a.loads.Add(1)
+				return config.Load(a.file)
+			},
 			Ready: func(address net.Addr) { ready <- address },
 		})
 	}()

@@ -71,6 +71,7 @@ func (f *followed) follow(ctx context.Context) {
 	f.watcher = watcher
 	f.watch(f.catalog.generation().cfg)
 	f.reloading.Unlock()
+	_, _ = f.read(ctx, admin.TriggerFile) // what was saved since they were read for the start
 	for {
 		select {
 		case <-ctx.Done():
@@ -151,7 +152,12 @@ func (f *followed) aim(begun admin.Reload, cfg *config.Config) (beside bool, pen
 		f.supersede(nil)
 		return true, nil
 	}
-	beside = f.differsBeside(cfg)
+	// What is asked for again, by a signal after the save, comes in force as a whole too.
+	again := f.wanted != nil && f.wanted.Revision == cfg.Revision
+	if again && f.pending != nil {
+		return false, f.pending
+	}
+	beside = !again && f.differsBeside(cfg)
 	if !beside || f.pending == nil {
 		f.supersede(cfg)
 		f.begin(begun)

@@ -271,6 +271,38 @@ func TestWhatIsBesideARefusedProviderComesInForce(t *testing.T) {
 	a.awaitProcesses(1)
 }
 
+// What is saved while the broker starts is not seen by the watcher, which begins later.
+func TestTheFilesAreReadAgainWhenTheyAreWatched(t *testing.T) {
+	a := startAdministered(t)
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		return poll.Compare(is.Equal(a.loads.Load(), int32(1)))
+	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(10*time.Millisecond))
+}
+
+// Files that change providers and tenants are one change, however often they are read.
+func TestTheSameFilesReadAgainAreOneChange(t *testing.T) {
+	block := tenantBlock("third", "third-token")
+	with := func(configure string) func(string) string {
+		return func(text string) string { return configures(configure)(text) + block }
+	}
+	t.Run("while a provider is started", func(t *testing.T) {
+		a := startAdministered(t)
+		before := len(a.results())
+		a.edit(with(slow))
+		a.awaitProcesses(2)
+		a.must(http.StatusOK, http.MethodPost, "/reload", map[string]any{})
+		assert.Assert(t, a.lets("third-token"))
+		assert.DeepEqual(t, a.results()[:len(a.results())-before], []string{"applied"})
+	})
+	t.Run("after it was refused", func(t *testing.T) {
+		a := startAdministered(t)
+		a.edit(with(wrong))
+		a.awaitResult("refused")
+		a.must(http.StatusBadRequest, http.MethodPost, "/reload", map[string]any{})
+		assert.Assert(t, !a.lets("third-token"))
+	})
+}
+
 // Whoever changes a tenant does so as often as they like, all of them at once.
 func TestAllChangesOfManyAdministratorsAreMade(t *testing.T) {
 	a := startAdministered(t)
