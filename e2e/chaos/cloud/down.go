@@ -1,9 +1,12 @@
 package cloud
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
+	"syscall"
+	"time"
 )
 
 // Up has the cloud answer at its address. It does nothing to one that is up.
@@ -13,7 +16,7 @@ func (c *Cloud) Up() error {
 	if c.server != nil {
 		return nil
 	}
-	listener, err := net.Listen("tcp", c.address)
+	listener, err := listen(c.address)
 	if err != nil {
 		return fmt.Errorf("start the cloud %s: %w", c.name, err)
 	}
@@ -23,6 +26,20 @@ func (c *Cloud) Up() error {
 	c.server.Start()
 	c.closing = make(chan struct{})
 	return nil
+}
+
+// listen waits for an address that is taken: a process that was being forked when its
+// listener was closed has that until it runs its program.
+func listen(address string) (net.Listener, error) {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for left := 500; ; left-- {
+		listener, err := net.Listen("tcp", address)
+		if !errors.Is(err, syscall.EADDRINUSE) || left == 0 {
+			return listener, err
+		}
+		<-again.C
+	}
 }
 
 // Down breaks all connections and refuses others, until Up. What it has stays. It does
