@@ -115,9 +115,10 @@ func configures(how string) func(string) string {
 	}
 }
 
-func tenantBlock(name, token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return fmt.Sprintf("tenant %q { token_sha256 = [%q] }\n", name, hex.EncodeToString(sum[:]))
+// thirdTenant is a block of the file whose token is third-token.
+func thirdTenant() string {
+	sum := sha256.Sum256([]byte("third-token"))
+	return fmt.Sprintf("tenant \"third\" { token_sha256 = [%q] }\n", hex.EncodeToString(sum[:]))
 }
 
 func without(block string) func(string) string {
@@ -136,10 +137,10 @@ func (a *administered) results() []string {
 	return results
 }
 
-func (a *administered) awaitResult(want string) {
+func (a *administered) awaitRefusal() {
 	a.t.Helper()
 	poll.WaitOn(a.t, func(poll.LogT) poll.Result {
-		if results := a.results(); results[0] != want {
+		if results := a.results(); results[0] != "refused" {
 			return poll.Continue("%v", results)
 		}
 		return poll.Success()
@@ -167,7 +168,7 @@ func TestTenantsDoNotWaitForAProviderThatHangs(t *testing.T) {
 		a.must(http.StatusOK, http.MethodDelete, "/tenants/gone", nil)
 		assert.Assert(t, !a.lets(gone))
 		t.Logf("both took %v", time.Since(began))
-		block := tenantBlock("third", "third-token")
+		block := thirdTenant()
 		a.edit(func(text string) string { return text + block })
 		a.awaitThird(true)
 		a.edit(without(block))
@@ -191,7 +192,7 @@ func TestTenantsDoNotWaitForAProviderThatHangs(t *testing.T) {
 	})
 	t.Run("one in the file", func(t *testing.T) {
 		a := startAdministered(t)
-		gone, block := a.tenant("gone"), tenantBlock("third", "third-token")
+		gone, block := a.tenant("gone"), thirdTenant()
 		a.edit(configures(hanging))
 		a.awaitProcesses(2)
 		a.edit(func(text string) string { return text + block })
@@ -251,22 +252,22 @@ func TestWhatIsBesideARefusedProviderComesInForce(t *testing.T) {
 	a := startAdministered(t)
 	gone := a.tenant("gone")
 	a.edit(configures(wrong))
-	a.awaitResult("refused")
+	a.awaitRefusal()
 	a.must(http.StatusOK, http.MethodDelete, "/tenants/gone", nil)
 	assert.Assert(t, !a.lets(gone))
 	assert.Assert(t, is.Contains(a.must(http.StatusOK, http.MethodGet, "/config", nil), `"differs":true`))
 
-	block := tenantBlock("third", "third-token")
+	block := thirdTenant()
 	a.edit(func(text string) string { return text + block })
 	a.awaitThird(true)
-	a.awaitResult("refused") // it was tried again, since the file is another
+	a.awaitRefusal() // it was tried again, since the file is another
 	assert.Assert(t, a.lets("third-token"))
 
 	// Both at once are one change.
 	a.edit(func(text string) string {
 		return without(block)(strings.Replace(text, "is wrong", "is wrong still", 1))
 	})
-	a.awaitResult("refused")
+	a.awaitRefusal()
 	assert.Assert(t, a.lets("third-token"))
 	a.awaitProcesses(1)
 }
@@ -281,7 +282,7 @@ func TestTheFilesAreReadAgainWhenTheyAreWatched(t *testing.T) {
 
 // Files that change providers and tenants are one change, however often they are read.
 func TestTheSameFilesReadAgainAreOneChange(t *testing.T) {
-	block := tenantBlock("third", "third-token")
+	block := thirdTenant()
 	with := func(configure string) func(string) string {
 		return func(text string) string { return configures(configure)(text) + block }
 	}
@@ -297,7 +298,7 @@ func TestTheSameFilesReadAgainAreOneChange(t *testing.T) {
 	t.Run("after it was refused", func(t *testing.T) {
 		a := startAdministered(t)
 		a.edit(with(wrong))
-		a.awaitResult("refused")
+		a.awaitRefusal()
 		a.must(http.StatusBadRequest, http.MethodPost, "/reload", map[string]any{})
 		assert.Assert(t, !a.lets("third-token"))
 	})
