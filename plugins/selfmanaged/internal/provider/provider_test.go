@@ -64,7 +64,10 @@ type testProvider struct {
 // which fails if anything is left of it.
 func newProvider(t *testing.T, given map[string]any) testProvider {
 	t.Helper()
-	dir, brokerID := scratch.Dir(t), "test"+newID()
+	// Below it, for one that a test removes and the provider makes anew would be nobody's
+	// to other tests.
+	dir, brokerID := filepath.Join(scratch.Dir(t), "p"), "test"+newID()
+	assert.NilError(t, os.Mkdir(dir, 0o700))
 	p := configured(t, dir, brokerID, given)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 4*time.Minute)
