@@ -75,7 +75,8 @@ func TestAProviderThatKeepsItsPromisesPasses(t *testing.T) {
 	for i, part := range append(parts, "the others") {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
-			options := newWorld(t).options()
+			// It makes the waits of these longer, and elsewhere only a failure late.
+			options := append(newWorld(t).options(), providertest.WithPatience(4))
 			if i < len(parts) {
 				options = append(options, providertest.WithOnly(regexp.MustCompile(part)))
 			} else {
