@@ -1,10 +1,8 @@
 // Package program turns an execution into something that a remote interpreter can
 // run, for providers whose service takes source text and gives back output.
 //
-// ForProcess makes a program for `python3 FILE`, `node FILE` or `bash FILE`, and
-// ForKernel a cell for the kernel of a notebook, where there is no exit code and
-// sys.exit does not end anything. Either way the code finds what package sdk
-// promises: main is called with the arguments, the environment has the variables of
+// ForProcess makes a program for `python3 FILE`, `node FILE` or `bash FILE`. The code
+// finds what package sdk promises: main is called with the arguments, the environment has the variables of
 // the execution, exceptions show the lines of the code alone, and what main returns
 // is the result. Nothing of the execution is ever pasted into source as it is.
 //
@@ -21,6 +19,5 @@
 // The marker is in the program, and code that searches its own process for it can
 // find it: all that it gains is to return another value than its main did.
 //
-// What is missing, and what to know of each kind of remote, stands in
-// docs/remote-providers.md.
+// What the provider has to do around it stands in docs/remote-providers.md.
 package program

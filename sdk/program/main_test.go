@@ -35,40 +35,12 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// remote is a kind of interpreter; it runs a program with its working directory in
-// dir and gives back the output and the exit code.
-type remote struct {
-	make func(sdk.ExecuteRequest, program.Options) (*program.Program, error)
-	run  func(t *testing.T, p *program.Program, language sdk.Language, dir string) (stdout, stderr []byte, exitCode int)
-}
-
-var remotes = map[string]remote{
-	"a process": {program.ForProcess, func(t *testing.T, p *program.Program, _ sdk.Language, dir string) ([]byte, []byte, int) {
-		return start(t, dir, p.Command(store(t, p))...)
-	}},
-	"a kernel": {program.ForKernel, func(t *testing.T, p *program.Program, language sdk.Language, dir string) ([]byte, []byte, int) {
-		commands := map[sdk.Language][]string{
-			sdk.Python: {"python3", testdata(t, "kernel.py")}, sdk.JavaScript: {"node", testdata(t, "kernel.js")}, sdk.Bash: {"bash"},
-		}
-		stdout, stderr, code := start(t, dir, append(commands[language], store(t, p))...)
-		assert.Equal(t, code, 0, "the kernel itself: %s%s", stdout, stderr)
-		return stdout, stderr, program.NoExitCode
-	}},
-}
-
 // store keeps a program where its code does not look.
 func store(t *testing.T, p *program.Program) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "program"+p.Suffix)
 	assert.NilError(t, os.WriteFile(file, []byte(p.Source), 0o600))
 	return file
-}
-
-func testdata(t *testing.T, name string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join("testdata", name))
-	assert.NilError(t, err)
-	return path
 }
 
 func start(t *testing.T, dir string, argv ...string) (stdout, stderr []byte, exitCode int) {
@@ -87,21 +59,16 @@ func start(t *testing.T, dir string, argv ...string) (stdout, stderr []byte, exi
 }
 
 // execute runs a request in a directory of its own.
-func execute(t *testing.T, r remote, req sdk.ExecuteRequest) outcome {
+func execute(t *testing.T, req sdk.ExecuteRequest) outcome {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	assert.NilError(t, err)
-	return executeIn(t, r, dir, req)
-}
-
-func executeIn(t *testing.T, r remote, dir string, req sdk.ExecuteRequest) outcome {
-	t.Helper()
 	if req.OutputLimit == 0 {
 		req.OutputLimit = 1 << 20
 	}
-	p, err := r.make(req, program.Options{Dir: dir})
+	p, err := program.ForProcess(req, program.Options{Dir: dir})
 	assert.NilError(t, err)
-	stdout, stderr, code := r.run(t, p, req.Language, dir)
+	stdout, stderr, code := start(t, dir, p.Command(store(t, p))...)
 	var rec recorder
 	output := p.Output(&rec)
 	pieces := iotest.HalfReader(bytes.NewReader(stdout))
@@ -130,16 +97,15 @@ type programCase struct {
 	result    string
 	stdout    string
 	stderr    string // a part of it
-	only      string // the remote that can do it; "" for all
 }
 
-func (c programCase) check(t *testing.T, r remote) {
+func (c programCase) check(t *testing.T) {
 	t.Helper()
 	req := sdk.ExecuteRequest{Language: c.language, Code: c.code, Env: c.env}
 	if c.arguments != "" {
 		req.Arguments = json.RawMessage(c.arguments)
 	}
-	got := execute(t, r, req)
+	got := execute(t, req)
 	status := sdk.StatusSucceeded
 	if c.exit != 0 {
 		status = sdk.StatusFailed

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"sync"
 
@@ -26,12 +25,6 @@ const (
 	// maxFrame bounds the text of a frame; the runners stay well below.
 	maxFrame = 4 << 10
 )
-
-// NoExitCode is what Finish is given for a program that was made by ForKernel.
-const NoExitCode = -1
-
-// ErrNoExitCode says that a kernel did not tell how the code ended.
-var ErrNoExitCode = errors.New("the kernel ended or was interrupted before the code had ended")
 
 // Output takes what the service gives as the output of a program, and passes on
 // all but the frames. Like any sdk.Output it can be called from several goroutines;
@@ -181,10 +174,7 @@ func (o *Output) take(kind byte, text []byte) bool {
 }
 
 // Finish passes on what was held back and says what became of the code, once all
-// output has come. The exit code is that of the process; a kernel tells its own, so
-// for a program made by ForKernel exitCode is NoExitCode. If the kernel did not, it
-// ended within the code, or somebody interrupted it: the error is ErrNoExitCode,
-// and only the provider can know what that means. Duration, PeakMemoryBytes and
+// output has come. The exit code is that of the process. Duration, PeakMemoryBytes and
 // Truncated are for the provider to fill in. A number that is no exit code, such as the -1
 // by which os.ProcessState says that a signal ended a process, is told as 137.
 func (o *Output) Finish(exitCode int) (sdk.ExecuteResult, error) {
@@ -195,12 +185,6 @@ func (o *Output) Finish(exitCode int) (sdk.ExecuteResult, error) {
 		if err := o.out.Stdout(held); err != nil {
 			return sdk.ExecuteResult{}, err
 		}
-	}
-	if o.program.kernel {
-		if o.exit == nil {
-			return sdk.ExecuteResult{}, ErrNoExitCode
-		}
-		exitCode = *o.exit
 	}
 	if exitCode < 0 || exitCode > 255 {
 		exitCode = 128 + 9

@@ -92,20 +92,6 @@ func parse(t testing.TB, stdout string, size, exit int) (string, sdk.ExecuteResu
 	return out.String(), result
 }
 
-func TestAKernelTellsTheExitCodeInAFrame(t *testing.T) {
-	kernel := &Program{marker: marker, limit: 1000, kernel: true}
-	var out collector
-	o := kernel.Output(&out)
-	assert.NilError(t, o.Stdout([]byte("a"+frame("x", "7"))))
-	result, err := o.Finish(NoExitCode)
-	assert.NilError(t, err)
-	assert.Equal(t, result.Status, sdk.StatusFailed)
-	assert.Equal(t, result.ExitCode, 7)
-
-	_, err = kernel.Output(&out).Finish(NoExitCode)
-	assert.ErrorIs(t, err, ErrNoExitCode)
-}
-
 func TestWhatIsHeldBackIsFew(t *testing.T) {
 	var out collector
 	o := (&Program{marker: marker}).Output(&out)

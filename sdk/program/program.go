@@ -46,7 +46,6 @@ type Program struct {
 	marker   string
 	limit    int64
 	calls    bool // whether main is to be called for sure
-	kernel   bool
 }
 
 // ForProcess makes a program that is run by a process of its own, with the command
@@ -57,71 +56,14 @@ type Program struct {
 // The error is CodeInvalidRequest for what no program can be made of, and
 // CodeNotSupported for languages other than Python, JavaScript and Bash.
 func ForProcess(req sdk.ExecuteRequest, options Options) (*Program, error) {
-	return newProgram(req, options, false)
-}
-
-// ForKernel makes a cell for the kernel of a notebook: IPython, IJavascript or the
-// Bash kernel. The code runs in a namespace of its own, and what it changed of the
-// environment, the working directory and the import path is changed back, so that
-// one kernel can serve one execution after the other. The result of the cell itself
-// means nothing. Errors are those of ForProcess.
-func ForKernel(req sdk.ExecuteRequest, options Options) (*Program, error) {
-	return newProgram(req, options, true)
-}
-
-// Command is what runs a program made by ForProcess whose Source is in that file.
-func (p *Program) Command(file string) []string {
-	return []string{map[sdk.Language]string{sdk.Python: "python3", sdk.JavaScript: "node", sdk.Bash: "bash"}[p.language], file}
-}
-
-// What is around the runners, which come as base64: nothing of them has to suit the
-// syntax of a kernel, which is not quite that of the language.
-const (
-	// A file of the code's own beside that of the program shall not take the place of
-	// a module that the runner imports.
-	pythonProcess = `import sys
-if sys.path[:1] in ([""], [globals().get("__file__", "").rpartition("/")[0]]):
-    del sys.path[0]
-_ = {"__name__": "sandbox"}
-exec(compile(__import__("base64").b64decode("%s"), "<sandbox>", "exec"), _)
-_["run"]("%s", globals().get("__file__"))
-`
-	pythonCell = `(lambda _: (exec(compile(__import__("base64").b64decode("%s"), "<sandbox>", "exec"), _), _["run"]("%s"))[1])({"__name__": "sandbox"})
-`
-	javaScriptSource = `require("node:vm").runInThisContext(Buffer.from("%s", "base64").toString(), { filename: "sandbox-runner.js" })(require, typeof __filename === "string" ? __filename : "", "%s")
-`
-	// The code stands as it is between two lines that it cannot know.
-	bashCell = `bash /dev/fd/3 3<<'%[1]s' </dev/null; printf '%%sx%%s;' '%[1]s' $?
-%[2]s
-%[1]s
-`
-)
-
-// request is what the runners read.
-type request struct {
-	Code string `json:"code"`
-	// Arguments is text of JSON, so that it is the runner that fails on one that
-	// nests too deep for it; nil for none.
-	Arguments *string           `json:"arguments"`
-	Env       map[string]string `json:"env"`
-	Limit     int64             `json:"limit"`
-	Dir       string            `json:"dir"`
-	Marker    string            `json:"marker"`
-	Kernel    bool              `json:"kernel"`
-	// Call says whether a JavaScript main is called without arguments. The Python
-	// runner finds that out by itself.
-	Call bool `json:"call"`
-}
-
-func newProgram(req sdk.ExecuteRequest, options Options, kernel bool) (*Program, error) {
 	if err := checkEnvironment(req.Env); err != nil {
 		return nil, err
 	}
 	if req.Arguments != nil && !isObject(req.Arguments) {
 		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "must be a JSON object")
 	}
-	p := &Program{language: req.Language, marker: newMarker(), limit: req.OutputLimit, kernel: kernel, calls: req.Arguments != nil}
-	r := request{Code: req.Code, Env: req.Env, Limit: req.OutputLimit, Dir: options.Dir, Marker: p.marker, Kernel: kernel}
+	p := &Program{language: req.Language, marker: newMarker(), limit: req.OutputLimit, calls: req.Arguments != nil}
+	r := request{Code: req.Code, Env: req.Env, Limit: req.OutputLimit, Dir: options.Dir, Marker: p.marker}
 	if r.Env == nil {
 		r.Env = map[string]string{}
 	}
@@ -133,9 +75,6 @@ func newProgram(req sdk.ExecuteRequest, options Options, kernel bool) (*Program,
 	case sdk.Python:
 		p.Suffix = ".py"
 		p.Source = fmt.Sprintf(pythonProcess, pythonRunner, r.encode())
-		if kernel {
-			p.Source = fmt.Sprintf(pythonCell, pythonRunner, r.encode())
-		}
 	case sdk.JavaScript:
 		p.Suffix = ".cjs"
 		if req.Arguments == nil && strings.Contains(req.Code, "main") {
@@ -154,13 +93,45 @@ func newProgram(req sdk.ExecuteRequest, options Options, kernel bool) (*Program,
 		}
 		p.Suffix = ".sh"
 		p.Source = bash.Script(req.Env, req.Code)
-		if kernel {
-			p.Source = fmt.Sprintf(bashCell, p.marker, p.Source)
-		}
 	default:
 		return nil, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "no program can be made of %s", req.Language)
 	}
 	return p, nil
+}
+
+// Command is what runs the program whose Source is in that file.
+func (p *Program) Command(file string) []string {
+	return []string{map[sdk.Language]string{sdk.Python: "python3", sdk.JavaScript: "node", sdk.Bash: "bash"}[p.language], file}
+}
+
+// What is around the runners, which come as base64.
+const (
+	// A file of the code's own beside that of the program shall not take the place of
+	// a module that the runner imports.
+	pythonProcess = `import sys
+if sys.path[:1] in ([""], [globals().get("__file__", "").rpartition("/")[0]]):
+    del sys.path[0]
+_ = {"__name__": "sandbox"}
+exec(compile(__import__("base64").b64decode("%s"), "<sandbox>", "exec"), _)
+_["run"]("%s", globals().get("__file__"))
+`
+	javaScriptSource = `require("node:vm").runInThisContext(Buffer.from("%s", "base64").toString(), { filename: "sandbox-runner.js" })(require, typeof __filename === "string" ? __filename : "", "%s")
+`
+)
+
+// request is what the runners read.
+type request struct {
+	Code string `json:"code"`
+	// Arguments is text of JSON, so that it is the runner that fails on one that
+	// nests too deep for it; nil for none.
+	Arguments *string           `json:"arguments"`
+	Env       map[string]string `json:"env"`
+	Limit     int64             `json:"limit"`
+	Dir       string            `json:"dir"`
+	Marker    string            `json:"marker"`
+	// Call says whether a JavaScript main is called without arguments. The Python
+	// runner finds that out by itself.
+	Call bool `json:"call"`
 }
 
 func (r request) encode() string {

@@ -1,5 +1,5 @@
-// Runs one piece of code as a fresh interpreter would: as the program of a process
-// that was started for it, or within the kernel of a notebook. It is evaluated under a
+// Runs one piece of code as a fresh interpreter would, as the program of a process
+// that was started for it. It is evaluated under a
 // name of its own, behind returned.js of package returned, and gives a function that is
 // called with the request; it must run on Node 18.
 (function (require, own, encoded) {
@@ -24,7 +24,7 @@
 
   const request = JSON.parse(Buffer.from(encoded, 'base64').toString());
   const { stdout, stderr } = process; // the code may replace them
-  if (own && !request.kernel) remove(own); // it has the marker in it
+  if (own) remove(own); // it has the marker in it
 
   // remove does what it can: the file may lie where nobody can write.
   function remove(file) {
@@ -43,10 +43,6 @@
   }
 
   function write(frame) {
-    if (request.kernel) {
-      stdout.write(frame);
-      return;
-    }
     const data = Buffer.from(frame);
     for (let at = 0; at < data.length; ) {
       try {
@@ -97,13 +93,12 @@
     const m = new Module(place.script, null);
     m.filename = place.script;
     m.paths = Module._nodeModulePaths(place.dir);
-    if (!request.kernel) process.mainModule = m;
+    process.mainModule = m;
     require.cache[place.script] = m;
     try {
       m._compile(code + trailer, place.script);
     } finally {
       delete globalThis[CAPTURE];
-      if (request.kernel) delete require.cache[place.script];
     }
     m.loaded = true;
     const exported = m.exports;
@@ -208,100 +203,5 @@
       });
   }
 
-  // asCell is a cell of a kernel, which must not end. It makes the kernel look like a
-  // fresh process, and itself again before its promise resolves.
-  function asCell() {
-    const variables = Object.keys(request.env).map((name) => [name, process.env[name]]);
-    const { argv, exit, exitCode } = process;
-    const cwd = process.cwd();
-    const exitListeners = process.rawListeners('exit');
-    const handlers = process.rawListeners('uncaughtException');
-    const busy = tally();
-    const place = places();
-    let ended = false;
-
-    // What the code leaves behind must not go on in the next execution.
-    const timers = new Set();
-    const originals = { setTimeout, setInterval };
-    for (const [name, original] of Object.entries(originals)) {
-      const wrapped = function (f, ...rest) {
-        if (typeof f !== 'function') return original(f, ...rest);
-        const timer = original(function (...args) {
-          if (name === 'setTimeout') timers.delete(timer);
-          return f.apply(this, args);
-        }, ...rest);
-        timers.add(timer);
-        return timer;
-      };
-      globalThis[name] = Object.defineProperties(wrapped, Object.getOwnPropertyDescriptors(original));
-    }
-
-    // idle says whether all that the code began has come to its end, as far as Node
-    // tells; a process of its own would end then.
-    const idle = () => [...tally()].every(([kind, count]) => count <= (busy.get(kind) ?? 0));
-
-    return new Promise((resolve) => {
-      const restore = () => {
-        place.remove();
-        timers.forEach(clearTimeout); // which ends intervals, too
-        Object.assign(globalThis, originals);
-        for (const [name, value] of variables) {
-          if (value === undefined) delete process.env[name];
-          else process.env[name] = value;
-        }
-        process.removeAllListeners('uncaughtException');
-        for (const handler of handlers) process.on('uncaughtException', handler);
-        process.chdir(cwd);
-        Object.assign(process, { argv, exit, exitCode });
-      };
-      const end = (code) => {
-        if (ended) return;
-        ended = true;
-        process.exitCode = code;
-        for (const listener of process.rawListeners('exit')) {
-          if (exitListeners.includes(listener)) continue;
-          process.removeListener('exit', listener);
-          try {
-            listener.call(process, process.exitCode);
-          } catch (error) {
-            show(error, place);
-            process.exitCode = 7; // as Node itself does
-          }
-        }
-        const last = (Number(process.exitCode ?? 0) || 0) & 0xff;
-        // An exception that is on its way shall not reach the kernel's own handlers.
-        stdout.write(`${request.marker}x${last};`, () => setImmediate(() => resolve(restore())));
-      };
-      const fail = (error) => {
-        if (ended) return; // most likely what process.exit threw
-        show(error, place);
-        end(1);
-      };
-      const wait = (quiet) => {
-        if (ended) return;
-        if (quiet > 2) end(process.exitCode ?? 0);
-        else originals.setTimeout(() => wait(idle() ? quiet + 1 : 0), 2).unref();
-      };
-
-      process.exitCode = undefined;
-      process.exit = (code) => {
-        end(code ?? process.exitCode ?? 0);
-        throw new Error('process.exit was called'); // it must not return
-      };
-      process.removeAllListeners('uncaughtException');
-      process.on('uncaughtException', (error) => {
-        if (process.listenerCount('uncaughtException') === 1) fail(error);
-      });
-      start(place).then((called) => (called ? end(process.exitCode ?? 0) : wait(0)), fail);
-    });
-  }
-
-  // tally counts what keeps the process alive, by kind.
-  function tally() {
-    const counts = new Map();
-    for (const kind of process.getActiveResourcesInfo?.() ?? []) counts.set(kind, (counts.get(kind) ?? 0) + 1);
-    return counts;
-  }
-
-  return request.kernel ? asCell() : asProcess();
+  return asProcess();
 })

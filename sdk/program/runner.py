@@ -1,16 +1,13 @@
-# Runs one piece of code as a fresh interpreter would: as the program of a process
-# that was started for it, or within the kernel of a notebook. This file is compiled
-# under a name of its own, behind returned.py of package returned, and called with the
-# request; it must run on Python 3.8.
+# Runs one piece of code as a fresh interpreter would, as the program of a process
+# that was started for it. This file is compiled under a name of its own, behind
+# returned.py of package returned, and called with the request; it must run on Python 3.8.
 import ast
 import base64
-import builtins
 import collections.abc
 import json
 import linecache
 import os
 import sys
-import threading
 import traceback
 import types
 
@@ -19,11 +16,13 @@ STANDARD_PATH = [p for p in sys.path if p]
 
 
 class Channel:
-    """The way to the provider: frames among the output, which it takes out again."""
+    """The way to the provider: frames among the output, which it takes out again. They
+    go to the standard output of the process, whatever the code does to its own."""
 
     def __init__(self, marker):
         self.marker = marker
         self.pid = os.getpid()
+        self.descriptor = os.dup(1)
 
     def value(self, data):
         """Tell what main returned."""
@@ -39,105 +38,9 @@ class Channel:
 
     def frame(self, kind, text):
         if os.getpid() == self.pid:  # else the code has forked, and this is the child
-            self.write(f"{self.marker}{kind}{text};")
-
-
-class Descriptor(Channel):
-    """The standard output of the process, whatever the code does to its own."""
-
-    def __init__(self, marker):
-        super().__init__(marker)
-        self.descriptor = os.dup(1)
-
-    def write(self, frame):
-        frame = frame.encode()
-        while frame:
-            frame = frame[os.write(self.descriptor, frame):]
-
-
-class Stream(Channel):
-    """What a kernel sends on as output."""
-
-    def __init__(self, marker):
-        super().__init__(marker)
-        self.stream = sys.stdout
-
-    def write(self, frame):
-        self.stream.write(frame)
-        self.stream.flush()
-
-
-class Kernel:
-    """Makes a kernel look like a fresh process, and itself again afterwards."""
-
-    def __init__(self, request):
-        self.env = request["env"]
-
-    def __enter__(self):
-        self.before = {name: os.environ.get(name) for name in self.env}
-        self.cwd, self.path, self.argv = os.getcwd(), list(sys.path), list(sys.argv)
-        self.streams = sys.stdin, sys.stdout, sys.stderr, sys.excepthook
-        self.modules = {name: sys.modules.get(name) for name in ("__main__", "main")}
-        self.threads = set(threading.enumerate())
-        self.builtins = {name: getattr(builtins, name, None) for name in ("exit", "quit", "input")}
-        builtins.exit = builtins.quit = sys.exit
-        builtins.input = no_input
-        sys.stdin = open(os.devnull)
-        sys.excepthook = sys.__excepthook__  # a kernel's own is not for standard error
-        self.leave_loop()
-
-    def __exit__(self, *exception):
-        self.enter_loop()
-        for name, value in self.before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        for name, module in self.modules.items():
-            if module is None:
-                sys.modules.pop(name, None)
-            else:
-                sys.modules[name] = module
-        for name, value in self.builtins.items():
-            if value is None:
-                delattr(builtins, name)
-            else:
-                setattr(builtins, name, value)
-        sys.stdin.close()
-        sys.stdin, sys.stdout, sys.stderr, sys.excepthook = self.streams
-        sys.path[:], sys.argv[:] = self.path, self.argv
-        os.chdir(self.cwd)
-
-    def join(self):
-        """Wait for threads as an interpreter does at its end."""
-        for thread in threading.enumerate():
-            if thread not in self.threads and not thread.daemon and thread is not threading.current_thread():
-                thread.join()
-
-    # The kernel calls this from within its event loop, where code could neither run
-    # one of its own nor await anything.
-    def leave_loop(self):
-        self.asyncio = sys.modules.get("asyncio")
-        self.loop = self.asyncio and self.asyncio._get_running_loop()
-        if self.loop is None:
-            return
-        self.task = self.asyncio.current_task(self.loop)
-        if self.task is not None:
-            self.asyncio.tasks._leave_task(self.loop, self.task)
-        self.asyncio._set_running_loop(None)
-
-    def enter_loop(self):
-        if self.loop is None:
-            return
-        self.asyncio._set_running_loop(self.loop)
-        if self.task is not None:
-            self.asyncio.tasks._enter_task(self.loop, self.task)
-        self.asyncio.set_event_loop(self.loop)  # asyncio.run has cleared it
-
-
-def no_input(prompt="", /):
-    print(prompt, end="", flush=True)
-    raise EOFError("EOF when reading a line")
+            frame = f"{self.marker}{kind}{text};".encode()
+            while frame:
+                frame = frame[os.write(self.descriptor, frame):]
 
 
 def uses_main(node):
@@ -262,32 +165,11 @@ def process(request, own):
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and stream.encoding.lower() != "utf-8":
             stream.reconfigure(encoding="utf-8")
-    channel = Descriptor(request["marker"])
+    channel = Channel(request["marker"])
     code = outcome(request, channel)
     channel.exit(code)
     sys.exit(code)
 
 
-def cell(request):
-    """Be a cell of a kernel, which must not end."""
-    channel = Stream(request["marker"])
-    kernel = Kernel(request)
-    with kernel:
-        code = outcome(request, channel)
-        kernel.join()
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except BaseException:  # the code replaced or closed it
-                pass
-    if os.getpid() != channel.pid:  # the code has forked, and this is the child
-        os._exit(code)
-    channel.exit(code)
-
-
 def run(encoded, own=None):
-    request = json.loads(base64.b64decode(encoded))
-    if request["kernel"]:
-        cell(request)
-    else:
-        process(request, own)
+    process(json.loads(base64.b64decode(encoded)), own)
