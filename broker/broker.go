@@ -197,7 +197,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	})
 	b.answers = answers
 	b.catalog.set(newGeneration(1, cfg, b.supervise(started), nil))
-	b.instances.Disown(b.catalog.generation().has)
+	b.instances.ReleaseTenants(b.catalog.generation().has)
 	b.quotas.Forget(b.catalog.generation().has)
 	b.forgetAnswers(b.catalog.generation().has)
 	b.quotas.SetRules(b.catalog.generation().quotaRules())

@@ -214,7 +214,7 @@ func (t *transition) commit() {
 	b, next := t.broker, newGeneration(t.from.number+1, t.to, t.current, t.from)
 	b.forgetAnswers(func(name string) bool { return next.has(name) && t.from.has(name) })
 	replaced := b.catalog.set(next)
-	b.instances.Disown(next.has)
+	b.instances.ReleaseTenants(next.has)
 	b.quotas.Forget(next.has)
 	b.quotas.SetRules(next.quotaRules())
 	b.instances.SetLimits(instanceLimits(t.to.Limits))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -18,7 +19,7 @@ const maxCwd = 4096
 // what the caller calls it.
 func (l *Lease) BoundContext(req *sdk.CreateContextRequest, language string) (err error) {
 	req.InstanceID = l.InstanceID
-	if req.Language, err = supported(l.entry.provider.Description(), language); err != nil {
+	if req.Language, err = supported(l.entry.Snapshot().Provider.Description(), language); err != nil {
 		return err
 	}
 	if len(req.Cwd) > maxCwd || strings.ContainsRune(req.Cwd, 0) {
@@ -28,14 +29,14 @@ func (l *Lease) BoundContext(req *sdk.CreateContextRequest, language string) (er
 }
 
 // languageOfContext asks what the caller has left out: a context has one language.
-func (s *Service) languageOfContext(ctx context.Context, e *entry, t target, id string) (sdk.Language, error) {
+func (s *Service) languageOfContext(ctx context.Context, e *registry.Entry, t target, id string) (sdk.Language, error) {
 	contexts, ok := t.ready.(sdk.Contexts)
 	if !ok {
 		return "", lacksInterface()
 	}
 	var all []sdk.CodeContext
 	err := s.asked(ctx, t, func(ctx context.Context) (err error) {
-		all, err = contexts.ListContexts(ctx, e.instance.ID)
+		all, err = contexts.ListContexts(ctx, e.Snapshot().Sandbox.ID)
 		return err
 	})
 	if err != nil {

@@ -3,9 +3,9 @@ package instance
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -34,17 +34,13 @@ func (req ExecuteRequest) checkContext() error {
 
 // defaultContext returns the ID of the instance's default context for a language, and
 // makes it at first use. Of several at once one makes it, the others wait.
-func (s *Service) defaultContext(ctx context.Context, e *entry, t target) (string, error) {
-	select {
-	case e.makingContext <- struct{}{}:
-		defer func() { <-e.makingContext }()
-	case <-ctx.Done():
+func (s *Service) defaultContext(ctx context.Context, e *registry.Entry, t target) (string, error) {
+	unlock, err := s.makingContext.lock(ctx, e)
+	if err != nil {
 		return "", context.Cause(ctx)
 	}
-	s.mu.Lock()
-	id := e.contexts[string(t.language)]
-	s.mu.Unlock()
-	if id != "" {
+	defer unlock()
+	if id := e.Snapshot().Contexts[string(t.language)]; id != "" {
 		return id, nil
 	}
 	contexts, ok := t.ready.(sdk.Contexts)
@@ -55,7 +51,7 @@ func (s *Service) defaultContext(ctx context.Context, e *entry, t target) (strin
 	// have a context that nobody knows.
 	making, cancel := s.bounded(context.WithoutCancel(ctx), makeContextTimeout)
 	defer cancel()
-	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.instance.ID, Language: t.language})
+	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.Snapshot().Sandbox.ID, Language: t.language})
 	switch {
 	case err != nil && making.Err() != nil && !errors.Is(context.Cause(making), errShuttingDown):
 		return "", sdk.Errorf(sdk.CodeUnavailable, "provider %q made no context within %s", t.provider.Label(), makeContextTimeout)
@@ -69,11 +65,8 @@ func (s *Service) defaultContext(ctx context.Context, e *entry, t target) (strin
 
 // forgetContext makes the next use make another one, if that one is still known: it was
 // deleted, or has ended.
-func (s *Service) forgetContext(e *entry, language sdk.Language, id string) error {
-	s.mu.Lock()
-	known := e.contexts[string(language)] == id
-	s.mu.Unlock()
-	if !known {
+func (s *Service) forgetContext(e *registry.Entry, language sdk.Language, id string) error {
+	if e.Snapshot().Contexts[string(language)] != id {
 		return nil
 	}
 	return s.noteContext(e, string(language), "")
@@ -81,25 +74,15 @@ func (s *Service) forgetContext(e *entry, language sdk.Language, id string) erro
 
 // noteContext remembers the default context of a language, for the next broker too.
 // Without an ID there is none.
-func (s *Service) noteContext(e *entry, language, id string) error {
-	s.mu.Lock()
-	contexts := maps.Clone(e.contexts)
-	if contexts == nil {
-		contexts = map[string]string{}
-	}
-	contexts[language] = id
-	if id == "" {
-		delete(contexts, language)
-	}
-	e.contexts = contexts
-	s.mu.Unlock()
+func (s *Service) noteContext(e *registry.Entry, language, id string) error {
+	contexts := e.SetContext(language, id)
 	record, cancel := s.noting()
 	defer cancel()
-	return s.journalOf(e).Amend(record, e.id, func(r *Record) { r.Contexts = contexts })
+	return s.journal.of(e.Snapshot()).Amend(record, e.ID(), func(r *Record) { r.Contexts = contexts })
 }
 
 // renewContext makes a default context in place of one that is gone.
-func (s *Service) renewContext(ctx context.Context, e *entry, t target, gone string) (string, error) {
+func (s *Service) renewContext(ctx context.Context, e *registry.Entry, t target, gone string) (string, error) {
 	if err := s.forgetContext(e, t.language, gone); err != nil {
 		return "", err
 	}

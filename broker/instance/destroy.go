@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/origin"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -23,122 +26,105 @@ const (
 // fails nobody can use the instance any more, the caller may try again, and the
 // service does so by itself. Errors carry SB009 or SB013.
 func (s *Service) Destroy(ctx context.Context, who tenant.Tenant, id string) error {
-	return s.destroy(ctx, who, id, "the instance was destroyed during the execution", func(*entry) {})
+	return s.destroy(ctx, who.Name, id, "the instance was destroyed during the execution", "")
 }
 
-// destroy does it and tells executions why. hidden gets the entry as soon as nobody
-// sees it any more, under mu.
-func (s *Service) destroy(ctx context.Context, who tenant.Tenant, id, why string, hidden func(*entry)) error {
+// Kill is Destroy for the instance of whomever. The calls of its executions end at
+// once, also when its provider does not answer: that is why people kill.
+func (s *Service) Kill(ctx context.Context, id string) error {
+	return s.destroy(ctx, ownerOf(id), id, errKilled.Error(), registry.ReasonKilled)
+}
+
+// ownerOf is the tenant whose instance has that ID, if there is such an instance.
+func ownerOf(id string) string {
+	name, _, _ := strings.Cut(id, ":")
+	return name
+}
+
+// destroy does it and tells executions why, and with a reason the owner too.
+func (s *Service) destroy(ctx context.Context, owner, id, stopReason, reason string) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
 	defer s.calls.Done()
-	s.mu.Lock()
-	e := s.entries[id]
-	if e == nil || e.id.Tenant != who.Name || e.state == creating || e.state == unsettled || e.doomed {
-		err := s.absent(who, id)
-		s.mu.Unlock()
+	e, i, err := s.registry.Destroy(owner, id, stopReason, reason)
+	if err != nil {
 		return err
 	}
-	e.stopped = why
-	s.hide(e)
-	hidden(e)
-	s.mu.Unlock()
-
+	if reason == registry.ReasonKilled {
+		s.logger.Info("an administrator destroys an instance", "instance", id, "provider", i.Label, "executions", i.Executions)
+		s.executions.stop(e, errKilled)
+	}
 	// What was begun is finished even if the caller goes away. At the end of a
 	// shutdown Shutdown tries again.
 	ctx, cancel := s.bounded(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
-	err := s.end(ctx, e)
+	err = s.terminate(ctx, e)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(context.Cause(ctx), errShuttingDown):
-		return e.fault(shuttingDown())
+		return faultOf(e, shuttingDown())
 	default:
-		return e.fault(err)
+		return faultOf(e, err)
 	}
 }
 
-// doom hides an instance at once and destroys it when nobody holds it any more.
-func (s *Service) doom(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.condemn(e)
-}
-
-// undo dooms an instance that was made for something that came to nothing, unless
-// somebody else has asked for it meanwhile.
-func (s *Service) undo(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !e.shared {
-		s.condemn(e)
-	}
-}
-
-// condemn does it. The caller holds mu.
-func (s *Service) condemn(e *entry) {
-	if e.state == live {
-		e.doomed = true
-		s.hide(e)
-	}
-}
-
-// destroyLater ends a hidden instance in the background.
-func (s *Service) destroyLater(e *entry) {
+// terminateLater ends a hidden instance in the background.
+func (s *Service) terminateLater(e *registry.Entry) {
 	s.tasks.Go("destroy", func() {
-		_ = s.end(s.cleanup, e) // end has logged it, and the reaper tries again
+		_ = s.terminate(s.cleanup, e) // it has logged it, and the reaper tries again
 	})
 }
 
-// noteEnd writes down that an instance is no more.
-func (s *Service) noteEnd(ctx context.Context, e *entry) error {
-	s.mu.Lock()
-	ended := e.epitaph()
-	s.mu.Unlock()
-	if err := s.journalOf(e).End(ctx, ended); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if ended.Reason != "" {
-		s.graves.add(ended)
-	}
-	e.buried = true
-	return nil
-}
-
-// end destroys a hidden instance and forgets it. After a failure the reaper
+// terminate destroys a hidden instance and forgets it. After a failure the reaper
 // tries again.
-func (s *Service) end(ctx context.Context, e *entry) error {
+func (s *Service) terminate(ctx context.Context, e *registry.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.cleanup, cancel)()
 
-	ctx = s.because(ctx, e)
-	provider, err := e.provider.Provider(ctx)
+	i := e.Snapshot()
+	ctx = s.withCause(ctx, i)
+	provider, err := i.Provider.Provider(ctx)
 	if err == nil {
 		failpoint.Hit(failpoint.DestroyBegin)
-		err = provider.Destroy(ctx, e.instance.ID)
+		err = provider.Destroy(ctx, i.Sandbox.ID)
 	}
 	if err == nil || sdk.CodeOf(err) == sdk.CodeNotFound {
 		failpoint.Hit(failpoint.DestroyDone)
-		err = s.noteEnd(ctx, e)
+		ended := e.Tombstone()
+		if err = s.journal.of(i).End(ctx, ended); err == nil {
+			e.Terminated(ended)
+		}
 		failpoint.Hit(failpoint.DestroyNoted)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err == nil {
-		s.forget(e)
 		return nil
 	}
-	e.retryAt = time.Now().Add(destroyRetry)
-	s.tasks.Go("note a destruction", func() { s.amend(e, func(r *Record) { r.Ending = true }) })
-	s.logger.Warn("destroying an instance did not work; it is tried again", "instance", e.id.String(),
-		"provider", e.provider.Label(), "error", err)
+	e.TerminationFailed(time.Now().Add(destroyRetry))
+	s.tasks.Go("note a destruction", func() { s.journal.amend(i, func(r *Record) { r.Ending = true }) })
+	s.logger.Warn("destroying an instance did not work; it is tried again", "instance", i.ID.String(),
+		"provider", i.Label, "error", err)
 	if brokenOff(err) {
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q did not confirm the destruction within %s", e.provider.Label(), destroyTimeout)
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q did not confirm the destruction within %s", i.Label, destroyTimeout)
 	}
-	return fmt.Errorf("destroy: %w", providerError(e.provider.Label(), err))
+	return fmt.Errorf("destroy: %w", providerError(i.Label, err))
+}
+
+// withCause says why an instance is destroyed, unless ctx says it already.
+func (s *Service) withCause(ctx context.Context, i registry.Instance) context.Context {
+	if origin.Known(ctx) {
+		return ctx
+	}
+	now, cause := time.Now(), origin.Broker
+	switch {
+	case !i.Deadline.IsZero() && (!now.Before(i.Expires) || !now.Before(i.LastUsed.Add(i.Idle))):
+		cause = origin.Expired
+	case i.NotKept:
+		cause = origin.NotKept
+	case s.isDraining():
+		cause = origin.Shutdown
+	}
+	return origin.With(ctx, origin.Origin{Cause: cause})
 }

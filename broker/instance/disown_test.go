@@ -52,7 +52,7 @@ func TestWhatATenantHadEndsWithIt(t *testing.T) {
 		assert.NilError(t, err)
 
 		delete(catalog.since, "acme")
-		s.Disown(catalog.has)
+		s.ReleaseTenants(catalog.has)
 		_, err = s.Get(old, mine.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
 		_, _, err = s.Create(t.Context(), old, instance.CreateRequest{Session: "mine"})
@@ -61,7 +61,7 @@ func TestWhatATenantHadEndsWithIt(t *testing.T) {
 
 		catalog.since["acme"] = 2
 		next := tenant.Tenant{Name: "acme", Since: 2}
-		s.Disown(catalog.has)
+		s.ReleaseTenants(catalog.has)
 		_, err = s.Get(next, mine.ID.String())
 		assert.Error(t, err, "SB013: no such instance; create a new one if you need one", "nothing is told of how it ended")
 		fresh, created, err := s.Create(t.Context(), next, instance.CreateRequest{Session: "mine"})
@@ -95,7 +95,7 @@ func TestACreationOfATenantThatIsRemovedMeanwhileLeavesNothing(t *testing.T) {
 		}()
 		synctest.Wait()
 		delete(catalog.since, "acme")
-		s.Disown(catalog.has)
+		s.ReleaseTenants(catalog.has)
 		close(release)
 		assert.Assert(t, <-failed != nil)
 		time.Sleep(2 * time.Minute)

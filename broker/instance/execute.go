@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -87,32 +88,33 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err := s.checkExecute(&req); err != nil {
 		return Execution{}, err
 	}
-	r, err := s.enroll(who, req.ID)
+	r, err := s.executions.enroll(who, req.ID)
 	if err != nil {
 		return Execution{}, err
 	}
-	defer s.leave(r)
-	e, err := s.hold(who, id)
+	defer s.executions.leave(r)
+	e, err := s.registry.Hold(who.Name, id)
 	if err != nil {
 		return Execution{}, err
 	}
 	defer s.release(e)
-	if err := req.capable(e.provider); err != nil {
-		return Execution{}, e.fault(err)
+	provider := e.Snapshot().Provider
+	if err := req.capable(provider); err != nil {
+		return Execution{}, faultOf(e, err)
 	}
-	t, err := s.offered(ctx, e.provider, wish{language: req.Language})
+	t, err := s.providers.offered(ctx, provider, selector{language: req.Language})
 	if err != nil {
-		return Execution{}, e.fault(err)
+		return Execution{}, faultOf(e, err)
 	}
 	if t.language == "" && len(req.Requirements) > 0 {
 		if t.language, err = s.languageOfContext(ctx, e, t, req.ContextID); err != nil {
-			return Execution{}, e.fault(err)
+			return Execution{}, faultOf(e, err)
 		}
 	}
 	if err := t.installs(req.Requirements); err != nil {
-		return Execution{}, e.fault(err)
+		return Execution{}, faultOf(e, err)
 	}
-	if r.quota, err = s.admitExecution(ctx, who, req.Wait, req.Timeout); err != nil {
+	if r.quota, err = s.admission.admitExecution(ctx, who, req.Wait, req.Timeout); err != nil {
 		return Execution{}, err
 	}
 	defer r.quota.Release()
@@ -134,14 +136,14 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_
 	if err := checkCreate(create, s.limits()); err != nil {
 		return Execution{}, err
 	}
-	if create.turn, err = s.newTurn(req.Wait); err != nil {
+	if create.turn, err = s.admission.newTurn(req.Wait); err != nil {
 		return Execution{}, err
 	}
-	r, err := s.enroll(who, req.ID)
+	r, err := s.executions.enroll(who, req.ID)
 	if err != nil {
 		return Execution{}, err
 	}
-	defer s.leave(r)
+	defer s.executions.leave(r)
 	for {
 		execution, lost, err := s.runOnce(ctx, who, r, create, req)
 		if !lost {
@@ -154,74 +156,74 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_
 // gone already, which the provider knows: it may end an old one by itself. Nothing ran
 // then, and the session gets a new one, as it would have a moment later.
 func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
-	w := wish{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
-	err = s.route(ctx, w, req.Wait, func(st *stop) (err error) {
-		execution, lost, err = s.runAt(ctx, st, r, create, req)
+	w := selector{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
+	err = s.place(ctx, w, req.Wait, func(a *attempt) (err error) {
+		execution, lost, err = s.runAt(ctx, a, r, create, req)
 		return err
 	})
 	return execution, lost, err
 }
 
-// runAt does it with the provider of one stop.
-func (s *Service) runAt(ctx context.Context, st *stop, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
-	t, who := st.target, st.wish.tenant
+// runAt does it with the provider of one attempt.
+func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
+	t, who := a.target, a.search.selector.tenant
 	if err := req.capable(t.provider); err != nil {
-		return Execution{}, false, st.unfit(err)
+		return Execution{}, false, a.unfit(err)
 	}
 	if err := s.installable(ctx, t, req.Requirements); err != nil {
-		if s.moved(st.wish, t.provider) {
-			return Execution{}, false, errMoved
+		if s.providers.moved(a.search.selector, t.provider) {
+			return Execution{}, false, registry.ErrMoved
 		}
-		return Execution{}, false, st.unfit(err)
+		return Execution{}, false, a.unfit(err)
 	}
 	keep := req.Session != ""
 	if req.Keep != nil {
 		keep = *req.Keep
 	}
-	create.oneShot, create.way = !keep, st.way
-	grant, err := s.admitRun(ctx, who, t, create.turn, req, st.way.others)
+	create.oneShot, create.attempt = !keep, *a
+	grant, err := s.admission.admitRun(ctx, who, t, create.turn, req, a.others)
 	if err != nil {
-		return Execution{}, false, st.refusedByQuota(err)
+		return Execution{}, false, a.refusedByQuota(err)
 	}
 	defer grant.Release()
 	r.quota, create.granted = grant.Execution, grant.Instance
-	e, created, err := s.acquire(ctx, who, t, create)
+	e, created, err := s.creations.acquire(ctx, who, t, create)
 	if err != nil {
 		return Execution{}, false, err
 	}
-	st.arrived()
+	a.arrived()
 	defer s.release(e)
 	if !keep {
-		defer s.doom(e)
+		defer e.Discard(false)
 	}
 	execution, err = s.run(ctx, r, e, t, req.ExecuteRequest)
-	execution.Routing = e.routing
+	execution.Routing = e.Snapshot().Routing
 	if !created {
-		execution.Routing = st.way.routing.onto(e.routing)
+		execution.Routing = a.routing.Onto(execution.Routing)
 	}
 	if created && sdk.CodeOf(err) == sdk.CodeNotSupported {
-		s.undo(e) // it was made for nothing
+		e.Discard(true) // it was made for nothing
 	}
 	return execution, !created && sdk.CodeOf(err) == sdk.CodeNotFound && withoutEffect(err), err
 }
 
 // run executes code in an instance that the caller holds, and has it counted.
-func (s *Service) run(caller context.Context, r *running, e *entry, t target, req ExecuteRequest) (Execution, error) {
+func (s *Service) run(caller context.Context, r *running, e *registry.Entry, t target, req ExecuteRequest) (Execution, error) {
 	execution, err := s.runCode(caller, r, e, t, req)
 	s.observeExecution(e, t, execution, err)
 	return execution, err
 }
 
-func (s *Service) runCode(caller context.Context, r *running, e *entry, t target, req ExecuteRequest) (Execution, error) {
-	if err := s.beginExecution(e); err != nil {
-		return Execution{}, e.fault(err)
+func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry, t target, req ExecuteRequest) (Execution, error) {
+	if err := e.BeginExecution(); err != nil {
+		return Execution{}, faultOf(e, err)
 	}
-	defer s.endExecution(e)
+	defer e.EndExecution()
 	ctx, stop := context.WithCancelCause(caller)
 	defer stop(nil)
 	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
-	if err := s.cover(ctx, e, req.bound()); err != nil {
-		return Execution{}, e.fault(err)
+	if err := e.Snapshot().Permit.Cover(ctx, time.Now().Add(req.bound())); err != nil {
+		return Execution{}, faultOf(e, err)
 	}
 	r.quota.Start()
 	if ended, ready, err := s.installedFor(caller, ctx, stop, r, e, t, req); !ready {
@@ -230,25 +232,25 @@ func (s *Service) runCode(caller context.Context, r *running, e *entry, t target
 	if req.Context != "" {
 		id, err := s.defaultContext(ctx, e, t)
 		if err != nil {
-			return Execution{}, e.fault(s.executionError(caller, ctx, e, req, err, false))
+			return Execution{}, faultOf(e, s.executionError(caller, ctx, e, req, err, false))
 		}
 		req.ContextID = id
 	}
 	clock := newClock(req.bound(), func() { stop(errNoAnswer) })
 	defer clock.end()
 	ctx = audit.WhenBegun(ctx, func() { clock.restart(req.bound()) })
-	s.begins(ctx, stop, r, e, t)
+	s.executions.begins(ctx, stop, r, e, t)
 
-	execution := Execution{ID: r.key.id, InstanceID: e.id.String(), Provider: e.provider.Label()}
+	execution := Execution{ID: r.key.id, InstanceID: e.ID().String(), Provider: e.Label()}
 	if req.Listener != nil {
 		if err := req.Listener.Started(s.lifetime, execution); err != nil {
-			return Execution{}, e.fault(err)
+			return Execution{}, faultOf(e, err)
 		}
 	}
 	out := newOutput(s.lifetime, s.limits().Output, req.Listener, clock)
 	failpoint.Hit(failpoint.ExecuteBegin)
 	asked := sdk.ExecuteRequest{
-		InstanceID:  e.instance.ID,
+		InstanceID:  e.Snapshot().Sandbox.ID,
 		ExecutionID: execution.ID,
 		Language:    t.language,
 		Code:        req.Code,
@@ -257,7 +259,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *entry, t target
 		Timeout:     req.Timeout,
 		OutputLimit: s.limits().Output,
 		ContextID:   req.ContextID,
-		Artifacts:   req.artifacts(e.provider, s.limits().Artifacts),
+		Artifacts:   req.artifacts(t.provider, s.limits().Artifacts),
 	}
 	result, err := t.ready.Execute(ctx, asked, out)
 	if req.Context != "" && lacksContext(err) { // nothing ran: it was deleted, or has ended
@@ -281,7 +283,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *entry, t target
 	if sdk.CodeOf(err) == sdk.CodeNotFound {
 		r.quota.Cancel() // the instance or the context was gone before
 	}
-	return Execution{}, e.begun(err)
+	return Execution{}, begunFault(e, err)
 }
 
 // bound is how long the provider may take in all.
@@ -295,7 +297,7 @@ func (req ExecuteRequest) bound() time.Duration {
 
 // outcome recognizes errors that tell what became of the code, which is a
 // result and not a failure.
-func (s *Service) outcome(ctx context.Context, e *entry, err error) (sdk.Status, string, bool) {
+func (s *Service) outcome(ctx context.Context, e *registry.Entry, err error) (sdk.Status, string, bool) {
 	detail := "stopped by the provider"
 	if coded, ok := errors.AsType[*sdk.Error](err); ok {
 		detail = coded.Message
@@ -308,17 +310,15 @@ func (s *Service) outcome(ctx context.Context, e *entry, err error) (sdk.Status,
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return sdk.StatusCancelled, errInterrupted.Error(), true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.stopped != "" {
-		return sdk.StatusCancelled, e.stopped, true
+	if reason := e.Snapshot().StopReason; reason != "" {
+		return sdk.StatusCancelled, reason, true
 	}
 	return "", "", false
 }
 
 // executionError puts the failure of an execution into words. ran says that its code may
 // have.
-func (s *Service) executionError(caller, ctx context.Context, e *entry, req ExecuteRequest, err error, ran bool) error {
+func (s *Service) executionError(caller, ctx context.Context, e *registry.Entry, req ExecuteRequest, err error, ran bool) error {
 	switch {
 	case caller.Err() != nil:
 		return caller.Err()
@@ -327,23 +327,21 @@ func (s *Service) executionError(caller, ctx context.Context, e *entry, req Exec
 	case notAsked(err):
 		return err
 	case errors.Is(context.Cause(ctx), errNoAnswer):
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.provider.Label(), req.bound())
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.Label(), req.bound())
 	case req.inContext() && (lacksContext(err) || sdk.CodeOf(err) == sdk.CodeConflict):
 		return err
 	case sdk.CodeOf(err) == sdk.CodeNotFound:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.lose(e, reasonLost)
+		e.Lose(registry.ReasonLost)
 		if ran {
 			return sdk.Errorf(sdk.CodeUnavailable, "the instance is gone, and the code may have run")
 		}
-		gone := noSuchInstance()
+		gone := registry.NoSuchInstance()
 		gone.NoEffect = true
 		return gone
 	case brokenOff(err):
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.provider.Label())
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.Label())
 	default:
-		return providerError(e.provider.Label(), err)
+		return providerError(e.Label(), err)
 	}
 }
 
@@ -371,22 +369,4 @@ func (s *Service) checkExecute(req *ExecuteRequest) error {
 		return err
 	}
 	return checkEnv(req.Env)
-}
-
-// begun is fault for what the provider was asked to do. It does nothing of what it
-// refuses, and was not even asked where the audit log refused.
-func (e *entry) begun(err error) error {
-	fault := &Fault{Provider: e.provider.Label(), InstanceID: e.id.String(), Begun: true, Err: err}
-	switch sdk.CodeOf(err) {
-	case sdk.CodeNotFound, sdk.CodeConflict, sdk.CodeInvalidRequest, sdk.CodeNotSupported:
-		fault.Begun = false
-	}
-	if notAsked(err) || withoutEffect(err) {
-		fault.Begun = false
-	}
-	return fault
-}
-
-func (e *entry) fault(err error) error {
-	return &Fault{Provider: e.provider.Label(), InstanceID: e.id.String(), Err: err}
 }

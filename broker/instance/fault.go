@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -24,9 +25,9 @@ type Fault struct {
 	elsewhere bool
 	// spilled means that it was full, and might have had room later.
 	spilled bool
-	// doubtful is the creation of which nobody knows what it has made; nil if there is
+	// ambiguous is the creation of which nobody knows what it has made; nil if there is
 	// none.
-	doubtful *entry
+	ambiguous *registry.Entry
 }
 
 // Error says what happened and where.
@@ -70,8 +71,21 @@ func notAsked(err error) bool {
 	return audit.Refuses(err) && !errors.Is(err, audit.ErrUnrecorded)
 }
 
-// noSuchInstance is the same for an instance that never existed, has ended or
-// belongs to somebody else.
-func noSuchInstance() *sdk.Error {
-	return sdk.Errorf(sdk.CodeNotFound, "no such instance; create a new one if you need one")
+// faultOf is the failure of what concerns an instance.
+func faultOf(e *registry.Entry, err error) error {
+	return &Fault{Provider: e.Label(), InstanceID: e.ID().String(), Err: err}
+}
+
+// begunFault is faultOf for what the provider was asked to do. It does nothing of what it
+// refuses, and was not even asked where the audit log refused.
+func begunFault(e *registry.Entry, err error) error {
+	fault := &Fault{Provider: e.Label(), InstanceID: e.ID().String(), Begun: true, Err: err}
+	switch sdk.CodeOf(err) {
+	case sdk.CodeNotFound, sdk.CodeConflict, sdk.CodeInvalidRequest, sdk.CodeNotSupported:
+		fault.Begun = false
+	}
+	if notAsked(err) || withoutEffect(err) {
+		fault.Begun = false
+	}
+	return fault
 }

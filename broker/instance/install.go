@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -47,28 +48,28 @@ func (s *Service) Install(ctx context.Context, who tenant.Tenant, id string, req
 	if err := checkRequirements(req.Requirements); err != nil {
 		return Execution{}, err
 	}
-	e, err := s.hold(who, id)
+	e, err := s.registry.Hold(who.Name, id)
 	if err != nil {
 		return Execution{}, err
 	}
 	defer s.release(e)
-	t, err := s.offered(ctx, e.provider, wish{language: req.Language})
+	t, err := s.providers.offered(ctx, e.Snapshot().Provider, selector{language: req.Language})
 	if err != nil {
-		return Execution{}, e.fault(err)
+		return Execution{}, faultOf(e, err)
 	}
 	if err := t.installs(req.Requirements); err != nil {
-		return Execution{}, e.fault(err)
+		return Execution{}, faultOf(e, err)
 	}
-	leave, err := s.admitExecution(ctx, who, 0, cmp.Or(req.Timeout, s.limits().MaxTimeout))
+	leave, err := s.admission.admitExecution(ctx, who, 0, cmp.Or(req.Timeout, s.limits().MaxTimeout))
 	if err != nil {
 		return Execution{}, err
 	}
 	defer leave.Release()
 	leave.Start()
-	if err := s.beginExecution(e); err != nil {
-		return Execution{}, e.fault(err)
+	if err := e.BeginExecution(); err != nil {
+		return Execution{}, faultOf(e, err)
 	}
-	defer s.endExecution(e)
+	defer e.EndExecution()
 	call, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
@@ -85,43 +86,39 @@ type installation struct {
 
 // install makes an installation, or says that it was made before. One at a time
 // is made in an instance.
-func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseFunc, e *entry, t target, in installation) (Execution, error) {
+func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseFunc, e *registry.Entry, t target, in installation) (Execution, error) {
 	if in.timeout == 0 {
 		in.timeout = s.limits().MaxTimeout
 	}
-	execution := Execution{ID: in.id, InstanceID: e.id.String(), Provider: e.provider.Label()}
+	execution := Execution{ID: in.id, InstanceID: e.ID().String(), Provider: e.Label()}
 	req := ExecuteRequest{Timeout: in.timeout}
 	ended := func(err error, out *output) (Execution, error) {
 		if status, detail, ok := s.outcome(ctx, e, err); ok {
 			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out != nil && out.truncated, Detail: detail}
 			return execution, nil
 		}
-		return Execution{}, e.begun(s.executionError(caller, ctx, e, req, err, false))
+		return Execution{}, begunFault(e, s.executionError(caller, ctx, e, req, err, false))
 	}
-	select {
-	case e.installing <- struct{}{}:
-		defer func() { <-e.installing }()
-	case <-ctx.Done():
-		return ended(ctx.Err(), nil)
+	unlock, err := s.installing.lock(ctx, e)
+	if err != nil {
+		return ended(err, nil)
 	}
+	defer unlock()
 	set := requirementSet(t.language, in.requirements)
-	s.mu.Lock()
-	present := e.installed[set]
-	s.mu.Unlock()
-	if present && !in.again {
+	if e.Snapshot().Installed[set] && !in.again {
 		execution.Result.Status = sdk.StatusSucceeded
 		return execution, nil
 	}
 	installer, ok := t.ready.(sdk.PackageInstaller)
 	if !ok {
-		return Execution{}, e.fault(lacksInterface())
+		return Execution{}, faultOf(e, lacksInterface())
 	}
 	clock := newClock(in.timeout+answerGrace, func() { stop(errNoAnswer) })
 	defer clock.end()
 	ctx = audit.WhenBegun(ctx, func() { clock.restart(in.timeout + answerGrace) })
 	out := newOutput(s.lifetime, s.limits().Output, nil, clock)
 	result, err := installer.InstallPackages(ctx, sdk.InstallPackagesRequest{
-		InstanceID: e.instance.ID, Language: t.language, Requirements: in.requirements,
+		InstanceID: e.Snapshot().Sandbox.ID, Language: t.language, Requirements: in.requirements,
 		Timeout: in.timeout, OutputLimit: s.limits().Output,
 	}, out)
 	out.close(&execution)
@@ -131,25 +128,20 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	result.Truncated = result.Truncated || out.truncated
 	execution.Result = result
 	if result.Status == sdk.StatusSucceeded {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if e.installed == nil {
-			e.installed = map[string]bool{}
-		}
-		e.installed[set] = true
+		e.SetInstalled(set)
 	}
 	return execution, nil
 }
 
 // installedFor makes the installation that an execution needs. It says ready when
 // the code may run; else the execution has ended.
-func (s *Service) installedFor(caller, ctx context.Context, stop context.CancelCauseFunc, r *running, e *entry, t target, req ExecuteRequest) (ended Execution, ready bool, err error) {
+func (s *Service) installedFor(caller, ctx context.Context, stop context.CancelCauseFunc, r *running, e *registry.Entry, t target, req ExecuteRequest) (ended Execution, ready bool, err error) {
 	if len(req.Requirements) == 0 {
 		return Execution{}, true, nil
 	}
 	// An interrupt ends the call: there is no execution yet that the provider could
 	// interrupt.
-	s.begins(ctx, stop, r, e, target{})
+	s.executions.begins(ctx, stop, r, e, target{provider: t.provider})
 	ended, err = s.install(caller, ctx, stop, e, t, installation{id: r.key.id, requirements: req.Requirements})
 	if err != nil || ended.Result.Status == sdk.StatusSucceeded {
 		return Execution{}, err == nil, err
@@ -161,7 +153,7 @@ func (s *Service) installedFor(caller, ctx context.Context, stop context.CancelC
 			told = req.Listener.Stderr(s.lifetime, ended.Stderr)
 		}
 		if told != nil {
-			return Execution{}, false, e.fault(told)
+			return Execution{}, false, faultOf(e, told)
 		}
 		ended.Stderr = nil
 	}
@@ -170,11 +162,11 @@ func (s *Service) installedFor(caller, ctx context.Context, stop context.CancelC
 
 // installAtCreation makes the installation that the creator of an instance asked
 // for.
-func (s *Service) installAtCreation(ctx context.Context, e *entry, t target, requirements []string) error {
-	if err := s.beginExecution(e); err != nil {
-		return e.fault(err)
+func (s *Service) installAtCreation(ctx context.Context, e *registry.Entry, t target, requirements []string) error {
+	if err := e.BeginExecution(); err != nil {
+		return faultOf(e, err)
 	}
-	defer s.endExecution(e)
+	defer e.EndExecution()
 	call, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
@@ -185,9 +177,9 @@ func (s *Service) installAtCreation(ctx context.Context, e *entry, t target, req
 	case got.Result.Status == sdk.StatusSucceeded:
 		return nil
 	case got.Result.Status == sdk.StatusFailed:
-		return e.fault(sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "%s", lastWords(got.Stderr)))
+		return faultOf(e, sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "%s", lastWords(got.Stderr)))
 	default:
-		return e.fault(sdk.Errorf(sdk.CodeCreateFailed, "the requirements were not installed: %s", got.Result.Detail))
+		return faultOf(e, sdk.Errorf(sdk.CodeCreateFailed, "the requirements were not installed: %s", got.Result.Detail))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -17,7 +18,7 @@ type Lease struct {
 	InstanceID string
 
 	service  *Service
-	entry    *entry
+	entry    *registry.Entry
 	provider sdk.Provider
 }
 
@@ -28,19 +29,20 @@ func (s *Service) Lease(ctx context.Context, who tenant.Tenant, id string, capab
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
-	e, err := s.hold(who, id)
+	e, err := s.registry.Hold(who.Name, id)
 	if err != nil {
 		s.calls.Done()
 		return nil, err
 	}
-	l := &Lease{InstanceID: e.instance.ID, service: s, entry: e}
-	if !slices.Contains(e.provider.Description().Capabilities, capability) {
+	i := e.Snapshot()
+	l := &Lease{InstanceID: i.Sandbox.ID, service: s, entry: e}
+	if !slices.Contains(i.Provider.Description().Capabilities, capability) {
 		l.Release()
-		return nil, e.fault(sdk.NotSupported(e.provider.Label(), capability))
+		return nil, faultOf(e, sdk.NotSupported(e.Label(), capability))
 	}
-	if l.provider, err = s.waitReady(ctx, e.provider, s.limits().CreateTimeout, false); err != nil {
+	if l.provider, err = s.providers.waitReady(ctx, i.Provider, s.limits().CreateTimeout, false); err != nil {
 		l.Release()
-		return nil, e.fault(err)
+		return nil, faultOf(e, err)
 	}
 	return l, nil
 }
@@ -53,9 +55,7 @@ func (l *Lease) Release() {
 
 // Info describes the instance.
 func (l *Lease) Info() Info {
-	l.service.mu.Lock()
-	defer l.service.mu.Unlock()
-	return l.entry.info(time.Now())
+	return infoOf(l.entry.Snapshot())
 }
 
 // errTimeOver is what uses end with that would keep an instance beyond its maximum
@@ -76,9 +76,7 @@ func (l *Lease) Watching(ctx context.Context) (context.Context, context.CancelFu
 }
 
 func (l *Lease) until(ctx, end context.Context) (context.Context, context.CancelFunc) {
-	l.service.mu.Lock()
-	deadline := l.entry.deadline
-	l.service.mu.Unlock()
+	deadline := l.entry.Snapshot().Deadline
 	ctx, cancel := context.WithCancelCause(ctx)
 	over := time.AfterFunc(time.Until(deadline), func() { cancel(errTimeOver) })
 	stop := context.AfterFunc(end, func() { cancel(errShuttingDown) })
@@ -125,7 +123,7 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 		return shuttingDown()
 	}
 	if errors.Is(context.Cause(ctx), errTimeOver) {
-		return l.entry.fault(sdk.Errorf(sdk.CodeNotFound, "%w; create a new one if you need one", errTimeOver))
+		return faultOf(l.entry, sdk.Errorf(sdk.CodeNotFound, "%w; create a new one if you need one", errTimeOver))
 	}
 	err = explained(ctx, l.provider, err)
 	switch code := sdk.CodeOf(err); {
@@ -134,8 +132,8 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 	case code == sdk.CodeNotFound, code == sdk.CodeConflict, code == sdk.CodeNotAllowed:
 		// These speak of the file or command that the caller named, and not,
 		// as from Create or Execute, of the provider's account.
-		return l.entry.fault(err)
+		return faultOf(l.entry, err)
 	default:
-		return l.entry.begun(providerError(l.entry.provider.Label(), err))
+		return begunFault(l.entry, providerError(l.entry.Label(), err))
 	}
 }

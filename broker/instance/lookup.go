@@ -2,9 +2,13 @@ package instance
 
 import (
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -35,69 +39,94 @@ type Info struct {
 }
 
 // Get returns an instance of the tenant, or SB013.
-func (s *Service) Get(who tenant.Tenant, id string) (Info, error) {
-	e, info, err := s.lookUp(who, id)
+func (s *Service) Get(who tenant.Tenant, id string) (Info, error) { return s.get(who.Name, id) }
+
+// Inspect is Get for the instance of whomever.
+func (s *Service) Inspect(id string) (Info, error) { return s.get(ownerOf(id), id) }
+
+func (s *Service) get(owner, id string) (Info, error) {
+	e, i, err := s.registry.Find(owner, id)
 	if err != nil {
 		return Info{}, err
 	}
-	s.awaitNote(e)
+	e.AwaitUse()
+	return infoOf(i), nil
+}
+
+// Renew moves the end of an instance's time to ttl from now, sooner or later than
+// it was, and never beyond its maximum lifetime: ExpiresAt of the answer is what
+// was granted. Zero means the instance's own TTL. It counts as a use for the idle
+// limit. Errors carry SB009, SB010 or SB013.
+func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, error) {
+	if ttl < 0 {
+		return Info{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be more than 0")
+	}
+	if s.isDraining() {
+		return Info{}, shuttingDown()
+	}
+	e, i, err := s.registry.Renew(who.Name, id, ttl, s.limits().MaxLifetime)
+	if err != nil {
+		return Info{}, err
+	}
+	info := infoOf(i)
+	// Before the answer: who is told a time may count on it.
+	ctx, cancel := s.noting()
+	defer cancel()
+	if err := s.journal.of(i).Amend(ctx, i.ID, func(r *Record) { r.Expires, r.Used = info.ExpiresAt, false }); err != nil {
+		return Info{}, faultOf(e, err)
+	}
 	return info, nil
 }
 
-func (s *Service) lookUp(who tenant.Tenant, id string) (*entry, Info, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	e, err := s.find(who, id, now)
-	if err != nil {
-		return nil, Info{}, err
-	}
-	return e, e.info(now), nil
+// Page is a part of a list.
+type Page struct {
+	Instances []Info
+	// More says that the limit left some out.
+	More bool
 }
 
-// find returns a live entry of the tenant whose time is not over. An instance of
-// somebody else gives the same error, after the same work, as one that never
-// was. The caller holds mu.
-func (s *Service) find(who tenant.Tenant, id string, now time.Time) (*entry, error) {
-	e := s.entries[id]
-	if e == nil || e.id.Tenant != who.Name || e.state != live || s.retire(e, now) {
-		return nil, s.absent(who, id)
-	}
-	return e, nil
+// List returns the tenant's live instances, in the order of their IDs: one that
+// stays neither vanishes from the pages of a list nor comes twice, whatever else
+// comes and goes meanwhile.
+func (s *Service) List(who tenant.Tenant, req ListRequest) Page {
+	return pageOf(s.registry.List(who.Name, req))
 }
 
-// hold finds a live entry and keeps it from being reaped until release.
-func (s *Service) hold(who tenant.Tenant, id string) (*entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, err := s.find(who, id, time.Now())
-	if err != nil {
-		return nil, err
+// ListAll is List for the tenant of that name, or for all tenants if it is empty.
+func (s *Service) ListAll(owner string, req ListRequest) Page {
+	if owner == "" {
+		return pageOf(s.registry.ListAll(req))
 	}
-	e.holds++
-	s.noteUse(e)
-	return e, nil
+	return pageOf(s.registry.List(owner, req))
 }
 
-// info describes the entry. The caller holds mu.
-func (e *entry) info(now time.Time) Info {
+func pageOf(instances []registry.Instance, more bool) Page {
+	page := Page{Instances: []Info{}, More: more}
+	for _, i := range instances {
+		page.Instances = append(page.Instances, infoOf(i))
+	}
+	return page
+}
+
+// infoOf describes an instance.
+func infoOf(i registry.Instance) Info {
 	info := Info{
-		ID:         e.id,
-		Provider:   e.provider.Label(),
-		Template:   e.template,
-		Metadata:   maps.Clone(e.instance.Metadata),
-		Labels:     maps.Clone(e.labels),
-		Paused:     e.paused,
-		CreatedAt:  e.created,
-		LastUsed:   e.lastUsed,
-		ExpiresAt:  e.expires,
-		TTL:        e.ttl,
-		Idle:       e.idle,
-		Executions: e.running,
-		Routing:    e.routing,
+		ID:         i.ID,
+		Provider:   i.Label,
+		Template:   i.Template,
+		Metadata:   maps.Clone(i.Sandbox.Metadata),
+		Labels:     maps.Clone(i.Labels),
+		Paused:     i.State == registry.Paused || i.State == registry.Resuming,
+		CreatedAt:  i.Created,
+		LastUsed:   i.LastUsed,
+		ExpiresAt:  i.Expires,
+		TTL:        i.TTL,
+		Idle:       i.Idle,
+		Executions: i.Executions,
+		Routing:    i.Routing,
 	}
-	if e.holds > 0 {
-		info.ExpiresAt = e.expiry(now) // the executions' end will move it so far at least
+	if i.Holds > 0 {
+		info.ExpiresAt = i.Expiry(time.Now()) // the executions' end will move it so far at least
 	}
 	return info
 }
@@ -114,7 +143,7 @@ type ProviderInfo struct {
 func (s *Service) Providers(who tenant.Tenant) []ProviderInfo {
 	offer := s.catalog.Offer(who)
 	list := []ProviderInfo{}
-	for _, p := range offer.usable() {
+	for _, p := range offer.Usable() {
 		list = append(list, describe(p, offer.Active))
 	}
 	return list
@@ -126,7 +155,7 @@ func (s *Service) DefaultProviders() []ProviderInfo {
 	offer := s.catalog.Offer(tenant.Tenant{})
 	list := []ProviderInfo{}
 	for _, label := range slices.Concat([]string{offer.Active}, offer.Fallback) {
-		if p := labelled(offer.Providers, label); p != nil {
+		if p := routing.Labelled(offer.Providers, label); p != nil {
 			list = append(list, describe(p, offer.Active))
 		}
 	}
@@ -141,4 +170,104 @@ func describe(p Provider, active string) ProviderInfo {
 		Description: p.Description(),
 		Status:      p.Status(),
 	}
+}
+
+// What instances are doing, in counts of them.
+const (
+	StateCreating = "creating"
+	// StateUnclear is of those of which nobody knows whether the provider has them: a
+	// creation ended without a clear answer, or an earlier process left a record that
+	// the provider has not answered for yet.
+	StateUnclear = "unclear"
+	StateLive    = "live"
+	StatePaused  = "paused"
+	// StateEnding is of those that are being destroyed, what nobody knows included.
+	StateEnding = "ending"
+)
+
+// States are those that instances are counted by.
+func States() []string {
+	return []string{StateCreating, StateUnclear, StateLive, StatePaused, StateEnding}
+}
+
+// CountByState says how many instances of all tenants there are, by what they are doing.
+func (s *Service) CountByState() map[string]int {
+	total := noneByState()
+	for _, counts := range s.CountByProvider() {
+		for state, n := range counts {
+			total[state] += n
+		}
+	}
+	return total
+}
+
+// CountByProvider is CountByState for each provider that there is, or that has some, by
+// label.
+func (s *Service) CountByProvider() map[string]map[string]int {
+	counts := map[string]map[string]int{}
+	for _, p := range s.catalog.Providers() {
+		counts[p.Label()] = noneByState()
+	}
+	add := func(label, state string, n int) {
+		if counts[label] == nil {
+			counts[label] = noneByState()
+		}
+		counts[label][state] += n
+	}
+	for label, states := range s.registry.Counts() {
+		for state, n := range states {
+			add(label, countedAs(state), n)
+		}
+	}
+	for label, n := range s.reconciler.Orphans() {
+		add(label, StateEnding, n)
+	}
+	return counts
+}
+
+// countedAs is the state that instances are counted by.
+func countedAs(state registry.State) string {
+	switch {
+	case state.Creating():
+		return StateCreating
+	case state.Unclear(), state.Left():
+		return StateUnclear
+	case state == registry.Paused, state == registry.Resuming:
+		return StatePaused
+	case state.Visible():
+		return StateLive
+	default:
+		return StateEnding
+	}
+}
+
+func noneByState() map[string]int {
+	counts := map[string]int{}
+	for _, state := range States() {
+		counts[state] = 0
+	}
+	return counts
+}
+
+// Bounds of a tenant's labels.
+const (
+	maxLabels     = 50
+	maxLabelValue = 256
+)
+
+var labelName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?$`)
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "labels", "has %d labels; at most %d are allowed", len(labels), maxLabels)
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		switch {
+		case !labelName.MatchString(name):
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "labels", "a name must have 1 to 63 of A-Z a-z 0-9 _ . / - and begin and end with a letter or digit")
+		case len(labels[name]) > maxLabelValue || strings.ContainsFunc(labels[name], func(r rune) bool { return r < ' ' || r == 0x7f }):
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "labels."+name, "must have at most %d bytes and no control characters", maxLabelValue)
+		}
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -41,7 +42,7 @@ func (noObserver) Created(string, CreateOutcome, sdk.Code)             {}
 func (noObserver) FailedOver(string, string, sdk.Code)                 {}
 
 // observeExecution tells how an execution has ended. Who left has cancelled it.
-func (s *Service) observeExecution(e *entry, t target, execution Execution, err error) {
+func (s *Service) observeExecution(e *registry.Entry, t target, execution Execution, err error) {
 	status, code := execution.Result.Status, execution.Result.Status.Code()
 	switch {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
@@ -49,16 +50,16 @@ func (s *Service) observeExecution(e *entry, t target, execution Execution, err 
 	case err != nil:
 		status, code = StatusError, sdk.CodeOf(err)
 	}
-	s.observer.Executed(e.provider.Label(), t.language, status, code)
+	s.observer.Executed(e.Label(), t.language, status, code)
 }
 
 // observeCreation tells how a creation was answered. ctx is that of the call.
-func (s *Service) observeCreation(ctx context.Context, e *entry, err error) {
+func (m *creation) observeCreation(ctx context.Context, err error) {
 	outcome, code := CreateRefused, sdk.CodeOf(err)
 	switch {
 	case err == nil:
 		outcome = CreateMade
-	case e.verdict == unclear:
+	case m.outcome == registry.Uncertain:
 		outcome = CreateUnclear
 	}
 	switch {
@@ -70,12 +71,12 @@ func (s *Service) observeCreation(ctx context.Context, e *entry, err error) {
 	if err == nil {
 		code = ""
 	}
-	s.observer.Created(e.provider.Label(), outcome, code)
+	m.observer.Created(m.target.provider.Label(), outcome, code)
 }
 
 // observeFailOver tells which providers could not serve before this one did.
-func (s *Service) observeFailOver(e *entry) {
-	for _, t := range e.routing.Tried {
-		s.observer.FailedOver(t.Provider, e.provider.Label(), t.Code)
+func (c *creations) observeFailOver(i registry.Instance) {
+	for _, t := range i.Routing.Tried {
+		c.observer.FailedOver(t.Provider, i.Label, t.Code)
 	}
 }

@@ -36,8 +36,8 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 	e := lease.entry
 	// One at a time. What was paused or is to be takes no execution meanwhile; one
 	// that runs goes on to, while its provider is asked to make certain of it.
-	if err := s.beginSwitch(e, pause); err != nil {
-		return Info{}, e.fault(err)
+	if err := e.BeginSwitch(pause); err != nil {
+		return Info{}, faultOf(e, err)
 	}
 	// What was begun is finished even if the caller goes away: else nobody would
 	// know how the instance is.
@@ -48,52 +48,14 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 		act = provider.Pause
 	}
 	err = act(ctx, lease.InstanceID)
-	s.mu.Lock()
-	e.switching, e.frozen = false, false
-	if err == nil {
-		e.paused = pause
-	}
-	s.mu.Unlock()
+	e.EndSwitch(err == nil)
 	if err != nil {
 		return Info{}, lease.Fault(ctx, err)
 	}
 	record, cancelNote := s.noting()
 	defer cancelNote()
-	if err := s.journalOf(e).Amend(record, e.id, func(r *Record) { r.Paused = pause }); err != nil {
-		return Info{}, e.fault(err)
+	if err := s.journal.of(e.Snapshot()).Amend(record, e.ID(), func(r *Record) { r.Paused = pause }); err != nil {
+		return Info{}, faultOf(e, err)
 	}
 	return lease.Info(), nil
-}
-
-func (s *Service) beginSwitch(e *entry, pause bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case e.switching:
-		return sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed by another request")
-	case pause && e.running > 0:
-		return sdk.Errorf(sdk.CodeConflict, "the instance has executions in progress; wait for them or interrupt them")
-	}
-	e.switching, e.frozen = true, pause || e.paused
-	return nil
-}
-
-// beginExecution counts an execution in, unless the instance is paused.
-func (s *Service) beginExecution(e *entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case e.frozen:
-		return sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed by another request")
-	case e.paused:
-		return sdk.Errorf(sdk.CodeConflict, "the instance is paused; resume it first")
-	}
-	e.running++
-	return nil
-}
-
-func (s *Service) endExecution(e *entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.running--
 }

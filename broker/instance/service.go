@@ -1,16 +1,14 @@
 package instance
 
 import (
-	"cmp"
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/background"
-	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -64,214 +62,198 @@ type Options struct {
 // Service makes, uses and destroys instances. All its methods may be called
 // concurrently.
 type Service struct {
-	catalog Catalog
-	bounds  atomic.Pointer[Limits]
-	logger  hclog.Logger
-	journal Journal
-	// brokerID is put on instances as a label; started is told to owners of those
-	// that ended before.
-	brokerID string
-	started  time.Time
-
-	mu       sync.Mutex
-	draining bool
-	entries  map[string]*entry // by ID; all states
-	sessions map[sessionKey]*entry
-	running  map[executionKey]*running
-	retired  map[Provider]*retirement // until it has no entries
-	// recovered is what an earlier process left, by ID, as long as nobody knows what
-	// became of it; graves is what ended.
-	recovered map[string]Record
-	// counted is what the quotas count for those meanwhile, by the same ID.
-	counted map[string]*quota.Instance
-	graves  graves
-	loss    loss
-	// orphans are those that are to be destroyed and not in entries.
-	orphans map[orphanKey]orphan
-	looks   map[Provider]*look
-
-	// calls counts requests in progress and creations. Add is called under mu
-	// and never when draining, as WaitGroup demands.
-	calls sync.WaitGroup
-	// lifetime ends executions and creations when the broker stops, cleanup
-	// ends destruction when that has taken too long.
-	// watching ends already when the drain begins, for those who only look on.
-	lifetime    context.Context
-	endLifetime context.CancelCauseFunc
-	watching    context.Context
-	endWatching context.CancelFunc
-	cleanup     context.Context
-	endCleanup  context.CancelFunc
-	tasks       *background.Group
-
-	quotas   Quotas
-	payments payments
-	observer Observer
-
-	router Router
-	// ways are held by the requests that look for a provider for a session; guarded
-	// by mu.
-	ways map[workKey]*way
-}
-
-// sessionKey names the one instance that a session has on a provider.
-type sessionKey struct{ tenant, session, provider string }
-
-// entry is one instance. The fields below the line are guarded by Service.mu.
-type entry struct {
-	id       ID
-	provider Provider
-	template string
-	ttl      time.Duration
-	idle     time.Duration
-	labels   map[string]string
-	// claimed and intended are as in its Record. oneShot means that it is destroyed
-	// after one execution.
-	claimed, oneShot bool
-	intended         time.Time
-	// ready is closed when it is certain how the creation has ended, well or not, and
-	// unclear when it has ended and that is not certain yet.
-	ready, unclear chan struct{}
-	cancel         context.CancelFunc
-	// installing has room for the one installation that is in progress.
-	installing chan struct{}
-	// makingContext has room for the one default context that is being made.
-	makingContext chan struct{}
-	// permit is what the quotas have granted for it. It belongs to the creation
-	// until ready closes.
-	permit *quota.Instance
-	// verdict says who is to blame for a creation that failed. It belongs to the
-	// creation until ready closes.
-	verdict verdict
-	doubt   doubt
-	// routing is why it is on its provider.
-	routing Routing
-	// maxQueue is how long its creation may wait for room; nil for as long as the
-	// provider likes.
-	maxQueue *time.Duration
-
-	// ---
-	state     state
-	installed map[string]bool   // sets of requirements that were
-	contexts  map[string]string // default contexts by language; replaced, never changed
-	err       error             // why the creation failed; set before ready or unclear closes
-	unclearAt time.Time         // since when its creation is unsettled
-	forsaken  bool              // its session may have another one
-	announced bool              // what it has made is being written down
-	left      chan struct{}     // closed when it is forsaken
-	abandoned bool              // nobody waited for the creation any more, and it was cancelled
-	waiters   int               // callers that wait for ready
-	instance  sdk.Instance      // what the provider made
-	holds     int               // uses in progress
-	running   int               // executions among them
-	paused    bool
-	// switching means that it is being paused or resumed, and frozen that no
-	// execution begins in it meanwhile.
-	switching, frozen bool
-	disowned          bool      // its tenant was removed
-	doomed            bool      // to be destroyed when the last hold is released
-	shared            bool      // somebody got it beside who had it made
-	stopped           string    // what executions in it are told, if somebody destroyed it with them
-	created           time.Time // when the creation began, and once it has ended well, when that was
-	lastUsed          time.Time
-	expires           time.Time     // moved by use and by renewal, up to deadline
-	deadline          time.Time     // no new work from then on
-	retryAt           time.Time     // of a destruction that failed
-	useNoted          bool          // the journal knows, or is being told, that it was used
-	noting            chan struct{} // closed when it was told; nil if it never was
-	reason            string        // for its owner, why it ended
-	buried            bool          // the journal knows that it ended
-}
-
-type state int
-
-const (
-	creating  state = iota
-	unsettled       // the creation failed, and nobody knows whether the provider has it
-	live
-	ending // destroyed or about to be; nobody sees it any more
-)
-
-func (e *entry) sessionKey() sessionKey {
-	return sessionKey{e.id.Tenant, e.id.Session, e.provider.Label()}
+	*lifecycle
+	catalog    Catalog
+	journal    recorder
+	registry   *registry.Registry
+	reconciler *reconcile.Reconciler
+	executions executions
+	providers  *providers
+	creations  *creations
+	admission  admission
+	observer   Observer
+	// installing and makingContext are held by the one who installs packages or makes a
+	// default context in an instance.
+	installing, makingContext keyLock[*registry.Entry]
 }
 
 // NewService returns a service that works until Shutdown, which the caller must
 // call.
 func NewService(opts Options) *Service {
-	s := &Service{
-		catalog:  opts.Catalog,
-		logger:   opts.Logger,
-		entries:  map[string]*entry{},
-		sessions: map[sessionKey]*entry{},
-		running:  map[executionKey]*running{},
-		retired:  map[Provider]*retirement{},
-		tasks:    background.NewGroup(opts.Logger),
-
-		quotas:  opts.Quotas,
-		journal: opts.Journal, brokerID: opts.BrokerID, started: time.Now(),
-		recovered: map[string]Record{}, counted: map[string]*quota.Instance{},
-		orphans: map[orphanKey]orphan{}, looks: map[Provider]*look{},
-
-		router: opts.Router, ways: map[workKey]*way{},
-	}
-	if s.observer = opts.Observer; s.observer == nil {
+	life := newLifecycle(opts.Logger, opts.Limits)
+	s := &Service{lifecycle: life, catalog: opts.Catalog, observer: opts.Observer, executions: newExecutions(life)}
+	if s.observer == nil {
 		s.observer = noObserver{}
 	}
-	if s.router == nil {
-		s.router = routing.New()
+	if opts.Router == nil {
+		opts.Router = routing.New()
 	}
-	if s.quotas == nil {
-		s.quotas = unlimited{}
+	if opts.Quotas == nil {
+		opts.Quotas = unlimited{}
 	}
-	if s.journal == nil {
-		s.journal = noJournal{}
+	if opts.Journal == nil {
+		opts.Journal = noJournal{}
 	}
-	if opts.Past.Incomplete != nil {
-		s.loss = loss{noted: opts.Past.Incomplete, listed: map[string]bool{}}
+	s.journal = recorder{life, opts.Journal}
+	s.admission = admission{lifecycle: life, quotas: opts.Quotas}
+	s.registry = registry.New(effects{s.journal, s.terminateLater})
+	for _, r := range opts.Past.Records {
+		s.registry.Load(r, opts.Quotas.Adopt(r.ID.Tenant, r.Provider))
 	}
-	s.recover(opts.Past)
-	s.SetLimits(opts.Limits)
-	s.lifetime, s.endLifetime = context.WithCancelCause(context.Background())
-	s.watching, s.endWatching = context.WithCancel(s.lifetime)
-	s.cleanup, s.endCleanup = context.WithCancel(context.Background())
+	s.registry.Remember(opts.Past.Ended...)
+	s.reconciler = reconcile.New(reconcile.Options{
+		Catalog: opts.Catalog, Registry: s.registry, Journal: opts.Journal, Quotas: opts.Quotas, BrokerID: opts.BrokerID,
+		Logger: opts.Logger, Tasks: life.tasks, Began: life.started, Incomplete: opts.Past.Incomplete,
+		Lifetime: life.lifetime, Writing: life.noting, Bounds: s.reconcilerBounds,
+	})
+	s.providers = &providers{lifecycle: life, catalog: opts.Catalog, registry: s.registry, router: opts.Router}
+	s.creations = &creations{
+		lifecycle: life, catalog: opts.Catalog, registry: s.registry, reconciler: s.reconciler, journal: s.journal,
+		admission: s.admission, router: opts.Router, observer: s.observer, brokerID: opts.BrokerID,
+	}
 	s.tasks.Go("reaper", s.reap)
-	s.tasks.Go("reconcile", s.reconcileAll)
+	s.tasks.Go("reconcile", s.reconciler.Run)
 	return s
+}
+
+// effects are what follows from transitions in the registry.
+type effects struct {
+	recorder
+	terminate func(*registry.Entry)
+}
+
+// Terminate implements registry.Effects.
+func (e effects) Terminate(entry *registry.Entry) { e.terminate(entry) }
+
+func (s *Service) reconcilerBounds() reconcile.Bounds {
+	limits := s.limits()
+	return reconcile.Bounds{MaxLifetime: limits.MaxLifetime, Slack: limits.slack()}
 }
 
 // SetLimits changes what requests may ask for from now on. Instances and executions
 // that there are keep what they were given.
 func (s *Service) SetLimits(limits Limits) { s.bounds.Store(&limits) }
 
-func (s *Service) limits() Limits { return *s.bounds.Load() }
+// reapInterval is how late an instance may be destroyed after its time.
+const reapInterval = time.Second
 
-// begin registers a call; the caller must call s.calls.Done when it ends.
-func (s *Service) begin() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining {
-		return shuttingDown()
+// reap destroys what has expired, until the service's lifetime ends.
+func (s *Service) reap() {
+	ticker := time.NewTicker(reapInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			s.registry.Expire(time.Now())
+			s.chargeLives()
+		case <-s.lifetime.Done():
+			return
+		}
 	}
-	s.calls.Add(1)
-	return nil
 }
 
-// noting returns a context for what is written down although nobody waits for it, or
-// nobody may stop it.
-func (s *Service) noting() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.cleanup, cmp.Or(s.limits().DiskTimeout, 30*time.Second))
+// Reconcile brings the registry and a provider into agreement; see
+// reconcile.Reconciler.
+func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Provider) error {
+	return s.reconciler.Started(ctx, owner, provider)
 }
 
-// bounded returns a context that ends with ctx, after d, or when the broker
-// stops; its cause says which.
-func (s *Service) bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancelCause := context.WithCancelCause(ctx)
-	ctx, cancel := context.WithTimeout(ctx, d)
-	stop := context.AfterFunc(s.lifetime, func() { cancelCause(errShuttingDown) })
-	return ctx, func() {
-		stop()
-		cancel()
-		cancelCause(nil)
+// InForce is called when the catalog has other providers.
+func (s *Service) InForce() { s.reconciler.InForce() }
+
+// Retire makes no more instances on a provider that is no longer in the catalog.
+// Those that it has live on. What it returns is closed when none is left.
+func (s *Service) Retire(p Provider) (empty <-chan struct{}) { return s.registry.Retire(p) }
+
+// Lose forgets what is left on a provider that is no more: nobody can reach it. A
+// creation that has not ended is forgotten when it has.
+func (s *Service) Lose(p Provider) { s.registry.LoseAll(p, registry.ReasonRemoved) }
+
+// EndWithProcess forgets what is left on a provider whose instances end with its process,
+// which has ended.
+func (s *Service) EndWithProcess(p Provider) { s.registry.LoseAll(p, registry.ReasonProcess) }
+
+// Instances says how many there are on a provider, those that are being made or
+// destroyed included.
+func (s *Service) Instances(p Provider) int {
+	all, _ := s.registry.Count(p)
+	return all
+}
+
+// InUse says how many there are on a provider that somebody may have something of: those
+// that were given up, and may be there still, do not count.
+func (s *Service) InUse(p Provider) int {
+	_, inUse := s.registry.Count(p)
+	return inUse
+}
+
+// ReleaseTenants ends all that belongs to tenants which are none any more: nobody sees it
+// from then on, so that who gets such a name gets nothing with it. Instances are destroyed
+// in the background. known says which tenants there are; it is called with the catalog
+// that Offer answers from.
+func (s *Service) ReleaseTenants(known func(tenant string) bool) {
+	ended := s.registry.RemoveTenants(known, errTenantRemoved.Error())
+	for _, e := range ended {
+		s.executions.stop(e, errTenantRemoved)
+		if e.Snapshot().State == registry.Orphaned {
+			s.journal.inBackground(func(ctx context.Context) error {
+				return s.journal.journal.Amend(ctx, e.ID(), func(r *Record) { r.Ending = true })
+			})
+		}
 	}
+	if len(ended) > 0 {
+		s.logger.Info("instances end with their tenants, which were removed", "count", len(ended))
+	}
+}
+
+// Drain refuses new work from now on, ends what only watches, and waits until the running executions and
+// creations have ended. When ctx ends first they are cancelled; it still waits
+// for them to notice.
+func (s *Service) Drain(ctx context.Context) { s.drain(ctx) }
+
+// Draining reports whether new work is refused.
+func (s *Service) Draining() bool { return s.isDraining() }
+
+// cleanupTimeout bounds the destruction of everything at shutdown.
+const cleanupTimeout = 10 * time.Second
+
+// Shutdown drains until ctx ends, destroys all instances, which takes 10
+// seconds at most, and returns when no goroutine of the service is left.
+func (s *Service) Shutdown(ctx context.Context) {
+	s.shutdown(ctx, func(registry.Instance) bool { return false })
+}
+
+// ShutdownKeeping is Shutdown that leaves to the next process, which finds them in the
+// journal, what that can adopt: instances in clouds whose provider it will have. What was
+// made for one execution is destroyed, and what ends with the process of its plugin.
+func (s *Service) ShutdownKeeping(ctx context.Context) {
+	offered := map[string]bool{}
+	for _, p := range s.catalog.Providers() {
+		offered[p.Label()] = true
+	}
+	s.shutdown(ctx, func(i registry.Instance) bool {
+		return !i.OneShot && offered[i.Label] && !i.Provider.Description().Ephemeral
+	})
+}
+
+func (s *Service) shutdown(ctx context.Context, keep func(registry.Instance) bool) {
+	s.Drain(ctx)
+	s.endLifetime(errShuttingDown)
+	limit := time.AfterFunc(cleanupTimeout, s.endCleanup)
+	defer limit.Stop()
+	all, kept := s.registry.Shutdown(keep)
+	if kept > 0 {
+		s.logger.Info("instances stay in their clouds for the next start", "count", kept)
+	}
+	group := errgroup.Group{}
+	group.SetLimit(reconcile.ParallelDestroys)
+	for _, e := range all {
+		group.Go(func() error {
+			_ = s.terminate(s.cleanup, e) // it has logged it; nobody is left to retry
+			return nil
+		})
+	}
+	_ = group.Wait()
+	s.tasks.Wait()
+	s.endCleanup()
 }

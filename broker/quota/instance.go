@@ -147,14 +147,17 @@ func (i *Instance) Renew(ctx context.Context) (until time.Time, err error) {
 	return i.paid, err
 }
 
-// Due reports whether Renew has something to do.
-func (i *Instance) Due() bool {
+// NextCharge is when Renew has something to do; the zero time for never.
+func (i *Instance) NextCharge() time.Time {
 	if !i.costs() {
-		return false
+		return time.Time{}
 	}
 	i.keeper.mu.Lock()
 	defer i.keeper.mu.Unlock()
-	return !i.released && i.paid.Sub(i.keeper.now()) < payBefore
+	if i.released {
+		return time.Time{}
+	}
+	return i.paid.Add(-payBefore)
 }
 
 // refund gives money back to the day and the month on which it was paid, if those

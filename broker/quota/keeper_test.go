@@ -133,10 +133,10 @@ func TestAnInstancePaysAMinuteAhead(t *testing.T) {
 	k := keeper(t, quota.Limits{MoneyPerDay: quota.MoneyOf(1)}, at(c))
 	life := admit(t, k, instanceOn("cloud")).Instance
 	assert.Equal(t, used(t, k, quota.MoneyPerDay), 0.6)
-	assert.Assert(t, !life.Due())
+	assert.Assert(t, life.NextCharge().After(c.Now()))
 
 	c.forward(40 * time.Second)
-	assert.Assert(t, life.Due())
+	assert.Assert(t, !life.NextCharge().After(c.Now()))
 	until, err := life.Renew(ctx)
 	assert.NilError(t, err)
 	assert.Equal(t, until, c.Now().Add(time.Minute))
@@ -154,7 +154,7 @@ func TestAnInstancePaysAMinuteAhead(t *testing.T) {
 	assert.Equal(t, used(t, k, quota.MoneyPerDay), 0.8, "80 seconds were lived")
 
 	unmade := admit(t, k, quota.Demand{Tenant: "acme", Instance: true, Provider: "local"}).Instance
-	assert.Assert(t, !unmade.Due(), "this one costs nothing")
+	assert.Assert(t, unmade.NextCharge().IsZero(), "this one costs nothing")
 	unmade.Cancel()
 	k.SetRules(rules(quota.Limits{}))
 	unmade = admit(t, k, instanceOn("cloud")).Instance

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 )
 
@@ -83,7 +84,7 @@ func remember(tx *bbolt.Tx, e instance.Ended) error {
 	}
 	cursor := bucket.Cursor()
 	for key, value := cursor.First(); len(key) == 8; key, value = cursor.First() {
-		if last-binary.BigEndian.Uint64(key) < instance.MaxEnded && !outdated(value) {
+		if last-binary.BigEndian.Uint64(key) < registry.MaxTombstones && !outdated(value) {
 			return nil
 		}
 		if err := cursor.Delete(); err != nil {
@@ -96,7 +97,7 @@ func remember(tx *bbolt.Tx, e instance.Ended) error {
 // outdated reports whether nobody is told any more. What cannot be read is not.
 func outdated(value []byte) bool {
 	var e instance.Ended
-	return json.Unmarshal(value, &e) != nil || time.Since(e.At) > instance.EndedLife
+	return json.Unmarshal(value, &e) != nil || time.Since(e.At) > registry.TombstoneLife
 }
 
 // Load returns what the processes before this one wrote. A record that cannot be
@@ -121,7 +122,7 @@ func (j Journal) Load(ctx context.Context, logger hclog.Logger) (past instance.P
 			return err
 		}
 		return store.Each(tx, store.Ended, func(_ string, e instance.Ended, err error) error {
-			if err == nil && time.Since(e.At) <= instance.EndedLife {
+			if err == nil && time.Since(e.At) <= registry.TombstoneLife {
 				past.Ended = append(past.Ended, e)
 			}
 			return nil //nolint:nilerr // nobody is told about an end that cannot be read

@@ -12,6 +12,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/journal"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
@@ -72,12 +73,12 @@ func TestEndsAreForgottenAfterADayAndAboveTheBound(t *testing.T) {
 	assert.NilError(t, j.End(t.Context(), end(0, 25*time.Hour)))
 	assert.Check(t, is.Len(load(t, j).Ended, 0))
 	var all []instance.Ended
-	for n := range instance.MaxEnded + 5 {
+	for n := range registry.MaxTombstones + 5 {
 		all = append(all, end(n, 0))
 	}
 	assert.NilError(t, j.End(t.Context(), all...))
 	kept := load(t, j).Ended
-	assert.Equal(t, len(kept), instance.MaxEnded)
+	assert.Equal(t, len(kept), registry.MaxTombstones)
 	assert.Equal(t, kept[0].ID.Instance, "5")
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -21,9 +23,9 @@ type target struct {
 	language sdk.Language
 }
 
-// wish is what a request says about its target; empty fields mean that it says
+// selector is what a request says about its target; empty fields mean that it says
 // nothing.
-type wish struct {
+type selector struct {
 	tenant   tenant.Tenant
 	session  string
 	provider string
@@ -31,6 +33,19 @@ type wish struct {
 	language string
 	needs    needs
 }
+
+// providers choose where a request goes.
+type providers struct {
+	*lifecycle
+	catalog  Catalog
+	registry *registry.Registry
+	router   Router
+
+	// searches are held by the requests that look for a provider for a session.
+	searches keyLock[registry.WorkKey]
+}
+
+func offers(catalog Catalog, p Provider) bool { return slices.Contains(catalog.Providers(), p) }
 
 // needs are what a provider must have beside the language and the template.
 type needs struct {
@@ -76,15 +91,15 @@ func (n needs) known(providers []Provider) error {
 
 // moved reports whether a request that was on its way to a provider belongs on
 // another one by now, because that one was replaced or removed.
-func (s *Service) moved(w wish, from Provider) bool {
-	to := labelled(s.catalog.Offer(w.tenant).usable(), from.Label())
-	return to == nil || s.keeperOf(w, to) != from
+func (p *providers) moved(w selector, from Provider) bool {
+	to := routing.Labelled(p.catalog.Offer(w.tenant).Usable(), from.Label())
+	return to == nil || p.holderOf(w, to) != from
 }
 
 // offered waits until a provider is ready and checks that it offers what a request
 // wants.
-func (s *Service) offered(ctx context.Context, provider Provider, w wish) (target, error) {
-	ready, err := s.waitReady(ctx, provider, s.limits().CreateTimeout, false)
+func (p *providers) offered(ctx context.Context, provider Provider, w selector) (target, error) {
+	ready, err := p.waitReady(ctx, provider, p.limits().CreateTimeout, false)
 	if err != nil {
 		return target{}, err
 	}
@@ -92,7 +107,7 @@ func (s *Service) offered(ctx context.Context, provider Provider, w wish) (targe
 }
 
 // fitting is the target for what a request wants of a provider.
-func fitting(provider Provider, ready sdk.Provider, w wish) (t target, err error) {
+func fitting(provider Provider, ready sdk.Provider, w selector) (t target, err error) {
 	t = target{provider: provider, ready: ready, template: w.template}
 	description := provider.Description()
 	if w.language != "" {
@@ -137,8 +152,8 @@ var errNotInTime = errors.New("the time to become ready is over")
 
 // waitReady waits for the provider, at most for d: until it can be asked, or until it is
 // well.
-func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Duration, well bool) (ready sdk.Provider, err error) {
-	wait, cancel := s.bounded(ctx, d)
+func (p *providers) waitReady(ctx context.Context, provider Provider, d time.Duration, well bool) (ready sdk.Provider, err error) {
+	wait, cancel := p.bounded(ctx, d)
 	defer cancel()
 	if awaiter, can := provider.(wellAwaiter); can && well {
 		err = awaiter.AwaitWell(wait)
@@ -161,7 +176,7 @@ func (s *Service) waitReady(ctx context.Context, provider Provider, d time.Durat
 	}
 }
 
-func pickNamed(w wish, usable, all []Provider) (Provider, error) {
+func pickNamed(w selector, usable, all []Provider) (Provider, error) {
 	named := func(p Provider) bool { return p.Label() == w.provider }
 	if i := slices.IndexFunc(usable, named); i >= 0 {
 		return usable[i], nil
@@ -176,92 +191,78 @@ func pickNamed(w wish, usable, all []Provider) (Provider, error) {
 	return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "provider", "there is no such provider; there are: %s", listed(labels))
 }
 
-// keeperOf returns where the session's instance on that provider lives: on the one
+// holderOf returns where the session's instance on that provider lives: on the one
 // before it, if it was upgraded meanwhile.
-func (s *Service) keeperOf(w wish, p Provider) Provider {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.sessions[sessionKey{w.tenant.Name, w.session, p.Label()}]
-	if w.session == "" || e == nil || s.retire(e, time.Now()) {
-		return p
+func (p *providers) holderOf(w selector, of Provider) Provider {
+	if w.session == "" {
+		return of
 	}
-	return e.provider
+	if e, i := p.registry.Home(registry.SessionKey{Tenant: w.tenant.Name, Session: w.session, Provider: of.Label()}); e != nil && i.Provider != nil {
+		return i.Provider
+	}
+	return of
+}
+
+// certainty says how sure it is that a session's instance is at a provider.
+type certainty int
+
+const (
+	// tentative: it is being made there.
+	tentative certainty = iota
+	// unclear: it may be there. No other provider is asked before that is known.
+	unclear
+	// certain: it is there, so that no other provider can have it.
+	certain
+)
+
+func certaintyOf(i registry.Instance, home Provider) certainty {
+	switch {
+	case i.State.Visible(), i.State == registry.Unknown && i.Left.Made != "":
+		return certain
+	case i.State.Unclear(), i.State == registry.Unknown && !home.Description().Ephemeral:
+		return unclear
+	default:
+		return tentative
+	}
 }
 
 // homeOf returns the usable provider on which the session already has an instance:
 // the active one if there are several, else the one made last, and how sure that is.
-func (s *Service) homeOf(w wish, usable []Provider, active string) (home Provider, stay stay) {
+func (p *providers) homeOf(w selector, usable []Provider, active string) (home Provider, sure certainty, e *registry.Entry) {
 	if w.session == "" {
-		return nil, onTrial
+		return nil, tentative, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	var last *entry
-	for _, p := range usable {
-		e := s.sessions[sessionKey{w.tenant.Name, w.session, p.Label()}]
-		if e == nil || s.retire(e, now) {
+	var last registry.Instance
+	for _, candidate := range usable {
+		entry, i := p.registry.Home(registry.SessionKey{Tenant: w.tenant.Name, Session: w.session, Provider: candidate.Label()})
+		if entry == nil || e != nil && !prefers(i, last, active) {
 			continue
 		}
-		if p.Label() == active {
-			return e.provider, stayOf(e)
-		}
-		if last == nil || e.created.After(last.created) {
-			last = e
+		home, last, e = candidate, i, entry
+		if i.Provider != nil {
+			home = i.Provider
 		}
 	}
-	if last != nil {
-		return last.provider, stayOf(last)
+	if e == nil {
+		return nil, tentative, nil
 	}
-	var left *Record // by an earlier process
-	for _, p := range usable {
-		r, found := s.awaited(sessionKey{w.tenant.Name, w.session, p.Label()})
-		if !found || left != nil && (left.Made != "" || r.Made == "" && !r.Intended.After(left.Intended)) {
-			continue
-		}
-		left, home = &r, p
-	}
-	switch {
-	case left == nil, home.Description().Ephemeral && left.Made == "":
-		return home, onTrial
-	case left.Made != "":
-		return home, settled
-	default:
-		return home, doubtful
-	}
+	return home, certaintyOf(last, home), e
 }
 
-// stay says how sure it is that a session's instance is at a provider.
-type stay int
-
-const (
-	// onTrial: it is being made there.
-	onTrial stay = iota
-	// doubtful: it may be there. No other provider is asked before that is known.
-	doubtful
-	// settled: it is there, so that no other provider can have it.
-	settled
-)
-
-func stayOf(e *entry) stay {
-	switch e.state {
-	case live:
-		return settled
-	case unsettled:
-		return doubtful
+// prefers reports whether an instance of the session comes before another one: what
+// there is before what an earlier process has left, and of that what was made before what
+// was only intended.
+func prefers(i, to registry.Instance, active string) bool {
+	switch left := i.State.Left(); {
+	case left != to.State.Left():
+		return !left
+	case left && (i.Left.Made != "") != (to.Left.Made != ""):
+		return i.Left.Made != "" && to.Left.Made == ""
+	case left:
+		return i.Left.Made == "" && i.Left.Intended.After(to.Left.Intended)
 	default:
-		return onTrial
+		return to.Label != active && (i.Label == active || i.Created.After(to.Created))
 	}
-}
-
-// labelled returns the provider with that label, nil if there is none.
-func labelled(providers []Provider, label string) Provider {
-	for _, p := range providers {
-		if p.Label() == label {
-			return p
-		}
-	}
-	return nil
 }
 
 // supported turns what the caller wrote into a language of the provider.

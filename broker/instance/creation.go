@@ -1,0 +1,334 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// creations make instances. A creation goes on in the background as long as one of those
+// who want its instance waits for it.
+type creations struct {
+	*lifecycle
+	catalog    Catalog
+	registry   *registry.Registry
+	reconciler *reconcile.Reconciler
+	journal    recorder
+	admission  admission
+	router     Router
+	observer   Observer
+	brokerID   string
+}
+
+// acquire returns the session's instance, made now if need be, with a hold on
+// it that the caller releases. It returns registry.ErrMoved when the target is no longer
+// where the session belongs.
+func (c *creations) acquire(ctx context.Context, who tenant.Tenant, t target, req CreateRequest) (e *registry.Entry, created bool, err error) {
+	session := req.Session
+	if session == "" {
+		session = cmp.Or(req.attempt.session, "s-"+randomName())
+	}
+	for {
+		claimed, err := c.registry.Claim(c.claim(who, t, req, session))
+		switch {
+		case err != nil && claimed.Entry != nil:
+			return nil, false, &Fault{Provider: t.provider.Label(), Err: err}
+		case err != nil:
+			return nil, false, err
+		case claimed.Held:
+			return claimed.Entry, false, nil
+		case claimed.Begun:
+			c.begin(ctx, claimed, t, req)
+		}
+		e := claimed.Entry
+		again, err := c.await(ctx, e, claimed.Late, req.attempt)
+		i := e.Snapshot()
+		forsaken := errors.Is(err, errDetached)
+		elsewhere := forsaken || err != nil && req.attempt.others && ctx.Err() == nil && i.State.Decided() && i.Outcome == registry.Refused
+		spilled := i.MaxQueue != nil && i.State.Decided() && sdk.CodeOf(err) == sdk.CodeQuotaExceeded
+		if !claimed.Begun && !elsewhere && (spilled && !req.attempt.others || req.turn.waitsLonger(err)) {
+			continue
+		}
+		switch {
+		case errors.Is(err, registry.ErrMoved):
+			return nil, false, err
+		case err != nil:
+			return nil, false, &Fault{Provider: t.provider.Label(), Err: err, elsewhere: elsewhere, spilled: spilled, ambiguous: ambiguous(e, i, err)}
+		}
+		if !again {
+			if claimed.Begun {
+				c.observeFailOver(i)
+			}
+			return e, claimed.Begun, nil
+		}
+	}
+}
+
+// claim is what a request asks the registry for.
+func (c *creations) claim(who tenant.Tenant, t target, req CreateRequest, session string) registry.Claim {
+	spec := registry.Spec{
+		Template: t.template,
+		TTL:      cmp.Or(req.TTL, c.limits().DefaultTTL),
+		Idle:     cmp.Or(req.Idle, c.limits().MaxIdle),
+		Labels:   maps.Clone(req.Labels),
+		Claimed:  req.Session != "",
+		OneShot:  req.oneShot,
+		Intended: time.Now(),
+		Routing:  req.attempt.routing,
+	}
+	if req.attempt.others {
+		spec.MaxQueue = &req.attempt.patience.Full
+	}
+	return registry.Claim{
+		ID:       ID{Tenant: who.Name, Session: session, Instance: randomName()},
+		Provider: t.provider,
+		Guard: func() error {
+			if c.catalog.Offer(who).Removed {
+				return noSuchTenant()
+			}
+			return nil
+		},
+		Offered: func() bool { return offers(c.catalog, t.provider) },
+		New: func() error {
+			if err := c.reconciler.Complete(t.provider, req.Session); err != nil {
+				return &Fault{Provider: t.provider.Label(), Err: err, elsewhere: req.Session == "" && req.attempt.others}
+			}
+			return nil
+		},
+		Matches: req.matches,
+		Spec:    spec,
+		Joins:   req.attempt.joins,
+	}
+}
+
+// ambiguous returns a creation that failed with err and may have made something.
+func ambiguous(e *registry.Entry, i registry.Instance, err error) *registry.Entry {
+	if err == nil || !i.State.Detached() && !i.State.Unclear() {
+		return nil
+	}
+	return e
+}
+
+// creation is the making of one instance, by one goroutine.
+type creation struct {
+	*creations
+	e      *registry.Entry
+	id     ID
+	target target
+	req    CreateRequest
+	// permit is what the quotas have granted for it.
+	permit  *quota.Instance
+	outcome registry.Outcome
+	search  evidence
+}
+
+// begin makes an instance that a Claim has begun. ctx only says why.
+func (c *creations) begin(ctx context.Context, claimed registry.Claimed, t target, req CreateRequest) {
+	ctx, cancel := c.bounded(context.WithoutCancel(ctx), req.Wait+req.attempt.left)
+	if claimed.Retried != nil {
+		req.granted, req.attempt.resumed = claimed.Permit, true // it counts already
+		t.template = claimed.Retried.Template
+	}
+	e := claimed.Entry
+	e.OnCancel(cancel)
+	m := &creation{creations: c, e: e, id: e.ID(), target: t, req: req}
+	c.calls.Add(1) // by a caller that is counted itself
+	c.tasks.Go("create", func() {
+		defer c.calls.Done()
+		defer cancel()
+		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
+		m.outcome = registry.Uncertain // unless it ends by itself
+		m.search.proofAt = proofOf(t.provider, false)
+		defer func() { m.finish(err) }()
+		made, failure := m.makeAdmitted(ctx)
+		if failure == nil {
+			failure = m.noteMade(made)
+		}
+		err = failure
+	})
+}
+
+// finish publishes the outcome, and has it found out what an ambiguous creation has left.
+func (m *creation) finish(err error) {
+	i := m.e.Created(m.outcome, err, m.permit)
+	if i.State.Unclear() {
+		m.tasks.Go("resolve a creation", func() { m.resolve(i.Intended) })
+	}
+}
+
+// make calls the provider and puts its failures into words.
+func (m *creation) make(ctx context.Context) (made sdk.Instance, err error) {
+	i := m.e.Snapshot()
+	if err = m.journal.markSuperseded(ctx, m.e, i.Claimed); err == nil {
+		err = m.journal.of(i).Write(ctx, i.Record())
+	}
+	if err != nil {
+		m.outcome = registry.Ours
+		return sdk.Instance{}, err
+	}
+	failpoint.Hit(failpoint.CreateIntended)
+	labels := map[string]string{
+		sdk.LabelTenant:   m.id.Tenant,
+		sdk.LabelSession:  m.id.Session,
+		sdk.LabelInstance: m.id.Instance,
+	}
+	if m.brokerID != "" {
+		labels[sdk.LabelBroker] = m.brokerID
+	}
+	began := time.Now()
+	made, err = m.target.ready.Create(ctx, sdk.CreateRequest{
+		MaxQueue: i.MaxQueue,
+		Template: m.target.template,
+		Labels:   labels,
+		Env:      m.req.Env,
+		// The end of an instance is ours to decide; the provider's limit is
+		// there for the day when nobody is left to destroy.
+		TTL:            m.limits().MaxLifetime + m.limits().slack(),
+		IdempotencyKey: m.id.String(),
+	})
+	m.judge(ctx, time.Since(began), err)
+	if err == nil {
+		failpoint.Hit(failpoint.CreateMade)
+		return made, nil
+	}
+	label := m.target.provider.Label()
+	switch code := sdk.CodeOf(err); {
+	case errors.Is(context.Cause(ctx), errShuttingDown):
+		return made, shuttingDown()
+	case notAsked(err):
+		return made, err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, m.limits().CreateTimeout)
+	case ctx.Err() != nil: // nobody waits any more
+		return made, err
+	case brokenOff(err):
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q broke off the creation", label)
+	case code == sdk.CodeExecutionTimeout, code == sdk.CodeOutOfMemory, code == sdk.CodeBlocked:
+		// These tell what became of code; there is none yet.
+		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
+	default:
+		return made, providerError(label, err)
+	}
+}
+
+// makeAdmitted makes an instance that the quotas admit. While the provider has no
+// room it waits for its turn there.
+func (m *creation) makeAdmitted(ctx context.Context) (made sdk.Instance, err error) {
+	for first := true; ; first = false {
+		if first && m.req.granted != nil {
+			if m.permit = m.req.granted.Take(); m.permit == nil {
+				m.outcome = registry.Ours
+				return made, fmt.Errorf("the request is over: %w", context.Canceled)
+			}
+		} else {
+			demand := quota.Demand{Tenant: m.id.Tenant, Instance: true, Provider: m.target.provider.Label()}
+			grant, err := m.admission.admitAt(ctx, m.req.turn, demand, m.req.attempt.others)
+			if err != nil {
+				m.outcome = registry.Ours
+				if ofProvider(err) {
+					m.outcome = registry.Refused
+				}
+				return made, err
+			}
+			m.permit = grant.Instance
+		}
+		made, err = m.makeWithin(ctx)
+		switch {
+		case err == nil || m.outcome == registry.Uncertain:
+			return made, err
+		case sdk.CodeOf(err) != sdk.CodeQuotaExceeded:
+			m.permit.Cancel()
+			return made, err
+		}
+		if m.req.attempt.others && retryAfter(err) == 0 {
+			m.permit.Cancel() // there is room for those who wait longer
+			return made, err
+		}
+		m.permit.Full(retryAfter(err))
+		if m.req.turn.left() == 0 || m.req.attempt.others {
+			return made, err
+		}
+	}
+}
+
+// makeWithin bounds the provider's part in the making of an instance.
+func (m *creation) makeWithin(ctx context.Context) (sdk.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.req.attempt.left)
+	defer cancel()
+	made, err := m.make(ctx)
+	if err != nil && m.req.attempt.resumed {
+		// An earlier process may have made the instance: how the creation was answered
+		// now speaks for this attempt alone.
+		if m.outcome != registry.Uncertain {
+			m.outcome = registry.Uncertain
+			m.search = evidence{adoptable: !m.target.provider.Description().Ephemeral, proofAt: proofOf(m.target.provider, true)}
+		}
+		m.search.several = true
+	}
+	return made, err
+}
+
+func retryAfter(err error) time.Duration {
+	if coded, ok := errors.AsType[*sdk.Error](err); ok {
+		return coded.RetryAfter
+	}
+	return 0
+}
+
+// noteMade begins the time of an instance that was made, and writes that down
+// before anybody is told.
+func (m *creation) noteMade(made sdk.Instance) error {
+	i, err := m.e.Made(made, m.limits().MaxLifetime)
+	if err != nil {
+		return err // and it is not this session's to destroy
+	}
+	if err = m.record(i); err != nil {
+		m.outcome = registry.Unrecorded
+	}
+	return err
+}
+
+func (m *creation) record(i registry.Instance) error {
+	if own := i.Sandbox.ExpiresAt; !own.IsZero() && !own.After(i.LastUsed) {
+		return sdk.Errorf(sdk.CodeInternal, "provider %q made an instance that ended at %s, before it was there", i.Label, own.UTC().Format(time.RFC3339))
+	}
+	// Even if nobody waits any more: it may be there for long.
+	ctx, cancel := m.noting()
+	defer cancel()
+	var err error
+	if !i.OneShot { // else its intent is known, which will do
+		err = m.journal.of(i).Write(ctx, i.Record())
+	}
+	failpoint.Hit(failpoint.CreateNoted)
+	return err
+}
+
+// await waits until the creation has ended and takes a hold on the instance. It says
+// again when that ended before the hold was taken. late means that its creation had
+// failed, or was given up, before the caller came: when that has left nothing it returns
+// registry.ErrMoved.
+func (c *creations) await(ctx context.Context, e *registry.Entry, late bool, a attempt) (again bool, err error) {
+	err = c.awaitDecision(ctx, e, late, a)
+	turned := errors.Is(err, errDetached) || errors.Is(err, registry.ErrMoved)
+	i, held := e.StopWaiting(!turned)
+	switch {
+	case !i.State.Decided(), turned:
+		return false, err
+	case i.Failure != nil && late:
+		return false, registry.ErrMoved // to wherever it belongs now
+	case i.Failure != nil:
+		return false, i.Failure
+	default:
+		return !held, nil
+	}
+}

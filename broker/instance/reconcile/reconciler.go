@@ -1,0 +1,296 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+const (
+	// ListDelay is how long a list may lack an instance that there is: the services of
+	// clouds show what was made only after some seconds.
+	ListDelay = time.Minute
+	// ParallelDestroys bounds how many instances are destroyed at once.
+	ParallelDestroys = 16
+	// interval is how often every provider is asked what it has.
+	interval = time.Minute
+	// timeout bounds that.
+	timeout = 30 * time.Second
+)
+
+// Journal is what the reconciler writes down.
+type Journal interface {
+	// Amend changes a record; without such a record it does nothing.
+	Amend(ctx context.Context, id registry.ID, change func(*registry.Record)) error
+	// End removes the records of instances that are no more.
+	End(ctx context.Context, ended ...registry.Tombstone) error
+}
+
+// Quotas count instances.
+type Quotas interface {
+	// Adopt counts in an instance that there is already, whatever the limits.
+	Adopt(tenant, provider string) *quota.Instance
+}
+
+// Bounds of an instance's life: MaxLifetime, and by how much longer a provider may keep
+// it.
+type Bounds struct{ MaxLifetime, Slack time.Duration }
+
+// Options of a Reconciler. All are required but Incomplete.
+type Options struct {
+	Catalog  routing.Catalog
+	Registry *registry.Registry
+	Journal  Journal
+	Quotas   Quotas
+	Logger   hclog.Logger
+	Tasks    *background.Group
+	// BrokerID is the label of the broker's own instances. Empty makes every listed
+	// instance its own.
+	BrokerID string
+	// Began is when the broker started, which is told to owners of instances that ended
+	// before.
+	Began time.Time
+	// Incomplete, if not nil, says that the journal has lost records. It is called once,
+	// when every provider has said what it has.
+	Incomplete func()
+	// Lifetime ends the work, and Writing returns the context of what is written down
+	// although nobody waits for it.
+	Lifetime context.Context
+	Writing  func() (context.Context, context.CancelFunc)
+	Bounds   func() Bounds
+}
+
+// Reconciler does it. All its methods may be called concurrently.
+type Reconciler struct {
+	Options
+
+	mu      sync.Mutex
+	orphans map[registry.SandboxKey]orphan
+	lists   map[routing.Provider]*list
+	// listed are the labels of the providers that have said what they have, as long as
+	// Incomplete was not called.
+	listed     map[string]bool
+	incomplete func()
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	return &Reconciler{
+		Options: o, orphans: map[registry.SandboxKey]orphan{}, lists: map[routing.Provider]*list{},
+		listed: map[string]bool{}, incomplete: o.Incomplete,
+	}
+}
+
+// Started reconciles with a plugin that was just started, before anybody else may use it:
+// what owner should have and the provider no longer has is forgotten, what an earlier
+// process of the broker left is adopted if somebody may ask for it, what the registry does
+// not know is destroyed. Instances of another provider of the same label are left alone,
+// listed or not, and so are those that carry another broker's ID.
+func (r *Reconciler) Started(ctx context.Context, owner routing.Provider, provider sdk.Provider) error {
+	reason := registry.ReasonLost
+	if owner.Description().Ephemeral {
+		reason = registry.ReasonProcess
+	}
+	return r.reconcile(ctx, owner, provider, reason)
+}
+
+// reconcile does it; reason is why the owner has something no more.
+func (r *Reconciler) reconcile(ctx context.Context, owner routing.Provider, provider sdk.Provider, reason string) error {
+	asked := time.Now()
+	// Those made while the provider is being asked are not expected, nor those of which
+	// nobody knows.
+	expected, served := r.snapshots(owner), r.serves(owner)
+	listed, err := provider.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list the instances of provider %q: %w", owner.Label(), err)
+	}
+	failpoint.Hit(failpoint.ReconcileListed)
+	adopted, orphans := r.compare(comparison{owner: owner, expected: expected, served: served, listed: listed, reason: reason})
+	if len(adopted) > 0 {
+		failpoint.Hit(failpoint.ReconcileAdopted)
+	}
+	r.noteAdopted(ctx, adopted)
+	err = r.destroyOrphans(ctx, owner, provider, orphans)
+	if err == nil {
+		r.hasListed(owner, asked)
+	}
+	return err
+}
+
+func (r *Reconciler) destroyOrphans(ctx context.Context, owner routing.Provider, provider sdk.Provider, orphans map[string]string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(ParallelDestroys)
+	var failed atomic.Int64
+	for id, tenant := range orphans {
+		group.Go(func() error {
+			// It is tried again the next time; this one shall not fail for it,
+			// nor fill the log.
+			err := provider.Destroy(ctx, id)
+			if sdk.CodeOf(err) == sdk.CodeNotFound {
+				err = nil // it was gone already, and the list is late
+			}
+			r.orphanDestroyed(registry.SandboxKey{Provider: owner.Label(), ID: id}, tenant, err)
+			if err != nil && failed.Add(1) == 1 {
+				r.Logger.Warn("an orphaned instance could not be destroyed", "provider", owner.Label(), "id", id, "error", err)
+			}
+			failpoint.Hit(failpoint.ReconcileOrphan)
+			return nil
+		})
+	}
+	err := group.Wait()
+	if n := failed.Load(); n > 1 {
+		r.Logger.Warn("orphaned instances could not be destroyed", "provider", owner.Label(), "count", n)
+	}
+	return err
+}
+
+func (r *Reconciler) snapshots(owner routing.Provider) map[*registry.Entry]registry.Instance {
+	expected := map[*registry.Entry]registry.Instance{}
+	for _, e := range r.Registry.On(owner) {
+		expected[e] = e.Snapshot()
+	}
+	return expected
+}
+
+// serves reports whether a provider is in the catalog or has instances still.
+func (r *Reconciler) serves(p routing.Provider) bool {
+	return slices.Contains(r.Catalog.Providers(), p) || slices.Contains(r.Registry.Retiring(), p)
+}
+
+// noteAdopted writes down what was only intended when the earlier process ended.
+func (r *Reconciler) noteAdopted(ctx context.Context, adopted []registry.Instance) {
+	for _, i := range adopted {
+		record := i.Record()
+		if err := r.Journal.Amend(ctx, i.ID, func(r *registry.Record) { *r = record }); err != nil {
+			r.Logger.Warn("an instance was adopted, which could not be written down", "instance", i.ID.String(), "error", err)
+		}
+	}
+}
+
+// Run reconciles with every provider that is ready, again and again, until the lifetime
+// ends: a provider may have made, or lost, what it did not say.
+func (r *Reconciler) Run() {
+	ticker := time.NewTicker(failpoint.Hasten(interval))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-r.Lifetime.Done():
+			return
+		}
+		r.giveUp()
+		var round sync.WaitGroup
+		for _, p := range r.Providers() {
+			if !p.Status().Ready {
+				continue
+			}
+			round.Add(1)
+			r.Tasks.Go("reconcile "+p.Label(), func() {
+				defer round.Done()
+				r.reconcileOne(p)
+			})
+		}
+		round.Wait()
+	}
+}
+
+// InForce is called when the catalog has other providers. Those that have just come into
+// force are asked once more for what earlier processes of the broker left: that they lack
+// it did not count before.
+func (r *Reconciler) InForce() {
+	awaited := map[string]bool{}
+	for _, e := range r.Registry.Left("") {
+		awaited[e.Label()] = true
+	}
+	for _, p := range r.Catalog.Providers() {
+		if awaited[p.Label()] && p.Status().Ready {
+			r.Tasks.Go("reconcile "+p.Label(), func() { r.reconcileOne(p) })
+		}
+	}
+}
+
+func (r *Reconciler) reconcileOne(p routing.Provider) {
+	ctx, cancel := context.WithTimeout(r.Lifetime, timeout)
+	defer cancel()
+	ready, err := p.Provider(ctx)
+	if err == nil {
+		err = r.reconcile(ctx, p, ready, registry.ReasonLost) // its process is the same as before
+	}
+	if err != nil && r.Lifetime.Err() == nil {
+		r.Logger.Warn("a provider does not say what it has", "provider", p.Label(), "error", err)
+	}
+}
+
+// Providers returns those in the catalog and those that still have instances.
+func (r *Reconciler) Providers() []routing.Provider {
+	all := slices.Clone(r.Catalog.Providers())
+	for _, p := range r.Registry.Retiring() {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// list is what one provider has, for all who want to know at the same time: when a back
+// end fails, many creations fail at once.
+type list struct {
+	users int           // who look or wait for their turn
+	turn  chan struct{} // held by who looks
+	began time.Time
+	have  []sdk.Instance
+	err   error
+}
+
+// List returns a list that began after it was asked for, and when that was. Two
+// providers of one label, as there are after an upgrade, each have their own.
+func (r *Reconciler) List(ctx context.Context, p routing.Provider, ready sdk.Provider) (have []sdk.Instance, began time.Time, err error) {
+	asked := time.Now()
+	l := r.enterList(p)
+	defer r.leaveList(p, l)
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, asked, ctx.Err()
+	}
+	defer func() { <-l.turn }()
+	if !l.began.After(asked) {
+		l.began = time.Now()
+		l.have, l.err = ready.List(ctx)
+	}
+	return l.have, l.began, l.err
+}
+
+func (r *Reconciler) enterList(p routing.Provider) *list {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lists[p]
+	if l == nil {
+		l = &list{turn: make(chan struct{}, 1)}
+		r.lists[p] = l
+	}
+	l.users++
+	return l
+}
+
+// leaveList forgets the list with its last user: whoever comes later needs a newer one.
+func (r *Reconciler) leaveList(p routing.Provider, l *list) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l.users--; l.users == 0 {
+		delete(r.lists, p)
+	}
+}

@@ -1,0 +1,93 @@
+package registry
+
+import (
+	"maps"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+)
+
+// ID names an instance: {tenant}:{session}:{instance}. No part holds a colon.
+type ID struct {
+	Tenant string
+	// Session is the tenant's own name for a piece of work.
+	Session string
+	// Instance is opaque and of fixed length, so that no ID is a prefix of
+	// another: runsc and Docker resolve IDs by unique prefix.
+	Instance string
+}
+
+// String returns the ID as it appears in the API and in logs.
+func (id ID) String() string { return id.Tenant + ":" + id.Session + ":" + id.Instance }
+
+// Record is what has to be known of an instance when this process is no more. It
+// is written before the provider is asked for the instance, and again when the
+// provider has made it. Of an instance that is made for one execution only the intent
+// is written, and nothing if it ends with the process of its provider. It holds no
+// secrets: what the creator put into the environment is not in it.
+type Record struct {
+	ID       ID                `json:"id"`
+	Provider string            `json:"provider"` // by label
+	Template string            `json:"template,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	TTL      time.Duration     `json:"ttl"`
+	Idle     time.Duration     `json:"idle"`
+	// Ephemeral says that it ends with the process of its provider, and so with that of
+	// the broker.
+	Ephemeral bool `json:"ephemeral,omitempty"`
+	// Intended is when the provider was about to be asked.
+	Intended time.Time `json:"intended"`
+	// Claimed means that its owner can ask for it without knowing its ID.
+	Claimed bool `json:"claimed,omitempty"`
+	// OneShot means that it is made for one execution: nobody asks for it again.
+	OneShot bool `json:"one_shot,omitempty"`
+	// Routing is why it is on its provider.
+	Routing routing.Placement `json:"routing,omitzero"`
+
+	// Made is the provider's own ID; empty as long as it has not answered. What
+	// follows is not set before.
+	Made     string            `json:"made,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Created  time.Time         `json:"created,omitzero"`
+	Expires  time.Time         `json:"expires,omitzero"`
+	Deadline time.Time         `json:"deadline,omitzero"`
+	// Used means that it was used since: nobody knows until when, and so how far
+	// its end was moved.
+	Used   bool `json:"used,omitempty"`
+	Paused bool `json:"paused,omitempty"`
+	// Contexts are the provider's IDs of the default contexts, by language.
+	Contexts map[string]string `json:"contexts,omitempty"`
+	// Ending means that it was given up, and that its destruction did not work or that
+	// its session got another one before it was confirmed.
+	Ending bool `json:"ending,omitempty"`
+}
+
+// Adoptable reports whether somebody may still ask for the instance. One that was
+// never acknowledged is found only by its session or by its creator's key.
+func (r Record) Adoptable() bool {
+	return !r.Ending && !r.OneShot && (r.Made != "" || r.Claimed)
+}
+
+// holdsSession reports whether the session waits until it is known what became of the
+// instance: somebody may ask for it, or what it ran for may still run.
+func (r Record) holdsSession() bool { return r.Adoptable() || r.OneShot && r.Claimed && !r.Ending }
+
+// Record is what the journal keeps of an instance.
+func (i Instance) Record() Record {
+	r := Record{
+		Ephemeral: i.Provider.Description().Ephemeral,
+		ID:        i.ID, Provider: i.Label, Template: i.Template, Labels: maps.Clone(i.Labels),
+		TTL: i.TTL, Idle: i.Idle, Claimed: i.Claimed, OneShot: i.OneShot,
+		Intended: i.Intended, Made: i.Sandbox.ID, Routing: i.Routing, Ending: i.State.Detached(),
+	}
+	if r.Made != "" {
+		r.Metadata, r.Used, r.Paused, r.Contexts = maps.Clone(i.Sandbox.Metadata), i.UseNoted, i.State == Paused, i.Contexts
+		r.Created, r.Expires, r.Deadline = i.Created, i.Expires, i.Deadline
+	}
+	return r
+}
+
+// Recorded reports whether the journal keeps the instance. One that is made for one
+// execution, by a process that takes it along when it ends, it does not: nobody can ask
+// for it after a crash. In a cloud it is there then, listed or not yet, and has to count.
+func (i Instance) Recorded() bool { return !i.OneShot || !i.Provider.Description().Ephemeral }

@@ -1,0 +1,446 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Router says in which order providers are asked for a new instance, and learns from
+// what comes of it; routing.Router is it.
+type Router interface {
+	Order(policy routing.Policy, candidates []routing.Candidate) []routing.Choice
+	// Enter reports whether a provider may be asked where others could be, and whether
+	// that is a trial, which only one that is well is given.
+	Enter(label string, well bool) (may, trial bool)
+	Succeeded(label string, took time.Duration)
+	Failed(label string)
+}
+
+const (
+	// readyPatience is how long a provider that is starting is waited for where
+	// another one is ready.
+	readyPatience = time.Second
+	// readyShare is the part of CreateTimeout that is waited for a provider to be ready.
+	// The rest is for the creation: one that has hardly begun when its time is over
+	// would leave its session waiting for what may be there.
+	readyShare = 0.9
+)
+
+// search is the way of one request to a provider that serves it.
+type search struct {
+	*providers
+	creations *creations
+	selector  selector
+	until     time.Time // no further provider is asked after that
+	offer     Offer     // of the last look
+	// order is of those that may still be asked, if ordered. Those in passed, whose
+	// circuits are open, come last.
+	ordered bool
+	order   []routing.Choice
+	passed  []string
+	// tried are those that could not serve.
+	tried []Tried
+	// detached are creations that may have made an instance for this request. It comes
+	// back to them once, when nobody else serves.
+	detached []*registry.Entry
+	cameBack bool
+	// full is the first that had no room and was not waited for.
+	full *routing.Choice
+	// fault is what the caller is told if nobody can.
+	fault  *Fault
+	unlock func() // nil as long as the search for the session is not held
+}
+
+// attempt is a provider that is asked, with what a creation there has to know of the
+// search.
+type attempt struct {
+	search *search
+	target target
+	// chosen by the search: neither named by the request nor the session's home.
+	chosen bool
+	// others may be asked when this provider has certainly made nothing.
+	others  bool
+	routing Routing
+	// joins means that the session has an instance there, or one is being made: if that
+	// is over, who may make one has to be found out anew.
+	joins bool
+	// resumed means that an earlier process may have made it.
+	resumed bool
+	// left of CreateTimeout, when the provider was ready.
+	left time.Duration
+	// patience where others may be asked.
+	patience Patience
+	// trial means that the provider's circuit is open, and that another one is ready.
+	trial bool
+	// session that the request has from the creation that it came back to.
+	session string
+	// faithful requests detach nothing.
+	faithful bool
+}
+
+// unfit is for a request that this provider cannot serve, whatever its state.
+func (a *attempt) unfit(err error) error {
+	return &Fault{Provider: a.target.provider.Label(), Err: err, elsewhere: a.chosen}
+}
+
+func (a *attempt) refusedByQuota(err error) error {
+	if a.chosen && ofProvider(err) {
+		return a.unfit(err)
+	}
+	return err
+}
+
+// arrived ends the search: the session has its instance.
+func (a *attempt) arrived() { a.search.leave() }
+
+func (r *search) leave() {
+	if r.unlock != nil {
+		r.unlock()
+		r.unlock = nil
+	}
+}
+
+// place finds a provider for what a request wants and calls use with it; with another
+// one when that could certainly do nothing. Of requests that look for a provider for
+// the same session one does so at a time, so that they do not find two.
+func (s *Service) place(ctx context.Context, w selector, wait time.Duration, use func(*attempt) error) error {
+	until := time.Now().Add(wait + 2*s.limits().CreateTimeout + resolveTimeout())
+	r := &search{providers: s.providers, creations: s.creations, selector: w, until: until}
+	defer r.leave()
+	for {
+		a, err := r.next(ctx)
+		if err == nil {
+			err = use(a)
+		}
+		if errors.Is(err, registry.ErrMoved) {
+			r.ordered = false
+			continue
+		}
+		if err == nil {
+			return nil
+		}
+		fault, ok := errors.AsType[*Fault](err)
+		if ok && fault.elsewhere && ctx.Err() == nil {
+			r.note(fault)
+			if time.Now().Before(r.until) {
+				continue
+			}
+			err = r.failed()
+		}
+		waits := false
+		if waits, err = r.comeBack(ctx, err); waits {
+			continue
+		}
+		if fault, ok = errors.AsType[*Fault](err); ok {
+			fault.Tried = slices.DeleteFunc(slices.Clone(r.tried), func(t Tried) bool { return t.Provider == fault.Provider })
+		}
+		return err
+	}
+}
+
+// note takes down that a provider could not serve. What the caller is told if nobody
+// can is rather that a provider does not work than that another one does not fit.
+func (r *search) note(fault *Fault) {
+	label, code := fault.Provider, sdk.CodeOf(fault.Err)
+	if fault.ambiguous != nil {
+		r.detached = append(r.detached, fault.ambiguous)
+	}
+	if len(r.tried) < routing.MaxTried && !r.wasTried(label) {
+		r.tried = append(r.tried, Tried{Provider: label, Code: code})
+	}
+	if i := slices.IndexFunc(r.order, func(c routing.Choice) bool { return c.Label == label }); i >= 0 {
+		if fault.spilled && r.full == nil {
+			full := r.order[i]
+			r.full = &full
+		}
+		r.order = slices.Delete(slices.Clone(r.order), i, i+1)
+	}
+	if code != sdk.CodeInvalidRequest && code != sdk.CodeNotSupported || r.fault == nil {
+		r.fault = fault
+	}
+}
+
+// failed is the error when nobody is left to ask.
+func (r *search) failed() error {
+	if r.fault == nil {
+		return sdk.Errorf(sdk.CodeUnavailable, "there is no provider to ask at the moment")
+	}
+	final := *r.fault
+	final.elsewhere = false
+	return &final
+}
+
+func (r *search) wasTried(label string) bool {
+	return slices.ContainsFunc(r.tried, func(t Tried) bool { return t.Provider == label })
+}
+
+// next returns the provider that is to be asked now: the one that the request names;
+// else the one where its session lives; else the next in the order.
+func (r *search) next(ctx context.Context) (*attempt, error) {
+	w := r.selector
+	offer := r.catalog.Offer(w.tenant)
+	r.offer = offer
+	usable := offer.Usable()
+	if w.provider != "" {
+		p, err := pickNamed(w, usable, offer.Providers)
+		if err != nil {
+			return nil, err
+		}
+		return r.at(ctx, r.holderOf(w, p), routing.ReasonRequested, false, false)
+	}
+	if len(usable) == 0 {
+		return nil, sdk.Errorf(sdk.CodeNotAllowed, "this tenant may use none of the providers")
+	}
+	candidates := offer.Candidates(usable)
+	several := len(candidates) > 1
+	home, sure, e := r.homeOf(w, usable, offer.Active)
+	if sure == unclear && several && !e.Snapshot().State.Left() {
+		return nil, r.awaitAmbiguous(ctx, e, attempt{others: !r.cameBack, faithful: r.cameBack, patience: offer.Patience})
+	}
+	if home != nil && (sure != tentative || !r.wasTried(home.Label())) {
+		a, err := r.at(ctx, home, routing.ReasonSession, false, sure == tentative && several)
+		if err == nil {
+			a.others, a.joins = sure != certain && several, true
+		}
+		return a, err
+	}
+	if several && w.session != "" && r.unlock == nil {
+		unlock, err := r.hold(ctx, w.work())
+		if err != nil {
+			return nil, err
+		}
+		r.unlock = unlock
+		return r.next(ctx) // somebody may have found one meanwhile
+	}
+	if !r.ordered {
+		r.order = r.inOrder(offer, candidates)
+		r.order = slices.DeleteFunc(r.order, func(c routing.Choice) bool { return r.wasTried(c.Label) })
+		r.ordered, r.passed = true, nil
+	}
+	if len(r.order) == 0 && r.full == nil {
+		return nil, r.failed()
+	}
+	if len(r.order) == 0 { // nobody else serves, so it is worth the wait
+		full := *r.full
+		r.order, r.full = []routing.Choice{full}, nil
+		r.tried = slices.DeleteFunc(r.tried, func(t Tried) bool { return t.Provider == full.Label })
+	}
+	choice, trial := r.order[0], false
+	if several {
+		choice, trial = r.choose()
+	}
+	p := routing.Labelled(usable, choice.Label)
+	if p == nil {
+		return nil, registry.ErrMoved // the order is of another configuration than there is now
+	}
+	if e, goesOn := r.elsewhere(w, choice.Label); goesOn { // for who has named its provider
+		return nil, r.awaitAmbiguous(ctx, e, attempt{faithful: true})
+	} else if e != nil {
+		return nil, &Fault{Provider: e.Label(), Err: stillAmbiguous(e)}
+	}
+	a, err := r.at(ctx, p, choice.Reason, true, len(r.order) > 1 || r.full != nil)
+	if err == nil {
+		a.trial = trial && a.others && r.anotherIsReady(p)
+	}
+	return a, err
+}
+
+// choose returns the first in the order whose circuit is not open, or may be tried. Where
+// all are open, the first of them is asked all the same: others cannot be worse.
+func (r *search) choose() (choice routing.Choice, trial bool) {
+	for {
+		choice := r.order[0]
+		if slices.Contains(r.passed, choice.Label) {
+			r.passed = slices.DeleteFunc(r.passed, func(label string) bool { return label == choice.Label })
+			return choice, false
+		}
+		p := routing.Labelled(r.offer.Providers, choice.Label)
+		if may, trial := r.router.Enter(choice.Label, p != nil && p.Status().Ready); may {
+			return choice, trial
+		}
+		r.passed = append(r.passed, choice.Label)
+		r.order = append(r.order[1:], choice)
+	}
+}
+
+// at waits until a provider is ready and checks that it offers what is wanted. It
+// returns registry.ErrMoved for one that was replaced or removed meanwhile: that one has
+// no say any more.
+func (r *search) at(ctx context.Context, p Provider, reason string, chosen, others bool) (*attempt, error) {
+	w := r.selector
+	began, limit := time.Now(), r.limits().CreateTimeout
+	if p.Description().Name != "" { // what does not fit is not waited for
+		if _, err := fitting(p, nil, w); err != nil && !r.moved(w, p) {
+			return nil, &Fault{Provider: p.Label(), Err: err, elsewhere: chosen}
+		}
+	}
+	ready, err := r.awaitProvider(ctx, p, limit, others, chosen && len(r.tried)+len(r.passed) == 0)
+	elsewhere := others && !errors.Is(err, errShuttingDown)
+	var t target
+	if err == nil {
+		elsewhere = chosen
+		t, err = fitting(p, ready, w)
+	}
+	if err != nil {
+		if ctx.Err() == nil && r.moved(w, p) {
+			return nil, registry.ErrMoved
+		}
+		return nil, &Fault{Provider: p.Label(), Err: err, elsewhere: elsewhere}
+	}
+	a := &attempt{
+		search: r, target: t, chosen: chosen, others: others, left: limit - time.Since(began), patience: r.offer.Patience,
+		session: w.session, routing: Routing{Reason: reason, Tried: slices.Clone(r.tried)},
+	}
+	for _, label := range r.passed {
+		a.routing.Tried = append(a.routing.Tried, Tried{Provider: label, Code: sdk.CodeUnavailable})
+	}
+	if chosen && len(a.routing.Tried) > 0 {
+		a.routing.Reason = routing.ReasonFallback
+	}
+	return a, nil
+}
+
+// anotherIsReady reports whether one of the others in the order takes work now.
+func (r *search) anotherIsReady(than Provider) bool {
+	for _, p := range r.catalog.Providers() {
+		listed := slices.ContainsFunc(r.order, func(c routing.Choice) bool { return c.Label == p.Label() })
+		if listed = listed || r.full != nil && r.full.Label == p.Label(); listed && p.Label() != than.Label() && p.Status().Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// inOrder puts those that may be asked in the order of the policy.
+func (p *providers) inOrder(offer Offer, candidates []Provider) []routing.Choice {
+	if len(candidates) == 1 {
+		reason := routing.ReasonActive
+		if candidates[0].Label() != offer.Active {
+			reason = routing.ReasonAllowed
+		}
+		return []routing.Choice{{Label: candidates[0].Label(), Reason: reason}}
+	}
+	var list []routing.Candidate
+	for _, c := range candidates {
+		list = append(list, routing.Candidate{Label: c.Label(), Cost: offer.Costs[c.Label()]})
+	}
+	return p.router.Order(offer.Policy, list)
+}
+
+// awaitProvider waits until the provider is ready: a moment where another one is, after
+// the start of the broker for the one that is asked first as long as its grace, and else
+// for most of limit.
+func (r *search) awaitProvider(ctx context.Context, p Provider, limit time.Duration, others, first bool) (sdk.Provider, error) {
+	began := time.Now()
+	most := began.Add(time.Duration(float64(limit) * readyShare))
+	for {
+		until, end, grace := most, most, time.Time{}
+		if others {
+			if first {
+				grace = r.graceOf(r.offer)
+			}
+			if r.anotherIsReady(p) {
+				until = earlier(most, later(began.Add(readyPatience), grace))
+			}
+			// Whether another one is ready may be otherwise in a moment.
+			end = earlier(until, time.Now().Add(readyPatience))
+		}
+		ready, err := r.waitReady(ctx, p, time.Until(end), !end.After(grace))
+		if !errors.Is(err, errNotInTime) {
+			return ready, err
+		}
+		if !time.Now().Before(until) {
+			return nil, sdk.Errorf(sdk.CodeUnavailable, "provider %q was not ready within %s", p.Label(), until.Sub(began).Round(time.Millisecond))
+		}
+	}
+}
+
+// elsewhere returns a creation for the session on a provider other than that one, which
+// goes on or of which nobody knows what it has made; nil if there is none.
+func (r *search) elsewhere(w selector, than string) (e *registry.Entry, goesOn bool) {
+	for _, p := range r.creations.reconciler.Providers() {
+		e, i := r.registry.Home(registry.SessionKey{Tenant: w.tenant.Name, Session: w.session, Provider: p.Label()})
+		if p.Label() != than && e != nil && (i.State.Creating() || i.State.Unclear()) {
+			return e, i.State.Creating()
+		}
+	}
+	return nil, false
+}
+
+// awaitAmbiguous waits for certainty about an unclear creation, whether or not its
+// provider can be asked. It returns registry.ErrMoved when that has come, and an error
+// when it has not.
+func (r *search) awaitAmbiguous(ctx context.Context, e *registry.Entry, a attempt) error {
+	e.Wait()
+	switch again, err := r.creations.await(ctx, e, true, a); {
+	case errors.Is(err, errDetached):
+		return &Fault{Provider: e.Label(), Err: err, elsewhere: true, ambiguous: e}
+	case errors.Is(err, registry.ErrMoved):
+	case err != nil:
+		return &Fault{Provider: e.Label(), Err: err}
+	case !again:
+		e.Drop(false)
+	}
+	return registry.ErrMoved
+}
+
+// comeBack has a request whose other providers could not serve wait for what it has
+// detached, once. It reports whether there is something to wait for.
+func (r *search) comeBack(ctx context.Context, err error) (waits bool, _ error) {
+	code := sdk.CodeOf(err)
+	if r.cameBack || ctx.Err() != nil || errors.Is(err, errShuttingDown) || code == sdk.CodeInvalidRequest || code == sdk.CodeNotSupported {
+		return false, err
+	}
+	fault, ok := errors.AsType[*Fault](err)
+	last := ok && fault.ambiguous != nil && len(r.detached) > 0
+	if last && !fault.ambiguous.Detach() {
+		return false, err // that one is about to be made
+	}
+	for _, e := range r.detached {
+		if e.Reclaim() {
+			r.cameBack, r.ordered = true, false
+			r.selector.session = e.ID().Session // if it had none it shares this one with nobody
+			if err := r.awaitAmbiguous(ctx, e, attempt{faithful: true}); !errors.Is(err, registry.ErrMoved) {
+				return false, err
+			}
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+func (w selector) work() registry.WorkKey {
+	return registry.WorkKey{Tenant: w.tenant.Name, Session: w.session}
+}
+
+// hold waits until nobody else looks for a provider for the session.
+func (p *providers) hold(ctx context.Context, key registry.WorkKey) (leave func(), err error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.lifetime, cancel)()
+	leave, err = p.searches.lock(waiting, key)
+	if err != nil && ctx.Err() == nil {
+		err = shuttingDown()
+	}
+	return leave, err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
