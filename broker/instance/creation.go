@@ -53,8 +53,8 @@ func (c *creations) acquire(ctx context.Context, who tenant.Tenant, t target, re
 		e := claimed.Entry
 		again, err := c.await(ctx, e, claimed.Late, req.attempt)
 		i := e.Snapshot()
-		forsaken := errors.Is(err, errDetached)
-		elsewhere := forsaken || err != nil && req.attempt.others && ctx.Err() == nil && i.State.Decided() && i.Outcome == registry.Refused
+		detached := errors.Is(err, errDetached)
+		elsewhere := detached || err != nil && req.attempt.others && ctx.Err() == nil && i.State.Decided() && i.Outcome == registry.Refused
 		spilled := i.MaxQueue != nil && i.State.Decided() && sdk.CodeOf(err) == sdk.CodeQuotaExceeded
 		if !claimed.Begun && !elsewhere && (spilled && !req.attempt.others || req.turn.waitsLonger(err)) {
 			continue

@@ -200,7 +200,7 @@ func TestAfterACrashAForsakenCreationIsNotTheSessions(t *testing.T) {
 }
 
 // Where nobody else serves, or the tenant may have one instance only, the request comes
-// back to what it has forsaken.
+// back to what it has detached.
 func TestARequestComesBackWhenNobodyElseServes(t *testing.T) {
 	for name, test := range map[string]struct {
 		session  string
