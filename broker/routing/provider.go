@@ -153,4 +153,3 @@ type Tried struct {
 	Provider string   `json:"provider"`
 	Code     sdk.Code `json:"code"`
 }
-

@@ -239,7 +239,7 @@ func (e *Entry) AwaitUse() {
 // from now on. With unlessShared it stays if somebody else has asked for it meanwhile.
 func (e *Entry) Discard(unlessShared bool) {
 	e.locked(func() {
-		if e.state.Visible() && !(unlessShared && e.shared) {
+		if e.state.Visible() && (!unlessShared || !e.shared) {
 			e.notKept = true
 			e.retire()
 		}
