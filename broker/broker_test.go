@@ -22,10 +22,10 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker"
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // pluginDir holds the mock provider, a real plugin in a real process.
@@ -186,7 +186,7 @@ func TestCodePostedToTheAPIReachesThePlugin(t *testing.T) {
 	b := serve(t, configuration(t, scratch.Dir(t), `provider "mock" {}`))
 	status, text := b.execute(`{"stdout": "hello\n", "exit_code": 3}`)
 	assert.Equal(t, status, http.StatusOK, text)
-	var e api.Execution
+	var e client.Execution
 	assert.NilError(t, json.Unmarshal([]byte(text), &e))
 	assert.Equal(t, e.Stdout, "hello\n")
 	assert.Equal(t, e.ExitCode, 3)

@@ -12,8 +12,8 @@ import (
 	"gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 func TestABrokerWhoseFallbackServesIsReady(t *testing.T) {
@@ -36,7 +36,7 @@ func TestABrokerWhoseFallbackServesIsReady(t *testing.T) {
 		}
 		return poll.Success()
 	}, poll.WithTimeout(2*time.Minute))
-	var health api.Health
+	var health client.Health
 	assert.NilError(t, json.Unmarshal([]byte(text), &health))
 	assert.Assert(t, cmp.Len(health.NotReady, 1))
 	assert.Equal(t, health.NotReady[0].Provider, "broken")

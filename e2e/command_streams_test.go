@@ -14,10 +14,10 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 // commandStream is a stream of events that is read while it comes.
@@ -64,16 +64,16 @@ func (s commandStream) rest() (stdout, stderr string, done command) {
 	for {
 		e, err := s.events.Next()
 		assert.NilError(s.t, err)
-		var part api.CommandOutputPart
+		var part client.CommandOutputPart
 		stream := 0
 		switch e.Name {
-		case api.EventDone:
+		case client.EventDone:
 			assert.NilError(s.t, json.Unmarshal(e.Data, &done))
 			return out[0].String(), out[1].String(), done
-		case api.EventStderr:
+		case client.EventStderr:
 			stream = 1
 		default:
-			assert.Equal(s.t, e.Name, api.EventStdout, "%s", e.Data)
+			assert.Equal(s.t, e.Name, client.EventStdout, "%s", e.Data)
 		}
 		assert.NilError(s.t, json.Unmarshal(e.Data, &part))
 		if out[stream].Len() > 0 {
@@ -95,10 +95,10 @@ func testCommandsStream(t *testing.T, b *harness.Broker) {
 	t.Run("output comes while it happens", func(t *testing.T) {
 		s := i.events(t.Context(), http.MethodPost, "", map[string]any{"stdin": true, "command": "echo one; read -r x; echo two >&2; printf '\\303'; sleep 0.1; printf '\\251\\377'; exit 3"})
 		var started command
-		s.next(api.EventStarted, &started)
+		s.next(client.EventStarted, &started)
 		assert.Equal(t, started.State, "running")
-		var part api.CommandOutputPart
-		s.next(api.EventStdout, &part)
+		var part client.CommandOutputPart
+		s.next(client.EventStdout, &part)
 		assert.Equal(t, part.Text, "one\n")
 		assert.Equal(t, i.post("/"+started.ID+"/stdin", []byte("go\n")).Status, http.StatusNoContent)
 		stdout, stderr, done := s.rest()
@@ -112,8 +112,8 @@ func testCommandsStream(t *testing.T, b *harness.Broker) {
 		first := i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
 		second := i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
 		var started command
-		first.next(api.EventStarted, &started)
-		second.next(api.EventStarted, &started)
+		first.next(client.EventStarted, &started)
+		second.next(client.EventStarted, &started)
 		assert.Equal(t, i.post("/"+c.ID+"/stdin?end=true", []byte("end\n")).Status, http.StatusNoContent)
 		for _, s := range []commandStream{first, second} {
 			stdout, stderr, done := s.rest()
@@ -123,7 +123,7 @@ func testCommandsStream(t *testing.T, b *harness.Broker) {
 			assert.Equal(t, done.State, "succeeded")
 		}
 		again := i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?stdout_offset=288894", nil)
-		again.next(api.EventStarted, &started)
+		again.next(client.EventStarted, &started)
 		stdout, _, _ := again.rest()
 		assert.Equal(t, stdout, "end\n")
 	})
@@ -131,7 +131,7 @@ func testCommandsStream(t *testing.T, b *harness.Broker) {
 		ctx, leave := context.WithCancel(t.Context())
 		s := i.events(ctx, http.MethodPost, "", map[string]any{"command": "trap '' TERM HUP INT; (setsid sleep 1000 &); sleep 1000"})
 		var started command
-		s.next(api.EventStarted, &started)
+		s.next(client.EventStarted, &started)
 		leave()
 		assert.Equal(t, i.wait(started.ID).State, "cancelled")
 	})
@@ -140,12 +140,12 @@ func testCommandsStream(t *testing.T, b *harness.Broker) {
 		ctx, leave := context.WithCancel(t.Context())
 		s := i.events(ctx, http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
 		var started command
-		s.next(api.EventStarted, &started)
+		s.next(client.EventStarted, &started)
 		leave()
-		var part api.CommandOutputPart
+		var part client.CommandOutputPart
 		s = i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
-		s.next(api.EventStarted, &started)
-		s.next(api.EventStdout, &part)
+		s.next(client.EventStarted, &started)
+		s.next(client.EventStdout, &part)
 		assert.Equal(t, i.Do(http.MethodDelete, i.path+"/"+c.ID, harness.Token, nil).Status, http.StatusNoContent)
 		_, _, done := s.rest()
 		assert.Equal(t, done.State, "cancelled")
@@ -166,10 +166,10 @@ func testCommandsStream(t *testing.T, b *harness.Broker) {
 		c := other.start(http.StatusCreated, map[string]any{"argv": []string{"sleep", "1000"}, "background": true})
 		s := other.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
 		var started command
-		s.next(api.EventStarted, &started)
+		s.next(client.EventStarted, &started)
 		assert.Equal(t, b.Do(http.MethodDelete, "/api/v1/instances/"+other.id, harness.Token, nil).Status, http.StatusNoContent)
 		var p harness.Problem
-		s.next(api.EventError, &p)
+		s.next(client.EventError, &p)
 		assert.Check(t, p.Code == "SB013" || p.Code == "SB009", "%+v", p)
 	})
 }
@@ -182,7 +182,7 @@ func TestAReaderThatDoesNotReadDelaysNobody(t *testing.T) {
 	c := i.start(http.StatusCreated, map[string]any{"command": "read -r go; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo end", "stdin": true, "background": true})
 	slow := i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
 	var started command
-	slow.next(api.EventStarted, &started)
+	slow.next(client.EventStarted, &started)
 	assert.Equal(t, i.post("/"+c.ID+"/stdin", []byte("go\n")).Status, http.StatusNoContent)
 	assert.Equal(t, i.wait(c.ID).State, "succeeded", "although nobody reads")
 	received, lost, next := int64(0), int64(0), int64(0)
@@ -190,10 +190,10 @@ func TestAReaderThatDoesNotReadDelaysNobody(t *testing.T) {
 	for {
 		e, err := slow.events.Next()
 		assert.NilError(t, err)
-		if e.Name == api.EventDone {
+		if e.Name == client.EventDone {
 			break
 		}
-		var part api.CommandOutputPart
+		var part client.CommandOutputPart
 		assert.NilError(t, json.Unmarshal(e.Data, &part))
 		lost += part.Offset - next
 		received += int64(len(part.Text))
@@ -262,16 +262,16 @@ func testTerminalsOverWebSocket(t *testing.T, b *harness.Broker) {
 		types(t, conn, "X=kept; echo a\"way\"\n")
 		shows(t, conn, "away\r\n")
 		assert.NilError(t, conn.Close(websocket.StatusNormalClosure, ""))
-		again, answer, err := dial(t, c.ID, nil, api.TerminalProtocol, "bearer."+harness.Token)
+		again, answer, err := dial(t, c.ID, nil, client.TerminalProtocol, "bearer."+harness.Token)
 		assert.NilError(t, err)
 		defer again.CloseNow()
-		assert.Equal(t, answer.Header.Get("Sec-WebSocket-Protocol"), api.TerminalProtocol, "the token is not repeated")
+		assert.Equal(t, answer.Header.Get("Sec-WebSocket-Protocol"), client.TerminalProtocol, "the token is not repeated")
 		shows(t, again, "away\r\n") // what it has missed
 		assert.NilError(t, again.Write(t.Context(), websocket.MessageText, []byte(`{"resize": {"rows": 50, "columns": 100}}`)))
 		types(t, again, "echo $X $(stty size)\n")
 		shows(t, again, "kept 50 100\r\n")
 		types(t, again, "exit 7\n")
-		var message api.TerminalMessage
+		var message client.TerminalMessage
 		for message.Done == nil {
 			kind, frame, err := again.Read(t.Context())
 			assert.NilError(t, err)
@@ -360,14 +360,14 @@ func TestABrokerThatStopsDoesNotWaitForWatchers(t *testing.T) {
 	defer conn.CloseNow()
 	logs := i.events(t.Context(), http.MethodGet, "/"+c.ID+"/logs?follow=true", nil)
 	var started command
-	logs.next(api.EventStarted, &started)
+	logs.next(client.EventStarted, &started)
 	ended := make(chan int, 1)
 	go func() { ended <- b.Stop() }()
 	for err == nil {
 		_, _, err = conn.Read(t.Context())
 	}
 	var p harness.Problem
-	logs.next(api.EventError, &p)
+	logs.next(client.EventError, &p)
 	assert.Equal(t, p.Code, "SB009")
 	assert.Equal(t, <-ended, 0)
 }

@@ -17,10 +17,10 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/icmd"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 	"github.com/sandbox-broker/sandbox-broker/docs/markdown"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 // A page is one long shell session: commands in blocks marked sh, and behind some

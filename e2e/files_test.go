@@ -23,8 +23,8 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 func TestFilesOfAnInstance(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // seen asks as the administrator and returns the IDs of the instances.
 func (f *fixture) seen(query string) (ids []string, next string) {
 	f.t.Helper()
-	var list api.AdminInstanceList
+	var list client.AdminInstanceList
 	f.do(http.MethodGet, adminInstances+query, "", adminToken).wants(http.StatusOK).decode(&list)
 	ids = []string{}
 	for _, i := range list.Data {
@@ -38,7 +38,7 @@ func TestAnAdministratorSeesTheInstancesOfAllTenants(t *testing.T) {
 	assert.Check(t, is.Len(ids, 0))
 	a := f.create(`{"session_id": "a", "labels": {"team": "red"}}`).ID
 	b := f.create(`{"session_id": "b", "provider": "second"}`).ID
-	var other api.Instance
+	var other client.Instance
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id": "a"}`, umbrellaToken).wants(http.StatusCreated).decode(&other)
 	u := other.ID
 
@@ -59,7 +59,7 @@ func TestAnAdministratorSeesTheInstancesOfAllTenants(t *testing.T) {
 	assert.Check(t, is.DeepEqual(ids, []string{a, b}))
 	assert.Equal(t, next, b)
 
-	var one api.AdminInstanceAnswer
+	var one client.AdminInstanceAnswer
 	f.do(http.MethodGet, adminInstances+"/"+strings.ReplaceAll(a, ":", "%3A"), "", adminToken).wants(http.StatusOK).decode(&one)
 	assert.Equal(t, one.Data.Tenant, "acme")
 	assert.Equal(t, one.Data.ID, a)
@@ -97,7 +97,7 @@ func TestAnAdministratorKillsAnInstance(t *testing.T) {
 	<-begun
 	f.do(http.MethodDelete, adminInstances+"/"+id, "", adminToken).wants(http.StatusNoContent)
 	e := answer{t: t, text: <-text}
-	var execution api.Execution
+	var execution client.Execution
 	e.decode(&execution)
 	assert.Equal(t, execution.Status, "cancelled")
 	assert.Equal(t, execution.Stdout, "so far")

@@ -16,8 +16,10 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 const adminPath = "/api/admin/sandbox"
@@ -35,7 +37,7 @@ type configurator struct {
 	err        error
 }
 
-var _ api.Configurator = (*configurator)(nil)
+var _ v1.Configurator = (*configurator)(nil)
 
 var mistakes = config.Diagnostics{
 	{Severity: config.SeverityWarning, Summary: "Old setting", Detail: "It goes.", File: "sandbox.hcl"},
@@ -134,12 +136,12 @@ func TestAnAdministratorSeesTheConfiguration(t *testing.T) {
 		assert.Check(t, !strings.Contains(answer.text, "s3cret"), "excerpts are not for the API")
 	}
 	assert.Equal(t, f.asAdmin(http.MethodGet, "/config", "").Header.Get("ETag"), `"ab"`)
-	var list api.AdminGenerations
+	var list client.AdminGenerations
 	f.asAdmin(http.MethodGet, "/generations?limit=1", "").wants(http.StatusOK).decode(&list)
 	assert.Assert(t, is.Len(list.Data, 1))
 	f.asAdmin(http.MethodGet, "/generations?limit=0", "").problem(http.StatusUnprocessableEntity, "SB010")
 
-	var status api.AdminStatusAnswer
+	var status client.AdminStatusAnswer
 	f.asAdmin(http.MethodGet, "/status", "").wants(http.StatusOK).decode(&status)
 	assert.Equal(t, status.Data.Version, "v1.2.3")
 	assert.Equal(t, status.Data.Generation, 3)

@@ -1,9 +1,4 @@
-// Package api is the broker's REST API: routes, authentication, the strict
-// reading of requests, problem documents, and the OpenAPI document, which is
-// made from the same Go types that the handlers take and return
-// (docs/decisions/0001-openapi-from-go-types.md).
-//
-// Start with routes.go, which lists every route. operation.go binds one to
-// Fiber and to the document; fiber.Ctx goes no further than that. What the
-// routes do is in package instance.
+// Package api puts the broker's HTTP server together: the APIs that stand beside each
+// other on it. Package rest is what they have in common, package v1 the broker's own
+// API, whose JSON types are those of sdk/client.
 package api

@@ -15,7 +15,6 @@ import (
 func TestTheDocumentIsServed(t *testing.T) {
 	f := start(t)
 	resp := f.do(http.MethodGet, "/openapi.json", "", "Authorization: ").wants(http.StatusOK)
-	assert.Equal(t, resp.text, string(f.server.Document()))
 	assert.Assert(t, json.Valid([]byte(resp.text)))
 	golden.Assert(t, resp.text+"\n", "openapi.golden.json")
 }
@@ -23,7 +22,7 @@ func TestTheDocumentIsServed(t *testing.T) {
 func TestEveryReferenceInTheDocumentResolves(t *testing.T) {
 	f := start(t)
 	var document map[string]any
-	assert.NilError(t, json.Unmarshal(f.server.Document(), &document))
+	f.do(http.MethodGet, "/openapi.json", "").wants(http.StatusOK).decode(&document)
 	var walk func(v any)
 	walk = func(v any) {
 		switch v := v.(type) {

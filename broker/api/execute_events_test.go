@@ -18,10 +18,11 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 const wantsEvents = "Accept: text/event-stream"
@@ -75,7 +76,7 @@ func (h heard) output(name string) []byte {
 		if e.Name != name {
 			continue
 		}
-		var part api.OutputPart
+		var part client.OutputPart
 		assert.NilError(h.t, json.Unmarshal(e.Data, &part))
 		assert.Assert(h.t, (part.Text == "") != (part.Base64 == nil), string(e.Data))
 		all = append(append(all, part.Text...), part.Base64...)
@@ -99,7 +100,7 @@ func TestAnExecutionIsStreamed(t *testing.T) {
 	assert.Equal(t, string(h.events[1].Data), `{"text":"one\n"}`)
 	assert.Equal(t, string(h.events[2].Data), `{"text":"two <b>\n"}`)
 	assert.Equal(t, string(h.events[4].Data), "{\"result\":{\"a\":\n  [1, 2]}}")
-	var began api.ExecutionStarted
+	var began client.ExecutionStarted
 	assert.NilError(t, json.Unmarshal(h.events[0].Data, &began))
 	assert.Equal(t, began.ExecutionID, "mine")
 	assert.Equal(t, began.Provider, "first")
@@ -165,7 +166,7 @@ func TestOutputThatIsCutEndsWithAWholeCharacter(t *testing.T) {
 	}
 	h := f.events(`{"code":"1","language":"python"}`)
 	assert.Equal(t, string(h.output("stdout")), strings.Repeat("€", 341))
-	var end api.ExecutionEnd
+	var end client.ExecutionEnd
 	h.last("done", &end)
 	assert.Assert(t, end.Truncated)
 }
@@ -189,7 +190,7 @@ func TestWhatFailsAfterTheStartIsTheLastEvent(t *testing.T) {
 	}
 	h := f.events(`{"code":"1","language":"python"}`)
 	assert.Equal(t, h.names(), "started stdout error")
-	var streamed, plain api.Problem
+	var streamed, plain client.Problem
 	h.last("error", &streamed)
 	f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"python"}`).wants(http.StatusBadGateway).decode(&plain)
 	plain.InstanceID = streamed.InstanceID
@@ -204,7 +205,7 @@ func TestWhatFailsAfterTheStartIsTheLastEvent(t *testing.T) {
 	}
 	h = f.events(`{"code":"1","language":"python"}`)
 	assert.Equal(t, h.names(), "started done")
-	var end api.ExecutionEnd
+	var end client.ExecutionEnd
 	h.last("done", &end)
 	assert.Equal(t, end.Error.Code, "SB005")
 }
@@ -306,7 +307,7 @@ func TestAnExecutionIsInterrupted(t *testing.T) {
 	r := sse.NewReader(resp.Body, 1<<10)
 	first, err := r.Next()
 	assert.NilError(t, err)
-	var began api.ExecutionStarted
+	var began client.ExecutionStarted
 	assert.NilError(t, json.Unmarshal(first.Data, &began))
 	path := "/api/v1/instances/" + escaped(began.InstanceID) + "/executions/"
 
@@ -326,7 +327,7 @@ func TestAnExecutionIsInterrupted(t *testing.T) {
 		h.events = append(h.events, e)
 	}
 	assert.Equal(t, h.names(), "stdout done")
-	var end api.ExecutionEnd
+	var end client.ExecutionEnd
 	h.last("done", &end)
 	assert.Equal(t, end.Status, "cancelled")
 	assert.Equal(t, end.ExitCode, 130)

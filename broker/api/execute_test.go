@@ -12,8 +12,8 @@ import (
 	"gotest.tools/v3/golden"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // answers makes the provider's executions end with this result.
@@ -35,7 +35,7 @@ func TestExecuteAnswersWhatBecameOfTheCode(t *testing.T) {
 	resp.wants(http.StatusOK)
 	// Byte for byte, spaces and big numbers included.
 	assert.Check(t, cmp.Contains(resp.text, `"result":{"message":  "Hello <World>!", "big": 12345678901234567890, "nothing": null}}`))
-	var e api.Execution
+	var e client.Execution
 	resp.decode(&e)
 	assert.Equal(t, e.Status, "succeeded")
 	assert.Equal(t, e.Stdout, "out\n")
@@ -76,7 +76,7 @@ func TestEveryStatusAnswers200(t *testing.T) {
 		sdk.StatusTimeout: "SB005", sdk.StatusOutOfMemory: "SB006", sdk.StatusBlocked: "SB007",
 	} {
 		f.answers(sdk.ExecuteResult{Status: status, ExitCode: 3, Detail: "why"}, "so far", "")
-		var e api.Execution
+		var e client.Execution
 		f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"js"}`).wants(http.StatusOK).decode(&e)
 		assert.Equal(t, e.Status, string(status))
 		assert.Equal(t, e.ExitCode, 3)
@@ -121,7 +121,7 @@ func TestOutputThatIsNotUTF8(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.answers(sdk.ExecuteResult{Status: sdk.StatusSucceeded, Truncated: test.truncated}, test.out, test.out)
-			var e api.Execution
+			var e client.Execution
 			f.do(http.MethodPost, "/api/v1/execute", `{"code":"1","language":"bash"}`).wants(http.StatusOK).decode(&e)
 			assert.Equal(t, e.Stdout, test.shown)
 			assert.Equal(t, e.Stderr, test.shown)
@@ -146,7 +146,7 @@ func TestAResultThatIsNullIsThere(t *testing.T) {
 
 func TestTheLifeOfAnInstance(t *testing.T) {
 	f := start(t)
-	var made, same api.Instance
+	var made, same client.Instance
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1","language":"node","ttl":60,"env":{"A":"b"}}`).wants(http.StatusCreated).decode(&made)
 	assert.Equal(t, made.Template, "nodejs")
 	assert.Equal(t, made.SessionID, "s1")
@@ -155,15 +155,15 @@ func TestTheLifeOfAnInstance(t *testing.T) {
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1"}`).wants(http.StatusOK).decode(&same)
 	assert.Equal(t, same.ID, made.ID)
 
-	var list api.InstanceList
+	var list client.InstanceList
 	f.do(http.MethodGet, "/api/v1/instances", "").wants(http.StatusOK).decode(&list)
 	assert.Check(t, cmp.Len(list.Instances, 1))
 	// The colons may be plain or escaped.
 	for _, id := range []string{made.ID, escaped(made.ID)} {
-		var got api.Instance
+		var got client.Instance
 		f.do(http.MethodGet, "/api/v1/instances/"+id, "").wants(http.StatusOK).decode(&got)
 		assert.Equal(t, got.ID, made.ID)
-		var e api.Execution
+		var e client.Execution
 		f.do(http.MethodPost, "/api/v1/instances/"+id+"/execute", `{"code":"1","language":"js"}`).wants(http.StatusOK).decode(&e)
 		assert.Equal(t, e.InstanceID, made.ID)
 	}
@@ -176,7 +176,7 @@ func TestTheLifeOfAnInstance(t *testing.T) {
 
 func TestAnInstanceIsRenewed(t *testing.T) {
 	f := start(t)
-	var made, renewed api.Instance
+	var made, renewed client.Instance
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1","ttl":60,"idle":30.5}`).wants(http.StatusCreated).decode(&made)
 	assert.Equal(t, made.TTL, 60.0)
 	assert.Equal(t, made.Idle, 30.5)
@@ -243,7 +243,7 @@ func TestAClientThatGoesAwayCancelsItsExecution(t *testing.T) {
 func TestProviders(t *testing.T) {
 	f := start(t)
 	golden.Assert(t, f.do(http.MethodGet, "/api/v1/providers", "").wants(http.StatusOK).indented(), "providers.golden")
-	var list api.ProviderList
+	var list client.ProviderList
 	f.do(http.MethodGet, "/api/v1/providers", "", "Authorization: Bearer limited-token").wants(http.StatusOK).decode(&list)
 	assert.Check(t, cmp.Len(list.Providers, 1))
 	assert.Equal(t, list.Providers[0].ID, "second")

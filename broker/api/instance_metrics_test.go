@@ -12,9 +12,9 @@ import (
 	"gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 // watchMetrics begins a stream of metrics.
@@ -50,7 +50,7 @@ func TestMetricsAreAStream(t *testing.T) {
 	began := time.Now()
 	r := f.watchMetrics(t.Context(), id)
 	for _, n := range []float64{2, 4, 5} { // what cannot be measured just now is left out
-		var m api.InstanceMetrics
+		var m client.InstanceMetrics
 		next(t, r, "metrics", &m)
 		assert.Equal(t, m.CPUTime, n)
 		assert.Equal(t, m.MemoryLimitMB, 1.0)
@@ -70,7 +70,7 @@ func TestAStreamOfMetricsEndsWithItsInstance(t *testing.T) {
 	}
 	id := f.create(`{}`).ID
 	r := f.watchMetrics(t.Context(), id)
-	next(t, r, "metrics", &api.InstanceMetrics{})
+	next(t, r, "metrics", &client.InstanceMetrics{})
 	f.do(http.MethodDelete, "/api/v1/instances/"+id, "").wants(http.StatusNoContent)
 	for {
 		e, err := r.Next()
@@ -127,11 +127,11 @@ func TestAStreamOfMetricsEndsWhenTheBrokerBeginsToStop(t *testing.T) {
 		return sdk.InstanceMetrics{Processes: 1}, nil
 	}
 	r := f.watchMetrics(t.Context(), f.create(`{}`).ID)
-	next(t, r, "metrics", &api.InstanceMetrics{})
+	next(t, r, "metrics", &client.InstanceMetrics{})
 	<-measuring
 	f.service.Drain(t.Context()) // would wait for it otherwise
-	next(t, r, "metrics", &api.InstanceMetrics{})
-	var p api.Problem
+	next(t, r, "metrics", &client.InstanceMetrics{})
+	var p client.Problem
 	next(t, r, "error", &p)
 	assert.Check(t, cmp.Contains(p.Detail, "shutting down"))
 }

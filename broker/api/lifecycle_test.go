@@ -7,10 +7,10 @@ import (
 
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
-func (f *fixture) create(body string) (created api.Instance) {
+func (f *fixture) create(body string) (created client.Instance) {
 	f.t.Helper()
 	f.do(http.MethodPost, "/api/v1/instances", body).wants(http.StatusCreated).decode(&created)
 	return created
@@ -22,7 +22,7 @@ func TestPauseAndResume(t *testing.T) {
 	made := f.create(`{"session_id": "s", "labels": {"team": "x"}}`)
 	assert.DeepEqual(t, made.Labels, map[string]string{"team": "x"})
 	for _, step := range []struct{ verb, state string }{{"pause", "paused"}, {"pause", "paused"}, {"resume", "running"}} {
-		var i api.Instance
+		var i client.Instance
 		f.do(http.MethodPost, "/api/v1/instances/"+made.ID+"/"+step.verb, "").wants(http.StatusOK).decode(&i)
 		assert.Equal(t, i.State, step.state)
 	}
@@ -36,7 +36,7 @@ func TestInstancesAreListedByTheirLabels(t *testing.T) {
 	f := start(t)
 	first := f.create(`{"session_id": "a", "labels": {"team": "x"}}`)
 	f.create(`{"session_id": "b"}`)
-	list := func(query string) (list api.InstanceList) {
+	list := func(query string) (list client.InstanceList) {
 		t.Helper()
 		f.do(http.MethodGet, "/api/v1/instances"+query, "").wants(http.StatusOK).decode(&list)
 		return list

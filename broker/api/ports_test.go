@@ -20,6 +20,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 var previewKey = []byte("0123456789abcdef0123456789abcdef")
@@ -43,9 +44,9 @@ func startPorts(t *testing.T, program http.HandlerFunc) (f *fixture, id string) 
 }
 
 // makePreview returns the path of a link.
-func (f *fixture) makePreview(id, body string) api.Preview {
+func (f *fixture) makePreview(id, body string) client.Preview {
 	f.t.Helper()
-	var p api.Preview
+	var p client.Preview
 	f.do(http.MethodPost, fmt.Sprintf("/api/v1/instances/%s/ports/8000/preview", id), body).wants(http.StatusCreated).decode(&p)
 	return p
 }
@@ -100,7 +101,7 @@ func TestARequestIsPassedOnToAPort(t *testing.T) {
 func TestRequestsThatCannotBePassedOn(t *testing.T) {
 	f, id := startPorts(t, func(http.ResponseWriter, *http.Request) { t.Error("asked") })
 	other := f.do(http.MethodPost, "/api/v1/instances", `{"provider": "second"}`).wants(http.StatusCreated)
-	var second api.Instance
+	var second client.Instance
 	other.decode(&second)
 	for name, test := range map[string]struct {
 		path, header string

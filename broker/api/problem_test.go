@@ -15,9 +15,11 @@ import (
 	"gotest.tools/v3/golden"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // escaped writes an ID as clients do that escape more than they must.
@@ -191,7 +193,7 @@ func TestEveryCodeOfAProviderReachesTheCaller(t *testing.T) {
 
 func TestATenantSeesNothingOfAnother(t *testing.T) {
 	f := start(t)
-	var made api.Instance
+	var made client.Instance
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id":"s1"}`).wants(http.StatusCreated).decode(&made)
 	stranger := "Authorization: Bearer umbrella-token"
 	requests := func() (texts []string) {
@@ -275,7 +277,7 @@ func TestReadiness(t *testing.T) {
 }
 
 // brokenInstances panics, as no handler should.
-type brokenInstances struct{ api.Instances }
+type brokenInstances struct{ v1.Instances }
 
 func (brokenInstances) List(tenant.Tenant, instance.ListRequest) instance.Page {
 	panic("out of cheese")
@@ -306,7 +308,7 @@ func TestTheTroubleOfAProviderIsNotThatOfItsCaller(t *testing.T) {
 
 func TestACapabilityThatAProviderLacksIsNamed(t *testing.T) {
 	f := start(t)
-	var made api.Instance
+	var made client.Instance
 	f.do(http.MethodPost, "/api/v1/instances", `{"language":"python"}`).wants(http.StatusCreated).decode(&made)
 	for _, route := range []struct{ method, path, body string }{
 		{http.MethodPost, "", `{"argv":["true"]}`},

@@ -9,10 +9,10 @@ import (
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // fallbackCatalog is a catalog whose first provider is active; others may be its
@@ -59,7 +59,7 @@ func TestABrokerIsReadyAsLongAsOneProviderCanServe(t *testing.T) {
 				return
 			}
 			answer.wants(http.StatusOK)
-			var health api.Health
+			var health client.Health
 			assert.NilError(t, json.Unmarshal([]byte(answer.text), &health))
 			assert.Equal(t, health.Status, "ready")
 			var notReady []string

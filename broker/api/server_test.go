@@ -21,6 +21,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 func TestMain(m *testing.M) {
@@ -157,11 +158,11 @@ func (a answer) decode(into any) {
 }
 
 // problem asserts that the answer is a well-made problem and returns it.
-func (a answer) problem(status int, code string) api.Problem {
+func (a answer) problem(status int, code string) client.Problem {
 	a.t.Helper()
 	a.wants(status)
 	assert.Equal(a.t, a.Header.Get("Content-Type"), "application/problem+json")
-	var p api.Problem
+	var p client.Problem
 	a.decode(&p)
 	assert.Equal(a.t, p.Code, code, a.text)
 	assert.Equal(a.t, p.Status, status)

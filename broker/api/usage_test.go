@@ -12,6 +12,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // withQuota gives the tenant acme these limits, at a time that does not pass.
@@ -40,7 +41,7 @@ func TestARefusalNamesTheLimit(t *testing.T) {
 	f.do(http.MethodPost, "/api/v1/instances", `{}`).wants(http.StatusCreated)
 	refused := f.do(http.MethodPost, "/api/v1/instances", `{}`)
 	p := refused.problem(http.StatusTooManyRequests, "SB008")
-	assert.DeepEqual(t, p.Quota, &api.QuotaRefusal{Limit: "max_instances", Value: 1, Used: 1})
+	assert.DeepEqual(t, p.Quota, &client.QuotaRefusal{Limit: "max_instances", Value: 1, Used: 1})
 	assert.Equal(t, p.Detail, "the quota max_instances = 1 does not allow more: 1 in use")
 	assert.Equal(t, refused.Header.Get("Retry-After"), "1")
 	f.do(http.MethodPost, "/api/v1/execute", hello+`,"wait_ms":60001}`).problem(http.StatusUnprocessableEntity, "SB010")

@@ -16,8 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // Exit codes of exec beside that of the code itself. They are those of timeout(1)
@@ -84,7 +84,7 @@ func (c *execCommand) Run(ctx context.Context, term *terminal) error {
 		fmt.Fprintf(term.err, "sandbox-broker: %v\n", err)
 		return exitCode(exitUsage)
 	}
-	var execution api.Execution
+	var execution client.Execution
 	if c.JSON {
 		execution, err = c.whole(ctx, term, request)
 	} else {
@@ -102,12 +102,12 @@ func (c *execCommand) Run(ctx context.Context, term *terminal) error {
 
 // whole prints the broker's answer as it is. A signal ends the request, and with
 // it the execution.
-func (c *execCommand) whole(ctx context.Context, term *terminal, request api.ExecuteRequest) (api.Execution, error) {
+func (c *execCommand) whole(ctx context.Context, term *terminal, request client.ExecuteRequest) (client.Execution, error) {
 	ctx, stop := untilSignal(ctx, io.Discard)
 	defer stop()
 	resp, err := c.post(ctx, request, "application/json")
 	if err != nil {
-		return api.Execution{}, err
+		return client.Execution{}, err
 	}
 	defer resp.Body.Close()
 	answer, execution, err := c.answer(resp)
@@ -118,8 +118,8 @@ func (c *execCommand) whole(ctx context.Context, term *terminal, request api.Exe
 }
 
 // answer reads an answer that is one object.
-func (c *execCommand) answer(resp *http.Response) ([]byte, api.Execution, error) {
-	var execution api.Execution
+func (c *execCommand) answer(resp *http.Response) ([]byte, client.Execution, error) {
+	var execution client.Execution
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, execution, fmt.Errorf("the broker's answer broke off: %w", err)
@@ -145,8 +145,8 @@ func (c *execCommand) file() (string, error) {
 }
 
 // request reads the code and the arguments.
-func (c *execCommand) request(in io.Reader) (api.ExecuteRequest, error) {
-	request := api.ExecuteRequest{Language: c.Language, Timeout: c.Timeout.Seconds(), SessionID: c.Session, Provider: c.Provider, WaitMS: c.Wait.Milliseconds()}
+func (c *execCommand) request(in io.Reader) (client.ExecuteRequest, error) {
+	request := client.ExecuteRequest{Language: c.Language, Timeout: c.Timeout.Seconds(), SessionID: c.Session, Provider: c.Provider, WaitMS: c.Wait.Milliseconds()}
 	file, err := c.file()
 	if err != nil {
 		return request, err
@@ -176,7 +176,7 @@ func (c *execCommand) request(in io.Reader) (api.ExecuteRequest, error) {
 		return request, errors.New("--wait must be more than 0")
 	}
 	arguments, err := argumentsOf(c.Args, c.Arg)
-	request.Arguments = api.JSONObject(arguments)
+	request.Arguments = client.JSONObject(arguments)
 	return request, err
 }
 
@@ -232,7 +232,7 @@ func argumentsOf(object string, pairs []string) (json.RawMessage, error) {
 }
 
 // post returns the broker's answer to an execution that it took on.
-func (c *execCommand) post(ctx context.Context, request api.ExecuteRequest, accept string) (*http.Response, error) {
+func (c *execCommand) post(ctx context.Context, request client.ExecuteRequest, accept string) (*http.Response, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
@@ -245,7 +245,7 @@ func (c *execCommand) post(ctx context.Context, request api.ExecuteRequest, acce
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var problem api.Problem
+	var problem client.Problem
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&problem); err != nil || problem.Code == "" {
 		return nil, fmt.Errorf("the broker answered %s", resp.Status)
 	}
@@ -268,11 +268,11 @@ func (c *execCommand) send(ctx context.Context, method, path string, body io.Rea
 	return resp, nil
 }
 
-func refusal(p api.Problem) error {
+func refusal(p client.Problem) error {
 	return fmt.Errorf("%s %s: %s (request %s)", p.Code, p.Title, p.Detail, p.RequestID)
 }
 
-func exitCodeOf(e api.Execution) int {
+func exitCodeOf(e client.Execution) int {
 	switch sdk.Status(e.Status) {
 	case sdk.StatusSucceeded:
 		return 0

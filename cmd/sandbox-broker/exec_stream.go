@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // stream shows output as it appears. The first signal interrupts the code, the
 // second ends this process.
-func (c *execCommand) stream(ctx context.Context, term *terminal, request api.ExecuteRequest) (api.Execution, error) {
+func (c *execCommand) stream(ctx context.Context, term *terminal, request client.ExecuteRequest) (client.Execution, error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	i := &interrupter{command: c, leave: leave}
@@ -37,7 +37,7 @@ func (c *execCommand) stream(ctx context.Context, term *terminal, request api.Ex
 
 	resp, err := c.post(ctx, request, sse.MediaType)
 	if err != nil {
-		return api.Execution{}, err
+		return client.Execution{}, err
 	}
 	defer resp.Body.Close()
 	if mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); mediaType != sse.MediaType {
@@ -54,7 +54,7 @@ func (c *execCommand) stream(ctx context.Context, term *terminal, request api.Ex
 }
 
 // follow shows events until the last one.
-func (c *execCommand) follow(term *terminal, events *sse.Reader, i *interrupter) (api.Execution, error) {
+func (c *execCommand) follow(term *terminal, events *sse.Reader, i *interrupter) (client.Execution, error) {
 	var result json.RawMessage
 	stdout := &lineWatcher{Writer: term.out}
 	for {
@@ -63,22 +63,22 @@ func (c *execCommand) follow(term *terminal, events *sse.Reader, i *interrupter)
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
-			return api.Execution{}, fmt.Errorf("the broker's answer broke off: %w", err)
+			return client.Execution{}, fmt.Errorf("the broker's answer broke off: %w", err)
 		}
 		switch e.Name {
-		case api.EventStarted:
-			err = decodeInto(e, func(where api.ExecutionStarted) error { i.started(where); return nil })
-		case api.EventStdout:
-			err = decodeInto(e, func(p api.OutputPart) error { return writePart(stdout, p) })
-		case api.EventStderr:
-			err = decodeInto(e, func(p api.OutputPart) error { return writePart(term.err, p) })
-		case api.EventResult:
-			err = decodeInto(e, func(r api.ExecutionResult) error { result = r.Result; return nil })
-		case api.EventError:
+		case client.EventStarted:
+			err = decodeInto(e, func(where client.ExecutionStarted) error { i.started(where); return nil })
+		case client.EventStdout:
+			err = decodeInto(e, func(p client.OutputPart) error { return writePart(stdout, p) })
+		case client.EventStderr:
+			err = decodeInto(e, func(p client.OutputPart) error { return writePart(term.err, p) })
+		case client.EventResult:
+			err = decodeInto(e, func(r client.ExecutionResult) error { result = r.Result; return nil })
+		case client.EventError:
 			err = decodeInto(e, refusal)
-		case api.EventDone:
-			var end api.Execution
-			if err := decodeInto(e, func(e api.ExecutionEnd) error { end = api.Execution(e); return nil }); err != nil {
+		case client.EventDone:
+			var end client.Execution
+			if err := decodeInto(e, func(e client.ExecutionEnd) error { end = client.Execution(e); return nil }); err != nil {
 				return end, err
 			}
 			err = showResult(stdout, result)
@@ -86,7 +86,7 @@ func (c *execCommand) follow(term *terminal, events *sse.Reader, i *interrupter)
 			return end, err
 		}
 		if err != nil {
-			return api.Execution{}, err
+			return client.Execution{}, err
 		}
 	}
 }
@@ -99,7 +99,7 @@ func decodeInto[T any](e sse.Event, use func(T) error) error {
 	return use(data)
 }
 
-func writePart(to io.Writer, p api.OutputPart) error {
+func writePart(to io.Writer, p client.OutputPart) error {
 	_, err := to.Write(append([]byte(p.Text), p.Base64...))
 	return err
 }
@@ -130,20 +130,20 @@ func showResult(stdout *lineWatcher, result json.RawMessage) error {
 }
 
 // showOutput writes the output to the streams that it came from.
-func showOutput(term *terminal, e api.Execution) error {
+func showOutput(term *terminal, e client.Execution) error {
 	stdout := &lineWatcher{Writer: term.out}
-	out, errs := api.OutputPart{Text: e.Stdout}, api.OutputPart{Text: e.Stderr}
+	out, errs := client.OutputPart{Text: e.Stdout}, client.OutputPart{Text: e.Stderr}
 	if e.StdoutBase64 != nil {
-		out = api.OutputPart{Base64: e.StdoutBase64}
+		out = client.OutputPart{Base64: e.StdoutBase64}
 	}
 	if e.StderrBase64 != nil {
-		errs = api.OutputPart{Base64: e.StderrBase64}
+		errs = client.OutputPart{Base64: e.StderrBase64}
 	}
 	return errors.Join(writePart(stdout, out), showResult(stdout, e.Result), writePart(term.err, errs))
 }
 
 // showEnd says what output does not.
-func showEnd(term *terminal, e api.Execution) {
+func showEnd(term *terminal, e client.Execution) {
 	if e.Truncated {
 		fmt.Fprintln(term.err, "sandbox-broker: the output was cut at the limit")
 	}
@@ -158,10 +158,10 @@ type interrupter struct {
 	leave   context.CancelFunc // ends the request instead
 
 	mu    sync.Mutex
-	where api.ExecutionStarted // zero as long as nothing runs
+	where client.ExecutionStarted // zero as long as nothing runs
 }
 
-func (i *interrupter) started(where api.ExecutionStarted) {
+func (i *interrupter) started(where client.ExecutionStarted) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.where = where

@@ -22,7 +22,7 @@ func folded(header string) string {
 func headersRead(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for _, dir := range []string{"", "portproxy", "handover", "preview"} {
+	for _, dir := range []string{"rest", "v1", "portproxy", "handover", "preview"} {
 		paths, err := filepath.Glob(filepath.Join(root, "broker/api", dir, "*.go"))
 		assert.NilError(t, err)
 		assert.Assert(t, len(paths) > 0, dir)

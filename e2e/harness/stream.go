@@ -11,7 +11,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api/sse"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 // Stream is an execution, or something else, whose events are read one by one. Its methods may be

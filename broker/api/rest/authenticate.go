@@ -1,0 +1,176 @@
+package rest
+
+import (
+	"bytes"
+	"net"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// HeaderAPIKey is where a token may be instead of Authorization.
+const HeaderAPIKey = "X-API-Key"
+
+// strangerBody is how much of a body is read from somebody without a valid
+// token, in bytes: enough to answer a request that merely lacks its token
+// without closing the connection.
+const strangerBody = 16 << 10
+
+// Header is what a request says before its body.
+type Header struct{ of *fasthttp.RequestHeader }
+
+// Values are those of all fields of a name.
+func (h Header) Values(name string) []string {
+	var values []string
+	for _, value := range h.of.PeekAll(name) {
+		values = append(values, string(value))
+	}
+	return values
+}
+
+// Target is the path and the query, as they were sent.
+func (h Header) Target() string { return string(h.of.RequestURI()) }
+
+// caller is who asks, as far as the token says.
+type caller struct {
+	api    *API
+	tenant tenant.Tenant
+	// known callers are tenants; admin ones have the token of an administrator.
+	known, admin bool
+	// token is kept for who is a tenant, and may be an administrator too.
+	token string
+}
+
+// callerOf looks at the request's token, unless headerReceived has done so.
+func (a *API) callerOf(header *fasthttp.RequestHeader) caller {
+	if who, ok := a.server.arrivals.caller(header); ok && who.api == a {
+		return who
+	}
+	return a.authenticate(header)
+}
+
+// authenticate finds who asks by the token.
+func (a *API) authenticate(header *fasthttp.RequestHeader) caller {
+	who := caller{api: a, token: onlyOne(a.opts.Tokens(Header{header}))}
+	if who.tenant, who.known = a.server.opts.Tenants.Authenticate(who.token); !who.known {
+		who.admin = a.server.isAdmin(who.token)
+	}
+	return who
+}
+
+func (s *Server) isAdmin(token string) bool {
+	return s.opts.Administrators != nil && s.opts.Administrators.Authenticate(token)
+}
+
+// errStranger is the same for no token, for a wrong one and for several that differ.
+var errStranger = sdk.Errorf(sdk.CodeNotAuthenticated, "A valid token is needed: Authorization: Bearer <token>, or X-API-Key: <token>.")
+
+// requireAdmin lets administrators pass.
+func (s *Server) requireAdmin(who caller) error {
+	switch {
+	case s.opts.Administrators == nil || !s.opts.Administrators.Enabled():
+		return sdk.Errorf(sdk.CodeNotAllowed, "This broker has no administrators. To have one, put the sum of a token that `sandbox-broker token` makes into the configuration: admin { token_sha256 = [...] }")
+	case who.admin || who.known && s.isAdmin(who.token):
+		return nil
+	case !who.known:
+		return errStranger
+	default:
+		return sdk.Errorf(sdk.CodeNotAllowed, "This token is a tenant's. What is below /api/admin takes an administrator's.")
+	}
+}
+
+// onlyOne returns the request's one token. Where tokens differ there is none: a
+// proxy in front may have looked at another one than we would.
+func onlyOne(tokens []string) string {
+	for _, token := range tokens {
+		if token != tokens[0] {
+			return ""
+		}
+	}
+	if len(tokens) == 0 {
+		return ""
+	}
+	return tokens[0]
+}
+
+// BearerTokens are those after Authorization: Bearer, in X-API-Key, and among the
+// subprotocols of a WebSocket handshake.
+func BearerTokens(header Header) []string {
+	tokens := header.Values(HeaderAPIKey)
+	for _, value := range header.Values(fiber.HeaderAuthorization) {
+		if scheme, token, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Bearer") {
+			tokens = append(tokens, strings.TrimSpace(token))
+		}
+	}
+	if !bytes.EqualFold(header.of.Peek(fiber.HeaderUpgrade), []byte("websocket")) {
+		return tokens
+	}
+	for _, value := range header.Values(fiber.HeaderSecWebSocketProtocol) {
+		for protocol := range strings.SplitSeq(value, ",") {
+			if token, ok := strings.CutPrefix(strings.TrimSpace(protocol), protocolBearer); ok {
+				tokens = append(tokens, token)
+			}
+		}
+	}
+	return tokens
+}
+
+// headerReceived looks at a request before its body is read. Bodies that stream
+// stay on the connection, and those of strangers are limited: anybody could make
+// the broker hold as many bodies of the full size as there are connections.
+func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if ambiguousHead(header) { // screen refuses it
+		header.SetContentLength(0) // nobody waits for a body whose end is not known
+		header.Del(fiber.HeaderExpect)
+		return fasthttp.RequestConfig{}
+	}
+	if _, _, led := s.hostOf(header); led || s.bodyStreams(header) {
+		s.streams.Hold(header)
+		return fasthttp.RequestConfig{} // the handler sees it soon enough
+	}
+	who := s.apiOf(targetPath(header)).authenticate(header)
+	room := s.arrivals.take(header, who, s.bodyLength(header), *s.bounds.Load())
+	switch {
+	case !who.known && !who.admin:
+		return fasthttp.RequestConfig{MaxRequestBodySize: min(strangerBody, s.maxBody())}
+	case !room:
+		return fasthttp.RequestConfig{MaxRequestBodySize: 1, ReadTimeout: tokenTimeout} // protocolError says why
+	default:
+		return fasthttp.RequestConfig{MaxRequestBodySize: s.maxBody(), ReadTimeout: tokenTimeout}
+	}
+}
+
+// bodyLength is how many bytes a body may take, 0 for one that does not count.
+func (s *Server) bodyLength(header *fasthttp.RequestHeader) int64 {
+	bounds := s.bounds.Load()
+	length := int64(header.ContentLength())
+	if length == chunkedBody {
+		length = bounds.MaxBody // it may be so long
+	}
+	if length <= 1 || length > bounds.MaxBody || bounds.Bodies == 0 { // none, or too large anyhow
+		return 0
+	}
+	return length
+}
+
+// chunkedBody is how fasthttp writes the length of a body in chunks.
+const chunkedBody = -1
+
+// targetPath is the path as it was sent.
+func targetPath(header *fasthttp.RequestHeader) string {
+	path, _, _ := strings.Cut(string(header.RequestURI()), "?")
+	return path
+}
+
+// hostname is a host in lower case, without its port and the dot at its end.
+func hostname(host string) string {
+	host = strings.ToLower(host)
+	if name, port, err := net.SplitHostPort(host); err == nil && port != "" {
+		host = name
+	}
+	return strings.TrimSuffix(host, ".")
+}

@@ -1,0 +1,177 @@
+package rest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/admission"
+	"github.com/sandbox-broker/sandbox-broker/broker/origin"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// HeaderRequestID is the client's own name for a request, and ours in the answer.
+const HeaderRequestID = "X-Request-Id"
+
+// exchange is what the log says about one request. It never holds code,
+// arguments, variables or tokens.
+type exchange struct {
+	api       *API
+	start     time.Time
+	requestID string
+	tenant    string
+	// remote is the address of the other end of the connection.
+	remote string
+	// ticket of the connection.
+	ticket *admission.Ticket
+	// admin says that an administrator asks.
+	admin bool
+	// route is the pattern, not the path: paths hold IDs.
+	route string
+	// quiet ones are no news.
+	quiet bool
+	code  sdk.Code
+	// streams is set when the request was handed over: its line in the log comes
+	// at the end of the stream.
+	streams bool
+	// keyed requests have an Idempotency-Key.
+	keyed bool
+	// secret answers are not kept; again is the body that is kept in the place of one,
+	// nil for none.
+	secret bool
+	again  []byte
+	// etag of the answer, empty for none.
+	etag string
+}
+
+type exchangeKey struct{}
+
+// exchangeOf returns the exchange of a request, which observe begins.
+func (s *Server) exchangeOf(c *fiber.Ctx) *exchange {
+	if x, ok := c.Locals(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	// Errors of the protocol itself have passed no middleware.
+	x := &exchange{
+		api: s.apiOf(targetPath(&c.Request().Header)), start: time.Now(), requestID: requestID(c),
+		remote: c.Context().RemoteAddr().String(), ticket: admitted(c.Context().Conn()),
+	}
+	c.Locals(exchangeKey{}, x)
+	c.Set(HeaderRequestID, x.requestID)
+	return x
+}
+
+// asked says in a context which request its work is for.
+func (x *exchange) asked(ctx context.Context) context.Context {
+	cause := origin.Request
+	if x.admin {
+		cause = origin.Admin
+	}
+	return origin.With(ctx, origin.Origin{Cause: cause, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote})
+}
+
+// observe surrounds every request: it gives it an ID, turns errors and panics
+// into problems and writes the line in the log.
+func (s *Server) observe(c *fiber.Ctx) error {
+	x := s.exchangeOf(c)
+	err := next(c)
+	if err != nil {
+		x.code = answerError(c, x, err)
+	}
+	if !x.streams {
+		s.log(x, method(c), c.Response().StatusCode(), err)
+	}
+	return nil
+}
+
+// next runs the rest of the chain and turns a panic into an error.
+func next(c *fiber.Ctx) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return c.Next()
+}
+
+// protocolError answers what fasthttp objects to before a request reaches the
+// middleware. It is Fiber's error handler.
+func (s *Server) protocolError(c *fiber.Ctx, err error) error {
+	x, header := s.exchangeOf(c), &c.Context().Request.Header
+	who, arrived := s.arrivals.caller(header)
+	if s.arrivals.release(header) {
+		linger(c.Context().Conn())
+		err = errTooManyBodies
+	}
+	if e, ok := errors.AsType[*fiber.Error](err); ok && e.Code == http.StatusRequestEntityTooLarge {
+		linger(c.Context().Conn())
+		// With a token the body may be small enough. fasthttp has forgotten
+		// the headers if the body was chunked.
+		if len(header.RawHeaders()) > 0 {
+			if !arrived {
+				who = x.api.authenticate(header)
+			}
+			if !who.known && !who.admin {
+				err = errStranger
+			}
+		}
+	}
+	x.code = answerError(c, x, err)
+	if x.ticket.Displaced() {
+		return nil // nobody has asked for anything
+	}
+	s.log(x, method(c), c.Response().StatusCode(), err)
+	return nil
+}
+
+// log writes the line about an answered request and counts it.
+func (s *Server) log(x *exchange, method string, status int, err error) {
+	took := time.Since(x.start)
+	if s.opts.Meter != nil {
+		s.opts.Meter.Request(method, x.route, status, x.code, took)
+	}
+	fields := []any{
+		"request_id", x.requestID, "tenant", x.tenant, "method", method, "route", x.route,
+		"status", status, "code", string(x.code), "duration", took.Round(time.Microsecond).String(),
+	}
+	failed := status >= http.StatusInternalServerError && err != nil
+	switch {
+	case x.quiet:
+		if failed {
+			fields = append(fields, "error", err)
+		}
+		s.opts.Logger.Debug("request", fields...)
+	case failed && x.code != sdk.CodeNotSupported: // which is the caller's mistake
+		s.opts.Logger.Error("request", append(fields, "error", err)...)
+	default:
+		s.opts.Logger.Info("request", fields...)
+	}
+}
+
+// method names the request's method in the log, where a client could otherwise
+// write what it likes.
+func method(c *fiber.Ctx) string {
+	m := string(c.Request().Header.Method())
+	if len(m) > 16 || strings.ContainsFunc(m, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+		return "?"
+	}
+	return m
+}
+
+var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// requestID takes the client's own ID if nothing can be forged with it.
+func requestID(c *fiber.Ctx) string {
+	if id := c.Get(HeaderRequestID); requestIDForm.MatchString(id) {
+		return strings.Clone(id)
+	}
+	return rand.Text()
+}

@@ -1,0 +1,12 @@
+package rest
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gofiber/fiber/v2"
+)
+
+// Stack is Fiber's own table of routes.
+func (s *Server) Stack() [][]*fiber.Route { return s.app.Stack() }
+
+// OpenAPI is what the document is made of.
+func (a *API) OpenAPI() *huma.OpenAPI { return a.document.openapi }

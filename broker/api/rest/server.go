@@ -1,0 +1,186 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/hashicorp/go-hclog"
+	"github.com/valyala/fasthttp"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/handover"
+	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Tenants finds the tenant of a token; tenant.Directory is it.
+type Tenants interface {
+	Authenticate(token string) (tenant.Tenant, bool)
+}
+
+// Administrators knows their tokens; admin.Service is it.
+type Administrators interface {
+	// Enabled reports whether there are any.
+	Enabled() bool
+	Authenticate(token string) bool
+}
+
+// Rates counts requests; quota.Keeper is it.
+type Rates interface {
+	// Request counts one. limit is 0 when there is none; the error is SB008.
+	Request(tenant string) (remaining, limit float64, err error)
+}
+
+// Meter counts what was answered; metrics.Metrics is it.
+type Meter interface {
+	Request(method, route string, status int, code sdk.Code, took time.Duration)
+}
+
+// Options of a Server.
+type Options struct {
+	Tenants Tenants
+	// Administrators may be nil: then there are none.
+	Administrators Administrators
+	// Rates may be nil: then nothing is counted.
+	Rates  Rates
+	Logger hclog.Logger
+	// Meter may be nil.
+	Meter  Meter
+	Bounds Bounds
+	// Answers may be nil: requests with an Idempotency-Key are refused then.
+	Answers Answers
+	// TLS is nil for plain HTTP.
+	TLS *TLS
+}
+
+// Bounds of a request.
+type Bounds struct {
+	// MaxBody is the largest body of a request, in bytes.
+	MaxBody int64
+	// Bodies is how many bytes the bodies of all requests that are under way may have
+	// together, and BodiesPerTenant those of one tenant; 0 for as many as they like.
+	// Those that stream do not count. One alone may have MaxBody in any case.
+	Bodies, BodiesPerTenant int64
+	// RequestTimeout is the deadline of a handler: a net below the deadlines
+	// of the service, which are shorter.
+	RequestTimeout time.Duration
+	// DiskTimeout bounds the keeping of an answer; 0 means 30 s.
+	DiskTimeout time.Duration
+}
+
+// Server serves the APIs that NewAPI makes.
+type Server struct {
+	opts   Options
+	bounds atomic.Pointer[Bounds]
+	// encryption of new connections; nil for none.
+	encryption atomic.Pointer[tls.Config]
+	app        *fiber.App
+	ready      sync.Once
+	tasks      *background.Group
+	streams    *handover.Server
+	arrivals   *arrivals
+	apis       []*API
+	hosts      []host
+	holding    []pathPattern // of the routes whose bodies stream
+	reading    []pathPattern // of those that come before them
+	// base is the parent of the requests' contexts. It ends when the server
+	// has waited long enough for them.
+	base context.Context
+	end  context.CancelFunc
+}
+
+const (
+	// readTimeout bounds the arrival of one whole request, and each pause in a
+	// body that streams.
+	readTimeout = 30 * time.Second
+	// tokenTimeout bounds the arrival of a body after the headers had a valid token.
+	// fasthttp shows headerReceived no connection, but sets this as the deadline
+	// of the one that the headers came by: that it is longer than readTimeout and
+	// shorter than idleTimeout is how the connection learns of the token.
+	tokenTimeout = readTimeout + 5*time.Second
+	idleTimeout  = 2 * time.Minute
+	// maxHeaders is fasthttp's read buffer, which all headers must fit into.
+	maxHeaders = 16 << 10
+)
+
+// NewServer returns a server that Serve starts and Shutdown ends. Its APIs are made
+// before it serves.
+func NewServer(opts Options) *Server {
+	s := &Server{opts: opts, tasks: background.NewGroup(opts.Logger), arrivals: newArrivals()}
+	s.SetBounds(opts.Bounds)
+	s.SetTLS(opts.TLS)
+	s.base, s.end = context.WithCancel(context.Background())
+	s.streams = handover.NewServer(handover.Options{
+		Base:     s.base,
+		ErrorLog: opts.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
+		Stall:    readTimeout,
+	})
+	s.app = fiber.New(fiber.Config{
+		Immutable:     true, // else strings change when the next request comes
+		CaseSensitive: true,
+		StrictRouting: true,
+		UnescapePath:  true, // instance IDs hold colons, which clients escape
+		// Off: a handler that answers early would leave the rest of the body
+		// to be read as the next request. What streams is handed over.
+		StreamRequestBody: false,
+		BodyLimit:         int(opts.Bounds.MaxBody), // of nobody: headerReceived says how much each may send
+		ReadBufferSize:    maxHeaders,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       idleTimeout,
+		// Else a form is parsed before anybody looked at the token.
+		DisablePreParseMultipartForm: true,
+		WriteTimeout:                 0, // it would count from the start of an answer and cut streams
+		ErrorHandler:                 s.protocolError,
+
+		DisableStartupMessage: true,
+	})
+	s.app.Use(s.observe)
+	server := s.app.Server()
+	server.Handler = s.screen(server.Handler)
+	server.HeaderReceived = s.headerReceived
+	server.ConnState = func(conn net.Conn, state fasthttp.ConnState) { admitted(conn).SetIdle(state == fasthttp.StateIdle) }
+	return s
+}
+
+// SetBounds changes the bounds of requests that come from now on.
+func (s *Server) SetBounds(bounds Bounds) { s.bounds.Store(&bounds) }
+
+func (s *Server) maxBody() int { return int(s.bounds.Load().MaxBody) }
+
+func (s *Server) diskTimeout() time.Duration {
+	return cmp.Or(s.bounds.Load().DiskTimeout, 30*time.Second)
+}
+
+func (s *Server) requestTimeout() time.Duration { return s.bounds.Load().RequestTimeout }
+
+// Serve answers requests from the listener until Shutdown, which closes it, or
+// until somebody else does. There may be several at a time.
+func (s *Server) Serve(listener net.Listener) error {
+	s.ready.Do(func() { s.app.Handler() }) // builds the tree of routes, as Fiber's own Listener would
+	if err := s.app.Server().Serve(&patientListener{Listener: listener, stall: writeStall, encryption: &s.encryption}); err != nil {
+		return fmt.Errorf("serve the API: %w", err)
+	}
+	return nil
+}
+
+// Shutdown stops taking connections, waits for the requests in progress until
+// ctx ends, and cancels those that are left.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.app.ShutdownWithContext(ctx)
+	err = errors.Join(err, s.streams.Shutdown(ctx))
+	s.end()
+	s.streams.Close()
+	s.tasks.Wait()
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return fmt.Errorf("requests were cut short at the end: %w", err)
+	}
+	return err
+}

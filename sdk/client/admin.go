@@ -1,0 +1,357 @@
+package client
+
+import (
+	"time"
+)
+
+// AdminProviderList is how all providers are. As everything for administrators, it
+// stands below data.
+type AdminProviderList struct {
+	_    struct{}        `additionalProperties:"true"`
+	Data []AdminProvider `json:"data" nullable:"false" doc:"In the order of the configuration."`
+}
+
+// AdminProviderAnswer is how one provider is.
+type AdminProviderAnswer struct {
+	_    struct{}      `additionalProperties:"true"`
+	Data AdminProvider `json:"data"`
+}
+
+// AdminProvider is a provider as administrators see it. It holds no settings.
+type AdminProvider struct {
+	_                  struct{}              `additionalProperties:"true"`
+	ID                 string                `json:"id" doc:"Its label in the configuration." example:"self_managed"`
+	Name               string                `json:"name" example:"Self Managed"`
+	Description        string                `json:"description"`
+	Icon               string                `json:"icon" doc:"The name of an icon, or a data URI of an image; empty if its plugin has none."`
+	Tags               []string              `json:"tags" nullable:"false" doc:"Words of its plugin to choose by."`
+	Active             bool                  `json:"active" doc:"Used when a request names none."`
+	SupportedLanguages []string              `json:"supported_languages" nullable:"false"`
+	Templates          []Template            `json:"templates" nullable:"false"`
+	Capabilities       []string              `json:"capabilities" nullable:"false"`
+	ConfigSchema       map[string]AdminField `json:"config_schema" doc:"The settings that it takes, by name."`
+	Plugin             AdminPlugin           `json:"plugin"`
+	State              string                `json:"state" doc:"ready, or a word that says why not." example:"ready"`
+	Healthy            bool                  `json:"healthy" doc:"Whether it takes work."`
+	Reason             string                `json:"reason,omitempty" doc:"Why it does not."`
+	Since              time.Time             `json:"since" doc:"When it came into this state."`
+	Restarts           int                   `json:"restarts" doc:"Processes after the first."`
+	Draining           int                   `json:"draining" doc:"Earlier processes that another took over from and that serve their last instances. A provider that was removed from the configuration is listed, in the state draining, as long as there are such."`
+	PID                int                   `json:"pid,omitempty" doc:"Of its process; absent while there is none."`
+	NextTry            time.Time             `json:"next_try,omitempty,omitzero" doc:"When it is started again; absent while it runs."`
+	LastError          *AdminFailure         `json:"last_error,omitempty" doc:"Why a process of its ended, or did not start, the last time; absent if none did."`
+	Details            map[string]string     `json:"details,omitempty" doc:"Facts from its last health probe."`
+	Circuit            AdminCircuit          `json:"circuit" doc:"How its creations have gone of late."`
+}
+
+// AdminCircuit says whether new instances are asked of a provider.
+type AdminCircuit struct {
+	_               struct{}  `additionalProperties:"true"`
+	State           string    `json:"state" enum:"closed,open,half_open" doc:"closed: it is asked in its turn. open: others are asked first, because its creations failed. half_open: one request is let through, to see."`
+	Failures        int       `json:"failures" doc:"Creations that failed in a row."`
+	Until           time.Time `json:"until,omitempty,omitzero" doc:"When an open one lets a request through."`
+	CreationSeconds float64   `json:"creation_seconds,omitempty" doc:"How long creations took on average, the last ones most; absent if there was none."`
+}
+
+// AdminPlugin is the program behind a provider.
+type AdminPlugin struct {
+	_       struct{} `additionalProperties:"true"`
+	Name    string   `json:"name" doc:"As it calls itself; empty if it never said it."`
+	Version string   `json:"version"`
+	File    string   `json:"file" doc:"The executable's name in the plugin directory."`
+	Path    string   `json:"path"`
+	SHA256  string   `json:"sha256,omitempty" doc:"The sum of the program that runs, whatever its file is now; absent while none runs, and for scripts."`
+	Pinned  bool     `json:"pinned" doc:"Whether the configuration accepts no other sum."`
+}
+
+// AdminFailure is the end of a process.
+type AdminFailure struct {
+	_       struct{}  `additionalProperties:"true"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"`
+	Stderr  string    `json:"stderr,omitempty" doc:"The end of what it wrote to its standard error, at most 8 KiB. Secrets of its settings are blanked."`
+}
+
+// AdminField is a setting that a provider takes.
+type AdminField struct {
+	_           struct{} `additionalProperties:"true"`
+	Position    int      `json:"position" doc:"Its place among the others, from 0."`
+	Type        string   `json:"type" enum:"string,integer,number,boolean,duration,list,map,block"`
+	Required    bool     `json:"required"`
+	Secret      bool     `json:"secret" doc:"Its value is never shown; nor is its default."`
+	FileOnly    bool     `json:"file_only" doc:"It names a program, a path or an address, and is changed in the configuration file alone."`
+	Label       string   `json:"label"`
+	Description string   `json:"description,omitempty"`
+	Placeholder string   `json:"placeholder,omitempty"`
+	Default     any      `json:"default,omitempty" doc:"A duration is text, such as 30s."`
+	Options     []string `json:"options,omitempty" nullable:"false" doc:"The values that are allowed; absent if all are."`
+	Min         *float64 `json:"min,omitempty" doc:"Of a number, of a duration in seconds, of the length of a text or list, of how often a block stands."`
+	Max         *float64 `json:"max,omitempty"`
+	Pattern     string   `json:"pattern,omitempty" doc:"RE2, for the whole text."`
+
+	Items *AdminItems `json:"items,omitempty" doc:"What the items of a list are; strings without it."`
+
+	Fields   map[string]AdminField `json:"fields,omitempty" doc:"The settings of a block."`
+	Repeated bool                  `json:"repeated,omitempty" doc:"The block may stand several times, from min to max; its value is then a list."`
+}
+
+// AdminItems is what the items of a list are.
+type AdminItems struct {
+	_       struct{} `additionalProperties:"true"`
+	Type    string   `json:"type" enum:"string,integer,number"`
+	Options []string `json:"options,omitempty" nullable:"false" doc:"The values that are allowed; absent if all are."`
+	Min     *float64 `json:"min,omitempty"`
+	Max     *float64 `json:"max,omitempty"`
+	Pattern string   `json:"pattern,omitempty" doc:"RE2, for the whole text."`
+}
+
+// AdminConfig is the configuration in force.
+type AdminConfig struct {
+	_    struct{}        `additionalProperties:"true"`
+	Data AdminSettings   `json:"data"`
+	Meta AdminConfigMeta `json:"meta"`
+}
+
+// AdminSettings has "active", and the settings of each provider under its label.
+type AdminSettings map[string]any
+
+// AdminConfigMeta is what there is to know about the configuration.
+type AdminConfigMeta struct {
+	_           struct{}                          `additionalProperties:"true"`
+	Fallback    []string                          `json:"fallback" nullable:"false" doc:"The labels of those that take over from the active provider, in this order."`
+	Generation  int                               `json:"generation" doc:"Counts what came in force, from 1."`
+	AcceptedAt  time.Time                         `json:"accepted_at"`
+	Revision    string                            `json:"revision" doc:"A sum over all files; the ETag."`
+	Files       []string                          `json:"files" nullable:"false" doc:"The main file and those that it includes."`
+	Writable    bool                              `json:"writable" doc:"Whether the files can be changed here."`
+	ReadOnly    string                            `json:"read_only,omitempty" doc:"Why they cannot."`
+	Differs     bool                              `json:"differs" doc:"Whether the files are not those in force: they were refused, or changed a moment ago. A change with this ETag is a conflict then."`
+	Seals       bool                              `json:"seals" doc:"Whether there is a key to seal secrets with."`
+	Origins     map[string]map[string]AdminOrigin `json:"origins" nullable:"false" doc:"By provider and setting, where values come from."`
+	LastRefused *AdminReload                      `json:"last_refused,omitempty" doc:"The last attempt to change the configuration that was refused; absent if there was none."`
+}
+
+// AdminOrigin says where the value of a setting comes from.
+type AdminOrigin struct {
+	_      struct{} `additionalProperties:"true"`
+	Origin string   `json:"origin" enum:"default,literal,sealed,env,file,computed" doc:"literal stands in the file; what env, file and computed give is changed there and not here."`
+	Name   string   `json:"name,omitempty" doc:"Of the environment variable, or the path of the file."`
+	Masked bool     `json:"masked" doc:"Whether the value is not shown as it is. Sent back as it is shown, it stays what it is."`
+}
+
+// AdminReload is an attempt to change the configuration.
+type AdminReload struct {
+	_           struct{}          `additionalProperties:"true"`
+	Result      string            `json:"result" enum:"applied,refused,unchanged,would_apply" doc:"would_apply is of a dry run, in place of applied."`
+	Generation  int               `json:"generation" doc:"That was in force afterwards; a new one if it was applied."`
+	At          time.Time         `json:"at" doc:"When it was over."`
+	TookMS      float64           `json:"took_ms"`
+	Trigger     string            `json:"trigger" enum:"start,file,signal,api,plugin" doc:"What made the broker look: its start, a changed file, SIGHUP, an administrator, or the executable of a plugin that was replaced."`
+	Operation   string            `json:"operation,omitempty" doc:"What an administrator changed; absent where the files were read as they are." example:"provider \"e2b\""`
+	Revision    string            `json:"revision" doc:"Of the configuration that was tried."`
+	Change      AdminChange       `json:"change"`
+	Diagnostics []AdminDiagnostic `json:"diagnostics" nullable:"false" doc:"Why it was refused, and warnings."`
+}
+
+// AdminChange is what differs from what was in force before.
+type AdminChange struct {
+	_              struct{}              `additionalProperties:"true"`
+	Providers      []AdminProviderChange `json:"providers" nullable:"false"`
+	TenantsAdded   []string              `json:"tenants_added" nullable:"false"`
+	TenantsRemoved []string              `json:"tenants_removed" nullable:"false"`
+	TenantsChanged []string              `json:"tenants_changed" nullable:"false"`
+	Settings       []string              `json:"settings" nullable:"false" doc:"Blocks and settings outside of providers and tenants." example:"[\"limits\"]"`
+}
+
+// AdminProviderChange is what happens to a provider.
+type AdminProviderChange struct {
+	_        struct{} `additionalProperties:"true"`
+	Provider string   `json:"provider"`
+	Action   string   `json:"action" enum:"start,restart,stop"`
+	Draining int      `json:"draining" doc:"Instances that live on in the process that was there."`
+}
+
+// AdminDiagnostic is a mistake in the configuration, or a warning.
+type AdminDiagnostic struct {
+	_         struct{} `additionalProperties:"true"`
+	Severity  string   `json:"severity" enum:"error,warning"`
+	File      string   `json:"file"`
+	Line      int      `json:"line,omitempty" doc:"From 1; absent where it is about a whole file."`
+	Column    int      `json:"column,omitempty"`
+	EndLine   int      `json:"end_line,omitempty"`
+	EndColumn int      `json:"end_column,omitempty"`
+	Within    string   `json:"within,omitempty" example:"provider \"e2b\""`
+	Setting   string   `json:"setting,omitempty" doc:"The setting at fault, if one is." example:"pool_size"`
+	Summary   string   `json:"summary"`
+	Detail    string   `json:"detail,omitempty"`
+}
+
+// AdminConfigRequest gives a provider other settings.
+type AdminConfigRequest struct {
+	ProviderType string     `json:"provider_type,omitempty" maxLength:"63" doc:"The label of the provider. One that there is not is added, with the plugin of that name unless plugin names another."`
+	Provider     string     `json:"provider,omitempty" maxLength:"63" doc:"The same; one of the two is needed."`
+	Plugin       string     `json:"plugin,omitempty" maxLength:"63" doc:"For a provider that there is not: the name of its executable in the plugin directory."`
+	Config       JSONObject `json:"config" doc:"Settings by name. Those that are not named stay as they are; null removes one, so that its default holds. A value that comes as it is shown changes nothing."`
+	Test         bool       `json:"test_connection,omitempty" doc:"Try the provider first, and change nothing if it is not well."`
+	SetActive    *bool      `json:"set_active,omitempty" doc:"Make it the active provider; true unless given."`
+}
+
+// AdminTestRequest asks whether a provider would work.
+type AdminTestRequest struct {
+	ProviderType string     `json:"provider_type,omitempty" maxLength:"63" doc:"The label of the provider, or the name of a plugin that is not configured yet."`
+	Provider     string     `json:"provider,omitempty" maxLength:"63" doc:"The same; one of the two is needed."`
+	Plugin       string     `json:"plugin,omitempty" maxLength:"63" doc:"For a provider that there is not: the name of its executable in the plugin directory."`
+	Config       JSONObject `json:"config,omitempty" doc:"Settings over those that it has."`
+}
+
+// AdminTest says whether a provider works.
+type AdminTest struct {
+	_           struct{}          `additionalProperties:"true"`
+	Success     bool              `json:"success"`
+	Message     string            `json:"message"`
+	LatencyMS   float64           `json:"latency_ms" doc:"How long it took to accept its settings and to answer that it is well."`
+	Code        string            `json:"code,omitempty" doc:"Of the error, if there was one." example:"SB002"`
+	Field       string            `json:"field,omitempty" doc:"The field at fault, if one is." example:"config.api_key"`
+	Details     map[string]string `json:"details" nullable:"false" doc:"Facts from its health probe."`
+	Diagnostics []AdminDiagnostic `json:"diagnostics,omitempty" nullable:"false"`
+}
+
+// AdminActiveRequest chooses the active provider.
+type AdminActiveRequest struct {
+	Provider string    `json:"provider" minLength:"1" maxLength:"63" doc:"Its label."`
+	Fallback *[]string `json:"fallback,omitempty" maxItems:"100" doc:"The labels of those that take over from it, in this order. Unless given, the list stays as it is written; the provider itself is passed over in it."`
+}
+
+// AdminChanged is the answer to a change that is in force.
+type AdminChanged struct {
+	_       struct{}    `additionalProperties:"true"`
+	Message string      `json:"message"`
+	Data    AdminReload `json:"data"`
+	Test    *AdminTest  `json:"test,omitempty" doc:"Present if test_connection was asked for."`
+}
+
+// AdminReloadRequest asks for the files to be read.
+type AdminReloadRequest struct {
+	DryRun bool `json:"dry_run,omitempty" doc:"Only say what would change. Plugins are started to check their settings, and not configured."`
+}
+
+// AdminReloaded is what became of a reload.
+type AdminReloaded struct {
+	_    struct{}    `additionalProperties:"true"`
+	Data AdminReload `json:"data"`
+}
+
+// AdminGenerations are the last attempts to change the configuration.
+type AdminGenerations struct {
+	_    struct{}      `additionalProperties:"true"`
+	Data []AdminReload `json:"data" nullable:"false" doc:"The newest first."`
+}
+
+// AdminStatusAnswer is how the broker is.
+type AdminStatusAnswer struct {
+	_    struct{}    `additionalProperties:"true"`
+	Data AdminStatus `json:"data"`
+}
+
+// AdminStatus is how the broker is.
+type AdminStatus struct {
+	_          struct{}              `additionalProperties:"true"`
+	Version    string                `json:"version"`
+	StartedAt  time.Time             `json:"started_at"`
+	Uptime     float64               `json:"uptime_seconds"`
+	Generation int                   `json:"generation"`
+	AcceptedAt time.Time             `json:"accepted_at" doc:"When this generation came in force."`
+	Revision   string                `json:"revision"`
+	Active     string                `json:"active"`
+	Fallback   []string              `json:"fallback" nullable:"false"`
+	Providers  []AdminProviderStatus `json:"providers" nullable:"false"`
+	Instances  map[string]int        `json:"instances" nullable:"false" doc:"Of all tenants, by state: creating, unclear (nobody knows whether the provider has it), live, paused, ending."`
+	LastReload *AdminReload          `json:"last_reload,omitempty" doc:"The last attempt to change the configuration."`
+}
+
+// AdminProviderStatus is how a provider is, in short.
+type AdminProviderStatus struct {
+	_        struct{} `additionalProperties:"true"`
+	ID       string   `json:"id"`
+	State    string   `json:"state" example:"ready"`
+	Healthy  bool     `json:"healthy"`
+	Reason   string   `json:"reason,omitempty"`
+	Draining int      `json:"draining" doc:"Earlier processes that serve their last instances."`
+}
+
+// AdminTenantList holds all tenants.
+type AdminTenantList struct {
+	_    struct{}      `additionalProperties:"true"`
+	Data []AdminTenant `json:"data" nullable:"false" doc:"In the order of the files."`
+}
+
+// AdminTenantAnswer is one tenant.
+type AdminTenantAnswer struct {
+	_    struct{}    `additionalProperties:"true"`
+	Data AdminTenant `json:"data"`
+}
+
+// AdminTenant is a tenant as administrators see it.
+type AdminTenant struct {
+	_         struct{}       `additionalProperties:"true"`
+	Name      string         `json:"name" example:"acme"`
+	Providers []string       `json:"providers" nullable:"false" doc:"The labels of those that it may use; empty for all."`
+	Tokens    []AdminToken   `json:"tokens" nullable:"false"`
+	Quota     map[string]any `json:"quota" doc:"What limits it, by the names of the configuration: its own settings, and those for all tenants that it does not have. Durations are in seconds. What is not here has no limit."`
+}
+
+// AdminToken is a token that nobody can see any more.
+type AdminToken struct {
+	_  struct{} `additionalProperties:"true"`
+	ID string   `json:"id" doc:"The first 16 digits of its SHA-256 sum, as it stands in the configuration." example:"46b42b4229cd7a39"`
+}
+
+// AdminTenantRequest adds a tenant.
+type AdminTenantRequest struct {
+	Name      string     `json:"name" maxLength:"32" pattern:"^[a-z0-9][a-z0-9_-]*$" patternDescription:"a-z, 0-9, _ and -, and begin with a letter or digit"`
+	Providers []string   `json:"providers,omitempty" nullable:"false" maxItems:"1000" doc:"The labels of those that it may use; all unless given."`
+	Quota     JSONObject `json:"quota,omitempty" doc:"Its own quotas, by the names of the configuration."`
+}
+
+// AdminTenantChange gives a tenant other settings.
+type AdminTenantChange struct {
+	Providers *[]string  `json:"providers,omitempty" maxItems:"1000" doc:"The labels of those that it may use from now on; an empty list for all. Unless given they stay."`
+	Quota     JSONObject `json:"quota,omitempty" doc:"Quotas by the names of the configuration. Those that are not named stay; null removes its own, so that the one for all tenants holds."`
+}
+
+// AdminTenantChanged is the answer to a change of a tenant that is in force.
+type AdminTenantChanged struct {
+	_       struct{}     `additionalProperties:"true"`
+	Message string       `json:"message"`
+	Data    *AdminTenant `json:"data,omitempty" doc:"The tenant as it is now; absent if it was removed."`
+	Reload  AdminReload  `json:"reload"`
+}
+
+// AdminNewToken is the answer to a change that made a token.
+type AdminNewToken struct {
+	_       struct{}    `additionalProperties:"true"`
+	Message string      `json:"message"`
+	Token   string      `json:"token" doc:"The token, for the client. It is shown this once: the configuration has only its sum. Empty in an answer that is given again for its Idempotency-Key."`
+	TokenID string      `json:"token_id"`
+	Data    AdminTenant `json:"data" doc:"The tenant as it is now."`
+	Reload  AdminReload `json:"reload"`
+}
+
+// AdminInstanceList holds live instances of all tenants, in the order of their IDs.
+type AdminInstanceList struct {
+	_    struct{}        `additionalProperties:"true"`
+	Data []AdminInstance `json:"data" nullable:"false"`
+	Next string          `json:"next,omitempty" doc:"If there are more: what to give as after for the next page."`
+}
+
+// AdminInstanceAnswer is one instance.
+type AdminInstanceAnswer struct {
+	_    struct{}      `additionalProperties:"true"`
+	Data AdminInstance `json:"data"`
+}
+
+// AdminInstance is an instance as administrators see it.
+type AdminInstance struct {
+	Tenant string `json:"tenant" doc:"Whose it is; also one that is no tenant any more." example:"acme"`
+	Instance
+}
