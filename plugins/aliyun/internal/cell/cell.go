@@ -1,5 +1,5 @@
 // Package cell writes the small cells that the provider runs in a kernel beside those of
-// the agent: one before each execution, which leads its output to where package guest
+// the agent: one before each execution, which leads its output to where package place
 // reads it, and one behind it that calls main. Nothing of a request is pasted into them
 // as it is, and none of them has a value, so that none shows as a result.
 package cell
@@ -10,7 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/kernelmain"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernelmain"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 

@@ -2,7 +2,7 @@
 // into the kernel once; begin is called before each execution.
 //
 // From begin on all that the code prints goes to files in the place of the execution:
-// package guest reads them there. The expression stands behind returned.js of package
+// package place reads them there. The expression stands behind returned.js of package
 // kernelmain.
 (require) => {
   'use strict';

@@ -2,7 +2,7 @@
 # into the kernel once, as a module of its own; begin is called before each execution.
 #
 # From begin on all that is printed, by processes that the code starts too, goes to files
-# in the place of the execution, byte for byte: package guest reads them there. The
+# in the place of the execution, byte for byte: package place reads them there. The
 # program stands behind returned.py of package kernelmain.
 import io
 import os

@@ -2,20 +2,19 @@ package provider
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/cell"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
-)
-
-// Why code in a kernel was stopped, beside the end of its caller's context.
-var (
-	errCellTimeout = errors.New("its time is over")
-	errInterrupted = errors.New("it was interrupted")
 )
 
 const (
@@ -23,34 +22,27 @@ const (
 	// code has ended by then.
 	streamAfter = 200 * time.Millisecond
 
-	afresh     = "the context starts afresh: the code could not be stopped otherwise"
-	hasEnded   = "the interpreter has ended; the context starts afresh"
-	restarted  = "the context was restarted"
-	noResult   = "the result did not arrive: the code ended the interpreter itself"
 	cutShorter = "the time limit of this provider is shorter than the one asked for"
 )
 
-// cellRun is one execution in a context.
+// cellRun is a kernel.Kernel: one of the service, for one execution in it. The service tells
+// what a cell has printed when the cell has ended, so that all output goes to a place in the
+// sandbox (package place), where it is seen before.
 type cellRun struct {
 	p     *Provider
 	box   sandbox
 	saved savedContext
 	c     *codeContext
 	req   sdk.ExecuteRequest
-	out   sdk.Output
 	// name is that of its place in the sandbox.
 	name string
 	// renewed is closed when somebody else ends the kernel.
 	renewed <-chan struct{}
 
 	stdout, stderr int64 // what has been passed on
-	kills          int64
-	value          json.RawMessage
-	failed         *agentrun.Item
-	groups         int
-	// begun says that some of the code may run, or has run.
-	begun bool
 }
+
+var _ kernel.Kernel = (*cellRun)(nil)
 
 // executeInContext runs code in a kernel that keeps its state.
 func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
@@ -66,25 +58,20 @@ func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.Ex
 	if req.Language != "" && string(req.Language) != saved.Language {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "the context is one of %s", saved.Language)
 	}
-	var before map[string]string
-	if req.Artifacts != nil {
-		if before, _, err = p.marks(ctx, box, nil); err != nil {
-			return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
-		}
+	running, over := p.Begin(req)
+	defer over()
+	run := kernel.Run{
+		Kernel: &cellRun{p: p, box: box, saved: saved, c: c, req: req}, Request: req, Out: out, Language: sdk.Language(saved.Language),
+		Execution: running, Files: p.finder(box), Limit: p.limit(req), Cut: cutShorter, Grace: sdk.InterruptGrace,
 	}
-	r := &cellRun{p: p, box: box, saved: saved, c: c, req: req, out: out}
-	result, err := r.run(ctx)
-	if err != nil {
-		return result, sdk.ExecutionError(err, r.begun)
-	}
-	return result, sdk.ExecutionError(p.sendNewFiles(ctx, box, before, req.Artifacts, out), true)
+	return run.Do(ctx)
 }
 
-// begin leads the output of the kernel to where it can be seen. A kernel that is gone
-// is replaced.
-func (r *cellRun) begin(ctx context.Context) error {
+// Ready implements kernel.Kernel: it leads the output of the kernel to where it can be seen.
+// A kernel that is gone is replaced.
+func (r *cellRun) Ready(ctx context.Context) error {
 	for first := true; ; first = false {
-		r.renewed, r.name = r.c.kernel(), newName()
+		r.renewed, r.name = r.c.kernel(), remote.NewName()
 		code := cell.Begin(sdk.Language(r.saved.Language), cell.Start{ID: r.name, Env: r.box.env(r.saved.Env, r.req.Env)})
 		result, err := r.p.data.ExecuteCode(ctx, r.box.ID, r.saved.Kernel, code, maxTimeout)
 		item, failed := failure(result)
@@ -106,180 +93,198 @@ func (r *cellRun) begin(ctx context.Context) error {
 	}
 }
 
-func (r *cellRun) run(ctx context.Context) (sdk.ExecuteResult, error) {
-	if err := r.begin(ctx); err != nil {
-		return sdk.ExecuteResult{}, err
-	}
-	limit := r.p.limit(r.req)
-	timed, cancel := context.WithTimeoutCause(ctx, limit, errCellTimeout)
-	defer cancel()
-	timed, stop := context.WithCancelCause(timed)
-	defer stop(nil)
-	defer r.p.running.add(r.req, &execution{sandbox: r.box, program: r.name, stop: func() { stop(errInterrupted) }})()
-	began := time.Now()
-	codes := []string{r.req.Code}
-	if r.req.Arguments != nil {
-		codes = append(codes, cell.Call(sdk.Language(r.saved.Language), r.req.Arguments, r.req.OutputLimit))
-	}
-	var end ending
-	for _, code := range codes {
-		if end == (ending{}) && r.failed == nil {
-			end = r.cell(timed, code)
-			r.begun = r.begun || !denied(end.err)
-		}
-	}
-	result := sdk.ExecuteResult{Status: sdk.StatusSucceeded, Duration: time.Since(began)}
-	if end == (ending{}) {
-		if err := r.drain(ctx); err != nil {
-			return result, err
-		}
-		r.settle(&result)
-		return result, nil
-	}
-	return r.ended(ctx, result, end, limit < r.req.Timeout)
+// Before implements kernel.Kernel.
+func (r *cellRun) Before() string { return "" }
+
+// After implements kernel.Kernel.
+func (r *cellRun) After() string { return "" }
+
+// Call implements kernel.Kernel.
+func (r *cellRun) Call() string {
+	return cell.Call(sdk.Language(r.saved.Language), r.req.Arguments, r.req.OutputLimit)
 }
 
-// ending says how a cell ended that has not answered by itself.
-type ending struct {
-	// cause is why it was stopped; nil if it was not.
-	cause error
-	// err is why there is no answer.
-	err error
-	// kept says that the kernel goes on with its state.
-	kept bool
-}
-
-// cell runs one cell, and passes on its output meanwhile.
-func (r *cellRun) cell(timed context.Context, code string) ending {
+// Cell implements kernel.Kernel.
+func (r *cellRun) Cell(ctx context.Context, code string, event func(kernel.Event) error) (ended bool, err error) {
 	type reply struct {
 		result agentrun.CodeResult
 		err    error
 	}
-	// The call outlives the time limit: the answer tells whether an interrupt helped.
-	calling, abandon := context.WithCancel(context.WithoutCancel(timed))
+	calling, abandon := context.WithCancel(ctx)
+	defer abandon()
 	replies := make(chan reply, 1)
 	go func() {
 		result, err := r.p.data.ExecuteCode(calling, r.box.ID, r.saved.Kernel, code, maxTimeout)
 		replies <- reply{result, err}
 	}()
-	waiting := true
-	defer func() {
-		abandon()
-		if waiting {
-			<-replies
-		}
-	}()
-	streaming, silence := context.WithCancelCause(timed)
+	streaming, silence := context.WithCancel(ctx)
+	defer silence()
 	streamed := make(chan error, 1)
-	go func() { streamed <- r.stream(streaming) }()
-	quiet := func() error {
-		silence(nil)
-		return <-streamed
-	}
+	go func() { streamed <- r.stream(streaming, event) }()
 
 	select {
 	case got := <-replies:
-		waiting = false
-		if err := quiet(); err != nil {
-			return ending{cause: err, kept: true}
-		}
+		silence()
+		heard := <-streamed
 		if got.err != nil {
-			return ending{err: got.err}
+			return false, got.err
 		}
-		if err := r.take(got.result); err != nil {
-			return ending{cause: err, kept: true}
-		}
-		return ending{}
-	case err := <-streamed: // nobody listens any more, or the time is over
-		cause := context.Cause(timed)
-		if cause == nil {
-			cause = err
-		}
-		kept := false
-		if sdk.Language(r.saved.Language) == sdk.Python && r.interrupt(timed) {
-			select {
-			case got := <-replies:
-				waiting = false
-				if kept = got.err == nil; kept {
-					_ = r.take(got.result) // why it was stopped is what counts
-				}
-			case <-time.After(sdk.InterruptGrace):
-			case <-r.renewed:
-			}
-		}
-		return ending{cause: cause, kept: kept}
+		return true, errors.Join(heard, take(got.result, event))
 	case <-r.renewed:
-		_ = quiet() // the kernel is gone, which is what counts
-		return ending{err: errNoContext()}
+		abandon()
+		silence()
+		<-replies
+		return false, errors.Join(errNoContext(), <-streamed)
 	}
 }
 
-// interrupt does what Ctrl-C does. A kernel that belongs to another user cannot be
-// interrupted.
-func (r *cellRun) interrupt(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
-	defer cancel()
-	return guest.Poke(ctx, r.box, r.name, "SIGINT") == nil
-}
-
-// stream passes on output until ctx ends; a failure of the sandbox is left to drain. It
-// returns when there is a reason to stop the code, or ctx has ended.
-func (r *cellRun) stream(ctx context.Context) error {
-	if pause(ctx, streamAfter) == nil {
-		for {
-			progress, unseen := watch(ctx, r.box, r.name, r.stdout, r.stderr)
-			if unseen != nil {
-				break
-			}
-			if err := r.pass(progress); err != nil {
-				return err
-			}
+// stream passes on output until ctx ends; a failure of the sandbox is left to Drain.
+func (r *cellRun) stream(ctx context.Context, event func(kernel.Event) error) error {
+	for ended := pause(ctx, streamAfter); ended == nil; {
+		progress, unseen := watch(ctx, r.box, r.name, r.stdout, r.stderr)
+		if unseen != nil {
+			return nil //nolint:nilerr // what could not be seen is left to Drain
+		}
+		if err := r.pass(progress, event); err != nil {
+			return err
 		}
 	}
-	<-ctx.Done()
-	return nil //nolint:nilerr // what could not be seen is left to drain
+	return nil
 }
 
 // pass passes on output.
-func (r *cellRun) pass(progress guest.Progress) error {
+func (r *cellRun) pass(progress place.Progress, event func(kernel.Event) error) error {
 	r.stdout += int64(len(progress.Stdout))
 	r.stderr += int64(len(progress.Stderr))
-	if len(progress.Stdout) > 0 {
-		if err := r.out.Stdout(progress.Stdout); err != nil {
+	return errors.Join(event(kernel.Event{Stdout: progress.Stdout}), event(kernel.Event{Stderr: progress.Stderr}))
+}
+
+// Drain implements kernel.Kernel.
+func (r *cellRun) Drain(ctx context.Context, event func(kernel.Event) error) (json.RawMessage, error) {
+	for {
+		progress, err := r.look(ctx)
+		if err != nil {
+			return nil, r.p.explain(ctx, err, sdk.CodeUnavailable, "read the output")
+		}
+		if len(progress.Stdout)+len(progress.Stderr) == 0 {
+			if json.Valid([]byte(progress.Result)) {
+				return json.RawMessage(progress.Result), nil
+			}
+			return nil, nil
+		}
+		if err := r.pass(progress, event); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r *cellRun) look(ctx context.Context) (place.Progress, error) {
+	return ask(ctx, func(ctx context.Context) (place.Progress, error) {
+		return place.Look(ctx, r.box, r.name, r.stdout, r.stderr)
+	})
+}
+
+// Interrupt implements kernel.Kernel. A kernel that belongs to another user cannot be
+// interrupted.
+func (r *cellRun) Interrupt(ctx context.Context) bool {
+	return place.Poke(ctx, r.box, r.name, "SIGINT") == nil
+}
+
+// Watch implements kernel.Kernel: the service tells of the end by itself.
+func (r *cellRun) Watch(<-chan struct{}, func()) {}
+
+// Died implements kernel.Kernel.
+func (r *cellRun) Died(ctx context.Context, err error) (kernel.Death, bool) {
+	if r.Class(err) == kernel.TimedOut || !errors.Is(place.Poke(ctx, r.box, r.name, ""), place.ErrEnded) {
+		return kernel.Death{}, false
+	}
+	progress, err := r.look(ctx)
+	return kernel.Death{Exit: 128 + 9, Memory: err == nil && progress.Kills > r.saved.Kills}, true
+}
+
+// Settled implements kernel.Kernel.
+func (r *cellRun) Settled(context.Context, kernel.Error, *sdk.ExecuteResult) error { return nil }
+
+// Restart implements kernel.Kernel.
+func (r *cellRun) Restart(ctx context.Context) error {
+	return r.p.restart(ctx, r.box, r.req.ContextID)
+}
+
+// Gone implements kernel.Kernel.
+func (r *cellRun) Gone() <-chan struct{} { return r.renewed }
+
+// Lost implements kernel.Kernel.
+func (r *cellRun) Lost() error {
+	_, _, err := r.p.use(r.box.ID, r.req.ContextID)
+	return err
+}
+
+// Class implements kernel.Kernel.
+func (r *cellRun) Class(err error) kernel.Class {
+	f, answered := errors.AsType[*agentrun.Failure](err)
+	switch {
+	case answered && (f.Status == http.StatusGatewayTimeout || f.Status == http.StatusRequestTimeout):
+		return kernel.TimedOut
+	case denied(err):
+		return kernel.Refused
+	default:
+		return kernel.Open
+	}
+}
+
+// Explain implements kernel.Kernel.
+func (r *cellRun) Explain(ctx context.Context, err error) error {
+	return r.p.explain(ctx, err, sdk.CodeUnavailable, "run code")
+}
+
+// take passes on what a cell has come to, and what it shows. Output that did not go to the
+// place comes this way.
+func take(result agentrun.CodeResult, event func(kernel.Event) error) error {
+	for _, item := range result.Results {
+		var ev kernel.Event
+		switch item.Type {
+		case "stdout":
+			ev.Stdout = []byte(item.Text)
+		case "stderr":
+			ev.Stderr = []byte(item.Text)
+		case "result":
+			ev.Value = &kernel.Value{Main: true, Forms: forms(item)}
+		}
+		if err := event(ev); err != nil {
 			return err
 		}
 	}
-	if len(progress.Stderr) > 0 {
-		return r.out.Stderr(progress.Stderr)
+	if failed, ok := failure(result); ok {
+		name, value := failed.Kind()
+		return event(kernel.Event{Error: &kernel.Error{Name: name, Value: value, Traceback: failed.Trace()}})
 	}
 	return nil
 }
 
-// drain passes on what is left, and finds the result of main.
-func (r *cellRun) drain(ctx context.Context) error {
-	for {
-		progress, err := ask(ctx, func(ctx context.Context) (guest.Progress, error) {
-			return guest.Look(ctx, r.box, r.name, r.stdout, r.stderr)
-		})
-		if err != nil {
-			return r.p.explain(ctx, err, sdk.CodeUnavailable, "read the output")
-		}
-		r.kills = progress.Kills
-		if len(progress.Stdout)+len(progress.Stderr) == 0 {
-			if json.Valid([]byte(progress.Result)) {
-				r.value = json.RawMessage(progress.Result)
-			}
-			break
-		}
-		if err := r.pass(progress); err != nil {
-			return err
+// forms are those of a value, by MIME type.
+func forms(item agentrun.Item) map[string][]byte {
+	if len(item.Data) == 0 {
+		return map[string][]byte{"text/plain": []byte(item.Text)}
+	}
+	all := map[string][]byte{}
+	for mime, data := range item.Data {
+		all[mime] = data
+		var text string
+		if json.Unmarshal(data, &text) == nil {
+			all[mime] = decoded(mime, text)
 		}
 	}
-	if r.failed == nil {
-		return nil
+	return all
+}
+
+// decoded is the data of a form that came as a text.
+func decoded(mime, text string) []byte {
+	if strings.HasPrefix(mime, "text/") || strings.HasPrefix(mime, "image/svg") || mime == "application/json" || mime == "application/javascript" {
+		return []byte(text)
 	}
-	if text := traceOf(*r.failed); text != "" {
-		return r.out.Stderr([]byte(text))
+	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
+	if err != nil {
+		return []byte(text)
 	}
-	return nil
+	return data
 }

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"regexp"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -23,48 +22,11 @@ var (
 	errClosed    = sdk.Errorf(sdk.CodeConflict, "the input of the command is closed")
 )
 
-// commandID is the form of newName. Nothing else gets into a path in the sandbox.
+// commandID is the form of remote.NewName. Nothing else gets into a path in the sandbox.
 var commandID = regexp.MustCompile(`^[0-9a-f]{24}$`)
 
 // endOfInput is Ctrl-D.
 const endOfInput = "\x04"
-
-// turns lets one at a time write to a command. What was written is known in the sandbox.
-type turns struct {
-	mu  sync.Mutex
-	all map[string]*turn
-}
-
-type turn struct {
-	users int
-	token chan struct{}
-}
-
-// take waits for a turn.
-func (t *turns) take(ctx context.Context, name string) (release func(), err error) {
-	t.mu.Lock()
-	one := t.all[name]
-	if one == nil {
-		one = &turn{token: make(chan struct{}, 1)}
-		t.all[name] = one
-	}
-	one.users++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if one.users--; one.users == 0 {
-			delete(t.all, name)
-		}
-	}
-	select {
-	case one.token <- struct{}{}:
-		return func() { <-one.token; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
-}
 
 // command finds the sandbox of a command, and asks it something.
 func command[T any](ctx context.Context, p *Provider, instanceID, id string, call func(context.Context, sandbox) (T, error)) (T, error) {
@@ -77,7 +39,7 @@ func command[T any](ctx context.Context, p *Provider, instanceID, id string, cal
 		return none, errNoCommand
 	}
 	value, err := ask(ctx, func(ctx context.Context) (T, error) { return call(ctx, box) })
-	if errors.Is(err, guest.ErrUnknown) {
+	if errors.Is(err, place.ErrUnknown) {
 		err = errNoCommand
 	}
 	return value, p.explain(ctx, err, sdk.CodeUnavailable, "ask for a command")
@@ -89,29 +51,28 @@ func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 	if err != nil {
 		return sdk.Command{}, err
 	}
-	run := guest.Program{
-		ID: newName(), Argv: req.Argv, Dir: absolute(box, req.Cwd), Env: box.env(req.Env), Timeout: req.Timeout, Grace: sdk.InterruptGrace,
+	run := place.Program{
+		ID: remote.NewName(), Argv: req.Argv, Dir: absolute(box, req.Cwd), Env: box.env(req.Env), Timeout: req.Timeout, Grace: sdk.InterruptGrace,
 		Keep: req.KeepOutput, Stdin: req.Stdin || req.Terminal != nil,
 	}
 	if req.Terminal != nil {
-		run.Terminal = &guest.Size{Rows: req.Terminal.Rows, Columns: req.Terminal.Columns}
+		run.Terminal = &place.Size{Rows: req.Terminal.Rows, Columns: req.Terminal.Columns}
 		run.Env = box.env(map[string]string{"TERM": "xterm-256color"}, box.Env, req.Env)
 	}
 	// The same name again does not start it twice.
-	state, err := ask(ctx, func(ctx context.Context) (guest.State, error) { return guest.Command(ctx, box, run) })
+	state, err := ask(ctx, func(ctx context.Context) (place.State, error) { return place.Command(ctx, box, run) })
 	if err != nil {
 		p.stop(ctx, box, run.ID)
 		return sdk.Command{}, p.explain(ctx, err, sdk.CodeUnavailable, "start a command")
 	}
 	if state.Done != nil && state.Done.Error != "" {
-		field, why, _ := strings.Cut(state.Done.Error, " ")
-		return sdk.Command{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, field, "the program cannot be started: %.200s", why)
+		return sdk.Command{}, state.Done.Refusal()
 	}
 	return commandOf(box, state), nil
 }
 
 // commandOf is a command in the broker's words.
-func commandOf(box sandbox, s guest.State) sdk.Command {
+func commandOf(box sandbox, s place.State) sdk.Command {
 	c := sdk.Command{
 		ID: s.ID, Argv: s.Argv, Cwd: box.shown(s.Cwd), State: sdk.CommandRunning, StartedAt: unixTime(s.Started),
 		StdoutBytes: s.Stdout, StderrBytes: s.Stderr, Stdin: s.Stdin, Terminal: s.Terminal,
@@ -119,19 +80,8 @@ func commandOf(box sandbox, s guest.State) sdk.Command {
 	if s.Done == nil {
 		return c
 	}
-	c.ExitCode, c.EndedAt = s.Done.Exit&0xff, unixTime(s.Done.Ended) // as of a process, whatever the sandbox says
-	switch {
-	case s.Done.Reason == guest.Timeout:
-		c.State = sdk.CommandTimeout
-	case s.Done.Reason == guest.Cancelled, slices.Contains(s.Signals, c.ExitCode-128):
-		c.State = sdk.CommandCancelled
-	case s.Done.Reason == guest.Memory && c.ExitCode != 0:
-		c.State = sdk.CommandOutOfMemory
-	case c.ExitCode == 0:
-		c.State = sdk.CommandSucceeded
-	default:
-		c.State = sdk.CommandFailed
-	}
+	c.State, c.ExitCode = s.Done.Command(s.Signals)
+	c.EndedAt = unixTime(s.Done.Ended)
 	return c
 }
 
@@ -144,11 +94,11 @@ func (p *Provider) ListCommands(ctx context.Context, instanceID string) ([]sdk.C
 	if err != nil {
 		return nil, err
 	}
-	states, err := ask(ctx, func(ctx context.Context) ([]guest.State, error) { return guest.Commands(ctx, box) })
+	states, err := ask(ctx, func(ctx context.Context) ([]place.State, error) { return place.Commands(ctx, box) })
 	if err != nil {
 		return nil, p.explain(ctx, err, sdk.CodeUnavailable, "list the commands")
 	}
-	slices.SortFunc(states, func(a, b guest.State) int { return unixTime(a.Started).Compare(unixTime(b.Started)) })
+	slices.SortFunc(states, func(a, b place.State) int { return unixTime(a.Started).Compare(unixTime(b.Started)) })
 	all := make([]sdk.Command, len(states))
 	for i, s := range states {
 		all[i] = commandOf(box, s)
@@ -158,12 +108,12 @@ func (p *Provider) ListCommands(ctx context.Context, instanceID string) ([]sdk.C
 
 // ReadCommand implements sdk.Commands.
 func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
-	next := guest.Look
+	next := place.Look
 	if req.Follow {
-		next = guest.Watch
+		next = place.Watch
 	}
 	inspect := func(ctx context.Context, box sandbox) (sdk.Command, error) {
-		state, err := guest.Inspect(ctx, box, req.CommandID)
+		state, err := place.Inspect(ctx, box, req.CommandID)
 		return commandOf(box, state), err
 	}
 	// What is not followed is read up to here.
@@ -173,7 +123,7 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 	}
 	stdout, stderr := req.StdoutOffset, req.StderrOffset
 	for req.Follow || stdout < until.StdoutBytes || stderr < until.StderrBytes {
-		got, err := command(ctx, p, req.InstanceID, req.CommandID, func(ctx context.Context, box sandbox) (guest.Progress, error) {
+		got, err := command(ctx, p, req.InstanceID, req.CommandID, func(ctx context.Context, box sandbox) (place.Progress, error) {
 			return next(ctx, box, req.CommandID, stdout, stderr)
 		})
 		if err != nil {
@@ -198,12 +148,12 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 
 // WriteCommand implements sdk.Commands.
 func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
-	release, err := p.writing.take(ctx, commandID)
+	release, err := p.writing.Take(ctx, commandID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	state, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (guest.State, error) { return guest.Inspect(ctx, box, commandID) })
+	state, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (place.State, error) { return place.Inspect(ctx, box, commandID) })
 	if err != nil {
 		return err
 	}
@@ -214,12 +164,12 @@ func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID strin
 		data, end = append(slices.Clone(data), endOfInput...), false
 	}
 	for offset, once := state.Taken, true; len(data) > 0 || end && once; once = false {
-		piece := data[:min(len(data), guest.Input)]
+		piece := data[:min(len(data), place.Input)]
 		last := end && len(piece) == len(data)
 		taken, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (int64, error) {
-			return guest.Write(ctx, box, commandID, offset, piece, last)
+			return place.Write(ctx, box, commandID, offset, piece, last)
 		})
-		if errors.Is(err, guest.ErrEnded) {
+		if errors.Is(err, place.ErrEnded) {
 			return errClosed
 		}
 		if err != nil {
@@ -234,9 +184,9 @@ func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID strin
 // ResizeCommand implements sdk.Commands.
 func (p *Provider) ResizeCommand(ctx context.Context, instanceID, commandID string, size sdk.TerminalSize) error {
 	_, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (struct{}, error) {
-		return struct{}{}, guest.Resize(ctx, box, commandID, guest.Size{Rows: size.Rows, Columns: size.Columns})
+		return struct{}{}, place.Resize(ctx, box, commandID, place.Size{Rows: size.Rows, Columns: size.Columns})
 	})
-	if errors.Is(err, guest.ErrEnded) {
+	if errors.Is(err, place.ErrEnded) {
 		return sdk.Errorf(sdk.CodeConflict, "the command has no terminal, or has ended")
 	}
 	return err
@@ -247,11 +197,11 @@ func (p *Provider) SignalCommand(ctx context.Context, instanceID, commandID, sig
 	if unix.SignalNum(signal) == 0 {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "signal", "there is no signal %.30q", signal)
 	}
-	nonce := newName()
+	nonce := remote.NewName()
 	_, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (struct{}, error) {
-		return struct{}{}, guest.Signal(ctx, box, commandID, signal, nonce)
+		return struct{}{}, place.Signal(ctx, box, commandID, signal, nonce)
 	})
-	if errors.Is(err, guest.ErrEnded) {
+	if errors.Is(err, place.ErrEnded) {
 		return errEnded
 	}
 	return err

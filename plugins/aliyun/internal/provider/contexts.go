@@ -9,7 +9,8 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/cell"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -92,12 +93,12 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "there are no contexts in %.50q", string(req.Language))
 	}
 	// One after the other: see sweep.
-	release, err := p.writing.take(ctx, box.ID)
+	release, err := p.writing.Take(ctx, box.ID)
 	if err != nil {
 		return sdk.CodeContext{}, err
 	}
 	defer release()
-	saved := savedContext{ID: newName(), Language: string(req.Language), Cwd: absolute(box, req.Cwd), Env: req.Env, CreatedAt: time.Now().UTC()}
+	saved := savedContext{ID: remote.NewName(), Language: string(req.Language), Cwd: absolute(box, req.Cwd), Env: req.Env, CreatedAt: time.Now().UTC()}
 	if saved, err = p.newKernel(ctx, box, saved); err != nil {
 		return sdk.CodeContext{}, err
 	}
@@ -125,7 +126,7 @@ func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (
 		return s, p.explain(ctx, err, sdk.CodeUnavailable, "start a kernel")
 	}
 	s.Kernel = made.ID
-	name := newName()
+	name := remote.NewName()
 	cells := []string{cell.Begin(sdk.Language(s.Language), cell.Start{ID: name, Env: box.env(s.Env), Dir: s.Cwd})}
 	if s.Language == string(sdk.JavaScript) {
 		cells = append(cells, cell.Print(name))
@@ -141,15 +142,15 @@ func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (
 		}
 	}
 	if err == nil {
-		var first guest.Progress
-		first, err = guest.Look(ctx, box, name, 0, 0)
+		var first place.Progress
+		first, err = place.Look(ctx, box, name, 0, 0)
 		s.Kills = first.Kills
 		if err == nil && len(cells) > 1 && string(first.Stdout) != name+"\n" {
 			// It puts its own console back before each cell, and tells of its output at the end.
 			err = sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the kernel of the service shows what JavaScript prints only when a cell has ended, so that there are no contexts in it here; executions without a context are not concerned")
 		}
 	}
-	if errors.Is(err, guest.ErrUnknown) {
+	if errors.Is(err, place.ErrUnknown) {
 		err = sdk.FieldErrorf(sdk.CodeNotSupported, "language", "what the kernel of the service writes cannot be seen by commands")
 	}
 	if err != nil {
@@ -232,12 +233,12 @@ func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID str
 
 // restart ends a kernel with what runs in it, and starts another in its place.
 func (p *Provider) restart(ctx context.Context, box sandbox, contextID string) error {
-	release, err := p.writing.take(ctx, contextID)
+	release, err := p.writing.Take(ctx, contextID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	releaseAll, err := p.writing.take(ctx, box.ID)
+	releaseAll, err := p.writing.Take(ctx, box.ID)
 	if err != nil {
 		return err
 	}
@@ -270,7 +271,7 @@ func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 	if err != nil {
 		return err
 	}
-	release, err := p.writing.take(ctx, contextID)
+	release, err := p.writing.Take(ctx, contextID)
 	if err != nil {
 		return err
 	}

@@ -2,13 +2,14 @@ package provider
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/artifacts"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program"
 )
@@ -29,11 +30,13 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return sdk.ExecuteResult{}, err
 	}
 	limit := p.limit(req)
-	run := guest.Program{
-		ID: newName(), Argv: made.Command("{}"), Source: made.Source, Suffix: made.Suffix,
-		Dir: box.Workspace, Timeout: limit, Grace: sdk.InterruptGrace, Artifacts: wanted(req.Artifacts),
+	run := place.Program{
+		ID: remote.NewName(), Argv: made.Command("{}"), Source: made.Source, Suffix: made.Suffix,
+		Dir: box.Workspace, Timeout: limit, Grace: sdk.InterruptGrace, Artifacts: artifacts.Wanted(req.Artifacts),
 	}
-	defer p.running.add(req, &execution{sandbox: box, program: run.ID})()
+	running, end := p.Begin(req)
+	defer end()
+	running.Reached(func(ctx context.Context) error { return p.interrupt(ctx, box, run.ID) })
 	output, tail := made.Output(out), &tailed{}
 	done, begun, err := p.follow(ctx, box, run, output, tail)
 	if err != nil {
@@ -45,18 +48,15 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return result, err
 	}
 	result.Duration = time.Duration(done.Seconds * float64(time.Second))
-	result.PeakMemoryBytes = done.Memory
+	result.PeakMemoryBytes = done.Peak
 	judge(&result, done, tail.text, limit < req.Timeout)
 	if done.Error != "" {
 		return result, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the sandbox cannot run this language: %.200s", done.Error)
 	}
-	files := done.Files
-	if done.Reason == "" {
-		if files, err = p.withMatches(ctx, box, files, req.Artifacts); err != nil {
-			return result, sdk.ExecutionError(err, true)
-		}
+	if done.Reason != "" {
+		return result, nil
 	}
-	return result, sdk.ExecutionError(p.sendFiles(ctx, box, files, req.Artifacts, out), true)
+	return result, sdk.ExecutionError(p.finder(box).Send(ctx, done.Files, req.Artifacts, out), true)
 }
 
 // limit is what the provider gives an execution.
@@ -66,15 +66,15 @@ func (p *Provider) limit(req sdk.ExecuteRequest) time.Duration {
 
 // follow starts a program and passes on what it prints, until its end. begun says that
 // it may run, or has run.
-func (p *Provider) follow(ctx context.Context, box sandbox, run guest.Program, output *program.Output, tail *tailed) (_ guest.Done, begun bool, err error) {
-	progress, err := guest.Start(ctx, box, run)
+func (p *Provider) follow(ctx context.Context, box sandbox, run place.Program, output *program.Output, tail *tailed) (_ supervise.Done, begun bool, err error) {
+	progress, err := place.Start(ctx, box, run)
 	begun = !denied(err)
 	if err != nil && !known(err) && ctx.Err() == nil && repeatable(err) {
 		// The code may run although the answer was lost: whether it does can be seen, and
 		// it is not started twice.
 		var f error
 		progress, f = watch(ctx, box, run.ID, 0, 0)
-		if !errors.Is(f, guest.ErrUnknown) {
+		if !errors.Is(f, place.ErrUnknown) {
 			err = f
 		}
 	}
@@ -95,46 +95,36 @@ func (p *Provider) follow(ctx context.Context, box sandbox, run guest.Program, o
 		progress, err = watch(ctx, box, run.ID, stdout, stderr)
 	}
 	if err != nil {
-		return guest.Done{}, begun, err
+		return supervise.Done{}, begun, err
 	}
 	return *progress.Done, true, nil
 }
 
-func watch(ctx context.Context, box sandbox, id string, stdout, stderr int64) (guest.Progress, error) {
-	return ask(ctx, func(ctx context.Context) (guest.Progress, error) { return guest.Watch(ctx, box, id, stdout, stderr) })
+func watch(ctx context.Context, box sandbox, id string, stdout, stderr int64) (place.Progress, error) {
+	return ask(ctx, func(ctx context.Context) (place.Progress, error) { return place.Watch(ctx, box, id, stdout, stderr) })
 }
 
 // stop ends code whose caller has gone or that cannot be followed any more.
 func (p *Provider) stop(ctx context.Context, box sandbox, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
-	err := guest.Cancel(ctx, box, name)
+	err := place.Cancel(ctx, box, name)
 	if err != nil && !known(err) && !isMissing(err) {
 		p.log.Warn("code may run until its time limit: it could not be stopped", "sandbox", box.ID, "error", p.secrets.Error(err))
 	}
 }
 
 // judge says what the exit code does not.
-func judge(result *sdk.ExecuteResult, done guest.Done, stderr string, cut bool) {
-	switch done.Reason {
-	case guest.Timeout:
-		result.Status = sdk.StatusTimeout
-		if cut {
-			result.Detail = cutShorter
-		}
-	case guest.Cancelled:
-		result.Status = sdk.StatusCancelled
-	case guest.Output:
+func judge(result *sdk.ExecuteResult, done supervise.Done, stderr string, cut bool) {
+	done.Settle(result)
+	switch {
+	case done.Reason == supervise.Timeout && cut:
+		result.Detail = cutShorter
+	case done.Reason == supervise.Output:
 		result.Status, result.ExitCode, result.Truncated = sdk.StatusFailed, max(result.ExitCode, 1), true
 		result.Detail = "the code was stopped: it printed more than 64 MiB"
-	case guest.Memory:
-		if result.ExitCode != 0 {
-			result.Status = sdk.StatusOutOfMemory
-		}
-	default:
-		if result.Status == sdk.StatusFailed && saysOutOfMemory(stderr) {
-			result.Status = sdk.StatusOutOfMemory
-		}
+	case done.Reason == "" && result.Status == sdk.StatusFailed && saysOutOfMemory(stderr):
+		result.Status = sdk.StatusOutOfMemory
 	}
 }
 
@@ -155,9 +145,16 @@ func (t *tailed) add(p []byte) {
 	t.text = t.text[max(0, len(t.text)-tailSize):]
 }
 
-// newName is one that nobody has used before.
-func newName() string {
-	random := make([]byte, 12)
-	_, _ = rand.Read(random) // never fails, by its documentation
-	return hex.EncodeToString(random)
+// interrupt does to a program what Ctrl-C does.
+func (p *Provider) interrupt(ctx context.Context, box sandbox, program string) error {
+	_, err := ask(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, place.Interrupt(ctx, box, program) })
+	if errors.Is(err, place.ErrUnknown) || errors.Is(err, place.ErrEnded) {
+		return sdk.Errorf(sdk.CodeNotFound, "no such execution is running")
+	}
+	return p.explain(ctx, err, sdk.CodeUnavailable, "interrupt code")
+}
+
+// finder finds what an execution has made.
+func (p *Provider) finder(box sandbox) artifacts.Finder {
+	return artifacts.Finder{Store: store{p}, Instance: box.ID, Most: maxListed}
 }

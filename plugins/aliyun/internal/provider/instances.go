@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -182,7 +183,7 @@ func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error
 func (p *Provider) setup(ctx context.Context, one record) (record, error) {
 	var err error
 	one.Workspace, err = again(ctx, func(ctx context.Context) (string, error) {
-		return guest.Setup(ctx, sandbox{one, p.data}, workspace, "~/workspace")
+		return place.Setup(ctx, sandbox{one, p.data}, remote.Workspace, "~/workspace")
 	})
 	if err != nil {
 		return one, err

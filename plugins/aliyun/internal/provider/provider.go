@@ -13,8 +13,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/data"
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -22,7 +23,8 @@ import (
 
 // Provider runs code in sandboxes of Aliyun AgentRun.
 type Provider struct {
-	guestfiles.Calls // the methods of sdk.Files that need no more than the program in the sandbox
+	guestfiles.Calls  // sdk.Files
+	remote.Executions // sdk.Interrupter
 
 	log hclog.Logger
 
@@ -37,8 +39,7 @@ type Provider struct {
 	brokerID, owner string
 	template        *template
 
-	running  executions
-	writing  turns
+	writing  remote.Turns
 	contexts contexts
 	leases   leases
 	// end ends what runs beside the calls, and background is that.
@@ -82,10 +83,12 @@ var (
 // New makes a provider; Configure connects it.
 func New(log hclog.Logger) sdk.Provider {
 	p := &Provider{
-		log: log, running: executions{all: map[executionName]*execution{}}, writing: turns{all: map[string]*turn{}},
+		log:      log,
 		contexts: contexts{all: map[contextName]*codeContext{}}, leases: leases{used: map[string]time.Time{}, ended: map[string]bool{}},
 	}
-	p.Calls = guestfiles.NewCalls(p.files, maxListed)
+	p.Calls = guestfiles.NewCalls(store{p}, guestfiles.Options{MostListed: maxListed, ReadAtOnce: readAtOnce, Left: func(instanceID string, err error) {
+		p.log.Warn("half a file may be left in a sandbox", "sandbox", instanceID, "error", p.secrets.Error(err))
+	}})
 	return p
 }
 

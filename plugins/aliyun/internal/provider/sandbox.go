@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
-	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// sandbox is one of ours. It is a guest.Runner.
+// sandbox is one of ours. It is a place.Runner.
 type sandbox struct {
 	record
 	data dataPlane
@@ -69,7 +69,7 @@ func (s sandbox) env(more ...map[string]string) map[string]string {
 // says of a program is none that a repeated call would change.
 func known(err error) bool {
 	_, refused := errors.AsType[*sdk.Error](err)
-	return err == nil || refused || errors.Is(err, guest.ErrUnknown) || errors.Is(err, guest.ErrEnded) || errors.Is(err, guest.ErrRefused)
+	return err == nil || refused || errors.Is(err, place.ErrUnknown) || errors.Is(err, place.ErrEnded) || errors.Is(err, place.ErrRefused)
 }
 
 // ask repeats a call to a sandbox until it has an answer.

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/kernelmain"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernelmain"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 

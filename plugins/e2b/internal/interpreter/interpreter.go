@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 )
 
 // Port at which it listens, in templates that have it.
@@ -67,28 +68,11 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return err
 }
 
-// Event is something that a cell did: one of its fields is set.
-type Event struct {
-	Stdout, Stderr string
-	Result         *Result
-	Error          *Error
-}
-
-// Result is a value in several forms, by MIME type.
-type Result struct {
-	// Main says that it is the value of the last expression.
-	Main  bool
-	Forms map[string][]byte
-}
-
-// Error is how a cell failed.
-type Error struct{ Name, Value, Traceback string }
-
 // Restarted is the name of the error that stands for the death of the kernel.
 const Restarted = "ContextRestarting"
 
 // Interrupted says that the connection between the server and a kernel was lost.
-func (e *Error) Interrupted() bool {
+func Interrupted(e kernel.Error) bool {
 	return e.Name == "UnexpectedEndOfExecution" || e.Name == "WebSocketError" || e.Name == "ExecutionAborted"
 }
 
@@ -98,7 +82,7 @@ const maxLine = 64 << 20
 // Execute runs a cell and passes on what it does, to its end. There is no time limit but
 // the end of ctx, which may not stop the code. A stream that ends too early is an
 // *e2bhttp.LostError.
-func (c *Client) Execute(ctx context.Context, contextID, code string, event func(Event) error) error {
+func (c *Client) Execute(ctx context.Context, contextID, code string, event func(kernel.Event) error) error {
 	body, err := json.Marshal(map[string]string{"context_id": contextID, "code": code})
 	if err != nil {
 		return fmt.Errorf("encode a cell: %w", err)
@@ -118,8 +102,8 @@ func (c *Client) Execute(ctx context.Context, contextID, code string, event func
 		if end || err != nil {
 			return err
 		}
-		if ev != (Event{}) {
-			if err := event(ev); err != nil {
+		if ev != nil {
+			if err := event(*ev); err != nil {
 				return err
 			}
 		}

@@ -12,17 +12,18 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/interpreter"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 )
 
 const end = `{"type": "end_of_execution"}` + "\n"
 
 // execute runs a cell on a server that answers so.
-func execute(t testing.TB, answer string) (events []interpreter.Event, err error) {
+func execute(t testing.TB, answer string) (events []kernel.Event, err error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, answer) }))
 	defer server.Close()
 	c := interpreter.New(e2bhttp.Endpoint{Base: server.URL, Client: server.Client()})
-	err = c.Execute(t.Context(), "c", "1", func(ev interpreter.Event) error {
+	err = c.Execute(t.Context(), "c", "1", func(ev kernel.Event) error {
 		events = append(events, ev)
 		return nil
 	})
@@ -33,20 +34,20 @@ func TestLinesAreEvents(t *testing.T) {
 	picture := strings.Repeat("iVBORw0KGgo=", 1)
 	for name, c := range map[string]struct {
 		line string
-		want interpreter.Event
+		want kernel.Event
 	}{
-		"stdout":              {`{"type": "stdout", "text": "a\n", "timestamp": "2026-01-01T00:00:00+00:00"}`, interpreter.Event{Stdout: "a\n"}},
-		"stderr":              {`{"type": "stderr", "text": "a"}`, interpreter.Event{Stderr: "a"}},
-		"an error":            {`{"type": "error", "name": "E", "value": "v", "traceback": ""}`, interpreter.Event{Error: &interpreter.Error{Name: "E", Value: "v"}}},
-		"a value":             {`{"type": "result", "text": "2", "extra": {}, "is_main_result": true}`, interpreter.Event{Result: &interpreter.Result{Main: true, Forms: map[string][]byte{"text/plain": []byte("2")}}}},
-		"a picture":           {`{"type": "result", "png": "` + picture + `", "text": null, "extra": {"x/y": "z"}}`, interpreter.Event{Result: &interpreter.Result{Forms: map[string][]byte{"image/png": []byte("\x89PNG\r\n\x1a\n"), "x/y": []byte("z")}}}},
-		"documents":           {`{"type": "result", "json": [1], "data": {"a": [1]}, "chart": null}`, interpreter.Event{Result: &interpreter.Result{Forms: map[string][]byte{"application/json": []byte("[1]"), interpreter.DataType: []byte(`{"a": [1]}`)}}}},
-		"fields of odd types": {`{"type": "result", "text": 5, "png": {"a": 1}}`, interpreter.Event{Result: &interpreter.Result{Forms: map[string][]byte{}}}},
+		"stdout":              {`{"type": "stdout", "text": "a\n", "timestamp": "2026-01-01T00:00:00+00:00"}`, kernel.Event{Stdout: []byte("a\n")}},
+		"stderr":              {`{"type": "stderr", "text": "a"}`, kernel.Event{Stderr: []byte("a")}},
+		"an error":            {`{"type": "error", "name": "E", "value": "v", "traceback": ""}`, kernel.Event{Error: &kernel.Error{Name: "E", Value: "v"}}},
+		"a value":             {`{"type": "result", "text": "2", "extra": {}, "is_main_result": true}`, kernel.Event{Value: &kernel.Value{Main: true, Forms: map[string][]byte{"text/plain": []byte("2")}}}},
+		"a picture":           {`{"type": "result", "png": "` + picture + `", "text": null, "extra": {"x/y": "z"}}`, kernel.Event{Value: &kernel.Value{Forms: map[string][]byte{"image/png": []byte("\x89PNG\r\n\x1a\n"), "x/y": []byte("z")}}}},
+		"documents":           {`{"type": "result", "json": [1], "data": {"a": [1]}, "chart": null}`, kernel.Event{Value: &kernel.Value{Forms: map[string][]byte{"application/json": []byte("[1]"), interpreter.DataType: []byte(`{"a": [1]}`)}}}},
+		"fields of odd types": {`{"type": "result", "text": 5, "png": {"a": 1}}`, kernel.Event{Value: &kernel.Value{Forms: map[string][]byte{}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := execute(t, c.line+"\n"+end)
 			assert.NilError(t, err)
-			assert.DeepEqual(t, got, []interpreter.Event{c.want})
+			assert.DeepEqual(t, got, []kernel.Event{c.want})
 		})
 	}
 }
@@ -61,7 +62,7 @@ func TestALongLineArrivesWhole(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	got, err := execute(t, `{"type": "stdout", "text": "`+long+`"}`+"\n"+end)
 	assert.NilError(t, err)
-	assert.Equal(t, got[0].Stdout, long)
+	assert.Equal(t, string(got[0].Stdout), long)
 }
 
 func TestAStreamWithoutItsEndIsLost(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 )
 
 // line is what the server writes, one JSON object a line.
@@ -18,16 +19,16 @@ type line struct {
 	Main      bool   `json:"is_main_result"`
 }
 
-// parse reads a line. Kinds that are not known, such as keepalive, give an empty event.
-func parse(text []byte) (ev Event, end bool, err error) {
+// parse reads a line. Kinds that are not known, such as keepalive, give no event.
+func parse(text []byte) (ev *kernel.Event, end bool, err error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
-		return Event{}, false, nil
+		return nil, false, nil
 	}
 	var l line
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
-		return Event{}, false, &e2bhttp.Error{Message: "a line that is no JSON", NotJSON: true}
+		return nil, false, &e2bhttp.Error{Message: "a line that is no JSON", NotJSON: true}
 	}
 	// A result may have fields of any type; what does not fit is left out.
 	for name, into := range map[string]any{
@@ -39,17 +40,17 @@ func parse(text []byte) (ev Event, end bool, err error) {
 	}
 	switch l.Type {
 	case "stdout":
-		return Event{Stdout: l.Text}, false, nil
+		return &kernel.Event{Stdout: []byte(l.Text)}, false, nil
 	case "stderr":
-		return Event{Stderr: l.Text}, false, nil
+		return &kernel.Event{Stderr: []byte(l.Text)}, false, nil
 	case "error":
-		return Event{Error: &Error{l.Name, l.Value, l.Traceback}}, false, nil
+		return &kernel.Event{Error: &kernel.Error{Name: l.Name, Value: l.Value, Traceback: l.Traceback}}, false, nil
 	case "result":
-		return Event{Result: &Result{Main: l.Main, Forms: forms(fields)}}, false, nil
+		return &kernel.Event{Value: &kernel.Value{Main: l.Main, Forms: forms(fields)}}, false, nil
 	case "end_of_execution":
-		return Event{}, true, nil
+		return nil, true, nil
 	default:
-		return Event{}, false, nil
+		return nil, false, nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -113,7 +114,7 @@ func (p *Provider) learnUser(ctx context.Context, sb *sandbox) {
 	if known {
 		return
 	}
-	text, exit, err := p.script(ctx, sb, envd.Program{Cmd: "id", Args: []string{"-un"}, Cwd: "/"})
+	text, exit, err := p.script(ctx, sb, stream.Program{Argv: []string{"id", "-un"}})
 	name := strings.TrimSpace(string(text))
 	if err != nil || exit != 0 || !userForm.MatchString(name) {
 		p.logger.Debug("the user of a sandbox is not known", "sandbox", sb.id, "error", err)

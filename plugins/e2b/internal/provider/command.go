@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -56,46 +57,31 @@ func (c *command) locked() sdk.Command {
 }
 
 // run runs the program to its end. started gets nil when it runs, or why it does not.
-func (c *command) run(ctx context.Context, p *Provider, job supervisor.Job, options envd.StartOptions, started chan<- error) {
+func (c *command) run(ctx context.Context, p *Provider, job stream.Job, options envd.StartOptions, started chan<- error) {
 	write := func(r *ring) func([]byte) error {
 		return func(b []byte) error {
 			c.update(func() { r.write(b) })
 			return nil
 		}
 	}
-	report, err := p.supervise(ctx, c.sb, job, options, sink{write(&c.stdout), write(&c.stderr)}, func(pid int) {
+	done, err := p.supervise(ctx, c.sb, job, options, sink{write(&c.stdout), write(&c.stderr)}, func(pid int) {
 		c.update(func() { c.pid = pid })
 		started <- nil
 	})
 	switch {
-	case err == nil && report.Refused != "":
-		err = sdk.FieldErrorf(sdk.CodeInvalidRequest, report.Refused, "the program cannot be started: %s", report.Why)
-	case err == nil && report.Exit == nil && c.snapshot().State == sdk.CommandRunning && c.supervisor() == 0:
+	case err == nil && done != nil:
+		err = done.Refusal()
+	case err == nil && c.supervisor() == 0:
 		err = sdk.Errorf(sdk.CodeUnavailable, "the sandbox could not start the program; it needs python3")
 	}
-	c.update(func() { c.end(report, err) })
+	if done == nil {
+		done = &supervise.Done{Exit: 128 + int(unix.SIGKILL)}
+	}
+	c.update(func() {
+		c.state.EndedAt = time.Now()
+		c.state.State, c.state.ExitCode = done.Command(c.signals)
+	})
 	started <- err
-}
-
-// end says what became of the program.
-func (c *command) end(report supervisor.Report, err error) {
-	c.state.EndedAt = time.Now()
-	c.state.ExitCode = 128 + int(unix.SIGKILL)
-	if report.Exit != nil {
-		c.state.ExitCode = *report.Exit & 0xff // as of a process, whatever the sandbox says
-	}
-	switch {
-	case report.Why == supervisor.Timeout:
-		c.state.State = sdk.CommandTimeout
-	case slices.Contains(c.signals, c.state.ExitCode-128):
-		c.state.State = sdk.CommandCancelled
-	case report.Memory && c.state.ExitCode != 0:
-		c.state.State = sdk.CommandOutOfMemory
-	case c.state.ExitCode == 0 && err == nil:
-		c.state.State = sdk.CommandSucceeded
-	default:
-		c.state.State, c.state.ExitCode = sdk.CommandFailed, max(c.state.ExitCode, 1)
-	}
 }
 
 func (c *command) supervisor() int {
@@ -161,7 +147,7 @@ func (c *command) signal(ctx context.Context, p *Provider, name string) error {
 	if !running {
 		return errEnded
 	}
-	_, exit, err := p.script(ctx, c.sb, supervisor.Signal(c.supervisor(), name))
+	_, exit, err := p.script(ctx, c.sb, stream.Signal(c.supervisor(), name))
 	if err == nil && exit != 0 {
 		return errEnded
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -23,17 +24,17 @@ func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 	}
 	cwd := req.Cwd
 	if cwd == "" {
-		cwd = workspace
+		cwd = remote.Workspace
 	}
 	c := &command{
 		sb: sb, changed: make(chan struct{}), open: req.Stdin || req.Terminal != nil,
 		stdout: ring{keep: req.KeepOutput}, stderr: ring{keep: req.KeepOutput},
 		state: sdk.Command{
-			ID: randomName(), Argv: req.Argv, Cwd: cwd, State: sdk.CommandRunning, StartedAt: time.Now(),
+			ID: remote.NewName(), Argv: req.Argv, Cwd: cwd, State: sdk.CommandRunning, StartedAt: time.Now(),
 			Stdin: req.Stdin, Terminal: req.Terminal != nil,
 		},
 	}
-	job := supervisor.Job{Argv: req.Argv, Env: req.Env, Cwd: cwd, Timeout: req.Timeout, Stdin: req.Stdin, Terminal: req.Terminal != nil}
+	job := stream.Job{Argv: req.Argv, Env: req.Env, Cwd: cwd, Timeout: req.Timeout, Stdin: req.Stdin, Terminal: req.Terminal != nil}
 	options := envd.StartOptions{Stdin: req.Stdin}
 	if req.Terminal != nil {
 		options.Terminal = &envd.Terminal{Cols: req.Terminal.Columns, Rows: req.Terminal.Rows}

@@ -12,7 +12,10 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/cell"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/interpreter"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -27,11 +30,11 @@ type codeContext struct {
 	env   map[string]string
 	// turn holds a token while code runs.
 	turn chan struct{}
-	// gone is closed when it is deleted.
-	gone chan struct{}
+	// gone ends when it is deleted, or with its sandbox.
+	gone context.Context //nolint:containedctx // the lifetime of the context
+	end  context.CancelFunc
 
-	mu      sync.Mutex
-	deleted bool
+	mu sync.Mutex
 	// fresh says that the kernel needs its environment and its directory before the next
 	// execution.
 	fresh bool
@@ -78,18 +81,21 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 func (p *Provider) newContext(ctx context.Context, sb *sandbox, req sdk.CreateContextRequest) (*codeContext, error) {
 	cwd := req.Cwd
 	if cwd == "" {
-		cwd = workspace
+		cwd = remote.Workspace
 	}
 	p.memoryKills(ctx, sb)
 	id, err := p.startKernel(ctx, sb, string(req.Language), absolute(cwd))
 	if err != nil {
 		return nil, err
 	}
-	c := &codeContext{
-		sb: sb, env: req.Env, turn: make(chan struct{}, 1), gone: make(chan struct{}), fresh: true,
-		state: sdk.CodeContext{ID: id, Language: req.Language, Cwd: absolute(cwd), CreatedAt: time.Now()},
-	}
-	return c, nil
+	return sb.newContext(sdk.CodeContext{ID: id, Language: req.Language, Cwd: absolute(cwd), CreatedAt: time.Now()}, req.Env, true), nil
+}
+
+// newContext is the handle of a kernel.
+func (sb *sandbox) newContext(state sdk.CodeContext, env map[string]string, fresh bool) *codeContext {
+	c := &codeContext{sb: sb, state: state, env: env, turn: make(chan struct{}, 1), fresh: fresh}
+	c.gone, c.end = context.WithCancel(sb.gone)
+	return c
 }
 
 // startKernel waits a little for a code interpreter that is not up yet.
@@ -230,7 +236,7 @@ func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 }
 
 func (p *Provider) deleteContext(ctx context.Context, c *codeContext) error {
-	c.delete()
+	c.end()
 	err := p.interpreter(c.sb).DeleteContext(ctx, c.state.ID)
 	if err != nil && !lacksContext(err, c.state.ID) {
 		return p.explain(ctx, c.sb, err)
@@ -239,19 +245,10 @@ func (p *Provider) deleteContext(ctx context.Context, c *codeContext) error {
 	return nil
 }
 
-func (c *codeContext) delete() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.deleted {
-		c.deleted = true
-		close(c.gone)
-	}
-}
-
 // dropContext forgets one that the code interpreter does not have any more: it was
 // deleted, or the code interpreter was started again.
 func (p *Provider) dropContext(c *codeContext) {
-	c.delete()
+	c.end()
 	c.sb.mu.Lock()
 	c.sb.contexts = slices.DeleteFunc(c.sb.contexts, func(other *codeContext) bool { return other == c })
 	c.sb.mu.Unlock()
@@ -265,10 +262,11 @@ func (c *codeContext) takeTurn(ctx context.Context) (release func(), err error) 
 	select {
 	case c.turn <- struct{}{}:
 		return func() { <-c.turn }, nil
-	case <-c.gone:
+	case <-c.gone.Done():
+		if c.sb.gone.Err() != nil {
+			return nil, errNoInstance
+		}
 		return nil, errNoContext()
-	case <-c.sb.gone.Done():
-		return nil, errNoInstance
 	case <-timer.C:
 		return nil, sdk.Errorf(sdk.CodeQuotaExceeded, "the context was busy for %v", sdk.MaxContextWait)
 	case <-ctx.Done():
@@ -293,7 +291,7 @@ func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
 		return nil
 	}
 	language := c.state.Language
-	ignored := func(interpreter.Event) error { return nil }
+	ignored := func(kernel.Event) error { return nil }
 	if err := p.interpreter(c.sb).Execute(ctx, c.state.ID, cell.First(language), ignored); err != nil {
 		return err
 	}
@@ -304,7 +302,7 @@ func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
 	env := maps.Clone(global)
 	maps.Copy(env, c.env)
 	err = p.silently(ctx, c, cell.Furnish(language, env, c.state.Cwd, c.endFile()))
-	if failed, ok := errors.AsType[*cellError](err); ok && !cell.Supports(language) {
+	if failed, ok := errors.AsType[*kernel.CellError](err); ok && !cell.Supports(language) {
 		// What the code interpreter has pasted has to do.
 		p.logger.Warn("a kernel has not got its environment whole", "sandbox", c.sb.id, "language", language, "error", p.redact.Error(failed))
 		err = nil
@@ -319,20 +317,28 @@ func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
 // endFile is where a kernel writes how it ends.
 func (c *codeContext) endFile() string { return "/tmp/.sandbox-kernel-" + c.state.ID }
 
-// cellError is the failure of a cell of our own.
-type cellError struct{ cause interpreter.Error }
-
-// Error says how it failed.
-func (e *cellError) Error() string {
-	return "a cell of the provider failed: " + e.cause.Name + ": " + e.cause.Value
-}
-
 // silently runs a cell of our own.
 func (p *Provider) silently(ctx context.Context, c *codeContext, code string) error {
-	return p.interpreter(c.sb).Execute(ctx, c.state.ID, code, func(ev interpreter.Event) error {
-		if ev.Error != nil {
-			return &cellError{*ev.Error}
-		}
-		return nil
+	return p.interpreter(c.sb).Execute(ctx, c.state.ID, code, kernel.Quietly)
+}
+
+// globalEnv is the environment that the sandbox was made with. It never changes.
+func (p *Provider) globalEnv(ctx context.Context, sb *sandbox) (map[string]string, error) {
+	sb.mu.Lock()
+	env := sb.env
+	sb.mu.Unlock()
+	if env != nil {
+		return env, nil
+	}
+	err := p.envd(ctx, sb, func(c *envd.Client) (err error) {
+		env, err = c.Envs(ctx)
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	sb.mu.Lock()
+	sb.env = env
+	sb.mu.Unlock()
+	return env, nil
 }

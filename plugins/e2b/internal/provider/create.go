@@ -11,6 +11,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -26,7 +27,7 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	defer cancel()
 	key := req.IdempotencyKey
 	if key == "" {
-		key = randomName() // to find it by, if no answer comes
+		key = remote.NewName() // to find it by, if no answer comes
 	}
 	now := time.Now()
 	life, deadline := p.settings.Timeout, now.Add(p.settings.Timeout)
@@ -172,7 +173,7 @@ func (p *Provider) prepare(ctx context.Context, sb *sandbox) error {
 		return err
 	}
 	_, err := retry.Do(ctx, retry.Policy{Attempts: 100, Min: 50 * time.Millisecond, Max: time.Second}, func(ctx context.Context) (struct{}, error) {
-		err := p.envd(ctx, sb, func(c *envd.Client) error { return c.MakeDir(ctx, workspace) })
+		err := p.envd(ctx, sb, func(c *envd.Client) error { return c.MakeDir(ctx, remote.Workspace) })
 		if status := statusOf(err); isLost(err) || status >= 500 || status == http.StatusConflict || status == http.StatusTooManyRequests {
 			return struct{}{}, retry.Again(err, 0)
 		}

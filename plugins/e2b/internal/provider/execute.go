@@ -3,11 +3,13 @@ package provider
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/artifacts"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program"
 )
@@ -35,115 +37,83 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 
 // executeProcess runs code as a process of its own.
 func (p *Provider) executeProcess(ctx context.Context, sb *sandbox, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-	todo, err := program.ForProcess(req, program.Options{Dir: workspace})
+	todo, err := program.ForProcess(req, program.Options{Dir: remote.Workspace})
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	file := "/tmp/.sandbox-" + randomName() + todo.Suffix
-	what := supervisor.Job{Argv: todo.Command(file), Cwd: workspace, Timeout: req.Timeout, File: file, Source: todo.Source, Artifacts: wanted(req.Artifacts)}
+	file := "/tmp/.sandbox-" + remote.NewName() + todo.Suffix
+	what := stream.Job{Argv: todo.Command(file), Cwd: remote.Workspace, Timeout: req.Timeout, File: file, Source: todo.Source, Artifacts: artifacts.Wanted(req.Artifacts)}
 	output := todo.Output(out)
-	ctx, e := p.begin(ctx, req, sb)
-	defer p.finish(e)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	running, end := p.Begin(req)
+	defer end()
 	began := time.Now()
-	report, err := p.supervise(ctx, sb, what, envd.StartOptions{}, sink{output.Stdout, output.Stderr}, e.reached)
-	took := time.Since(began)
+	done, err := p.supervise(ctx, sb, what, envd.StartOptions{}, sink{output.Stdout, output.Stderr}, func(pid int) {
+		running.Reached(func(ctx context.Context) error {
+			// Whatever becomes of the signal, the code does not run for longer.
+			time.AfterFunc(sdk.InterruptGrace, func() { stop(errInterrupted) })
+			// It comes from a process in the sandbox: after one of envd's own, output would be lost.
+			_, _, err := p.script(ctx, sb, stream.Interrupt(pid))
+			return err
+		})
+	})
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return sdk.ExecuteResult{}, err
 	}
-	exit := 128 + 9 // of code that was killed
-	if report.Exit != nil {
-		exit = *report.Exit
-		took = time.Duration(report.Seconds * float64(time.Second))
-	}
-	result, err := output.Finish(exit)
+	result, err := finish(output, done, time.Since(began))
 	if err != nil {
 		return result, err
 	}
-	result.Duration, result.PeakMemoryBytes = took, report.Peak
-	settle(&result, report)
-	if e.isInterrupted() {
+	if running.Interrupted() {
 		result.Status, result.Result, result.Detail = sdk.StatusCancelled, nil, ""
 		return result, nil
 	}
-	files, err := p.withPatterns(ctx, req.InstanceID, req.Artifacts, report.Files)
-	if err != nil {
-		return result, sdk.ExecutionError(err, true)
+	if done == nil || done.Reason != "" {
+		return result, nil
 	}
-	return result, sdk.ExecutionError(p.sendFiles(ctx, sb, files, req.Artifacts, output), true)
+	return result, sdk.ExecutionError(p.finder(sb).Send(ctx, done.Files, req.Artifacts, output), true)
 }
 
-// settle adds what the supervisor knows to what the code's exit code says.
-func settle(result *sdk.ExecuteResult, report supervisor.Report) {
-	switch {
-	case report.Why == supervisor.Timeout:
-		result.Status, result.Result, result.Detail = sdk.StatusTimeout, nil, ""
-	case report.Memory && result.ExitCode != 0:
-		result.Status, result.Result, result.Detail = sdk.StatusOutOfMemory, nil, ""
-	case report.Refused != "":
-		result.Status, result.ExitCode, result.Detail = sdk.StatusFailed, 127, "the template has no interpreter of this language"
-	case report.Exit == nil:
-		result.Status, result.Detail = sdk.StatusFailed, "the processes of the execution were killed, by code in the instance or for want of memory"
-	}
+// finder finds what an execution has made.
+func (p *Provider) finder(sb *sandbox) artifacts.Finder {
+	return artifacts.Finder{Store: store{p}, Instance: sb.id, Most: maxListed}
 }
 
-// executionName tells executions apart.
-type executionName struct{ instance, id string }
-
-// execution is one in progress.
-type execution struct {
-	name executionName
-	sb   *sandbox
-	stop context.CancelCauseFunc
-
-	mu          sync.Mutex
-	pid         int  // of the supervisor; 0 where there is none
-	kernel      bool // it runs in a kernel
-	interrupted bool
+// finish says what became of code, by what its supervisor has told, if anything.
+func finish(output *program.Output, done *supervise.Done, took time.Duration) (sdk.ExecuteResult, error) {
+	if done == nil { // it was killed
+		result, err := output.Finish(128 + 9)
+		result.Duration, result.Detail = took, "the processes of the execution were killed, by code in the instance or for want of memory"
+		return result, err
+	}
+	result, err := output.Finish(done.Exit)
+	result.Duration, result.PeakMemoryBytes = time.Duration(done.Seconds*float64(time.Second)), done.Peak
+	done.Settle(&result)
+	if done.Error != "" {
+		result.Detail = "the template has no interpreter of this language"
+	}
+	return result, err
 }
 
 var errInterrupted = errors.New("interrupted")
 
-// begin makes an execution known to Interrupt.
-func (p *Provider) begin(ctx context.Context, req sdk.ExecuteRequest, sb *sandbox) (context.Context, *execution) {
-	ctx, stop := context.WithCancelCause(ctx)
-	e := &execution{name: executionName{req.InstanceID, req.ExecutionID}, sb: sb, stop: stop}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running[e.name] = e
-	return ctx, e
-}
-
-func (p *Provider) finish(e *execution) {
-	e.stop(nil)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running[e.name] == e {
-		delete(p.running, e.name)
+// executeCell runs code in a kernel of its own, for languages that have no other
+// interpreter in the template.
+func (p *Provider) executeCell(ctx context.Context, sb *sandbox, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	if err := checkCell(req.Language, req); err != nil {
+		return sdk.ExecuteResult{}, err
 	}
-}
-
-func (e *execution) reached(pid int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.pid = pid
-}
-
-// inKernel says that it runs, in a kernel.
-func (e *execution) inKernel() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.kernel = true
-}
-
-// supervisor is its PID.
-func (e *execution) supervisor() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.pid
-}
-
-func (e *execution) isInterrupted() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.interrupted
+	c, err := p.newContext(ctx, sb, sdk.CreateContextRequest{Language: req.Language})
+	if err != nil {
+		return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(sb.gone, stopTimeout)
+		defer cancel()
+		if err := p.deleteContext(ending, c); err != nil && ending.Err() == nil {
+			p.logger.Warn("a kernel may be left in a sandbox", "sandbox", sb.id, "error", err)
+		}
+	}()
+	return p.executeInContext(ctx, c, req, out)
 }

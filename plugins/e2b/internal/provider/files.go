@@ -1,23 +1,19 @@
 package provider
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path"
-	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
-
-var _ sdk.Files = (*Provider)(nil)
 
 const (
 	// maxListed bounds what a list looks at.
@@ -29,22 +25,25 @@ const (
 // fileProgram takes its request from the environment, where there is room for long paths.
 var fileProgram = guestfiles.Program(`print(json.dumps(answer(json.loads(os.environ["SANDBOX_REQUEST"]))))`)
 
-// files makes an operation in a sandbox.
-func (p *Provider) files(ctx context.Context, instanceID string, req guestfiles.Request) (guestfiles.Answer, error) {
+// store is a guestfiles.Store.
+type store struct{ p *Provider }
+
+// Do implements guestfiles.Store.
+func (s store) Do(ctx context.Context, instanceID string, req guestfiles.Request) (guestfiles.Answer, error) {
 	if err := req.Check(); err != nil {
 		return guestfiles.Answer{}, err
 	}
-	sb, err := p.lookup(ctx, instanceID)
+	sb, err := s.p.lookup(ctx, instanceID)
 	if err != nil {
 		return guestfiles.Answer{}, err
 	}
-	req.Workspace = workspace
+	req.Workspace = remote.Workspace
 	request, err := json.Marshal(req)
 	if err != nil {
 		return guestfiles.Answer{}, fmt.Errorf("encode a request: %w", err)
 	}
-	text, exit, err := p.script(ctx, sb, envd.Program{
-		Cmd: "python3", Args: []string{"-I", "-c", fileProgram}, Cwd: "/", Envs: map[string]string{"SANDBOX_REQUEST": string(request)},
+	text, exit, err := s.p.script(ctx, sb, stream.Program{
+		Argv: []string{"python3", "-I", "-c", fileProgram}, Env: map[string]string{"SANDBOX_REQUEST": string(request)},
 	})
 	if err != nil {
 		return guestfiles.Answer{}, err
@@ -61,83 +60,36 @@ func absolute(name string) string {
 	if path.IsAbs(name) {
 		return path.Clean(name)
 	}
-	return path.Join(workspace, name)
+	return path.Join(remote.Workspace, name)
 }
 
-// ReadFile implements sdk.Files. A small part comes with the description.
-func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
-	answer, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Open, Path: req.Path, Offset: req.Offset, Length: req.Length, Most: readAtOnce})
+// Open implements guestfiles.Store.
+func (s store) Open(ctx context.Context, instanceID, name string, offset, length int64) (io.ReadCloser, error) {
+	sb, err := s.p.lookup(ctx, instanceID)
 	if err != nil {
-		return sdk.FileInfo{}, nil, err
-	}
-	info := answer.File.Info()
-	if answer.Whole {
-		return info, io.NopCloser(bytes.NewReader(answer.Data)), nil
-	}
-	sb, err := p.lookup(ctx, req.InstanceID)
-	if err != nil {
-		return sdk.FileInfo{}, nil, err
+		return nil, err
 	}
 	var content io.ReadCloser
-	err = p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		content, err = c.Download(ctx, answer.Real, answer.Offset, req.Length)
+	err = s.p.envd(ctx, sb, func(c *envd.Client) (err error) {
+		content, err = c.Download(ctx, name, offset, length)
 		return err
 	})
-	if err != nil {
-		return sdk.FileInfo{}, nil, p.explain(ctx, sb, err)
-	}
-	return info, content, nil
+	return content, s.p.explain(ctx, sb, err)
 }
 
-const (
-	// draftTimeout bounds the making of a draft.
-	draftTimeout = 30 * time.Second
-	draftPrefix  = ".draft-"
-)
-
-// WriteFile implements sdk.Files. The content goes into a draft beside the file, which
-// takes its place at the end.
-func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
-	name := absolute(req.Path)
-	draft := path.Join(path.Dir(name), draftPrefix+randomName())
-	// Once begun it is waited for, so that nothing is made behind the back of what
-	// tidies up.
-	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), draftTimeout)
-	defer cancel()
-	made, err := p.files(making, req.InstanceID, guestfiles.Request{Op: guestfiles.Draft, Path: req.Path, Draft: draft, Parents: req.MakeParents})
+// Fill implements guestfiles.Store.
+func (s store) Fill(ctx context.Context, instanceID string, req guestfiles.Request, content io.Reader) error {
+	sb, err := s.p.lookup(ctx, instanceID)
 	if err != nil {
-		return sdk.FileInfo{}, err
-	}
-	info, err := p.fill(ctx, req, draft, cmp.Or(req.Mode.Perm(), made.Mode, 0o644), content)
-	if err == nil {
-		return info, nil
-	}
-	// The context may be what has ended.
-	tidying, done := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer done()
-	if _, discarded := p.files(tidying, req.InstanceID, guestfiles.Request{Op: guestfiles.Discard, Path: req.Path, Draft: draft}); discarded != nil {
-		p.logger.Warn("half a file may be left in a sandbox", "error", discarded)
-	}
-	return sdk.FileInfo{}, err
-}
-
-// fill puts content into a draft and gives it its name.
-func (p *Provider) fill(ctx context.Context, req sdk.WriteFileRequest, draft string, mode fs.FileMode, content io.Reader) (sdk.FileInfo, error) {
-	sb, err := p.lookup(ctx, req.InstanceID)
-	if err != nil {
-		return sdk.FileInfo{}, err
+		return err
 	}
 	source := &watchedReader{Reader: content}
 	// Not through p.envd: content can be read once.
-	err = p.envdOf(sb).Upload(ctx, draft, source)
-	switch {
-	case source.err != nil:
-		return sdk.FileInfo{}, source.err
-	case err != nil:
-		return sdk.FileInfo{}, p.explain(ctx, sb, err)
+	err = s.p.envdOf(sb).Upload(ctx, absolute(req.Draft), source)
+	if source.err != nil {
+		return source.err
 	}
-	done, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.Commit, Path: req.Path, Draft: draft, Mode: mode})
-	return done.File.Info(), err
+	return s.p.explain(ctx, sb, err)
 }
 
 // watchedReader remembers what went wrong on the reading side.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -34,10 +35,9 @@ func (k *kernelEnd) told() bool {
 	return k.known
 }
 
-// watchKernel waits until a cell is over, or what runs it has ended, and then calls giveUp.
-// The interpreter of JavaScript is a child of its kernel, which does not notice, so that
+// Watch implements kernel.Kernel. The interpreter of JavaScript is a child of its kernel, which does not notice, so that
 // the code interpreter says nothing for ever.
-func (r *cellRun) watchKernel(over <-chan struct{}, giveUp func()) {
+func (r *cellRun) Watch(over <-chan struct{}, giveUp func()) {
 	if language := r.c.state.Language; language != sdk.JavaScript && language != sdk.TypeScript {
 		return
 	}
@@ -106,24 +106,13 @@ func (p *Provider) endProcess(sb *sandbox, pid int) {
 	_ = envd.New(p.endpoint(sb, envd.Port, p.streams), kernelUser).SendSignal(ctx, pid, envd.SignalKill)
 }
 
-// died says what became of code whose interpreter has ended, and starts another one.
-func (r *cellRun) died(ctx context.Context, result sdk.ExecuteResult) (sdk.ExecuteResult, error) {
-	ending, cancel := context.WithTimeout(r.c.sb.gone, stopTimeout)
-	defer cancel()
-	if err := r.p.restart(ending, r.c); err != nil {
-		return result, err
+// Died implements kernel.Kernel.
+func (r *cellRun) Died(ctx context.Context, _ error) (kernel.Death, bool) {
+	if !r.end.told() {
+		return kernel.Death{}, false
 	}
-	if err := r.filter.Close(); err != nil {
-		return result, err
-	}
+	killed := r.p.memoryKills(ctx, r.c.sb)
 	r.end.mu.Lock()
 	defer r.end.mu.Unlock()
-	result.Status, result.ExitCode, result.Detail = sdk.StatusFailed, r.end.exit, "the interpreter has ended; the context starts afresh"
-	if result.ExitCode == 0 {
-		result.Status = sdk.StatusSucceeded
-	}
-	if r.p.memoryKills(ctx, r.c.sb) || r.end.memory {
-		result.Status, result.ExitCode, result.Detail = sdk.StatusOutOfMemory, 128+9, "the interpreter was killed for want of memory; the context starts afresh"
-	}
-	return result, nil
+	return kernel.Death{Exit: r.end.exit, Memory: killed || r.end.memory}, true
 }

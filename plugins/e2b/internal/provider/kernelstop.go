@@ -6,12 +6,10 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/cell"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/interpreter"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 )
 
 // kernelUser is who kernels belong to; envd takes any user's name.
@@ -29,8 +27,8 @@ func (p *Provider) findKernel(ctx context.Context, c *codeContext) error {
 		return nil
 	}
 	var text bytes.Buffer
-	err := p.interpreter(c.sb).Execute(ctx, c.state.ID, show, func(ev interpreter.Event) error {
-		text.WriteString(ev.Stdout)
+	err := p.interpreter(c.sb).Execute(ctx, c.state.ID, show, func(ev kernel.Event) error {
+		text.Write(ev.Stdout)
 		return nil
 	})
 	if err != nil {
@@ -45,39 +43,22 @@ func (p *Provider) findKernel(ctx context.Context, c *codeContext) error {
 	return nil
 }
 
-// stopSoftly waits until an execution is to be stopped, and then does to the code what
-// Ctrl-C does. If that is of no use, giveUp is called, and the kernel is to be restarted.
-// It returns when over ends.
-func (r *cellRun) stopSoftly(stopping context.Context, over <-chan struct{}, giveUp func()) {
-	select {
-	case <-stopping.Done():
-	case <-over:
-		return
-	}
+// Interrupt implements kernel.Kernel.
+func (r *cellRun) Interrupt(ctx context.Context) bool {
 	r.c.mu.Lock()
 	pid := r.c.pid
 	r.c.mu.Unlock()
-	if pid == 0 || r.c.state.Language != sdk.Python || r.c.sb.gone.Err() != nil {
-		giveUp()
-		return
+	if pid == 0 || r.c.gone.Err() != nil {
+		return false
 	}
-	// Waited for, so that it does not hit what comes next.
-	ctx, cancel := context.WithTimeout(r.c.sb.gone, stopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if err := r.p.interruptKernel(ctx, r.c.sb, pid); err != nil {
+	defer context.AfterFunc(r.c.gone, cancel)()
+	err := r.p.interruptKernel(ctx, r.c.sb, pid)
+	if err != nil {
 		r.p.logger.Debug("a kernel could not be interrupted; it is restarted", "sandbox", r.c.sb.id, "error", r.p.failure(err))
-		giveUp()
-		return
 	}
-	grace := time.NewTimer(r.p.patience.kernels)
-	defer grace.Stop()
-	select {
-	case <-over:
-	case <-grace.C:
-		giveUp()
-	case <-r.c.sb.gone.Done():
-		giveUp()
-	}
+	return err == nil
 }
 
 // interruptKernel sends a SIGINT to a kernel and what it has started.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
 )
 
 // memoryKills looks whether the kernel of the sandbox has killed a process for memory
@@ -14,7 +14,7 @@ import (
 func (p *Provider) memoryKills(ctx context.Context, sb *sandbox) (more bool) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	counter := envd.Program{Cmd: "grep", Args: []string{"-m1", "^oom_kill ", "/proc/vmstat"}, Cwd: "/"}
+	counter := stream.Program{Argv: []string{"grep", "-m1", "^oom_kill ", "/proc/vmstat"}}
 	text, _, err := p.script(ctx, sb, counter)
 	if err != nil {
 		p.logger.Debug("it could not be seen whether memory is short", "sandbox", sb.id, "error", err)

@@ -10,8 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -19,7 +20,8 @@ import (
 
 // Provider makes sandboxes at E2B.
 type Provider struct {
-	guestfiles.Calls // the methods of sdk.Files that need no more than the program in the sandbox
+	guestfiles.Calls  // sdk.Files
+	remote.Executions // sdk.Interrupter
 
 	logger   hclog.Logger
 	settings settings
@@ -44,7 +46,6 @@ type Provider struct {
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 	creations map[string]*creation // by idempotency key
-	running   map[executionName]*execution
 }
 
 var (
@@ -80,9 +81,11 @@ func newProvider(logger hclog.Logger, patience patience) *Provider {
 	life, end := context.WithCancel(context.Background())
 	p := &Provider{
 		logger: logger, patience: patience, life: life, end: end,
-		sandboxes: map[string]*sandbox{}, creations: map[string]*creation{}, running: map[executionName]*execution{},
+		sandboxes: map[string]*sandbox{}, creations: map[string]*creation{},
 	}
-	p.Calls = guestfiles.NewCalls(p.files, maxListed)
+	p.Calls = guestfiles.NewCalls(store{p}, guestfiles.Options{MostListed: maxListed, ReadAtOnce: readAtOnce, Left: func(instanceID string, err error) {
+		logger.Warn("half a file may be left in a sandbox", "sandbox", instanceID, "error", err)
+	}})
 	return p
 }
 

@@ -9,8 +9,9 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/frames"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/supervisor"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/frames"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -30,7 +31,7 @@ type sink struct{ stdout, stderr func([]byte) error }
 type job struct {
 	p      *Provider
 	sb     *sandbox
-	run    *supervisor.Run
+	run    *stream.Run
 	output *frames.Filter
 	sink   sink
 	// started is called with the PID of the supervisor, once the program is there.
@@ -38,8 +39,10 @@ type job struct {
 
 	pid int
 	// begun says that the program was asked for, and may run or have run.
-	begun  bool
-	report supervisor.Report
+	begun bool
+	// done is what the supervisor has told of the end; nil while it has not.
+	done   *supervise.Done
+	asked  time.Time
 	events chan event
 	// read ends the goroutine that reads.
 	read context.CancelFunc
@@ -58,26 +61,25 @@ type event struct {
 
 // supervise runs a job to its end. If ctx or the sandbox ends before, or the sink
 // fails, all processes of the job are ended, and it returns when they are. What
-// becomes of the job itself is in the report.
-func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.Job, options envd.StartOptions, to sink, started func(pid int)) (supervisor.Report, error) {
-	run, err := supervisor.NewRun(what)
+// becomes of the job itself is in the report; it is nil if something has ended the supervisor.
+func (p *Provider) supervise(ctx context.Context, sb *sandbox, what stream.Job, options envd.StartOptions, to sink, started func(pid int)) (*supervise.Done, error) {
+	run, err := stream.NewRun(what)
 	if err != nil {
-		return supervisor.Report{}, err
+		return nil, err
 	}
 	j := &job{p: p, sb: sb, run: run, sink: to, started: started, events: make(chan event)}
-	j.output = run.Output(to.stdout, func(r supervisor.Report) {
+	j.output = run.Output(to.stdout, func(r stream.Report) {
 		if r.Started && j.started != nil {
 			j.started(j.pid)
 		}
-		j.report = r
-		if r.Exit != nil {
-			sb.noteKills(r.Kills)
+		if j.done = r.Done; r.Done != nil && r.Done.Error == "" {
+			sb.noteKills(r.Done.Kills)
 		}
 	})
 	program, file, upload := run.Program()
 	if upload != nil {
 		if err := p.envd(ctx, sb, func(c *envd.Client) error { return c.Upload(ctx, file, bytes.NewReader(upload)) }); err != nil {
-			return j.report, sdk.ExecutionError(p.explain(ctx, sb, err), false)
+			return nil, sdk.ExecutionError(p.explain(ctx, sb, err), false)
 		}
 	}
 	if what.Timeout > 0 {
@@ -93,19 +95,19 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what supervisor.J
 	}()
 	defer func() { stop(); <-done }()
 
-	j.begun = true
+	j.begun, j.asked = true, time.Now()
 	err = j.follow(ctx)
 	if err == nil {
 		err = j.output.Close()
 	}
-	return j.report, sdk.ExecutionError(err, j.begun)
+	return j.done, sdk.ExecutionError(err, j.begun)
 }
 
 // readEvents starts the program and passes on what it does.
-func (j *job) readEvents(ctx context.Context, program envd.Program, options envd.StartOptions) {
+func (j *job) readEvents(ctx context.Context, program stream.Program, options envd.StartOptions) {
 	var process *envd.Process
 	err := j.p.envd(ctx, j.sb, func(c *envd.Client) (err error) {
-		process, err = c.Start(ctx, program, options)
+		process, err = c.Start(ctx, programOf(program), options)
 		return err
 	})
 	if err != nil {
@@ -196,17 +198,16 @@ func (j *job) take(ev event) (ended bool, err error) {
 		if e, ok := errors.AsType[*e2bhttp.Error](ev.err); ok && e.Code == "deadline_exceeded" && j.pid != 0 {
 			j.expired = true
 			j.sweep()
-			j.report.Why = supervisor.Timeout
+			j.done = j.ended(128+9, supervise.Timeout)
 			return true, nil
 		}
 		return true, ev.err
 	case ev.End != nil:
-		if j.paused && ev.End.Exited && j.report.Exit == nil && j.report.Refused == "" {
+		if j.paused && ev.End.Exited && j.done == nil {
 			// It has ended before anybody listened again. Its exit code is all that is known.
-			exit := ev.End.ExitCode
-			j.report.Started, j.report.Exit = true, &exit
+			j.done = j.ended(ev.End.ExitCode, "")
 		}
-		if j.report.Exit == nil && j.report.Refused == "" {
+		if j.done == nil {
 			// Something has ended the supervisor. Whatever is left of the job is ours to end.
 			j.sweep()
 		}
@@ -221,6 +222,16 @@ func (j *job) take(ev event) (ended bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// ended is what is known of a job whose supervisor has not told.
+func (j *job) ended(exit int, reason string) *supervise.Done {
+	return &supervise.Done{Exit: exit, Reason: reason, Seconds: time.Since(j.asked).Seconds()}
+}
+
+// programOf is a program of the kit as envd takes it.
+func programOf(p stream.Program) envd.Program {
+	return envd.Program{Cmd: p.Argv[0], Args: p.Argv[1:], Envs: p.Env, Cwd: "/"}
 }
 
 // lost ends what may still run behind a connection that is gone, and says what
@@ -342,7 +353,7 @@ func (j *job) signal(ctx context.Context, signal envd.Signal) {
 func (j *job) sweep() {
 	ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
 	defer cancel()
-	if _, _, err := j.p.script(ctx, j.sb, supervisor.Sweep(j.run.Tag)); err != nil && ctx.Err() == nil {
+	if _, _, err := j.p.script(ctx, j.sb, stream.Sweep(j.run.Tag)); err != nil && ctx.Err() == nil {
 		j.p.logger.Warn("processes that were to be ended may be left in a sandbox", "sandbox", j.sb.id, "error", err)
 	}
 }
@@ -351,10 +362,10 @@ func (j *job) sweep() {
 const maxScriptOutput = 16 << 20
 
 // script runs a small program of ours and returns what it printed and its exit code.
-func (p *Provider) script(ctx context.Context, sb *sandbox, program envd.Program) (stdout []byte, exit int, err error) {
+func (p *Provider) script(ctx context.Context, sb *sandbox, program stream.Program) (stdout []byte, exit int, err error) {
 	var process *envd.Process
 	err = p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		process, err = c.Start(ctx, program, envd.StartOptions{Limit: time.Minute})
+		process, err = c.Start(ctx, programOf(program), envd.StartOptions{Limit: time.Minute})
 		return err
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package provider
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,9 +26,6 @@ const (
 	metaDeadline = "sandbox_broker_deadline" // seconds of Unix
 	metaLabel    = "sandbox_broker_label_"   // before the name of a label
 )
-
-// workspace is where code starts.
-const workspace = "/workspace"
 
 // idForm is what IDs look like, also in other clouds: nothing else goes into a path.
 // E2B's own have ownForm, and to any other its API says that the request is wrong.
@@ -286,9 +282,6 @@ func (p *Provider) envd(ctx context.Context, sb *sandbox, call func(*envd.Client
 	}
 	return call(client())
 }
-
-// randomName is one that nobody else has.
-func randomName() string { return strings.ToLower(rand.Text()) }
 
 // instance is the sandbox as the broker knows it.
 func (sb *sandbox) instance() sdk.Instance {

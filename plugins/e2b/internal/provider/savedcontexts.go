@@ -86,10 +86,7 @@ func (p *Provider) restoreContexts(ctx context.Context, sb *sandbox) error {
 	sb.mu.Lock()
 	for _, s := range saved {
 		if slices.Contains(kernels, s.ID) {
-			sb.contexts = append(sb.contexts, &codeContext{
-				sb: sb, env: s.Env, turn: make(chan struct{}, 1), gone: make(chan struct{}), fresh: s.Fresh,
-				state: sdk.CodeContext{ID: s.ID, Language: s.Language, Cwd: s.Cwd, CreatedAt: s.CreatedAt},
-			})
+			sb.contexts = append(sb.contexts, sb.newContext(sdk.CodeContext{ID: s.ID, Language: s.Language, Cwd: s.Cwd, CreatedAt: s.CreatedAt}, s.Env, s.Fresh))
 		}
 	}
 	sb.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -15,7 +15,7 @@ var _ sdk.FileWatcher = (*Provider)(nil)
 // WatchFiles implements sdk.FileWatcher. It is envd that watches, as root; so the user
 // is asked first.
 func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
-	if _, err := p.files(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.List, Path: req.Path, Depth: 1, Most: 1}); err != nil {
+	if _, err := (store{p}).Do(ctx, req.InstanceID, guestfiles.Request{Op: guestfiles.List, Path: req.Path, Depth: 1, Most: 1}); err != nil {
 		return err
 	}
 	sb, err := p.lookup(ctx, req.InstanceID)
@@ -44,7 +44,7 @@ func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, re
 			return p.watchFailed(ctx, sb, err)
 		}
 		kind, known := changeKinds[change.Kind]
-		if !known || strings.HasPrefix(path.Base(change.Name), draftPrefix) {
+		if !known || strings.HasPrefix(path.Base(change.Name), guestfiles.DraftPrefix) {
 			continue
 		}
 		if err := changed([]sdk.FileChange{{Kind: kind, Path: path.Join(root, change.Name)}}); err != nil {

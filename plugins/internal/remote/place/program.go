@@ -1,9 +1,10 @@
-package guest
+package place
 
 import (
 	"context"
-	"errors"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 )
 
 // Program is what is to be run.
@@ -21,7 +22,7 @@ type Program struct {
 	Timeout time.Duration
 	// Grace is how long an interrupted program may go on.
 	Grace     time.Duration
-	Artifacts *Artifacts
+	Artifacts *supervise.Artifacts
 
 	// Keep makes it a command: so many bytes of each stream are kept, the latest ones.
 	Keep     int64
@@ -35,55 +36,18 @@ type Size struct {
 	Columns uint16 `json:"columns"`
 }
 
-// Artifacts asks for the files that a program makes below artifacts/, and others.
-type Artifacts struct {
-	Files []string `json:"files"`
-	// Most is how many are wanted; one more is told of.
-	Most int `json:"most"`
-}
-
 // Progress is what a program has printed since the last call, and how it ended.
 type Progress struct {
 	Stdout, Stderr []byte
 	// StdoutAt and StderrAt are where they begin, in bytes since the start.
 	StdoutAt, StderrAt int64
 	// Done is nil while it runs, or while there is more output.
-	Done *Done
+	Done *supervise.Done
 	// Result is the JSON that main returned in a kernel.
 	Result string
 	// Kills is how many processes the kernel of the sandbox has killed for memory.
 	Kills int64
 }
-
-// Done says how a program ended.
-type Done struct {
-	// Exit is 128 plus the signal if one ended it.
-	Exit int `json:"exit"`
-	// Reason is why it was stopped: see the constants.
-	Reason string `json:"reason"`
-	// Error says why it did not start: a field and a reason.
-	Error   string  `json:"error"`
-	Seconds float64 `json:"seconds"`
-	// Memory in bytes is what the largest of its processes had.
-	Memory int64 `json:"memory"`
-	// Ended is a time of Unix.
-	Ended float64 `json:"ended"`
-	Files []File  `json:"files"`
-}
-
-// File is one that a program has made. Size is -1 if there is none.
-type File struct {
-	Name string `json:"name"`
-	Size int64  `json:"size"`
-}
-
-// The values of Done.Reason, beside "".
-const (
-	Timeout   = "timeout"
-	Cancelled = "cancelled"
-	Output    = "output"
-	Memory    = "memory"
-)
 
 // start is the call that starts a program.
 func start(p Program) call {
@@ -134,14 +98,4 @@ func Interrupt(ctx context.Context, r Runner, id string) error {
 func Poke(ctx context.Context, r Runner, id, signal string) error {
 	_, err := ask(ctx, r, call{Do: "poke", ID: id, Signal: signal})
 	return err
-}
-
-// Marks are the files below artifacts/ of a directory, each with something that changes
-// with the file, and the sizes of some files there, -1 for what is none.
-func Marks(ctx context.Context, r Runner, dir string, files []string) (map[string]string, []int64, error) {
-	a, err := ask(ctx, r, call{Do: "marks", Dir: dir, Places: files})
-	if err == nil && len(a.Sizes) != len(files) {
-		err = errors.New("the sandbox did not say how large the files are")
-	}
-	return a.Marks, a.Sizes, err
 }

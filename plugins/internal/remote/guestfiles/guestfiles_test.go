@@ -7,41 +7,50 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// here runs the program on this machine.
-func here(t *testing.T, workspace string) func(context.Context, string, guestfiles.Request) (guestfiles.Answer, error) {
+// machine is a Store that runs the program on this machine.
+type machine struct {
+	guestfiles.Store
+	t         *testing.T
+	workspace string
+}
+
+func here(t *testing.T, workspace string) machine {
 	t.Helper()
 	binaries.Needs(t, "python3", "python3")
-	return func(ctx context.Context, _ string, req guestfiles.Request) (a guestfiles.Answer, err error) {
-		if err := req.Check(); err != nil {
-			return a, err
-		}
-		req.Workspace = workspace
-		text, err := json.Marshal(req)
-		assert.NilError(t, err)
-		cmd := exec.CommandContext(ctx, "python3", "-I", "-c", guestfiles.Program("print(json.dumps(answer(json.load(sys.stdin))))"))
-		cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
-		output, err := cmd.Output()
-		assert.NilError(t, err)
-		assert.NilError(t, json.Unmarshal(output, &a))
-		return a, a.Refusal()
+	return machine{t: t, workspace: workspace}
+}
+
+func (m machine) Do(ctx context.Context, _ string, req guestfiles.Request) (a guestfiles.Answer, err error) {
+	if err := req.Check(); err != nil {
+		return a, err
 	}
+	req.Workspace = m.workspace
+	text, err := json.Marshal(req)
+	assert.NilError(m.t, err)
+	cmd := exec.CommandContext(ctx, "python3", "-I", "-c", guestfiles.Program("print(json.dumps(answer(json.load(sys.stdin))))"))
+	cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
+	output, err := cmd.Output()
+	assert.NilError(m.t, err)
+	assert.NilError(m.t, json.Unmarshal(output, &a))
+	return a, a.Refusal()
 }
 
 // The contract of sdk.Files is tested by the conformance suites of the providers; this is
 // for what they cannot see.
 func TestAnOperationWhoseAnswerWasLostCanBeRepeated(t *testing.T) {
 	workspace := t.TempDir()
-	do := here(t, workspace)
+	do := here(t, workspace).Do
 	for _, req := range []guestfiles.Request{
 		{Op: guestfiles.MkDir, Path: "d"},
 		{Op: guestfiles.Chmod, Path: "d", Mode: 0o700},
@@ -64,7 +73,7 @@ func TestAnOperationWhoseAnswerWasLostCanBeRepeated(t *testing.T) {
 
 func TestAPartOfAFileIsReadIfItIsSmall(t *testing.T) {
 	workspace := t.TempDir()
-	do := here(t, workspace)
+	do := here(t, workspace).Do
 	assert.NilError(t, os.WriteFile(filepath.Join(workspace, "f"), []byte("0123456789"), 0o600))
 	for name, c := range map[string]struct {
 		offset, length int64
@@ -89,6 +98,24 @@ func TestAPartOfAFileIsReadIfItIsSmall(t *testing.T) {
 	}
 }
 
+func TestWhatAnExecutionMayHaveMadeIsRegularFiles(t *testing.T) {
+	workspace := t.TempDir()
+	assert.NilError(t, os.MkdirAll(filepath.Join(workspace, "artifacts", "a"), 0o700))
+	for _, name := range []string{"artifacts/a/x", "artifacts/y", "other"} {
+		assert.NilError(t, os.WriteFile(filepath.Join(workspace, name), []byte(name), 0o600))
+	}
+	assert.NilError(t, os.Symlink("../other", filepath.Join(workspace, "artifacts", "link")))
+	a, err := here(t, workspace).Do(t.Context(), "", guestfiles.Request{Op: guestfiles.Marks, Path: ".", Names: []string{"other", "artifacts/link", "artifacts", "none", "../x"}})
+	assert.NilError(t, err)
+	var found []string
+	for _, f := range a.Files {
+		found = append(found, f.Below)
+	}
+	slices.Sort(found)
+	assert.DeepEqual(t, found, []string{"artifacts/a/x", "artifacts/y"})
+	assert.DeepEqual(t, a.Sizes, []int64{5, -1, -1, -1, -1})
+}
+
 func TestListsAreCutAtTheirLimitAndSaySo(t *testing.T) {
 	workspace := t.TempDir()
 	for _, name := range []string{"a/x.go", "a/y.txt", "b.go"} {
@@ -110,7 +137,7 @@ func TestListsAreCutAtTheirLimitAndSaySo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			truncated, err := guestfiles.NewCalls(here(t, workspace), c.most).ListFiles(t.Context(), sdk.ListFilesRequest{Path: ".", Depth: 9, Glob: c.glob, Limit: c.limit}, func(found []sdk.FileInfo) error {
+			truncated, err := guestfiles.NewCalls(here(t, workspace), guestfiles.Options{MostListed: c.most}).ListFiles(t.Context(), sdk.ListFilesRequest{Path: ".", Depth: 9, Glob: c.glob, Limit: c.limit}, func(found []sdk.FileInfo) error {
 				for _, f := range found {
 					below, err := filepath.Rel(workspace, f.Path)
 					assert.NilError(t, err)

@@ -1,17 +1,19 @@
-// Package guest runs programs in a sandbox, and does things with its files, where the
+// Package place runs programs in a sandbox, and does things with its files, where the
 // service of the sandbox can do no more than run a command of the shell, for some
-// seconds, and give its output when it has ended.
+// seconds, and give its output when it has ended. Each program has a place there: a
+// directory with all that is known of it.
 //
 // A small script travels with each call. calls.py starts a program under a supervisor
-// (supervise.py) that survives the call, enforces the time limit, and ends all that the
-// program started; further calls wait for output as it appears, byte for byte, write to
-// the program or stop it. Package guestfiles does one thing with a file. Every call can be repeated:
-// a program with the same ID is not started twice, and input is not written twice.
+// (package supervise, and supervise.py) that survives the call, enforces the time limit,
+// and ends all that the program started; further calls wait for output as it appears, byte
+// for byte, write to the program or stop it. Package guestfiles does one thing with a file.
+// Every call can be repeated: a program with the same ID is not started twice, and input is
+// not written twice.
 //
 // All that is known of a program lies in the sandbox, so that a process after a crash
 // knows what the one before it did. How a call reaches the sandbox is not known here;
 // that is Runner's business.
-package guest
+package place
 
 import (
 	"bytes"
@@ -23,22 +25,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 )
 
 var (
 	//go:embed request.py
-	request []byte
+	request string
 	//go:embed place.py
-	place []byte
+	place string
 	//go:embed supervise.py
-	supervise []byte
+	supervisor string
 	//go:embed calls.py
-	calls []byte
+	calls string
 
-	programs = pack(slices.Concat(place, supervise, calls))
+	programs = pack(supervise.Program(place, supervisor, calls))
 )
 
 const (
@@ -86,11 +90,11 @@ type call struct {
 	Dir    string   `json:"dir"`
 	Places []string `json:"places,omitempty"`
 
-	Env       map[string]string `json:"env"`
-	Keep      int64             `json:"keep"`
-	Stdin     bool              `json:"stdin"`
-	Terminal  *Size             `json:"terminal"`
-	Artifacts *Artifacts        `json:"artifacts"`
+	Env       map[string]string    `json:"env"`
+	Keep      int64                `json:"keep"`
+	Stdin     bool                 `json:"stdin"`
+	Terminal  *Size                `json:"terminal"`
+	Artifacts *supervise.Artifacts `json:"artifacts"`
 	// Seconds.
 	Timeout float64 `json:"timeout"`
 	Grace   float64 `json:"grace"`
@@ -112,22 +116,20 @@ type call struct {
 
 // answer is what calls.py says.
 type answer struct {
-	Unknown   bool              `json:"unknown"`
-	Ended     bool              `json:"ended"`
-	Refused   bool              `json:"refused"`
-	Stdout    []byte            `json:"stdout"`
-	StdoutAt  int64             `json:"stdout_at"`
-	Stderr    []byte            `json:"stderr"`
-	StderrAt  int64             `json:"stderr_at"`
-	Done      *Done             `json:"done"`
-	Result    string            `json:"result"`
-	Kills     int64             `json:"kills"`
-	State     State             `json:"state"`
-	States    []State           `json:"states"`
-	Taken     int64             `json:"taken"`
-	Workspace string            `json:"workspace"`
-	Marks     map[string]string `json:"marks"`
-	Sizes     []int64           `json:"sizes"`
+	Unknown   bool            `json:"unknown"`
+	Ended     bool            `json:"ended"`
+	Refused   bool            `json:"refused"`
+	Stdout    []byte          `json:"stdout"`
+	StdoutAt  int64           `json:"stdout_at"`
+	Stderr    []byte          `json:"stderr"`
+	StderrAt  int64           `json:"stderr_at"`
+	Done      *supervise.Done `json:"done"`
+	Result    string          `json:"result"`
+	Kills     int64           `json:"kills"`
+	State     State           `json:"state"`
+	States    []State         `json:"states"`
+	Taken     int64           `json:"taken"`
+	Workspace string          `json:"workspace"`
 }
 
 // Setup makes the first of these directories that can be had, and returns it.
@@ -162,10 +164,10 @@ func ask(ctx context.Context, r Runner, c call) (answer, error) {
 }
 
 // pack makes a command of a script, that takes an argument: see request.py.
-func pack(script []byte) string {
+func pack(script string) string {
 	var packed bytes.Buffer
 	w := zlib.NewWriter(&packed)
-	_, _ = w.Write(slices.Concat(request, script)) // a buffer takes everything
+	_, _ = io.WriteString(w, request+"\n\n"+script) // a buffer takes everything
 	_ = w.Close()
 	return "python3 -I -S -c 'import base64,zlib;exec(zlib.decompress(base64.b64decode(\"" + encode(packed.Bytes()) + "\")))' "
 }

@@ -1,4 +1,4 @@
-package guest //nolint:testpackage // what the sandbox says is outside input, and only parse reads it
+package place //nolint:testpackage // what the sandbox says is outside input, and only parse reads it
 
 import (
 	"bytes"

@@ -1,13 +1,13 @@
-package guest
+package place
 
 import (
 	"context"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 )
 
 // fileAccess does one thing with a file.
-var fileAccess = pack([]byte(guestfiles.Program(`print("` + prefix + `" + json.dumps(answer(asked())))`)))
+var fileAccess = pack(guestfiles.Program(`print("` + prefix + `" + json.dumps(answer(asked())))`))
 
 // Do does something with a file. A refusal is an *sdk.Error with the code that it has in
 // the contract.

@@ -11,10 +11,10 @@
 #   resize     tell its terminal another size
 #   state      what is known of it; list: of all commands
 #   poke       send a signal to the kernel behind a place
-#   marks      which files lie below artifacts/
 #   setup      find out where code can work
 #
-# It is sent behind request.py, place.py and supervise.py, as one script.
+# It is sent behind request.py, core.py of package supervise, place.py and supervise.py, as
+# one script.
 import base64, fcntl, json, os, select, signal, struct, sys, termios, time
 
 
@@ -104,7 +104,7 @@ def watch(place, request):
         if all(at + len(data) >= how[s] for s, (at, data) in zip(STREAMS, (out, err))):
             answer["done"] = how
     if request["result"]:
-        answer["result"], answer["kills"] = read(place + "/result"), kills_for_memory()
+        answer["result"], answer["kills"] = read(place + "/result"), kills_for_memory(COUNTERS)
     return answer
 
 
@@ -250,13 +250,9 @@ def by_sudo(place):
         pass
 
 
-def list_marks(_, request):
-    return {"marks": marks(request["dir"]), "sizes": [size_of(request["dir"], n) for n in request.get("places", [])]}
-
-
 DO = {
     "run": run, "watch": watch, "cancel": cancel, "interrupt": interrupt, "signal": send_signal, "write": write,
-    "resize": resize, "state": state, "list": list_all, "poke": poke, "setup": setup, "marks": list_marks,
+    "resize": resize, "state": state, "list": list_all, "poke": poke, "setup": setup,
 }
 
 

@@ -1,15 +1,12 @@
-// Package supervisor runs programs in a sandbox through envd so that nothing of them is
-// left when they end. envd kills a process and not what it has started, and does not
-// say why one was killed; so what envd starts is a small Python program that starts the
-// program proper, holds on to its whole tree of processes, has the time limit, and
-// reports. The sandbox needs python3 for it.
+// Package stream runs programs under a supervisor (package supervise) where the service of
+// a sandbox streams what a process prints. The supervisor runs in the foreground, and the
+// output of the program is its own; what it reports comes in frames among that, which
+// Output takes out again. What runs cannot learn their marker: it may not look into the
+// supervisor.
 //
-// The report comes in frames among the output; Output takes them out again. What runs
-// cannot learn their marker: it may not look into the supervisor.
-//
-// This package has the two programs and their two ways of speech. Starting them, and
-// what a report means for an execution or a command, is the provider's.
-package supervisor
+// This package has the programs and their ways of speech. Starting them in a sandbox is
+// the provider's.
+package stream
 
 import (
 	"bytes"
@@ -23,15 +20,17 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/frames"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/frames"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 )
 
 var (
-	//go:embed supervisor.py
-	supervisorProgram string
+	//go:embed stream.py
+	streamProgram string
 	//go:embed tree.py
 	treeProgram string
+
+	supervisorProgram, signalProgram = supervise.Program(streamProgram), supervise.Program(treeProgram)
 )
 
 // Variables of the environment.
@@ -52,16 +51,10 @@ type Job struct {
 	File, Source string
 	// Stdin keeps standard input; else it is empty.
 	Stdin bool
-	// Terminal says that envd gives it one.
+	// Terminal says that the service gives it one.
 	Terminal bool
 	// Artifacts asks for the files that it makes; nil for none.
-	Artifacts *Artifacts
-}
-
-// Artifacts says which files are wanted beside those below artifacts/.
-type Artifacts struct {
-	Files []string `json:"files"`
-	Most  int      `json:"most"`
+	Artifacts *supervise.Artifacts
 }
 
 // Run is a job that is about to start.
@@ -100,16 +93,21 @@ func randomHex() string {
 	return hex.EncodeToString(b)
 }
 
-// Program is what envd is to start. If upload is not nil, it is to be stored as file
-// before.
-func (r *Run) Program() (program envd.Program, file string, upload []byte) {
-	program = envd.Program{Cmd: "python3", Args: []string{"-I", "-c", supervisorProgram}, Cwd: "/", Envs: map[string]string{tagVariable: r.Tag}}
+// Program is what the service is to start.
+type Program struct {
+	Argv []string
+	Env  map[string]string
+}
+
+// Program starts the job. If upload is not nil, it is to be stored as file before.
+func (r *Run) Program() (program Program, file string, upload []byte) {
+	program = Program{Argv: []string{"python3", "-I", "-c", supervisorProgram}, Env: map[string]string{tagVariable: r.Tag}}
 	if inline := compress(r.request); len(inline) <= maxInline {
-		program.Envs[requestVariable] = inline
+		program.Env[requestVariable] = inline
 		return program, "", nil
 	}
 	file = "/tmp/.sandbox-" + r.Tag
-	program.Envs[fileVariable] = file
+	program.Env[fileVariable] = file
 	return program, file, r.request
 }
 
@@ -123,57 +121,30 @@ func compress(text []byte) string {
 
 // Signal is a program that sends a signal, by its name, to all processes of the job
 // whose supervisor has that PID.
-func Signal(pid int, name string) envd.Program {
+func Signal(pid int, name string) Program {
 	return tree("signal", strconv.Itoa(pid), name)
 }
 
 // Interrupt is a program that does what Ctrl-C would.
-func Interrupt(pid int) envd.Program { return tree("interrupt", strconv.Itoa(pid)) }
+func Interrupt(pid int) Program { return tree("interrupt", strconv.Itoa(pid)) }
 
 // Sweep is a program that kills what is left of a job whose supervisor is gone.
-func Sweep(tag string) envd.Program { return tree("sweep", tag) }
+func Sweep(tag string) Program { return tree("sweep", tag) }
 
-func tree(args ...string) envd.Program {
-	return envd.Program{Cmd: "python3", Args: append([]string{"-I", "-c", treeProgram}, args...), Cwd: "/"}
+func tree(args ...string) Program {
+	return Program{Argv: append([]string{"python3", "-I", "-c", signalProgram}, args...)}
 }
 
-// Report is what a supervisor tells.
+// Report is what a supervisor tells: that the program runs, or how it has ended.
 type Report struct {
 	Started bool
-	// Refused names what the job cannot be started with: "cwd" or "argv"; Why says why.
-	Refused string
-	// Exit code once it has ended, 128 plus the signal when one ended it.
-	Exit *int
-	// Why it was ended: "timeout", "stopped", or nothing.
-	Why     string
-	Seconds float64
-	// Left counts processes that could not be killed.
-	Left int
-	// Memory says that the kernel killed something meanwhile for want of memory.
-	Memory bool
-	// Kills is how many processes of the sandbox it has killed so ever.
-	Kills int64
-	// Peak memory of the largest process, in bytes.
-	Peak  int64
-	Files []File
+	Done    *supervise.Done
 }
-
-// File is an artifact; its size is -1 if there is no such regular file.
-type File struct {
-	Name string
-	Size int64
-}
-
-// Reasons in Report.Why.
-const (
-	Timeout = "timeout"
-	Stopped = "stopped"
-)
 
 // maxFrame bounds a report: a hundred names of files are the most that is in one.
 const maxFrame = 1 << 20
 
-// Output stands between envd and whoever wants the standard output of the job: it takes
+// Output stands between the service and whoever wants the standard output of the job: it takes
 // the reports out.
 func (r *Run) Output(out func([]byte) error, report func(Report)) *frames.Filter {
 	return frames.NewFilter(r.marker, maxFrame, out, func(payload []byte) bool {

@@ -9,7 +9,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/frames"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/frames"
 )
 
 const marker = "__run_0123:"

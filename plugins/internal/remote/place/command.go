@@ -1,6 +1,10 @@
-package guest
+package place
 
-import "context"
+import (
+	"context"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
+)
 
 // State is what is known of a command.
 type State struct {
@@ -10,11 +14,11 @@ type State struct {
 	// Started is a time of Unix.
 	Started float64 `json:"started"`
 	// Stdout and Stderr are how many bytes it has printed, kept or not.
-	Stdout   int64 `json:"stdout"`
-	Stderr   int64 `json:"stderr"`
-	Done     *Done `json:"done"`
-	Stdin    bool  `json:"stdin"`
-	Terminal bool  `json:"terminal"`
+	Stdout   int64           `json:"stdout"`
+	Stderr   int64           `json:"stderr"`
+	Done     *supervise.Done `json:"done"`
+	Stdin    bool            `json:"stdin"`
+	Terminal bool            `json:"terminal"`
 	// Signals are those that it was sent.
 	Signals []int `json:"signals"`
 	// Taken is how many bytes of input it was given; Closed says that it takes no more.

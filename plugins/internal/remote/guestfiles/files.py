@@ -255,6 +255,34 @@ def op_list(r):
     return {"files": found[:most], "more": len(found) > most}
 
 
+def op_marks(r):
+    """What regular files lie below artifacts/ of a directory, and how large those of these
+    names are that no symbolic link leads to; -1 for what is none."""
+    root, found = r["path"], []
+    for at, _, names in os.walk(os.path.join(root, "artifacts")):
+        for name in names:
+            try:
+                info = describe(os.path.join(at, name))
+            except FileNotFoundError:
+                continue
+            info["below"] = shown(os.path.relpath(os.path.join(at, name), root))
+            if info["type"] == "file":
+                found.append(info)
+        if len(found) >= 10000:
+            break
+    return {"files": found, "sizes": [size_of(root, name) for name in r["names"] or []]}
+
+
+def size_of(root, name):
+    path = os.path.normpath(os.path.join(root, name))
+    try:
+        info = describe(path)
+    except OSError:
+        return -1
+    inside = os.path.realpath(path) == os.path.join(os.path.realpath(root), os.path.relpath(path, root))
+    return info["size"] if inside and info["type"] == "file" else -1
+
+
 def answer(r):
     try:
         os.chdir(r["workspace"])

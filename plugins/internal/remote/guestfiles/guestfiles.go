@@ -4,12 +4,13 @@
 // program, files.py, which does one thing each time it runs.
 //
 // How the program gets into the sandbox and its answer out, and how the content of large
-// files does, is for the provider; Calls has the methods of sdk.Files that need no more
-// than the program.
+// files does, is a Store's, of each provider; Calls are the methods of sdk.Files over one.
 package guestfiles
 
 import (
+	"context"
 	_ "embed"
+	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -24,6 +25,17 @@ var program string
 // the function answer, and print what that returns, an Answer. The modules base64, json,
 // os and sys are imported.
 func Program(last string) string { return program + "\n\n" + last + "\n" }
+
+// Store is the files of the sandboxes of a provider, as its service lets them be used.
+type Store interface {
+	// Do has the program in a sandbox make one operation. A refusal is an error.
+	Do(ctx context.Context, instanceID string, req Request) (Answer, error)
+	// Open reads so much of a file from an offset on, which need not be there any more.
+	Open(ctx context.Context, instanceID, name string, offset, length int64) (io.ReadCloser, error)
+	// Fill puts content into the draft of a request, which is there and empty. An error of
+	// content is returned as it is.
+	Fill(ctx context.Context, instanceID string, req Request, content io.Reader) error
+}
 
 // Op is what to do.
 type Op string
@@ -43,6 +55,8 @@ const (
 	Move    Op = "move"
 	Copy    Op = "copy"
 	Remove  Op = "remove"
+	// Marks tells of the files that an execution may have made.
+	Marks Op = "marks"
 )
 
 // Repeatable says whether an operation can be asked for again when its answer was lost.
@@ -68,6 +82,8 @@ type Request struct {
 	// Data or Upload is what Append adds: bytes, or a file that somebody has written.
 	Data   []byte `json:"data"`
 	Upload string `json:"upload"`
+	// Names are those whose sizes Marks is to tell.
+	Names []string `json:"names"`
 }
 
 // maxPath is PATH_MAX of Linux.
@@ -102,6 +118,8 @@ type Answer struct {
 	Offset, Length int64
 	Whole          bool
 	Data           []byte
+	// Sizes are of the Names, -1 for what is no regular file.
+	Sizes []int64
 
 	Code, Message, Field string
 }
