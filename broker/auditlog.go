@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/audit/sink"
 	"github.com/sandbox-broker/sandbox-broker/broker/audited"
 	"github.com/sandbox-broker/sandbox-broker/broker/disk"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -28,15 +29,15 @@ func (b *broker) openAudit(cfg *config.Config) (err error) {
 	if b.audit, err = audit.Open(audit.Options{Dir: cfg.Audit.Dir, Detail: auditDetail(cfg), Logger: logger}); err != nil {
 		return err
 	}
-	b.sinks = newAuditSinks(b.audit, logger)
-	b.sinks.set(cfg.Audit)
+	b.sinks = sink.NewSet(b.audit, logger)
+	b.sinks.Apply(cfg.Audit)
 	return nil
 }
 
 // setAudit changes what may change while the log is written.
 func (b *broker) setAudit(cfg *config.Config) {
 	b.audit.Change(auditDetail(cfg))
-	b.sinks.set(cfg.Audit)
+	b.sinks.Apply(cfg.Audit)
 }
 
 // closeAudit ends the audit log, after everything that is written to it.
@@ -44,7 +45,7 @@ func (b *broker) closeAudit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), auditTimeout)
 	defer cancel()
 	err := b.audit.Close(ctx)
-	b.sinks.close()
+	b.sinks.Close()
 	return err
 }
 
@@ -98,5 +99,5 @@ func (b *broker) disks() map[string]disk.State {
 // auditState is what the metrics say of the audit log.
 func (b *broker) auditState() metrics.Audit {
 	s := b.audit.State()
-	return metrics.Audit{Writable: s.Writable, Lines: s.Lines, Refused: s.Refused, Late: s.Late, Behind: b.sinks.behind()}
+	return metrics.Audit{Writable: s.Writable, Lines: s.Lines, Refused: s.Refused, Late: s.Late, Behind: b.sinks.Behind()}
 }

@@ -16,14 +16,17 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/audit/sink"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/journal"
+	"github.com/sandbox-broker/sandbox-broker/broker/listen"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+	"github.com/sandbox-broker/sandbox-broker/broker/statedir"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
@@ -69,10 +72,10 @@ type Options struct {
 type broker struct {
 	options   Options
 	logger    hclog.Logger
-	state     *stateDir
+	state     *statedir.Dir
 	store     *store.Store
 	audit     *audit.Log
-	sinks     *auditSinks
+	sinks     *sink.Set
 	launcher  *pluginhost.Launcher
 	catalog   *catalog
 	found     foundPlugins
@@ -80,9 +83,9 @@ type broker struct {
 	instances *instance.Service
 	server    *api.Server
 	gate      *admission.Gate // of the API
-	api       *door
-	metrics   *door
-	backups   *backups
+	api       *listen.Endpoint
+	metrics   *listen.Endpoint
+	backups   *statedir.BackupServer
 	answers   *idempotency.Answers
 	// previewKey is what the file of that key holds.
 	previewKey []byte
@@ -115,23 +118,23 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	b.files = newFollowed(b, cfg)
 
 	// First of all, so that a taken address is told at once.
-	listener, err := listenAtStart(ctx, cfg.Listen)
+	listener, err := listen.AtStart(ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	var metricsListener net.Listener
 	if cfg.Metrics.Listen != "" {
-		if metricsListener, err = listenAtStart(ctx, cfg.Metrics.Listen); err != nil {
+		if metricsListener, err = listen.AtStart(ctx, cfg.Metrics.Listen); err != nil {
 			return err
 		}
 		defer metricsListener.Close()
 	}
-	if b.state, err = openStateDir(cfg.StateDir); err != nil {
+	if b.state, err = statedir.Open(cfg.StateDir); err != nil {
 		return err
 	}
-	defer closing(&err, b.state.close)
-	state, err := b.openState(ctx)
+	defer closing(&err, b.state.Close)
+	state, err := b.state.OpenStore(ctx, b.logger.Named("state"))
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if past.Incomplete, err = b.afterLoss(state); err != nil {
+	if past.Incomplete, err = statedir.ReportLoss(state, b.logger.Named("state")); err != nil {
 		return err
 	}
 	if b.quotas, err = quota.NewKeeper(quota.Options{
@@ -162,15 +165,15 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer closing(&err, b.closeAudit)
-	previewKey, err := preview.LoadKey(b.state.previewKeyFile())
+	previewKey, err := preview.LoadKey(b.state.PreviewKeyFile())
 	if err != nil {
 		return err
 	}
 	b.previewKey = preview.FormatKey(previewKey)
-	if b.backups, err = serveBackups(b.state.path, state.Snapshot, b.logger.Named("state")); err != nil {
+	if b.backups, err = statedir.ServeBackups(b.state.Path(), state.Snapshot, b.logger.Named("state")); err != nil {
 		return err
 	}
-	defer closing(&err, b.backups.close)
+	defer closing(&err, b.backups.Close)
 	if b.launcher, err = pluginhost.NewLauncher(pluginhost.LauncherOptions{
 		RuntimeDir: options.RuntimeDir,
 		Logger:     options.Logger,
@@ -192,7 +195,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Catalog: b.catalog,
 		Limits:  instanceLimits(cfg.Limits),
 		Logger:  options.Logger.Named("instances"),
-		Journal: instances, Past: past, BrokerID: b.state.id,
+		Journal: instances, Past: past, BrokerID: b.state.ID(),
 		Quotas: b.quotas, Router: b.catalog.router, Observer: outcomes,
 	})
 	b.answers = answers
@@ -208,15 +211,15 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	meter.ShowOutcomes(outcomes)
 	meter.ShowDisks(b.disks)
 	meter.ShowInstances(b.instances.CountByProvider)
-	b.gate = admission.NewGate(connectionBounds(cfg.Connections), tellConnections(b.logger.Named("api")))
-	scrapers := admission.NewGate(scraperBounds(), tellConnections(b.logger.Named("metrics")))
+	b.gate = admission.NewGate(listen.Bounds(cfg.Connections), listen.Report(b.logger.Named("api")))
+	scrapers := admission.NewGate(listen.ScraperBounds(), listen.Report(b.logger.Named("metrics")))
 	meter.ShowConnections(map[string]func() admission.Counts{"api": b.gate.Counts, "metrics": scrapers.Counts})
-	b.metrics = newDoor(meter.NewServer(), scrapers, b.logger.Named("metrics"))
+	b.metrics = listen.New(meter.NewServer(), scrapers, b.logger.Named("metrics"))
 	// It serves to the end: a stop is worth looking at too.
 	defer func() {
 		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
 		defer cancel()
-		b.metrics.close(answers)
+		b.metrics.Close(answers)
 	}()
 	b.showMetrics(metricsListener)
 	defer b.stop()
@@ -241,12 +244,12 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	}); err != nil {
 		return err
 	}
-	b.api = newDoor(b.server, b.gate, b.logger.Named("api"))
-	b.api.moveTo(listener)
+	b.api = listen.New(b.server, b.gate, b.logger.Named("api"))
+	b.api.MoveTo(listener)
 	if err := b.awaitProviders(ctx); err != nil {
 		return err
 	}
-	b.tasks.Go("keep the directories in place", func() { b.keepInPlace(b.life) })
+	b.tasks.Go("keep the directories in place", func() { b.recreateDirs(b.life) })
 	b.tasks.Go("watch the plugins' files", func() { b.watchExecutables(b.life) })
 	if options.Load != nil {
 		b.tasks.Go("follow the configuration", func() { b.files.follow(b.life) })
@@ -257,9 +260,9 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	select {
 	case <-ctx.Done():
 		return nil
-	case err := <-b.api.failed:
+	case err := <-b.api.Failed():
 		return fmt.Errorf("serve: %w", err)
-	case err := <-b.metrics.failed:
+	case err := <-b.metrics.Failed():
 		return err
 	}
 }
@@ -289,7 +292,7 @@ func (b *broker) stop() {
 
 	if b.api != nil {
 		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
-		b.api.close(answers)
+		b.api.Close(answers)
 		cancel()
 	}
 	b.endLife()
@@ -302,7 +305,7 @@ func (b *broker) stop() {
 
 // showMetrics serves the metrics on a listener, or nowhere.
 func (b *broker) showMetrics(listener net.Listener) {
-	b.metrics.moveTo(listener)
+	b.metrics.MoveTo(listener)
 	if listener == nil {
 		return
 	}

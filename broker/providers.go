@@ -31,7 +31,7 @@ func (b *broker) launchAll(ctx context.Context, cfg *config.Config) ([]launched,
 	problems := make([]config.Diagnostics, len(all))
 	var group sync.WaitGroup
 	for i, block := range cfg.Providers {
-		group.Go(func() { all[i], problems[i] = b.launch(ctx, cfg, block, b.state.firstProviderDir) })
+		group.Go(func() { all[i], problems[i] = b.launch(ctx, cfg, block, b.state.FirstProviderDir) })
 	}
 	group.Wait()
 	var diags config.Diagnostics

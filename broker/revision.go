@@ -61,7 +61,7 @@ func (b *broker) newRevision(l launched) *revision {
 	defer close(known)
 	r.Supervised = pluginhost.Supervise(b.launcher, l.spec, sdk.ConfigureRequest{
 		Label:         l.block.Label,
-		BrokerID:      b.state.id,
+		BrokerID:      b.state.ID(),
 		StateDir:      l.stateDir,
 		AbandonedDirs: l.abandoned,
 		Settings:      l.settings,
@@ -69,7 +69,7 @@ func (b *broker) newRevision(l launched) *revision {
 		First: l.process,
 		OnReady: func(ctx context.Context, _ string, provider sdk.Provider) error {
 			<-known
-			if err := b.state.removeAll(l.abandoned); err != nil {
+			if err := b.state.RemoveAll(l.abandoned); err != nil {
 				b.logger.Warn("state directories of earlier plugins could not be removed", "provider", l.block.Label, "error", err)
 			}
 			l.abandoned = nil // another process may get their names

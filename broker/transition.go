@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
+	"github.com/sandbox-broker/sandbox-broker/broker/listen"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
@@ -95,7 +96,7 @@ func (t *transition) launch(ctx context.Context, fresh []*config.Provider) error
 	all, problems := make([]launched, len(fresh)), make([]config.Diagnostics, len(fresh))
 	var group sync.WaitGroup
 	for i, block := range fresh {
-		group.Go(func() { all[i], problems[i] = t.broker.launch(ctx, t.to, block, t.broker.state.nextProviderDir) })
+		group.Go(func() { all[i], problems[i] = t.broker.launch(ctx, t.to, block, t.broker.state.NextProviderDir) })
 	}
 	group.Wait()
 	t.launched = all
@@ -130,12 +131,12 @@ func (t *transition) outcome() outcome {
 // listen opens the addresses that are new.
 func (t *transition) listen() (err error) {
 	if t.from.cfg.Listen != t.to.Listen {
-		if t.api, err = listen(t.to.Listen); err != nil {
+		if t.api, err = listen.On(t.to.Listen); err != nil {
 			return err
 		}
 	}
 	if t.from.cfg.Metrics.Listen != t.to.Metrics.Listen && t.to.Metrics.Listen != "" {
-		t.metrics, err = listen(t.to.Metrics.Listen)
+		t.metrics, err = listen.On(t.to.Metrics.Listen)
 	}
 	return err
 }
@@ -191,7 +192,7 @@ func (t *transition) abandon() {
 		dirs = append(dirs, r.dir)
 	}
 	group.Wait()
-	if err := t.broker.state.removeAll(dirs); err != nil {
+	if err := t.broker.state.RemoveAll(dirs); err != nil {
 		t.broker.logger.Warn("state directories of plugins that were tried could not be removed", "error", err)
 	}
 	for _, l := range []net.Listener{t.api, t.metrics} {
@@ -219,7 +220,7 @@ func (t *transition) commit() {
 	b.quotas.SetRules(next.quotaRules())
 	b.instances.SetLimits(instanceLimits(t.to.Limits))
 	b.instances.InForce()
-	b.gate.SetBounds(connectionBounds(t.to.Connections))
+	b.gate.SetBounds(listen.Bounds(t.to.Connections))
 	b.server.SetBounds(requestBounds(t.to))
 	b.server.SetPreviewHosts(previewHosts(t.to.Previews))
 	b.server.SetTLS(serverTLS(t.to.TLS))
@@ -227,7 +228,7 @@ func (t *transition) commit() {
 	b.store.SetPatience(t.to.Limits.DiskTimeout)
 	b.logger.SetLevel(hclog.LevelFromString(t.to.Log.Level))
 	if t.api != nil {
-		b.api.moveTo(t.api)
+		b.api.MoveTo(t.api)
 		b.logger.Info("the API has moved", "address", t.api.Addr().String())
 	}
 	if t.from.cfg.Metrics.Listen != t.to.Metrics.Listen {

@@ -37,7 +37,7 @@ type trial struct {
 func (t *trial) run(ctx context.Context) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, trialTimeout, errTrialTooLong)
 	defer cancel()
-	l, diags := t.launch(bounded, t.cfg, t.block, t.state.nextProviderDir)
+	l, diags := t.launch(bounded, t.cfg, t.block, t.state.NextProviderDir)
 	defer t.clear(l)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -72,7 +72,7 @@ var errTrialTooLong = errors.New("the trial takes too long")
 // connect configures the provider and asks until it is well, or for too long.
 func (t *trial) connect(ctx context.Context, provider sdk.Provider, l launched) (sdk.Health, error) {
 	if err := provider.Configure(ctx, sdk.ConfigureRequest{
-		Label: t.block.Label, BrokerID: t.state.id, StateDir: l.stateDir, Settings: l.settings,
+		Label: t.block.Label, BrokerID: t.state.ID(), StateDir: l.stateDir, Settings: l.settings,
 	}); err != nil {
 		return sdk.Health{}, err
 	}
@@ -134,7 +134,7 @@ func (t *trial) clear(l launched) {
 	if l.stateDir == "" {
 		return
 	}
-	if err := t.state.removeAll([]string{l.stateDir}); err != nil {
+	if err := t.state.RemoveAll([]string{l.stateDir}); err != nil {
 		t.logger.Warn("the state directory of a provider that was tried could not be removed", "provider", t.block.Label, "error", err)
 	}
 }

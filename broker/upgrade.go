@@ -90,7 +90,7 @@ func (b *broker) drain(old, heir *revision) {
 	stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	old.Stop(stop)
-	if err := b.state.removeAll([]string{old.dir}); err != nil {
+	if err := b.state.RemoveAll([]string{old.dir}); err != nil {
 		b.logger.Warn("the state directory of an earlier plugin could not be removed", "provider", old.Label(), "error", err)
 	}
 	b.logger.Info("the earlier process of the provider has ended", "provider", old.Label())

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker"
+	"github.com/sandbox-broker/sandbox-broker/broker/statedir"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
@@ -47,7 +47,7 @@ func (c *stateCheckCommand) Run(ctx context.Context, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	files, err := broker.CheckState(ctx, dir)
+	files, err := statedir.Check(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *stateCheckCommand) Run(ctx context.Context, term *terminal) error {
 }
 
 // told is a state file in a line or some.
-func told(f broker.StateFile) string {
+func told(f statedir.File) string {
 	if f.Problem != "" {
 		return fmt.Sprintf("%s: damaged, of %s\n  %s", f.Path, f.Age.Format(time.RFC3339), f.Problem)
 	}
@@ -98,7 +98,7 @@ func (c *stateBackupCommand) Run(ctx context.Context, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	report, err := broker.BackupState(ctx, dir, c.File)
+	report, err := statedir.Backup(ctx, dir, c.File)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *stateRestoreCommand) Run(term *terminal) error {
 	if err != nil {
 		return err
 	}
-	done, err := broker.RestoreState(dir, c.From, c.Empty)
+	done, err := statedir.Restore(dir, c.From, c.Empty)
 	if err != nil {
 		return err
 	}

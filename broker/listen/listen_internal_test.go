@@ -1,4 +1,4 @@
-package broker
+package listen
 
 import (
 	"net"
@@ -18,7 +18,7 @@ func TestABrokerThatStartsGetsAnAddressThatBecomesFree(t *testing.T) {
 	}
 	started := make(chan result, 1)
 	go func() {
-		listener, err := listenAtStart(t.Context(), address)
+		listener, err := AtStart(t.Context(), address)
 		started <- result{listener, err}
 	}()
 	assert.NilError(t, before.Close())

@@ -1,4 +1,4 @@
-package broker
+package statedir
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
-// StateFile is what CheckState says of a state file or a copy of it.
-type StateFile struct {
+// File is what Check says of a state file or a copy of it.
+type File struct {
 	Path string `json:"path"`
 	// Age is when it was written.
 	Age time.Time `json:"age"`
@@ -29,11 +29,11 @@ type StateFile struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// CheckState verifies the state file in a directory and its copies. A broker may run on
+// Check verifies the state file in a directory and its copies. A broker may run on
 // it: then it is its state at this moment that is verified. A file that is not there is
 // left out.
-func CheckState(ctx context.Context, dir string) ([]StateFile, error) {
-	var files []StateFile
+func Check(ctx context.Context, dir string) ([]File, error) {
+	var files []File
 	path := filepath.Join(dir, stateFile)
 	for _, name := range append([]string{path}, store.Copies(path)...) {
 		info, err := os.Lstat(name)
@@ -43,7 +43,7 @@ func CheckState(ctx context.Context, dir string) ([]StateFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		found := StateFile{Path: name, Age: info.ModTime()}
+		found := File{Path: name, Age: info.ModTime()}
 		if name == path {
 			found.Report, err = verifyNow(ctx, dir)
 		} else {
@@ -76,7 +76,7 @@ func verifyNow(ctx context.Context, dir string) (store.Report, error) {
 	}
 	defer os.Remove(temporary.Name())
 	defer temporary.Close()
-	if err := askForBackup(ctx, dir, temporary); err != nil {
+	if err := requestBackup(ctx, dir, temporary); err != nil {
 		return store.Report{}, err
 	}
 	return store.Verify(temporary.Name())
@@ -101,9 +101,9 @@ func lockStopped(dir string) (release func() error, err error) {
 	return lock.Close, nil
 }
 
-// BackupState writes a verified copy of the state in a directory to a file that is not
+// Backup writes a verified copy of the state in a directory to a file that is not
 // there yet, mode 0600. A broker may run on it.
-func BackupState(ctx context.Context, dir, to string) (report store.Report, err error) {
+func Backup(ctx context.Context, dir, to string) (report store.Report, err error) {
 	next := to + ".new"
 	file, err := privatefile.Open(next, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -140,7 +140,7 @@ func removeIfThere(path string) error {
 func copyState(ctx context.Context, dir string, to io.Writer) error {
 	release, err := lockStopped(dir)
 	if errors.Is(err, errBrokerRuns) {
-		return askForBackup(ctx, dir, to)
+		return requestBackup(ctx, dir, to)
 	}
 	if err != nil {
 		return err
@@ -153,9 +153,9 @@ func copyState(ctx context.Context, dir string, to io.Writer) error {
 	return errors.Join(err, from.Close(), release())
 }
 
-// RestoreState makes the state file of a directory anew: from a backup, from what is left
+// Restore makes the state file of a directory anew: from a backup, from what is left
 // of it and its copies if from is empty, or with nothing in it. No broker may run on it.
-func RestoreState(dir, from string, empty bool) (done store.Restored, err error) {
+func Restore(dir, from string, empty bool) (done store.Restored, err error) {
 	release, err := lockStopped(dir)
 	if errors.Is(err, errBrokerRuns) {
 		return done, fmt.Errorf("a broker uses %s; stop it first", dir)
@@ -163,7 +163,7 @@ func RestoreState(dir, from string, empty bool) (done store.Restored, err error)
 	if err != nil {
 		return done, err
 	}
-	defer closing(&err, release)
+	defer func() { err = errors.Join(err, release()) }()
 	return store.Restore(filepath.Join(dir, stateFile), store.Restoring{
 		From: from, Empty: empty, Now: time.Now(),
 		Finish: []func(*bbolt.Tx) error{idempotency.Reindex},

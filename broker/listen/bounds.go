@@ -1,4 +1,4 @@
-package broker
+package listen
 
 import (
 	"math"
@@ -13,18 +13,18 @@ import (
 // maxScrapers is how many connections to the metrics there may be. All are strangers'.
 const maxScrapers = 32
 
-// connectionBounds are what the configuration says, or less where the process may
+// Bounds are what the configuration says, or less where the process may
 // not have as many descriptors.
-func connectionBounds(c config.Connections) admission.Bounds {
+func Bounds(c config.Connections) admission.Bounds {
 	return admission.Bounds{
 		Connections: int(c.Total), Strangers: int(c.WithoutToken), StrangersPerAddress: int(c.WithoutTokenPerAddress),
 		PerOwner: int(c.PerTenant), Shared: c.SharedAddresses,
 	}.Within(descriptors())
 }
 
-// scraperBounds are those of the metrics. What they take is part of what is left of
+// ScraperBounds are those of the metrics. What they take is part of what is left of
 // the descriptors beside the API's connections.
-func scraperBounds() admission.Bounds {
+func ScraperBounds() admission.Bounds {
 	most := int(min(maxScrapers, max(4, descriptors()/16)))
 	return admission.Bounds{Connections: most, Strangers: most, StrangersPerAddress: most}
 }
@@ -38,8 +38,8 @@ func descriptors() uint64 {
 	return limit.Cur
 }
 
-// tellConnections logs what had to be done so that there is room for others.
-func tellConnections(logger hclog.Logger) func(admission.Event) {
+// Report logs what had to be done so that there is room for others.
+func Report(logger hclog.Logger) func(admission.Event) {
 	return func(e admission.Event) {
 		fields := []any{
 			"without_token", e.Strangers, "with_token", e.Known, "max", e.Bounds.Connections, "max_without_token", e.Bounds.Strangers,

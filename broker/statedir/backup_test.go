@@ -1,4 +1,4 @@
-package broker
+package statedir
 
 import (
 	"context"
@@ -18,11 +18,11 @@ import (
 
 // filledState is a state directory in which a broker has kept three records, and the
 // store that it has open.
-func filledState(t *testing.T) (dir string, d *stateDir, s *store.Store) {
+func filledState(t *testing.T) (dir string, d *Dir, s *store.Store) {
 	t.Helper()
 	// A path that is longer than that of a socket may be.
 	dir = filepath.Join(t.TempDir(), strings.Repeat("long", 30))
-	d, err := openStateDir(dir)
+	d, err := Open(dir)
 	assert.NilError(t, err)
 	s, err = store.Open(d.file(), store.Options{})
 	assert.NilError(t, err)
@@ -39,55 +39,55 @@ func filledState(t *testing.T) (dir string, d *stateDir, s *store.Store) {
 
 func TestABackupIsMadeWhileABrokerRuns(t *testing.T) {
 	dir, d, s := filledState(t)
-	b, err := serveBackups(dir, s.Snapshot, hclog.NewNullLogger())
+	b, err := ServeBackups(dir, s.Snapshot, hclog.NewNullLogger())
 	assert.NilError(t, err)
 	for range 2 {
 		to := filepath.Join(t.TempDir(), "backup")
-		report, err := BackupState(t.Context(), dir, to)
+		report, err := Backup(t.Context(), dir, to)
 		assert.NilError(t, err)
 		assert.Equal(t, report.Records[store.Usage], 3)
 		info, err := os.Stat(to)
 		assert.NilError(t, err)
 		assert.Equal(t, info.Mode().Perm(), os.FileMode(0o600))
-		_, err = BackupState(t.Context(), dir, to)
+		_, err = Backup(t.Context(), dir, to)
 		assert.ErrorIs(t, err, os.ErrExist)
 
-		files, err := CheckState(t.Context(), dir)
+		files, err := Check(t.Context(), dir)
 		assert.NilError(t, err)
 		assert.Equal(t, files[0].Problem, "")
 		assert.Equal(t, files[0].Records[store.Usage], 3)
 
 		// The socket is removed, and comes back.
 		assert.NilError(t, os.Remove(filepath.Join(dir, backupName)))
-		_, err = BackupState(t.Context(), dir, to+"2")
+		_, err = Backup(t.Context(), dir, to+"2")
 		assert.ErrorContains(t, err, "ask the broker")
-		assert.NilError(t, b.keepInPlace())
+		assert.NilError(t, b.Recreate())
 	}
-	_, err = RestoreState(dir, "", false)
+	_, err = Restore(dir, "", false)
 	assert.ErrorContains(t, err, "stop it first")
-	assert.NilError(t, b.close())
+	assert.NilError(t, b.Close())
 	assert.NilError(t, s.Close())
-	assert.NilError(t, d.close())
+	assert.NilError(t, d.Close())
 
 	to := filepath.Join(t.TempDir(), "backup")
-	_, err = BackupState(t.Context(), dir, to)
+	_, err = Backup(t.Context(), dir, to)
 	assert.NilError(t, err, "of one that does not run")
-	done, err := RestoreState(dir, to, false)
+	done, err := Restore(dir, to, false)
 	assert.NilError(t, err)
 	assert.Equal(t, done.Added[store.Usage], 3)
 }
 
 func TestABackupThatBreaksOffLeavesNoFile(t *testing.T) {
 	dir, d, s := filledState(t)
-	defer func() { assert.Check(t, errors.Join(s.Close(), d.close())) }()
-	b, err := serveBackups(dir, func(to io.Writer) error {
+	defer func() { assert.Check(t, errors.Join(s.Close(), d.Close())) }()
+	b, err := ServeBackups(dir, func(to io.Writer) error {
 		_, err := to.Write(make([]byte, 5000))
 		return errors.Join(err, context.Canceled)
 	}, hclog.NewNullLogger())
 	assert.NilError(t, err)
-	defer func() { assert.Check(t, b.close()) }()
+	defer func() { assert.Check(t, b.Close()) }()
 	out := t.TempDir()
-	_, err = BackupState(t.Context(), dir, filepath.Join(out, "backup"))
+	_, err = Backup(t.Context(), dir, filepath.Join(out, "backup"))
 	assert.ErrorIs(t, err, store.ErrDamaged)
 	left, err := os.ReadDir(out)
 	assert.NilError(t, err)

@@ -1,4 +1,4 @@
-package broker
+package statedir
 
 import (
 	"os"
@@ -15,16 +15,16 @@ import (
 func usedStateDir(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
-	d, err := openStateDir(path)
+	d, err := Open(path)
 	assert.NilError(t, err)
 	assert.NilError(t, d.identify(""))
-	_, _, err = d.firstProviderDir("mock")
+	_, _, err = d.FirstProviderDir("mock")
 	assert.NilError(t, err)
 	for _, name := range []string{"preview_key", "state.db", "state.db.copy1", "state.db.form1"} {
 		assert.NilError(t, os.WriteFile(filepath.Join(path, name), nil, 0o600))
 	}
 	assert.NilError(t, os.Mkdir(filepath.Join(path, "audit"), 0o700))
-	assert.NilError(t, d.close())
+	assert.NilError(t, d.Close())
 	return path
 }
 
@@ -52,16 +52,16 @@ func TestWhatIsOpenToOthersInTheStateDirectoryIsRefused(t *testing.T) {
 			before, err := os.Stat(file)
 			assert.NilError(t, err)
 			assert.NilError(t, os.Chmod(file, test.mode))
-			_, err = openStateDir(path)
+			_, err = Open(path)
 			assert.ErrorContains(t, err, test.says)
 			assert.ErrorContains(t, err, "chmod ")
 			assert.ErrorContains(t, err, file)
 			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInvalidConfig)
 
 			assert.NilError(t, os.Chmod(file, before.Mode()))
-			d, err := openStateDir(path)
+			d, err := Open(path)
 			assert.NilError(t, err)
-			assert.NilError(t, d.close())
+			assert.NilError(t, d.Close())
 		})
 	}
 }
@@ -73,7 +73,7 @@ func TestWhatBelongsToAnotherUserIsRefused(t *testing.T) {
 	for _, name := range []string{".", "state.db", "preview_key", "providers"} {
 		path := usedStateDir(t)
 		assert.NilError(t, os.Chown(filepath.Join(path, name), 12345, 12345))
-		_, err := openStateDir(path)
+		_, err := Open(path)
 		assert.ErrorContains(t, err, "belongs to the user 12345", name)
 	}
 }
@@ -90,7 +90,7 @@ func TestWhatIsNoFileInTheStateDirectoryIsRefused(t *testing.T) {
 				path := usedStateDir(t)
 				assert.NilError(t, os.Remove(filepath.Join(path, file)))
 				assert.NilError(t, put(filepath.Join(path, file)))
-				_, err := openStateDir(path)
+				_, err := Open(path)
 				assert.ErrorContains(t, err, "is not an ordinary file")
 				assert.Equal(t, sdk.CodeOf(err), sdk.CodeInvalidConfig)
 			})
@@ -105,28 +105,28 @@ func TestWhatIsRemovedOfTheStateDirectoryIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state")
-			d, err := openStateDir(path)
+			d, err := Open(path)
 			assert.NilError(t, err)
 			assert.NilError(t, d.identify(""))
-			own, _, err := d.firstProviderDir("mock")
+			own, _, err := d.FirstProviderDir("mock")
 			assert.NilError(t, err)
-			gone, _, err := d.nextProviderDir("mock")
+			gone, _, err := d.NextProviderDir("mock")
 			assert.NilError(t, err)
-			assert.NilError(t, d.removeAll([]string{gone}))
-			_, err = d.makeAgain([]byte("key"))
+			assert.NilError(t, d.RemoveAll([]string{gone}))
+			_, err = d.Recreate([]byte("key"))
 			assert.NilError(t, err)
-			again, err := d.makeAgain([]byte("key"))
+			again, err := d.Recreate([]byte("key"))
 			assert.NilError(t, err)
 			assert.Assert(t, !again)
 
 			assert.NilError(t, os.RemoveAll(filepath.Join(path, file)))
-			again, err = d.makeAgain([]byte("key"))
+			again, err = d.Recreate([]byte("key"))
 			assert.NilError(t, err)
 			assert.Assert(t, again)
 			id, err := readBrokerID(d.idFile())
 			assert.NilError(t, err)
 			assert.Equal(t, id, d.id)
-			key, err := os.ReadFile(d.previewKeyFile())
+			key, err := os.ReadFile(d.PreviewKeyFile())
 			assert.NilError(t, err)
 			assert.Equal(t, string(key), "key")
 			info, err := os.Stat(own)
@@ -134,12 +134,12 @@ func TestWhatIsRemovedOfTheStateDirectoryIsMadeAgain(t *testing.T) {
 			assert.Equal(t, info.Mode().Perm(), os.FileMode(0o700))
 			_, err = os.Stat(gone)
 			assert.ErrorIs(t, err, os.ErrNotExist)
-			_, err = openStateDir(path)
+			_, err = Open(path)
 			assert.ErrorContains(t, err, "another broker uses the state directory")
-			assert.NilError(t, d.close())
-			next, err := openStateDir(path)
+			assert.NilError(t, d.Close())
+			next, err := Open(path)
 			assert.NilError(t, err)
-			assert.NilError(t, next.close())
+			assert.NilError(t, next.Close())
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package broker
+package sink
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/audit/sink"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
@@ -15,9 +14,9 @@ import (
 // lastSendTimeout bounds what the sinks of the audit log still send when they end.
 const lastSendTimeout = 3 * time.Second
 
-// auditSinks are the places where the audit log is sent, beside its files.
-type auditSinks struct {
-	log    sink.Log
+// Set is the places where the audit log is sent, beside its files.
+type Set struct {
+	log    Log
 	logger hclog.Logger
 	tasks  *background.Group
 
@@ -26,19 +25,20 @@ type auditSinks struct {
 }
 
 type runningSink struct {
-	*sink.Follower
+	*Follower
 	settings config.Audit // those that make it
 	end      context.CancelFunc
 	ended    chan struct{}
 }
 
-func newAuditSinks(log sink.Log, logger hclog.Logger) *auditSinks {
-	return &auditSinks{log: log, logger: logger, tasks: background.NewGroup(logger), running: map[string]runningSink{}}
+// NewSet sends a log nowhere before Apply.
+func NewSet(log Log, logger hclog.Logger) *Set {
+	return &Set{log: log, logger: logger, tasks: background.NewGroup(logger), running: map[string]runningSink{}}
 }
 
-// set starts what the configuration asks for and ends what it does not. A sink that
+// Apply starts what the configuration asks for and ends what it does not. A sink that
 // cannot be started is told of in the log: what it would send stays in the files.
-func (s *auditSinks) set(c config.Audit) {
+func (s *Set) Apply(c config.Audit) {
 	wanted := map[string]config.Audit{}
 	if c.Syslog != "" {
 		wanted["syslog"] = config.Audit{Syslog: c.Syslog}
@@ -64,15 +64,15 @@ func (s *auditSinks) set(c config.Audit) {
 	}
 }
 
-func (s *auditSinks) start(name string, settings config.Audit) error {
-	var sender sink.Sender = sink.NewWebhook(settings.Webhook, settings.WebhookToken)
+func (s *Set) start(name string, settings config.Audit) error {
+	var sender Sender = NewWebhook(settings.Webhook, settings.WebhookToken)
 	if settings.Syslog != "" {
 		var err error
-		if sender, err = sink.NewSyslog(settings.Syslog); err != nil {
+		if sender, err = NewSyslog(settings.Syslog); err != nil {
 			return err
 		}
 	}
-	f, err := sink.NewFollower(name, s.log, sender, s.logger)
+	f, err := NewFollower(name, s.log, sender, s.logger)
 	if err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (r runningSink) stop() {
 	r.end()
 }
 
-// behind is how many lines each has still to send.
-func (s *auditSinks) behind() map[string]uint64 {
+// Behind is how many lines each has still to send.
+func (s *Set) Behind() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lines := map[string]uint64{}
@@ -106,8 +106,8 @@ func (s *auditSinks) behind() map[string]uint64 {
 	return lines
 }
 
-// close ends all.
-func (s *auditSinks) close() {
-	s.set(config.Audit{})
+// Close ends all.
+func (s *Set) Close() {
+	s.Apply(config.Audit{})
 	s.tasks.Wait()
 }

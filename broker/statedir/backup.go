@@ -1,4 +1,4 @@
-package broker
+package statedir
 
 import (
 	"context"
@@ -23,9 +23,9 @@ const (
 	backupTimeout = time.Minute
 )
 
-// backups gives what is durable to whoever connects to a socket in the state directory,
+// BackupServer gives what is durable to whoever connects to a socket in the state directory,
 // which nobody else can reach: one after the other.
-type backups struct {
+type BackupServer struct {
 	dir      string
 	logger   hclog.Logger
 	snapshot func(io.Writer) error
@@ -38,17 +38,17 @@ type backups struct {
 	one sync.Mutex
 }
 
-// serveBackups listens; close ends it.
-func serveBackups(dir string, snapshot func(io.Writer) error, logger hclog.Logger) (*backups, error) {
-	b := &backups{dir: dir, snapshot: snapshot, logger: logger}
-	if err := b.keepInPlace(); err != nil {
+// ServeBackups listens; Close ends it.
+func ServeBackups(dir string, snapshot func(io.Writer) error, logger hclog.Logger) (*BackupServer, error) {
+	b := &BackupServer{dir: dir, snapshot: snapshot, logger: logger}
+	if err := b.Recreate(); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return b, nil
 }
 
-// keepInPlace listens on a new socket if the one that there was is not there any more.
-func (b *backups) keepInPlace() error {
+// Recreate listens on a new socket if the one that there was is not there any more.
+func (b *BackupServer) Recreate() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	path := filepath.Join(b.dir, backupName)
@@ -90,7 +90,7 @@ func inDir(dir string, use func(short string) error) error {
 	return use(fmt.Sprintf("/proc/self/fd/%d/%s", handle.Fd(), backupName))
 }
 
-func (b *backups) serve(listener *net.UnixListener) {
+func (b *BackupServer) serve(listener *net.UnixListener) {
 	for {
 		conn, err := listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -107,7 +107,7 @@ func (b *backups) serve(listener *net.UnixListener) {
 // acceptPause is how long to wait after a connection that could not be accepted.
 const acceptPause = 100 * time.Millisecond
 
-func (b *backups) give(conn *net.UnixConn) {
+func (b *BackupServer) give(conn *net.UnixConn) {
 	defer conn.Close()
 	if err := isOwn(conn); err != nil {
 		b.logger.Warn("somebody else asked for a backup", "error", err)
@@ -145,8 +145,8 @@ func isOwn(conn *net.UnixConn) error {
 	return nil
 }
 
-// close ends all of it and removes the socket.
-func (b *backups) close() error {
+// Close ends all of it and removes the socket.
+func (b *BackupServer) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	var err error
@@ -158,8 +158,8 @@ func (b *backups) close() error {
 	return errors.Join(err, os.RemoveAll(filepath.Join(b.dir, backupName)))
 }
 
-// askForBackup writes the state of the broker that runs on a directory.
-func askForBackup(ctx context.Context, dir string, to io.Writer) error {
+// requestBackup writes the state of the broker that runs on a directory.
+func requestBackup(ctx context.Context, dir string, to io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, backupTimeout)
 	defer cancel()
 	var conn net.Conn
