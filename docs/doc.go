@@ -2,7 +2,7 @@
 // say true: links, targets of make, error codes, pieces of configuration and of
 // Go, the list of dependencies. Sections marked "generated" are rewritten with
 //
-//	go test ./docs ./config/reference ./e2e/hostile ./plugins/selfmanaged/guest/codepolicy ./plugins/selfmanaged/internal/provider ./plugins/e2b/internal/provider ./plugins/aliyun/internal/provider -run Page -update
+//	go test ./docs ./broker/instance/registry ./config/reference ./e2e/hostile ./plugins/selfmanaged/guest/codepolicy ./plugins/selfmanaged/internal/provider ./plugins/e2b/internal/provider ./plugins/aliyun/internal/provider -run Page -update
 //
 // The commands in README.md and in the pages for agents are run by package e2e.
 package docs
