@@ -17,13 +17,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-const (
-	// streamAfter is how long code runs before somebody looks for its output: most
-	// code has ended by then.
-	streamAfter = 200 * time.Millisecond
-
-	cutShorter = "the time limit of this provider is shorter than the one asked for"
-)
+// streamAfter is how long code runs before somebody looks for its output: most code has
+// ended by then.
+const streamAfter = 200 * time.Millisecond
 
 // cellRun is a kernel.Kernel: one of the service, for one execution in it. The service tells
 // what a cell has printed when the cell has ended, so that all output goes to a place in the
@@ -72,7 +68,7 @@ func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.Ex
 func (r *cellRun) Ready(ctx context.Context) error {
 	for first := true; ; first = false {
 		r.renewed, r.name = r.c.kernel(), remote.NewName()
-		code := cell.Begin(sdk.Language(r.saved.Language), cell.Start{ID: r.name, Env: r.box.env(r.saved.Env, r.req.Env)})
+		code := cell.Begin(sdk.Language(r.saved.Language), cell.Start{ID: r.name, Env: r.box.Environment(r.saved.Env, r.req.Env)})
 		result, err := r.p.data.ExecuteCode(ctx, r.box.ID, r.saved.Kernel, code, maxTimeout)
 		item, failed := failure(result)
 		if err == nil && !failed {
@@ -140,8 +136,10 @@ func (r *cellRun) Cell(ctx context.Context, code string, event func(kernel.Event
 
 // stream passes on output until ctx ends; a failure of the sandbox is left to Drain.
 func (r *cellRun) stream(ctx context.Context, event func(kernel.Event) error) error {
-	for ended := pause(ctx, streamAfter); ended == nil; {
-		progress, unseen := watch(ctx, r.box, r.name, r.stdout, r.stderr)
+	for ended := remote.Pause(ctx, streamAfter); ended == nil; {
+		progress, unseen := place.Ask(ctx, service{r.p}, func(ctx context.Context) (place.Progress, error) {
+			return place.Watch(ctx, r.box, r.name, r.stdout, r.stderr)
+		})
 		if unseen != nil {
 			return nil //nolint:nilerr // what could not be seen is left to Drain
 		}
@@ -179,7 +177,7 @@ func (r *cellRun) Drain(ctx context.Context, event func(kernel.Event) error) (js
 }
 
 func (r *cellRun) look(ctx context.Context) (place.Progress, error) {
-	return ask(ctx, func(ctx context.Context) (place.Progress, error) {
+	return place.Ask(ctx, service{r.p}, func(ctx context.Context) (place.Progress, error) {
 		return place.Look(ctx, r.box, r.name, r.stdout, r.stderr)
 	})
 }

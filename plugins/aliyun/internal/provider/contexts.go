@@ -93,12 +93,12 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "language", "there are no contexts in %.50q", string(req.Language))
 	}
 	// One after the other: see sweep.
-	release, err := p.writing.Take(ctx, box.ID)
+	release, err := p.changing.Take(ctx, box.ID)
 	if err != nil {
 		return sdk.CodeContext{}, err
 	}
 	defer release()
-	saved := savedContext{ID: remote.NewName(), Language: string(req.Language), Cwd: absolute(box, req.Cwd), Env: req.Env, CreatedAt: time.Now().UTC()}
+	saved := savedContext{ID: remote.NewName(), Language: string(req.Language), Cwd: box.Absolute(req.Cwd), Env: req.Env, CreatedAt: time.Now().UTC()}
 	if saved, err = p.newKernel(ctx, box, saved); err != nil {
 		return sdk.CodeContext{}, err
 	}
@@ -111,7 +111,7 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 }
 
 func contextOf(box sandbox, s savedContext, busy bool) sdk.CodeContext {
-	return sdk.CodeContext{ID: s.ID, Language: sdk.Language(s.Language), Cwd: box.shown(s.Cwd), CreatedAt: s.CreatedAt, Busy: busy}
+	return sdk.CodeContext{ID: s.ID, Language: sdk.Language(s.Language), Cwd: box.Shown(s.Cwd), CreatedAt: s.CreatedAt, Busy: busy}
 }
 
 // newKernel starts a kernel, and looks whether its output can be seen while code runs.
@@ -127,7 +127,7 @@ func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (
 	}
 	s.Kernel = made.ID
 	name := remote.NewName()
-	cells := []string{cell.Begin(sdk.Language(s.Language), cell.Start{ID: name, Env: box.env(s.Env), Dir: s.Cwd})}
+	cells := []string{cell.Begin(sdk.Language(s.Language), cell.Start{ID: name, Env: box.Environment(s.Env), Dir: s.Cwd})}
 	if s.Language == string(sdk.JavaScript) {
 		cells = append(cells, cell.Print(name))
 	}
@@ -213,7 +213,7 @@ func (p *Provider) ListContexts(ctx context.Context, instanceID string) ([]sdk.C
 		return nil, err
 	}
 	var all []sdk.CodeContext
-	for _, s := range box.Contexts {
+	for _, s := range box.contexts {
 		_, c, err := p.use(instanceID, s.ID)
 		if err == nil {
 			all = append(all, contextOf(box, s, len(c.turn) > 0))
@@ -233,12 +233,12 @@ func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID str
 
 // restart ends a kernel with what runs in it, and starts another in its place.
 func (p *Provider) restart(ctx context.Context, box sandbox, contextID string) error {
-	release, err := p.writing.Take(ctx, contextID)
+	release, err := p.changing.Take(ctx, contextID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	releaseAll, err := p.writing.Take(ctx, box.ID)
+	releaseAll, err := p.changing.Take(ctx, box.ID)
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 	if err != nil {
 		return err
 	}
-	release, err := p.writing.Take(ctx, contextID)
+	release, err := p.changing.Take(ctx, contextID)
 	if err != nil {
 		return err
 	}

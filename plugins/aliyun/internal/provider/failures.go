@@ -6,8 +6,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -20,7 +23,7 @@ func (p *Provider) explain(ctx context.Context, err error, other sdk.Code, doing
 	if _, ok := errors.AsType[*sdk.Error](err); ok {
 		return p.secrets.Error(err)
 	}
-	if known(err) { // who asked knows what it means
+	if place.Known(err) { // who asked knows what it means
 		return err
 	}
 	if ctx.Err() != nil {
@@ -109,7 +112,7 @@ func exists(err error) bool {
 // denied says that a call has certainly changed nothing: the service was not reached, or
 // refused.
 func denied(err error) bool {
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+	if remote.NotSent(err) {
 		return true
 	}
 	f, ok := errors.AsType[*agentrun.Failure](err)
@@ -120,4 +123,13 @@ func denied(err error) bool {
 func repeatable(err error) bool {
 	f, ok := errors.AsType[*agentrun.Failure](err)
 	return !ok || f.Throttled() || f.Stray() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
+}
+
+// worth says whether a call that can be repeated is worth it, and after what pause.
+func worth(err error) (time.Duration, bool) {
+	f, _ := errors.AsType[*agentrun.Failure](err)
+	if f == nil {
+		return 0, repeatable(err)
+	}
+	return f.RetryAfter, repeatable(err)
 }

@@ -162,7 +162,7 @@ func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error
 		if s, err := p.data.GetSandbox(waiting, one.ID); err == nil && (agentrun.Failed(s.Status) || s.Status == agentrun.StatusTerminated) {
 			return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "the sandbox is %s before it was ready", s.Status)
 		}
-		if pause(waiting, step) != nil {
+		if remote.Pause(waiting, step) != nil {
 			if ctx.Err() != nil {
 				return sdk.Instance{}, ctx.Err()
 			}
@@ -183,7 +183,7 @@ func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error
 func (p *Provider) setup(ctx context.Context, one record) (record, error) {
 	var err error
 	one.Workspace, err = again(ctx, func(ctx context.Context) (string, error) {
-		return place.Setup(ctx, sandbox{one, p.data}, remote.Workspace, "~/workspace")
+		return place.Setup(ctx, runner{p.data, one.ID}, remote.Workspace, "~/workspace")
 	})
 	if err != nil {
 		return one, err
@@ -232,7 +232,7 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 			break
 		}
 		if err == nil {
-			err = pause(ctx, readyStep)
+			err = remote.Pause(ctx, readyStep)
 		}
 	}
 	if err != nil && !isMissing(err) {

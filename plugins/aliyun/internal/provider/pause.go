@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -64,7 +65,7 @@ func (p *Provider) bring(ctx context.Context, id, want string, change func(conte
 			asked = true
 			continue
 		}
-		if err := pause(ctx, step); err != nil {
+		if err := remote.Pause(ctx, step); err != nil {
 			return sdk.Errorf(sdk.CodeUnavailable, "the sandbox is %s and not %s: %w", s.Status, want, err)
 		}
 	}
@@ -80,7 +81,7 @@ func (p *Provider) answers(ctx context.Context, id string, step time.Duration) e
 		if isMissing(err) {
 			return errNoInstance
 		}
-		if ended := pause(ctx, step); ended != nil {
+		if ended := remote.Pause(ctx, step); ended != nil {
 			return sdk.Errorf(sdk.CodeUnavailable, "the sandbox does not answer: %w", ended)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -25,6 +26,7 @@ import (
 type Provider struct {
 	guestfiles.Calls  // sdk.Files
 	remote.Executions // sdk.Interrupter
+	*place.Commands   // sdk.Commands
 
 	log hclog.Logger
 
@@ -39,7 +41,8 @@ type Provider struct {
 	brokerID, owner string
 	template        *template
 
-	writing  remote.Turns
+	// changing is for who makes or ends kernels, by the ID of the sandbox or the context.
+	changing remote.Turns
 	contexts contexts
 	leases   leases
 	// end ends what runs beside the calls, and background is that.
@@ -86,7 +89,8 @@ func New(log hclog.Logger) sdk.Provider {
 		log:      log,
 		contexts: contexts{all: map[contextName]*codeContext{}}, leases: leases{used: map[string]time.Time{}, ended: map[string]bool{}},
 	}
-	p.Calls = guestfiles.NewCalls(store{p}, guestfiles.Options{MostListed: maxListed, ReadAtOnce: readAtOnce, Left: func(instanceID string, err error) {
+	p.Commands = place.NewCommands(service{p}, log)
+	p.Calls = guestfiles.NewCalls(p.store(), guestfiles.Options{MostListed: maxListed, ReadAtOnce: readAtOnce, Left: func(instanceID string, err error) {
 		p.log.Warn("half a file may be left in a sandbox", "sandbox", instanceID, "error", p.secrets.Error(err))
 	}})
 	return p
@@ -186,17 +190,10 @@ func (p *Provider) Close(context.Context) error {
 	return nil
 }
 
+// store is where the files of the sandboxes are.
+func (p *Provider) store() store { return store{place.Store{Service: service{p}}, p} }
+
 // again repeats a call that can be repeated.
 func again[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
-	return retry.Do(ctx, retry.Policy{}, func(ctx context.Context) (T, error) {
-		value, err := call(ctx)
-		if err == nil || ctx.Err() != nil || !repeatable(err) {
-			return value, err
-		}
-		f, _ := errors.AsType[*agentrun.Failure](err)
-		if f == nil {
-			return value, retry.Again(err, 0)
-		}
-		return value, retry.Again(err, f.RetryAfter)
-	})
+	return remote.Again(ctx, retry.Policy{}, worth, call)
 }

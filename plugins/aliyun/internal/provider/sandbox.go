@@ -2,9 +2,7 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
@@ -12,10 +10,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// sandbox is one of ours. It is a place.Runner.
+// sandbox is one of ours.
 type sandbox struct {
-	record
-	data dataPlane
+	place.Box
+	contexts []savedContext
 }
 
 var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "no such instance")
@@ -35,55 +33,48 @@ func (p *Provider) lookup(ctx context.Context, id string) (sandbox, error) {
 			return sandbox{}, p.explain(ctx, err, sdk.CodeUnavailable, "set up the sandbox")
 		}
 	}
-	return sandbox{one, p.data}, nil
+	return sandbox{place.Box{Runner: runner{p.data, one.ID}, ID: one.ID, Workspace: one.Workspace, Env: one.Env}, one.Contexts}, nil
+}
+
+// runner is a place.Runner.
+type runner struct {
+	data dataPlane
+	id   string
 }
 
 // Run runs a command that has little to say.
-func (s sandbox) Run(ctx context.Context, command string, timeout time.Duration) (string, error) {
-	r, err := s.data.RunCommand(ctx, s.ID, command, "/", timeout)
+func (r runner) Run(ctx context.Context, command string, timeout time.Duration) (string, error) {
+	got, err := r.data.RunCommand(ctx, r.id, command, "/", timeout)
 	if err != nil {
 		return "", err
 	}
-	if r.Result.ExitCode != 0 {
-		return "", &agentrun.Failure{Status: 502, Code: r.Status, Message: fmt.Sprintf("a command ended with exit code %d: %.300s", r.Result.ExitCode, r.Result.Stderr)}
+	if got.Result.ExitCode != 0 {
+		return "", &agentrun.Failure{Status: 502, Code: got.Status, Message: fmt.Sprintf("a command ended with exit code %d: %.300s", got.Result.ExitCode, got.Result.Stderr)}
 	}
-	return r.Result.Stdout, nil
+	return got.Result.Stdout, nil
 }
 
 // Upload writes a file.
-func (s sandbox) Upload(ctx context.Context, path string, content []byte) error {
-	return s.data.Upload(ctx, s.ID, path, content)
+func (r runner) Upload(ctx context.Context, path string, content []byte) error {
+	return r.data.Upload(ctx, r.id, path, content)
 }
 
-// env is the environment of the instance, and more.
-func (s sandbox) env(more ...map[string]string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, s.Env)
-	for _, m := range more {
-		maps.Copy(all, m)
-	}
-	return all
+// service is a place.Service.
+type service struct{ p *Provider }
+
+// Box implements place.Service.
+func (s service) Box(ctx context.Context, instanceID string) (place.Box, error) {
+	box, err := s.p.lookup(ctx, instanceID)
+	return box.Box, err
 }
 
-// known says whether a call that asked the sandbox came to an answer: what the guest
-// says of a program is none that a repeated call would change.
-func known(err error) bool {
-	_, refused := errors.AsType[*sdk.Error](err)
-	return err == nil || refused || errors.Is(err, place.ErrUnknown) || errors.Is(err, place.ErrEnded) || errors.Is(err, place.ErrRefused)
-}
+// Worth implements place.Service.
+func (service) Worth(err error) (time.Duration, bool) { return worth(err) }
 
-// ask repeats a call to a sandbox until it has an answer.
-func ask[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
-	var answered error
-	value, err := again(ctx, func(ctx context.Context) (T, error) {
-		value, err := call(ctx)
-		if answered = err; known(err) {
-			return value, nil
-		}
-		return value, err
-	})
-	if err == nil {
-		err = answered
-	}
-	return value, err
+// Refused implements place.Service.
+func (service) Refused(err error) bool { return denied(err) }
+
+// Explain implements place.Service.
+func (s service) Explain(ctx context.Context, err error, doing string) error {
+	return s.p.explain(ctx, err, sdk.CodeUnavailable, doing)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -94,7 +95,7 @@ func (t *template) ensure(ctx context.Context) (string, error) {
 		if agentrun.Failed(got.Status) {
 			return "", sdk.Errorf(sdk.CodeCreateFailed, "the template %s is %s: %.300s", t.input.TemplateName, got.Status, got.StatusReason)
 		}
-		if err = pause(ctx, step); err == nil {
+		if err = remote.Pause(ctx, step); err == nil {
 			got, err = again(ctx, get)
 		}
 	}
@@ -107,15 +108,4 @@ func (t *template) forget() {
 	t.turn <- struct{}{}
 	t.ready = false
 	<-t.turn
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

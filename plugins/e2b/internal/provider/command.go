@@ -13,6 +13,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
 )
 
 // command is a program in a sandbox, and what it has printed. This process reads along
@@ -22,7 +23,7 @@ type command struct {
 
 	mu             sync.Mutex
 	state          sdk.Command
-	stdout, stderr ring
+	stdout, stderr ring.Buffer
 	pid            int // of the supervisor
 	signals        []int
 	// changed is closed when there is something new.
@@ -52,15 +53,15 @@ func (c *command) snapshot() sdk.Command {
 func (c *command) locked() sdk.Command {
 	state := c.state
 	state.Argv = slices.Clone(state.Argv)
-	state.StdoutBytes, state.StderrBytes = c.stdout.total, c.stderr.total
+	state.StdoutBytes, state.StderrBytes = c.stdout.Total(), c.stderr.Total()
 	return state
 }
 
 // run runs the program to its end. started gets nil when it runs, or why it does not.
 func (c *command) run(ctx context.Context, p *Provider, job stream.Job, options envd.StartOptions, started chan<- error) {
-	write := func(r *ring) func([]byte) error {
+	write := func(r *ring.Buffer) func([]byte) error {
 		return func(b []byte) error {
-			c.update(func() { r.write(b) })
+			c.update(func() { r.Write(b) })
 			return nil
 		}
 	}
@@ -92,10 +93,9 @@ func (c *command) supervisor() int {
 
 // read passes on output from the offsets on.
 func (c *command) read(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
-	piece := make([]byte, sdk.MaxOutputChunk)
 	streams := []struct {
 		name   sdk.Stream
-		ring   *ring
+		ring   *ring.Buffer
 		offset int64
 	}{{sdk.Stdout, &c.stdout, req.StdoutOffset}, {sdk.Stderr, &c.stderr, req.StderrOffset}}
 	for {
@@ -106,15 +106,15 @@ func (c *command) read(ctx context.Context, req sdk.ReadCommandRequest, out func
 		for i := range streams {
 			s := &streams[i]
 			c.mu.Lock()
-			from, n := s.ring.read(s.offset, piece)
+			from, piece := s.ring.Read(s.offset, sdk.MaxOutputChunk)
 			c.mu.Unlock()
-			if n == 0 {
+			if len(piece) == 0 {
 				continue
 			}
-			if err := out(sdk.CommandOutput{Stream: s.name, Offset: from, Data: piece[:n]}); err != nil {
+			if err := out(sdk.CommandOutput{Stream: s.name, Offset: from, Data: piece}); err != nil {
 				return sdk.Command{}, err
 			}
-			s.offset, some = from+int64(n), true
+			s.offset, some = from+int64(len(piece)), true
 		}
 		switch {
 		case some:

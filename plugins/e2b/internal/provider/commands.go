@@ -9,6 +9,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/stream"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
 )
 
 var _ sdk.Commands = (*Provider)(nil)
@@ -28,7 +29,7 @@ func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 	}
 	c := &command{
 		sb: sb, changed: make(chan struct{}), open: req.Stdin || req.Terminal != nil,
-		stdout: ring{keep: req.KeepOutput}, stderr: ring{keep: req.KeepOutput},
+		stdout: ring.New(int(req.KeepOutput)), stderr: ring.New(int(req.KeepOutput)),
 		state: sdk.Command{
 			ID: remote.NewName(), Argv: req.Argv, Cwd: cwd, State: sdk.CommandRunning, StartedAt: time.Now(),
 			Stdin: req.Stdin, Terminal: req.Terminal != nil,

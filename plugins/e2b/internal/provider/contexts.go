@@ -105,7 +105,7 @@ func (p *Provider) startKernel(ctx context.Context, sb *sandbox, language, cwd s
 	failed := 0
 	id, err := retry.Do(waiting, retry.Policy{Attempts: 100, Min: 100 * time.Millisecond, Max: time.Second}, func(context.Context) (string, error) {
 		id, err := p.interpreter(sb).CreateContext(ctx, language, cwd)
-		if isClosedPort(err) || notSent(err) {
+		if isClosedPort(err) || remote.NotSent(err) {
 			return id, retry.Again(err, 0)
 		}
 		// The server says so as well when Jupyter is down, or slow.

@@ -85,7 +85,7 @@ func (p *Provider) order(ctx context.Context, order control.NewSandbox, effect *
 		}
 		e, answered := errors.AsType[*e2bhttp.Error](err)
 		switch {
-		case notSent(err):
+		case remote.NotSent(err):
 			return made, retry.Again(err, 0)
 		case answered && e.Status == http.StatusTooManyRequests && e.RetryAfter > 0:
 			return made, retry.Again(err, e.RetryAfter)
@@ -124,7 +124,7 @@ func (p *Provider) find(ctx context.Context, order control.NewSandbox) (made con
 // little later, and lists may be late.
 func (p *Provider) lookFor(ctx context.Context, key string) (id string, err error) {
 	for _, pause := range p.patience.looks {
-		if err := wait(ctx, pause); err != nil {
+		if err := remote.Pause(ctx, pause); err != nil {
 			return "", err
 		}
 		found, listed := p.api.List(ctx, map[string]string{metaBroker: p.brokerID, metaKey: key})
@@ -136,17 +136,6 @@ func (p *Provider) lookFor(ctx context.Context, key string) (id string, err erro
 		}
 	}
 	return "", err
-}
-
-func wait(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // explainCreation says why there is no sandbox.

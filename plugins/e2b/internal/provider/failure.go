@@ -3,12 +3,13 @@ package provider
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -41,12 +42,6 @@ func isClosedPort(err error) bool {
 	return ok && e.Port > 0
 }
 
-// notSent says that there was not even a connection.
-func notSent(err error) bool {
-	dial, ok := errors.AsType[*net.OpError](err)
-	return ok && dial.Op == "dial"
-}
-
 // denied says that a server has refused a call, and done nothing.
 func denied(err error) bool {
 	status := statusOf(err)
@@ -55,22 +50,16 @@ func denied(err error) bool {
 
 // again makes a call that may be made twice until it succeeds, or patience ends.
 func again[T any](ctx context.Context, policy retry.Policy, call func(context.Context) (T, error)) (T, error) {
-	return retry.Do(ctx, policy, func(ctx context.Context) (T, error) {
-		value, err := call(ctx)
-		if err == nil || ctx.Err() != nil {
-			return value, err
-		}
-		e, answered := errors.AsType[*e2bhttp.Error](err)
-		switch {
-		case isLost(err):
-			return value, retry.Again(err, 0)
-		case !answered:
-			return value, err
-		case e.Status == http.StatusTooManyRequests && e.RetryAfter > 0, e.Status >= 500 && !mayNotHelp(e):
-			return value, retry.Again(err, e.RetryAfter)
-		}
-		return value, err
-	})
+	return remote.Again(ctx, policy, worth, call)
+}
+
+// worth says whether another try is worth it, and after what pause.
+func worth(err error) (time.Duration, bool) {
+	e, answered := errors.AsType[*e2bhttp.Error](err)
+	if !answered {
+		return 0, isLost(err)
+	}
+	return e.RetryAfter, e.Status == http.StatusTooManyRequests && e.RetryAfter > 0 || e.Status >= 500 && !mayNotHelp(e)
 }
 
 // mayNotHelp says that another try would end alike.

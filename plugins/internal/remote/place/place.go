@@ -181,7 +181,7 @@ func send(ctx context.Context, r Runner, script string, request any) ([]byte, er
 	}
 	argument := encode(text)
 	if len(script)+len(argument) > longest {
-		file := Scratch(rand.Text())
+		file := scratch(rand.Text())
 		if err := r.Upload(ctx, file, text); err != nil {
 			return nil, err
 		}

@@ -58,8 +58,8 @@ func start(p Program) call {
 	}
 }
 
-// Scratch is a file for content on its way.
-func Scratch(id string) string { return "/tmp/.sandbox-broker-" + id }
+// scratch is a file for content on its way.
+func scratch(id string) string { return "/tmp/.sandbox-broker-" + id }
 
 // Start starts a program and returns its first output.
 func Start(ctx context.Context, r Runner, p Program) (Progress, error) {

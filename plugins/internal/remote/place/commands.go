@@ -1,4 +1,4 @@
-package provider
+package place
 
 import (
 	"context"
@@ -7,14 +7,27 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-var _ sdk.Commands = (*Provider)(nil)
+// Commands implements sdk.Commands; a provider embeds it. All that is known of a command
+// lies in its sandbox.
+type Commands struct {
+	service Service
+	logger  hclog.Logger
+	writing remote.Turns
+}
+
+var _ sdk.Commands = (*Commands)(nil)
+
+// NewCommands makes Commands.
+func NewCommands(service Service, logger hclog.Logger) *Commands {
+	return &Commands{service: service, logger: logger}
+}
 
 var (
 	errNoCommand = sdk.FieldErrorf(sdk.CodeNotFound, "command_id", "no such command")
@@ -29,41 +42,41 @@ var commandID = regexp.MustCompile(`^[0-9a-f]{24}$`)
 const endOfInput = "\x04"
 
 // command finds the sandbox of a command, and asks it something.
-func command[T any](ctx context.Context, p *Provider, instanceID, id string, call func(context.Context, sandbox) (T, error)) (T, error) {
+func command[T any](ctx context.Context, c *Commands, instanceID, id string, call func(context.Context, Box) (T, error)) (T, error) {
 	var none T
-	box, err := p.lookup(ctx, instanceID)
+	box, err := c.service.Box(ctx, instanceID)
 	if err != nil {
 		return none, err
 	}
 	if !commandID.MatchString(id) {
 		return none, errNoCommand
 	}
-	value, err := ask(ctx, func(ctx context.Context) (T, error) { return call(ctx, box) })
-	if errors.Is(err, place.ErrUnknown) {
+	value, err := Ask(ctx, c.service, func(ctx context.Context) (T, error) { return call(ctx, box) })
+	if errors.Is(err, ErrUnknown) {
 		err = errNoCommand
 	}
-	return value, p.explain(ctx, err, sdk.CodeUnavailable, "ask for a command")
+	return value, c.service.Explain(ctx, err, "ask for a command")
 }
 
 // StartCommand implements sdk.Commands.
-func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
-	box, err := p.lookup(ctx, req.InstanceID)
+func (c *Commands) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
+	box, err := c.service.Box(ctx, req.InstanceID)
 	if err != nil {
 		return sdk.Command{}, err
 	}
-	run := place.Program{
-		ID: remote.NewName(), Argv: req.Argv, Dir: absolute(box, req.Cwd), Env: box.env(req.Env), Timeout: req.Timeout, Grace: sdk.InterruptGrace,
+	run := Program{
+		ID: remote.NewName(), Argv: req.Argv, Dir: box.Absolute(req.Cwd), Env: box.Environment(req.Env), Timeout: req.Timeout, Grace: sdk.InterruptGrace,
 		Keep: req.KeepOutput, Stdin: req.Stdin || req.Terminal != nil,
 	}
 	if req.Terminal != nil {
-		run.Terminal = &place.Size{Rows: req.Terminal.Rows, Columns: req.Terminal.Columns}
-		run.Env = box.env(map[string]string{"TERM": "xterm-256color"}, box.Env, req.Env)
+		run.Terminal = &Size{Rows: req.Terminal.Rows, Columns: req.Terminal.Columns}
+		run.Env = box.Environment(map[string]string{"TERM": "xterm-256color"}, box.Env, req.Env)
 	}
 	// The same name again does not start it twice.
-	state, err := ask(ctx, func(ctx context.Context) (place.State, error) { return place.Command(ctx, box, run) })
+	state, err := Ask(ctx, c.service, func(ctx context.Context) (State, error) { return Command(ctx, box, run) })
 	if err != nil {
-		p.stop(ctx, box, run.ID)
-		return sdk.Command{}, p.explain(ctx, err, sdk.CodeUnavailable, "start a command")
+		stop(ctx, c.service, c.logger, box, run.ID)
+		return sdk.Command{}, c.service.Explain(ctx, err, "start a command")
 	}
 	if state.Done != nil && state.Done.Error != "" {
 		return sdk.Command{}, state.Done.Refusal()
@@ -72,9 +85,9 @@ func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 }
 
 // commandOf is a command in the broker's words.
-func commandOf(box sandbox, s place.State) sdk.Command {
+func commandOf(box Box, s State) sdk.Command {
 	c := sdk.Command{
-		ID: s.ID, Argv: s.Argv, Cwd: box.shown(s.Cwd), State: sdk.CommandRunning, StartedAt: unixTime(s.Started),
+		ID: s.ID, Argv: s.Argv, Cwd: box.Shown(s.Cwd), State: sdk.CommandRunning, StartedAt: unixTime(s.Started),
 		StdoutBytes: s.Stdout, StderrBytes: s.Stderr, Stdin: s.Stdin, Terminal: s.Terminal,
 	}
 	if s.Done == nil {
@@ -89,16 +102,16 @@ func commandOf(box sandbox, s place.State) sdk.Command {
 func unixTime(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)) }
 
 // ListCommands implements sdk.Commands.
-func (p *Provider) ListCommands(ctx context.Context, instanceID string) ([]sdk.Command, error) {
-	box, err := p.lookup(ctx, instanceID)
+func (c *Commands) ListCommands(ctx context.Context, instanceID string) ([]sdk.Command, error) {
+	box, err := c.service.Box(ctx, instanceID)
 	if err != nil {
 		return nil, err
 	}
-	states, err := ask(ctx, func(ctx context.Context) ([]place.State, error) { return place.Commands(ctx, box) })
+	states, err := Ask(ctx, c.service, func(ctx context.Context) ([]State, error) { return States(ctx, box) })
 	if err != nil {
-		return nil, p.explain(ctx, err, sdk.CodeUnavailable, "list the commands")
+		return nil, c.service.Explain(ctx, err, "list the commands")
 	}
-	slices.SortFunc(states, func(a, b place.State) int { return unixTime(a.Started).Compare(unixTime(b.Started)) })
+	slices.SortFunc(states, func(a, b State) int { return unixTime(a.Started).Compare(unixTime(b.Started)) })
 	all := make([]sdk.Command, len(states))
 	for i, s := range states {
 		all[i] = commandOf(box, s)
@@ -107,23 +120,23 @@ func (p *Provider) ListCommands(ctx context.Context, instanceID string) ([]sdk.C
 }
 
 // ReadCommand implements sdk.Commands.
-func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
-	next := place.Look
+func (c *Commands) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+	next := Look
 	if req.Follow {
-		next = place.Watch
+		next = Watch
 	}
-	inspect := func(ctx context.Context, box sandbox) (sdk.Command, error) {
-		state, err := place.Inspect(ctx, box, req.CommandID)
+	inspect := func(ctx context.Context, box Box) (sdk.Command, error) {
+		state, err := Inspect(ctx, box, req.CommandID)
 		return commandOf(box, state), err
 	}
 	// What is not followed is read up to here.
-	until, err := command(ctx, p, req.InstanceID, req.CommandID, inspect)
+	until, err := command(ctx, c, req.InstanceID, req.CommandID, inspect)
 	if err != nil {
 		return sdk.Command{}, err
 	}
 	stdout, stderr := req.StdoutOffset, req.StderrOffset
 	for req.Follow || stdout < until.StdoutBytes || stderr < until.StderrBytes {
-		got, err := command(ctx, p, req.InstanceID, req.CommandID, func(ctx context.Context, box sandbox) (place.Progress, error) {
+		got, err := command(ctx, c, req.InstanceID, req.CommandID, func(ctx context.Context, box Box) (Progress, error) {
 			return next(ctx, box, req.CommandID, stdout, stderr)
 		})
 		if err != nil {
@@ -143,17 +156,17 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 			break
 		}
 	}
-	return command(ctx, p, req.InstanceID, req.CommandID, inspect)
+	return command(ctx, c, req.InstanceID, req.CommandID, inspect)
 }
 
 // WriteCommand implements sdk.Commands.
-func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
-	release, err := p.writing.Take(ctx, commandID)
+func (c *Commands) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
+	release, err := c.writing.Take(ctx, commandID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	state, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (place.State, error) { return place.Inspect(ctx, box, commandID) })
+	state, err := command(ctx, c, instanceID, commandID, func(ctx context.Context, box Box) (State, error) { return Inspect(ctx, box, commandID) })
 	if err != nil {
 		return err
 	}
@@ -164,12 +177,12 @@ func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID strin
 		data, end = append(slices.Clone(data), endOfInput...), false
 	}
 	for offset, once := state.Taken, true; len(data) > 0 || end && once; once = false {
-		piece := data[:min(len(data), place.Input)]
+		piece := data[:min(len(data), inline)]
 		last := end && len(piece) == len(data)
-		taken, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (int64, error) {
-			return place.Write(ctx, box, commandID, offset, piece, last)
+		taken, err := command(ctx, c, instanceID, commandID, func(ctx context.Context, box Box) (int64, error) {
+			return Write(ctx, box, commandID, offset, piece, last)
 		})
-		if errors.Is(err, place.ErrEnded) {
+		if errors.Is(err, ErrEnded) {
 			return errClosed
 		}
 		if err != nil {
@@ -182,26 +195,26 @@ func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID strin
 }
 
 // ResizeCommand implements sdk.Commands.
-func (p *Provider) ResizeCommand(ctx context.Context, instanceID, commandID string, size sdk.TerminalSize) error {
-	_, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (struct{}, error) {
-		return struct{}{}, place.Resize(ctx, box, commandID, place.Size{Rows: size.Rows, Columns: size.Columns})
+func (c *Commands) ResizeCommand(ctx context.Context, instanceID, commandID string, size sdk.TerminalSize) error {
+	_, err := command(ctx, c, instanceID, commandID, func(ctx context.Context, box Box) (struct{}, error) {
+		return struct{}{}, Resize(ctx, box, commandID, Size{Rows: size.Rows, Columns: size.Columns})
 	})
-	if errors.Is(err, place.ErrEnded) {
+	if errors.Is(err, ErrEnded) {
 		return sdk.Errorf(sdk.CodeConflict, "the command has no terminal, or has ended")
 	}
 	return err
 }
 
 // SignalCommand implements sdk.Commands.
-func (p *Provider) SignalCommand(ctx context.Context, instanceID, commandID, signal string) error {
+func (c *Commands) SignalCommand(ctx context.Context, instanceID, commandID, signal string) error {
 	if unix.SignalNum(signal) == 0 {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "signal", "there is no signal %.30q", signal)
 	}
 	nonce := remote.NewName()
-	_, err := command(ctx, p, instanceID, commandID, func(ctx context.Context, box sandbox) (struct{}, error) {
-		return struct{}{}, place.Signal(ctx, box, commandID, signal, nonce)
+	_, err := command(ctx, c, instanceID, commandID, func(ctx context.Context, box Box) (struct{}, error) {
+		return struct{}{}, Signal(ctx, box, commandID, signal, nonce)
 	})
-	if errors.Is(err, place.ErrEnded) {
+	if errors.Is(err, ErrEnded) {
 		return errEnded
 	}
 	return err

@@ -38,14 +38,11 @@ func Inspect(ctx context.Context, r Runner, id string) (State, error) {
 	return a.State, err
 }
 
-// Commands are those that run or are still known, the oldest not necessarily first.
-func Commands(ctx context.Context, r Runner) ([]State, error) {
+// States are of those that run or are still known, the oldest not necessarily first.
+func States(ctx context.Context, r Runner) ([]State, error) {
 	a, err := ask(ctx, r, call{Do: "list"})
 	return a.States, err
 }
-
-// Input is the most bytes for one Write.
-const Input = inline
 
 // Write writes to the input of a command, which has taken offset bytes before; what it
 // has taken of these meanwhile is not written again. It returns how many it has taken
