@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -179,7 +180,9 @@ func TestWhatFailsInAStream(t *testing.T) {
 	t.Parallel()
 	b := startMock(t, "")
 	_, err := b.Stream(t.Context(), "/api/v1/execute", map[string]any{"language": "mock", "code": "{}", "timeout": -1})
-	assert.ErrorContains(t, err, "422")
+	problem, refused := errors.AsType[*harness.Problem](err)
+	assert.Assert(t, refused, "%v", err)
+	assert.Equal(t, problem.Status, http.StatusUnprocessableEntity)
 	s := stream(t, b, map[string]any{"language": "mock", "code": `{"crash": "before"}`})
 	var last []byte
 	for {

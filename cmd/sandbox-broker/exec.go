@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,9 +29,6 @@ const (
 	exitNoAnswer    = 3
 )
 
-// maxAnswer bounds what exec reads: two outputs of 8 MiB, escaped, twice.
-const maxAnswer = 256 << 20
-
 type execCommand struct {
 	Code     string        `arg:"" optional:"" name:"file" help:"A file with code, or - for standard input."`
 	File     string        `short:"f" placeholder:"FILE" help:"The same, for those who would rather write a flag."`
@@ -51,7 +47,7 @@ type execCommand struct {
 	CertFile string `name:"cert-file" env:"SANDBOX_BROKER_CERT_FILE" placeholder:"FILE" help:"A certificate (PEM) to show to the broker, if it wants one; with --key-file."`
 	KeyFile  string `name:"key-file" env:"SANDBOX_BROKER_KEY_FILE" placeholder:"FILE" help:"The private key of that certificate."`
 
-	client *http.Client
+	broker *client.Client
 }
 
 // Help is shown below the usage.
@@ -78,7 +74,7 @@ Examples:
 func (c *execCommand) Run(ctx context.Context, term *terminal) error {
 	request, err := c.request(term.in)
 	if err == nil {
-		c.client, err = c.newClient()
+		c.broker, err = c.newClient()
 	}
 	if err != nil {
 		fmt.Fprintf(term.err, "sandbox-broker: %v\n", err)
@@ -105,29 +101,21 @@ func (c *execCommand) Run(ctx context.Context, term *terminal) error {
 func (c *execCommand) whole(ctx context.Context, term *terminal, request client.ExecuteRequest) (client.Execution, error) {
 	ctx, stop := untilSignal(ctx, io.Discard)
 	defer stop()
-	resp, err := c.post(ctx, request, "application/json")
+	var execution client.Execution
+	resp, err := c.broker.Do(ctx, client.Request{Method: http.MethodPost, Path: "/api/v1/execute", Body: request})
 	if err != nil {
-		return client.Execution{}, err
+		return execution, err
 	}
 	defer resp.Body.Close()
-	answer, execution, err := c.answer(resp)
-	if err == nil {
-		_, err = fmt.Fprintf(term.out, "%s\n", answer)
-	}
-	return execution, err
-}
-
-// answer reads an answer that is one object.
-func (c *execCommand) answer(resp *http.Response) ([]byte, client.Execution, error) {
-	var execution client.Execution
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, client.MaxAnswer))
 	if err != nil {
-		return nil, execution, fmt.Errorf("the broker's answer broke off: %w", err)
+		return execution, fmt.Errorf("the broker's answer broke off: %w", err)
 	}
 	if err := json.Unmarshal(answer, &execution); err != nil || execution.Status == "" {
-		return nil, execution, fmt.Errorf("what answers at %s is no sandbox broker", c.URL)
+		return execution, fmt.Errorf("what answers at %s is no sandbox broker", c.URL)
 	}
-	return answer, execution, nil
+	_, err = fmt.Fprintf(term.out, "%s\n", answer)
+	return execution, err
 }
 
 // file is where the code is, whichever way it was named.
@@ -229,47 +217,6 @@ func argumentsOf(object string, pairs []string) (json.RawMessage, error) {
 		all[name] = value
 	}
 	return json.Marshal(all)
-}
-
-// post returns the broker's answer to an execution that it took on.
-func (c *execCommand) post(ctx context.Context, request client.ExecuteRequest, accept string) (*http.Response, error) {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return nil, fmt.Errorf("write the request: %w", err)
-	}
-	resp, err := c.send(ctx, http.MethodPost, "/api/v1/execute", bytes.NewReader(body), "Content-Type", "application/json", "Accept", accept)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode == http.StatusOK {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	var problem client.Problem
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&problem); err != nil || problem.Code == "" {
-		return nil, fmt.Errorf("the broker answered %s", resp.Status)
-	}
-	return nil, refusal(problem)
-}
-
-func (c *execCommand) send(ctx context.Context, method, path string, body io.Reader, headers ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
-	if err != nil {
-		return nil, fmt.Errorf("--url: %w", err)
-	}
-	req.Header.Set("Authorization", "Bearer "+c.Token)
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := c.client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("no broker answers: %w", err)
-	}
-	return resp, nil
-}
-
-func refusal(p client.Problem) error {
-	return fmt.Errorf("%s %s: %s (request %s)", p.Code, p.Title, p.Detail, p.RequestID)
 }
 
 func exitCodeOf(e client.Execution) int {

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"sync"
@@ -17,71 +15,60 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
-	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
-const (
-	// maxEvent bounds what exec keeps of a stream: one result of 8 MiB, escaped.
-	maxEvent = 64 << 20
-	// interruptTimeout bounds the request that interrupts.
-	interruptTimeout = 5 * time.Second
-)
+// interruptTimeout bounds the request that interrupts.
+const interruptTimeout = 5 * time.Second
 
 // stream shows output as it appears. The first signal interrupts the code, the
 // second ends this process.
 func (c *execCommand) stream(ctx context.Context, term *terminal, request client.ExecuteRequest) (client.Execution, error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	i := &interrupter{command: c, leave: leave}
+	i := &interrupter{broker: c.broker, leave: leave}
 	defer i.listen()()
 
-	resp, err := c.post(ctx, request, sse.MediaType)
+	events, err := c.broker.ExecuteEvents(ctx, request)
 	if err != nil {
 		return client.Execution{}, err
 	}
-	defer resp.Body.Close()
-	if mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); mediaType != sse.MediaType {
-		// A broker that knows no events.
-		_, execution, err := c.answer(resp)
-		if err != nil {
-			return execution, err
-		}
-		err = showOutput(term, execution)
-		showEnd(term, execution)
-		return execution, err
-	}
-	return c.follow(term, sse.NewReader(resp.Body, maxEvent), i)
+	defer events.Close()
+	return follow(term, events, i)
 }
 
 // follow shows events until the last one.
-func (c *execCommand) follow(term *terminal, events *sse.Reader, i *interrupter) (client.Execution, error) {
-	var result json.RawMessage
+func follow(term *terminal, events *client.Events, i *interrupter) (client.Execution, error) {
+	var result client.ExecutionResult
 	stdout := &lineWatcher{Writer: term.out}
 	for {
 		e, err := events.Next()
+		if problem, failed := errors.AsType[*client.Problem](err); failed {
+			return client.Execution{}, problem
+		}
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
 			return client.Execution{}, fmt.Errorf("the broker's answer broke off: %w", err)
 		}
 		switch e.Name {
 		case client.EventStarted:
-			err = decodeInto(e, func(where client.ExecutionStarted) error { i.started(where); return nil })
+			var where client.ExecutionStarted
+			if err = client.Decode(e, &where); err == nil {
+				i.started(where)
+			}
 		case client.EventStdout:
-			err = decodeInto(e, func(p client.OutputPart) error { return writePart(stdout, p) })
+			err = writePart(stdout, e)
 		case client.EventStderr:
-			err = decodeInto(e, func(p client.OutputPart) error { return writePart(term.err, p) })
+			err = writePart(term.err, e)
 		case client.EventResult:
-			err = decodeInto(e, func(r client.ExecutionResult) error { result = r.Result; return nil })
-		case client.EventError:
-			err = decodeInto(e, refusal)
+			err = client.Decode(e, &result)
 		case client.EventDone:
 			var end client.Execution
-			if err := decodeInto(e, func(e client.ExecutionEnd) error { end = client.Execution(e); return nil }); err != nil {
+			if err := client.Decode(e, &end); err != nil {
 				return end, err
 			}
-			err = showResult(stdout, result)
+			err = showResult(stdout, result.Result)
 			showEnd(term, end)
 			return end, err
 		}
@@ -91,16 +78,12 @@ func (c *execCommand) follow(term *terminal, events *sse.Reader, i *interrupter)
 	}
 }
 
-func decodeInto[T any](e sse.Event, use func(T) error) error {
-	var data T
-	if err := json.Unmarshal(e.Data, &data); err != nil {
-		return fmt.Errorf("the broker's event %s cannot be read: %w", e.Name, err)
+func writePart(to io.Writer, e client.Event) error {
+	var part client.OutputPart
+	if err := client.Decode(e, &part); err != nil {
+		return err
 	}
-	return use(data)
-}
-
-func writePart(to io.Writer, p client.OutputPart) error {
-	_, err := to.Write(append([]byte(p.Text), p.Base64...))
+	_, err := to.Write(append([]byte(part.Text), part.Base64...))
 	return err
 }
 
@@ -129,19 +112,6 @@ func showResult(stdout *lineWatcher, result json.RawMessage) error {
 	return err
 }
 
-// showOutput writes the output to the streams that it came from.
-func showOutput(term *terminal, e client.Execution) error {
-	stdout := &lineWatcher{Writer: term.out}
-	out, errs := client.OutputPart{Text: e.Stdout}, client.OutputPart{Text: e.Stderr}
-	if e.StdoutBase64 != nil {
-		out = client.OutputPart{Base64: e.StdoutBase64}
-	}
-	if e.StderrBase64 != nil {
-		errs = client.OutputPart{Base64: e.StderrBase64}
-	}
-	return errors.Join(writePart(stdout, out), showResult(stdout, e.Result), writePart(term.err, errs))
-}
-
 // showEnd says what output does not.
 func showEnd(term *terminal, e client.Execution) {
 	if e.Truncated {
@@ -154,8 +124,8 @@ func showEnd(term *terminal, e client.Execution) {
 
 // interrupter passes a signal on to the code.
 type interrupter struct {
-	command *execCommand
-	leave   context.CancelFunc // ends the request instead
+	broker *client.Client
+	leave  context.CancelFunc // ends the request instead
 
 	mu    sync.Mutex
 	where client.ExecutionStarted // zero as long as nothing runs
@@ -202,13 +172,10 @@ func (i *interrupter) interrupt() {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
 	if where.ExecutionID != "" {
-		path := "/api/v1/instances/" + url.PathEscape(where.InstanceID) + "/executions/" + url.PathEscape(where.ExecutionID)
-		resp, err := i.command.send(ctx, http.MethodDelete, path, nil)
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNotFound { // it has just ended
-				return
-			}
+		err := i.broker.Interrupt(ctx, where.InstanceID, where.ExecutionID)
+		problem, refused := errors.AsType[*client.Problem](err)
+		if err == nil || refused && problem.Status == http.StatusNotFound { // it has just ended
+			return
 		}
 	}
 	i.leave()

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
-// newClient returns a client that trusts whom the flags say and shows what they
-// say.
-func (c *execCommand) newClient() (*http.Client, error) {
+// newClient returns a client of the broker that trusts whom the flags say and shows what
+// they say.
+func (c *execCommand) newClient() (*client.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
 		text, err := os.ReadFile(c.CAFile)
@@ -35,5 +37,5 @@ func (c *execCommand) newClient() (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = config
-	return &http.Client{Transport: transport}, nil
+	return client.New(c.URL, c.Token).Over(&http.Client{Transport: transport}), nil
 }

@@ -29,6 +29,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // Tokens of the tenants in Tenants.
@@ -243,50 +244,18 @@ func (b *Broker) do(ctx context.Context, method, path, token string, body any, h
 // CloseIdleConnections closes those that no request uses.
 func (b *Broker) CloseIdleConnections() { b.client.CloseIdleConnections() }
 
-// Execution is the result of an execution.
-type Execution struct {
-	Status        string          `json:"status"`
-	ExitCode      int             `json:"exit_code"`
-	Stdout        string          `json:"stdout"`
-	Stderr        string          `json:"stderr"`
-	StdoutBase64  []byte          `json:"stdout_base64"`
-	Result        json.RawMessage `json:"result"`
-	Artifacts     []Artifact      `json:"artifacts"`
-	ExecutionTime float64         `json:"execution_time"`
-	TimedOut      bool            `json:"timed_out"`
-	Truncated     bool            `json:"truncated"`
-	Provider      string          `json:"provider"`
-	InstanceID    string          `json:"instance_id"`
-	ExecutionID   string          `json:"execution_id"`
-	Error         *struct {
-		Code   string `json:"code"`
-		Detail string `json:"detail"`
-	} `json:"error"`
-	Findings []struct {
-		Line int    `json:"line"`
-		Rule string `json:"rule"`
-	} `json:"findings"`
-}
+// The answers of the API are the client's.
+type (
+	// Execution is what became of code.
+	Execution = client.Execution
+	// Artifact is what an execution made beside its output.
+	Artifact = client.Artifact
+	// Problem is a refusal.
+	Problem = client.Problem
+)
 
-// Artifact is what an execution made beside its output.
-type Artifact struct {
-	Kind     string `json:"kind"`
-	Name     string `json:"name"`
-	MIMEType string `json:"mime_type"`
-	Refused  string `json:"refused"`
-}
-
-// Problem is a refusal.
-type Problem struct {
-	Status     int    `json:"status"`
-	Code       string `json:"code"`
-	Detail     string `json:"detail"`
-	Field      string `json:"field"`
-	Provider   string `json:"provider"`
-	InstanceID string `json:"instance_id"`
-	Retryable  bool   `json:"retryable"`
-	RequestID  string `json:"request_id"`
-}
+// API is the client that agents in Go have, as acme.
+func (b *Broker) API() *client.Client { return client.New(b.URL, Token).Over(b.client) }
 
 // Execute runs code in a fresh instance as acme and expects to be answered.
 func (b *Broker) Execute(t testing.TB, request map[string]any) Execution {

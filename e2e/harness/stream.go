@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,14 +12,14 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 // Stream is an execution, or something else, whose events are read one by one. Its methods may be
 // called from any goroutine, one at a time.
 type Stream struct {
-	events *sse.Reader
-	body   io.Closer
+	events *client.Events
 	// Stdout and Stderr are what came so far.
 	Stdout, Stderr []byte
 	// ExecutionID and InstanceID are known from the first event on.
@@ -32,11 +33,7 @@ type Stream struct {
 // Stream begins an execution as acme and returns when it is answered with events.
 // Close it.
 func (b *Broker) Stream(ctx context.Context, path string, request map[string]any) (*Stream, error) {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return nil, err
-	}
-	return b.events(ctx, http.MethodPost, path, body)
+	return b.events(ctx, http.MethodPost, path, request)
 }
 
 // Watch begins a stream of events that have nothing to do with an execution, as
@@ -45,19 +42,12 @@ func (b *Broker) Watch(ctx context.Context, path string) (*Stream, error) {
 	return b.events(ctx, http.MethodGet, path, nil)
 }
 
-func (b *Broker) events(ctx context.Context, method, path string, body []byte) (*Stream, error) {
-	req, err := http.NewRequestWithContext(ctx, method, b.URL+path, bytes.NewReader(body))
+func (b *Broker) events(ctx context.Context, method, path string, body any) (*Stream, error) {
+	resp, err := b.API().Do(ctx, client.Request{Method: method, Path: path, Body: body, Accept: sse.MediaType})
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+Token)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", sse.MediaType)
-	resp, err := b.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != sse.MediaType {
+	if resp.Header.Get("Content-Type") != sse.MediaType {
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(resp.Body)
 		return nil, fmt.Errorf("answered %s: %s", resp.Status, text)
@@ -66,17 +56,15 @@ func (b *Broker) events(ctx context.Context, method, path string, body []byte) (
 }
 
 // NewStream reads the events in the body of an answer.
-func NewStream(body io.ReadCloser) *Stream {
-	return &Stream{events: sse.NewReader(body, 16<<20), body: body}
-}
+func NewStream(body io.ReadCloser) *Stream { return &Stream{events: client.NewEvents(body)} }
 
 // Close leaves the stream.
-func (s *Stream) Close() { _ = s.body.Close() }
+func (s *Stream) Close() { _ = s.events.Close() }
 
 // Next reads one event and returns its name.
 func (s *Stream) Next() (string, []byte, error) {
 	e, err := s.events.Next()
-	if err != nil {
+	if _, told := errors.AsType[*client.Problem](err); err != nil && !told {
 		return "", nil, err
 	}
 	s.Names = append(s.Names, e.Name)

@@ -1,6 +1,9 @@
 package client
 
 import (
+	"context"
+	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -354,4 +357,121 @@ type AdminInstanceAnswer struct {
 type AdminInstance struct {
 	Tenant string `json:"tenant" doc:"Whose it is; also one that is no tenant any more." example:"acme"`
 	Instance
+}
+
+// Admin is what administrators may ask. A change is refused, if the configuration is
+// another one by now than With("If-Match", etag) says.
+type Admin struct{ client *Client }
+
+// Admin returns the calls for administrators, whose token the client must have.
+func (c *Client) Admin() Admin { return Admin{c} }
+
+// adminPath is a path of which the parts are names, and escaped.
+func adminPath(parts ...string) string {
+	path := "/api/admin/sandbox"
+	for _, part := range parts {
+		path += "/" + url.PathEscape(part)
+	}
+	return path
+}
+
+// Providers lists the providers, and the plugins that no block runs.
+func (a Admin) Providers(ctx context.Context) (AdminProviderList, error) {
+	return ask[AdminProviderList](ctx, a.client, Request{Method: get, Path: adminPath("providers")})
+}
+
+// Provider looks at a provider.
+func (a Admin) Provider(ctx context.Context, label string) (AdminProviderAnswer, error) {
+	return ask[AdminProviderAnswer](ctx, a.client, Request{Method: get, Path: adminPath("providers", label)})
+}
+
+// Instances lists a page of the instances of all tenants. The query may have tenant, session_id,
+// provider, limit and after.
+func (a Admin) Instances(ctx context.Context, query url.Values) (AdminInstanceList, error) {
+	return ask[AdminInstanceList](ctx, a.client, Request{Method: get, Path: adminPath("instances"), Query: query})
+}
+
+// Instance looks at an instance of any tenant.
+func (a Admin) Instance(ctx context.Context, id string) (AdminInstanceAnswer, error) {
+	return ask[AdminInstanceAnswer](ctx, a.client, Request{Method: get, Path: adminPath("instances", id)})
+}
+
+// KillInstance destroys an instance of any tenant.
+func (a Admin) KillInstance(ctx context.Context, id string) error {
+	return a.client.tell(ctx, http.MethodDelete, adminPath("instances", id), nil)
+}
+
+// Config returns the configuration in force.
+func (a Admin) Config(ctx context.Context) (AdminConfig, error) {
+	return ask[AdminConfig](ctx, a.client, Request{Method: get, Path: adminPath("config")})
+}
+
+// SetConfig gives a provider other settings.
+func (a Admin) SetConfig(ctx context.Context, req AdminConfigRequest) (AdminChanged, error) {
+	return ask[AdminChanged](ctx, a.client, Request{Method: post, Path: adminPath("config"), Body: req})
+}
+
+// Test says whether a provider works with some settings.
+func (a Admin) Test(ctx context.Context, req AdminTestRequest) (AdminTest, error) {
+	return ask[AdminTest](ctx, a.client, Request{Method: post, Path: adminPath("test"), Body: req})
+}
+
+// SetActive chooses the active provider.
+func (a Admin) SetActive(ctx context.Context, req AdminActiveRequest) (AdminChanged, error) {
+	return ask[AdminChanged](ctx, a.client, Request{Method: http.MethodPut, Path: adminPath("active"), Body: req})
+}
+
+// Generations lists the last attempts to change the configuration.
+func (a Admin) Generations(ctx context.Context) (AdminGenerations, error) {
+	return ask[AdminGenerations](ctx, a.client, Request{Method: get, Path: adminPath("generations")})
+}
+
+// Reload has the files of the configuration read again.
+func (a Admin) Reload(ctx context.Context, req AdminReloadRequest) (AdminReloaded, error) {
+	return ask[AdminReloaded](ctx, a.client, Request{Method: post, Path: adminPath("reload"), Body: req})
+}
+
+// Status says how the broker is.
+func (a Admin) Status(ctx context.Context) (AdminStatusAnswer, error) {
+	return ask[AdminStatusAnswer](ctx, a.client, Request{Method: get, Path: adminPath("status")})
+}
+
+// Tenants lists the tenants.
+func (a Admin) Tenants(ctx context.Context) (AdminTenantList, error) {
+	return ask[AdminTenantList](ctx, a.client, Request{Method: get, Path: adminPath("tenants")})
+}
+
+// Tenant looks at a tenant.
+func (a Admin) Tenant(ctx context.Context, name string) (AdminTenantAnswer, error) {
+	return ask[AdminTenantAnswer](ctx, a.client, Request{Method: get, Path: adminPath("tenants", name)})
+}
+
+// AddTenant adds a tenant with a token.
+func (a Admin) AddTenant(ctx context.Context, req AdminTenantRequest) (AdminNewToken, error) {
+	return ask[AdminNewToken](ctx, a.client, Request{Method: post, Path: adminPath("tenants"), Body: req})
+}
+
+// ChangeTenant changes what a tenant may use.
+func (a Admin) ChangeTenant(ctx context.Context, name string, req AdminTenantChange) (AdminTenantChanged, error) {
+	return ask[AdminTenantChanged](ctx, a.client, Request{Method: http.MethodPatch, Path: adminPath("tenants", name), Body: req})
+}
+
+// RemoveTenant lets a tenant in no more.
+func (a Admin) RemoveTenant(ctx context.Context, name string) (AdminTenantChanged, error) {
+	return ask[AdminTenantChanged](ctx, a.client, Request{Method: http.MethodDelete, Path: adminPath("tenants", name)})
+}
+
+// AddToken gives a tenant a further token.
+func (a Admin) AddToken(ctx context.Context, name string) (AdminNewToken, error) {
+	return ask[AdminNewToken](ctx, a.client, Request{Method: post, Path: adminPath("tenants", name, "tokens")})
+}
+
+// RotateToken replaces a token by a new one.
+func (a Admin) RotateToken(ctx context.Context, name, id string) (AdminNewToken, error) {
+	return ask[AdminNewToken](ctx, a.client, Request{Method: post, Path: adminPath("tenants", name, "tokens", id, "rotate")})
+}
+
+// RevokeToken revokes a token.
+func (a Admin) RevokeToken(ctx context.Context, name, id string) (AdminTenantChanged, error) {
+	return ask[AdminTenantChanged](ctx, a.client, Request{Method: http.MethodDelete, Path: adminPath("tenants", name, "tokens", id)})
 }

@@ -1,6 +1,10 @@
 package client
 
 import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -96,4 +100,63 @@ type TerminalMessage struct {
 	Done *Command `json:"done,omitempty"`
 	// Error, from the broker, is why it closes before that.
 	Error *Problem `json:"error,omitempty"`
+}
+
+// StartCommand runs a command, to its end unless it is for the background.
+func (c *Client) StartCommand(ctx context.Context, id string, req StartCommandRequest) (CommandResult, error) {
+	return ask[CommandResult](ctx, c, Request{Method: post, Path: below(id, "commands"), Body: req})
+}
+
+// CommandEvents runs a command and tells what it prints.
+func (c *Client) CommandEvents(ctx context.Context, id string, req StartCommandRequest) (*Events, error) {
+	return c.stream(ctx, Request{Method: post, Path: below(id, "commands"), Body: req})
+}
+
+// Commands lists the commands of an instance.
+func (c *Client) Commands(ctx context.Context, id string) (CommandList, error) {
+	return ask[CommandList](ctx, c, Request{Method: get, Path: below(id, "commands")})
+}
+
+// Command looks at a command.
+func (c *Client) Command(ctx context.Context, id, command string) (Command, error) {
+	return ask[Command](ctx, c, Request{Method: get, Path: below(id, "commands", command)})
+}
+
+// WaitForCommand waits for the end of a command. The query may have timeout.
+func (c *Client) WaitForCommand(ctx context.Context, id, command string, query url.Values) (Command, error) {
+	return ask[Command](ctx, c, Request{Method: post, Path: below(id, "commands", command, "wait"), Query: query})
+}
+
+// CommandLogs reads what a command has printed. The query may have stdout_offset and
+// stderr_offset.
+func (c *Client) CommandLogs(ctx context.Context, id, command string, query url.Values) (CommandLogs, error) {
+	return ask[CommandLogs](ctx, c, Request{Method: get, Path: below(id, "commands", command, "logs"), Query: query})
+}
+
+// FollowCommand does so as events. The query may have follow besides.
+func (c *Client) FollowCommand(ctx context.Context, id, command string, query url.Values) (*Events, error) {
+	return c.stream(ctx, Request{Method: get, Path: below(id, "commands", command, "logs"), Query: query})
+}
+
+// WriteCommand writes to a command's standard input. The query may have end and timeout.
+func (c *Client) WriteCommand(ctx context.Context, id, command string, query url.Values, input io.Reader) error {
+	_, err := ask[struct{}](ctx, c, Request{
+		Method: post, Path: below(id, "commands", command, "stdin"), Query: query, Body: input, ContentType: mediaBytes,
+	})
+	return err
+}
+
+// SignalCommand sends a signal to every process of a command.
+func (c *Client) SignalCommand(ctx context.Context, id, command, signal string) error {
+	return c.tell(ctx, post, below(id, "commands", command, "signal"), SignalRequest{Signal: signal})
+}
+
+// ResizeCommand tells a command's terminal its size.
+func (c *Client) ResizeCommand(ctx context.Context, id, command string, size TerminalSize) error {
+	return c.tell(ctx, post, below(id, "commands", command, "resize"), size)
+}
+
+// KillCommand kills a command and all that it has started.
+func (c *Client) KillCommand(ctx context.Context, id, command string) error {
+	return c.tell(ctx, http.MethodDelete, below(id, "commands", command), nil)
 }

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"net/http"
 	"time"
 )
 
@@ -25,4 +27,29 @@ type Context struct {
 type ContextList struct {
 	_        struct{}  `additionalProperties:"true"`
 	Contexts []Context `json:"contexts" nullable:"false"`
+}
+
+// CreateContext makes a context in an instance.
+func (c *Client) CreateContext(ctx context.Context, id string, req CreateContextRequest) (Context, error) {
+	return ask[Context](ctx, c, Request{Method: post, Path: below(id, "contexts"), Body: req})
+}
+
+// Contexts lists the contexts of an instance.
+func (c *Client) Contexts(ctx context.Context, id string) (ContextList, error) {
+	return ask[ContextList](ctx, c, Request{Method: get, Path: below(id, "contexts")})
+}
+
+// Context looks at a context.
+func (c *Client) Context(ctx context.Context, id, name string) (Context, error) {
+	return ask[Context](ctx, c, Request{Method: get, Path: below(id, "contexts", name)})
+}
+
+// RestartContext makes a context forget its state.
+func (c *Client) RestartContext(ctx context.Context, id, name string) error {
+	return c.tell(ctx, post, below(id, "contexts", name, "restart"), nil)
+}
+
+// DeleteContext ends a context.
+func (c *Client) DeleteContext(ctx context.Context, id, name string) error {
+	return c.tell(ctx, http.MethodDelete, below(id, "contexts", name), nil)
 }

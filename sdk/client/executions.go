@@ -1,7 +1,9 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 )
 
 // ExecuteRequest runs code wherever it fits.
@@ -159,3 +161,33 @@ func (o *JSONObject) UnmarshalJSON(b []byte) error {
 
 // MarshalJSON writes the bytes.
 func (o JSONObject) MarshalJSON() ([]byte, error) { return json.RawMessage(o).MarshalJSON() }
+
+// Execute runs code wherever it fits, and returns what became of it.
+func (c *Client) Execute(ctx context.Context, req ExecuteRequest) (Execution, error) {
+	return ask[Execution](ctx, c, Request{Method: post, Path: "/api/v1/execute", Body: req})
+}
+
+// ExecuteEvents does the same and tells what happens meanwhile.
+func (c *Client) ExecuteEvents(ctx context.Context, req ExecuteRequest) (*Events, error) {
+	return c.stream(ctx, Request{Method: post, Path: "/api/v1/execute", Body: req})
+}
+
+// ExecuteIn runs code in an instance.
+func (c *Client) ExecuteIn(ctx context.Context, id string, req InstanceExecuteRequest) (Execution, error) {
+	return ask[Execution](ctx, c, Request{Method: post, Path: below(id, "execute"), Body: req})
+}
+
+// ExecuteEventsIn does the same and tells what happens meanwhile.
+func (c *Client) ExecuteEventsIn(ctx context.Context, id string, req InstanceExecuteRequest) (*Events, error) {
+	return c.stream(ctx, Request{Method: post, Path: below(id, "execute"), Body: req})
+}
+
+// Interrupt does to an execution what Ctrl-C does in a terminal.
+func (c *Client) Interrupt(ctx context.Context, id, execution string) error {
+	return c.tell(ctx, http.MethodDelete, below(id, "executions", execution), nil)
+}
+
+// InstallPackages installs packages in an instance.
+func (c *Client) InstallPackages(ctx context.Context, id string, req InstallPackagesRequest) (Execution, error) {
+	return ask[Execution](ctx, c, Request{Method: post, Path: below(id, "packages"), Body: req})
+}

@@ -1,6 +1,11 @@
 package client
 
 import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -111,4 +116,96 @@ type FileChange struct {
 	_    struct{} `additionalProperties:"true"`
 	Kind string   `json:"kind" enum:"created,modified,removed,renamed,overflow" doc:"created is also what was moved here, or written whole over what was there; renamed is what was moved away. overflow means that there were more changes than could be told: look for yourself. Values may be added."`
 	Path string   `json:"path,omitempty" doc:"Absolute; absent for overflow."`
+}
+
+const mediaBytes = "application/octet-stream"
+
+// ListFiles lists a directory. The query may have path, depth, glob and limit.
+func (c *Client) ListFiles(ctx context.Context, id string, query url.Values) (FileList, error) {
+	return ask[FileList](ctx, c, Request{Method: get, Path: below(id, "files"), Query: query})
+}
+
+// StatFile describes a file.
+func (c *Client) StatFile(ctx context.Context, id, path string) (File, error) {
+	return ask[File](ctx, c, Request{Method: get, Path: below(id, "files", "stat"), Query: url.Values{"path": {path}}})
+}
+
+// ReadFile returns the content of a file, which must be closed.
+func (c *Client) ReadFile(ctx context.Context, id, path string) (io.ReadCloser, error) {
+	return c.download(ctx, below(id, "files", "content"), url.Values{"path": {path}}, mediaBytes)
+}
+
+// WriteFile writes a file, which appears whole or not at all. The query may have mode and
+// parents beside path.
+func (c *Client) WriteFile(ctx context.Context, id string, query url.Values, content io.Reader) (File, error) {
+	return ask[File](ctx, c, Request{
+		Method: http.MethodPut, Path: below(id, "files", "content"), Query: query, Body: content, ContentType: mediaBytes,
+	})
+}
+
+// RemoveFile removes a file, or with recursive a directory.
+func (c *Client) RemoveFile(ctx context.Context, id, path string, recursive bool) error {
+	_, err := ask[struct{}](ctx, c, Request{
+		Method: http.MethodDelete, Path: below(id, "files"), Query: url.Values{"path": {path}, "recursive": {strconv.FormatBool(recursive)}},
+	})
+	return err
+}
+
+// MakeDirectory makes a directory.
+func (c *Client) MakeDirectory(ctx context.Context, id string, req MakeDirectoryRequest) (File, error) {
+	return ask[File](ctx, c, Request{Method: post, Path: below(id, "files", "directories"), Body: req})
+}
+
+// SetFileMode sets the permission bits of a file.
+func (c *Client) SetFileMode(ctx context.Context, id string, req SetFileModeRequest) (File, error) {
+	return ask[File](ctx, c, Request{Method: post, Path: below(id, "files", "mode"), Body: req})
+}
+
+// MoveFile moves or renames a file or directory.
+func (c *Client) MoveFile(ctx context.Context, id string, req MoveFileRequest) (File, error) {
+	return ask[File](ctx, c, Request{Method: post, Path: below(id, "files", "move"), Body: req})
+}
+
+// CopyFile copies a file, or a directory with all that is in it.
+func (c *Client) CopyFile(ctx context.Context, id string, req MoveFileRequest) (File, error) {
+	return ask[File](ctx, c, Request{Method: post, Path: below(id, "files", "copy"), Body: req})
+}
+
+// SearchFiles finds text in files.
+func (c *Client) SearchFiles(ctx context.Context, id string, req SearchFilesRequest) (FileMatchList, error) {
+	return ask[FileMatchList](ctx, c, Request{Method: post, Path: below(id, "files", "search"), Body: req})
+}
+
+// ReplaceInFiles replaces a text in files.
+func (c *Client) ReplaceInFiles(ctx context.Context, id string, req ReplaceInFilesRequest) (FileReplacementList, error) {
+	return ask[FileReplacementList](ctx, c, Request{Method: post, Path: below(id, "files", "replace"), Body: req})
+}
+
+// WatchFiles tells what changes in a directory. The query may have path and recursive.
+func (c *Client) WatchFiles(ctx context.Context, id string, query url.Values) (*Events, error) {
+	return c.stream(ctx, Request{Method: get, Path: below(id, "files", "watch"), Query: query})
+}
+
+// ReadArchive returns many files as a tar stream, which must be closed. The query may
+// have directory and paths.
+func (c *Client) ReadArchive(ctx context.Context, id string, query url.Values) (io.ReadCloser, error) {
+	return c.download(ctx, below(id, "archive"), query, mediaTar)
+}
+
+// WriteArchive writes many files from a tar stream, plain or in gzip. The query may have
+// directory.
+func (c *Client) WriteArchive(ctx context.Context, id string, query url.Values, archive io.Reader) (ArchiveSummary, error) {
+	return ask[ArchiveSummary](ctx, c, Request{
+		Method: http.MethodPut, Path: below(id, "archive"), Query: query, Body: archive, ContentType: mediaTar,
+	})
+}
+
+const mediaTar = "application/x-tar"
+
+func (c *Client) download(ctx context.Context, path string, query url.Values, mediaType string) (io.ReadCloser, error) {
+	resp, err := c.Do(ctx, Request{Method: get, Path: path, Query: query, Accept: mediaType})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
 }

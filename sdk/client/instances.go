@@ -1,6 +1,9 @@
 package client
 
 import (
+	"context"
+	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -126,4 +129,65 @@ type NotReady struct {
 	Provider string   `json:"provider"`
 	State    string   `json:"state" example:"restarting"`
 	Reason   string   `json:"reason,omitempty"`
+}
+
+// CreateInstance makes an instance, or returns the one that the session has.
+func (c *Client) CreateInstance(ctx context.Context, req CreateInstanceRequest) (Instance, error) {
+	return ask[Instance](ctx, c, Request{Method: post, Path: pathInstances, Body: req})
+}
+
+// Instances lists a page of instances. The query may have label, session_id, provider,
+// limit and after.
+func (c *Client) Instances(ctx context.Context, query url.Values) (InstanceList, error) {
+	return ask[InstanceList](ctx, c, Request{Method: get, Path: pathInstances, Query: query})
+}
+
+// Instance looks at an instance.
+func (c *Client) Instance(ctx context.Context, id string) (Instance, error) {
+	return ask[Instance](ctx, c, Request{Method: get, Path: below(id)})
+}
+
+// RenewInstance moves the end of an instance.
+func (c *Client) RenewInstance(ctx context.Context, id string, req RenewInstanceRequest) (Instance, error) {
+	return ask[Instance](ctx, c, Request{Method: post, Path: below(id, "renew"), Body: req})
+}
+
+// PauseInstance freezes an instance.
+func (c *Client) PauseInstance(ctx context.Context, id string) (Instance, error) {
+	return ask[Instance](ctx, c, Request{Method: post, Path: below(id, "pause")})
+}
+
+// ResumeInstance lets a frozen instance go on.
+func (c *Client) ResumeInstance(ctx context.Context, id string) (Instance, error) {
+	return ask[Instance](ctx, c, Request{Method: post, Path: below(id, "resume")})
+}
+
+// DestroyInstance destroys an instance.
+func (c *Client) DestroyInstance(ctx context.Context, id string) error {
+	return c.tell(ctx, http.MethodDelete, below(id), nil)
+}
+
+// Metrics says what an instance uses.
+func (c *Client) Metrics(ctx context.Context, id string) (InstanceMetrics, error) {
+	return ask[InstanceMetrics](ctx, c, Request{Method: get, Path: below(id, "metrics")})
+}
+
+// MetricsEvents does so again and again. The query may have interval_ms.
+func (c *Client) MetricsEvents(ctx context.Context, id string, query url.Values) (*Events, error) {
+	return c.stream(ctx, Request{Method: get, Path: below(id, "metrics"), Query: query})
+}
+
+// Providers lists the providers that the tenant may use.
+func (c *Client) Providers(ctx context.Context) (ProviderList, error) {
+	return ask[ProviderList](ctx, c, Request{Method: get, Path: "/api/v1/providers"})
+}
+
+// Usage says what the tenant has used and may use.
+func (c *Client) Usage(ctx context.Context) (Usage, error) {
+	return ask[Usage](ctx, c, Request{Method: get, Path: "/api/v1/usage"})
+}
+
+// Ready asks whether the broker takes work.
+func (c *Client) Ready(ctx context.Context) (Health, error) {
+	return ask[Health](ctx, c, Request{Method: get, Path: "/readyz"})
 }

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"strconv"
 	"time"
 )
 
@@ -18,3 +20,12 @@ type Preview struct {
 	Port      int       `json:"port"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
+
+// CreatePreview makes a link to a port of an instance.
+func (c *Client) CreatePreview(ctx context.Context, id string, port int, req CreatePreviewRequest) (Preview, error) {
+	return ask[Preview](ctx, c, Request{Method: post, Path: below(id, "ports", strconv.Itoa(port), "preview"), Body: req})
+}
+
+// Port is the path, for Do, at which the program is that listens on a port of an
+// instance. What follows it is passed on.
+func Port(id string, port int) string { return below(id, "ports", strconv.Itoa(port)) + "/" }

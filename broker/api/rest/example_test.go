@@ -17,7 +17,7 @@ import (
 	"gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
+	v1 "github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -114,17 +114,17 @@ func TestASecondAPIStandsBesideTheBrokersOwn(t *testing.T) {
 		{"and beside it in the other's", "/greeters", key, "", 404, problem, "SB013", "POST  404 SB013"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			resp, text := post(t, client, "http://"+listener.Addr().String()+test.path, test.header, test.body)
-			assert.Equal(t, resp.StatusCode, test.status, text)
-			assert.Equal(t, resp.Header.Get("Content-Type"), test.mediaType)
+			status, mediaType, text := post(t, client, "http://"+listener.Addr().String()+test.path, test.header, test.body)
+			assert.Equal(t, status, test.status, text)
+			assert.Equal(t, mediaType, test.mediaType)
 			assert.Assert(t, cmp.Contains(text, test.answer))
 			assert.Equal(t, <-counted, test.counted)
 		})
 	}
 	t.Run("its requests count against the tenant's quota", func(t *testing.T) {
 		limit.left.Store(0)
-		resp, text := post(t, client, "http://"+listener.Addr().String()+"/greeter/hello", key, `{"name":"x"}`)
-		assert.Equal(t, resp.StatusCode, http.StatusTooManyRequests)
+		status, _, text := post(t, client, "http://"+listener.Addr().String()+"/greeter/hello", key, `{"name":"x"}`)
+		assert.Equal(t, status, http.StatusTooManyRequests)
 		assert.Assert(t, cmp.Contains(text, "SB008"))
 	})
 	t.Run("each has its own document", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestASecondAPIStandsBesideTheBrokersOwn(t *testing.T) {
 	})
 }
 
-func post(t *testing.T, client *http.Client, url, header, body string) (*http.Response, string) {
+func post(t *testing.T, client *http.Client, url, header, body string) (status int, mediaType, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	assert.NilError(t, err)
@@ -146,7 +146,7 @@ func post(t *testing.T, client *http.Client, url, header, body string) (*http.Re
 	resp, err := client.Do(req)
 	assert.NilError(t, err)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	assert.NilError(t, err)
-	return resp, string(text)
+	return resp.StatusCode, resp.Header.Get("Content-Type"), string(answer)
 }

@@ -15,7 +15,7 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
+	v1 "github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 )
 
 // newServer returns one with the broker's own API, which has routes of all kinds.

@@ -1,5 +1,5 @@
 // Package sse is the wire format of server-sent events, both ways: the API writes
-// it, exec and the tests read it. What the events mean is package api's business.
+// it, clients read it. What the events mean is the business of both.
 package sse
 
 import (
