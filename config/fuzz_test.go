@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
 
@@ -51,7 +53,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, p := range cfg.Providers {
 			if settings, diags := p.Settings(fullSchema()); !diags.HasErrors() {
-				_, err := settings.Wire()
+				_, err := wire.EncodeSettings(settings)
 				assert.NilError(t, err)
 			}
 		}

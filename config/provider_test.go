@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
 
@@ -50,7 +52,7 @@ func TestSettingsHaveTheTypesOfTheSchema(t *testing.T) {
 			assert.Assert(t, len(diags) == 0, "%v", diags)
 			name, _, _ := strings.Cut(body, " ")
 			assert.DeepEqual(t, settings[name], want)
-			_, err := settings.Wire()
+			_, err := wire.EncodeSettings(settings)
 			assert.NilError(t, err)
 		})
 	}

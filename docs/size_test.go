@@ -23,16 +23,12 @@ const (
 // fails until that is done.
 var (
 	typesTooLarge = map[string]bool{
-		"broker/api.Server":                              true,
 		"broker/instance.Service":                        true,
-		"plugins/aliyun/internal/provider.Provider":      true,
 		"plugins/e2b/internal/provider.Provider":         true,
 		"plugins/selfmanaged/internal/provider.Provider": true,
 		"sdk/providertest.scene":                         true,
 	}
 	packagesTooLarge = map[string]bool{
-		"broker/api":       true,
-		"sdk":              true,
 		"sdk/providertest": true,
 	}
 )

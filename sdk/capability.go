@@ -33,8 +33,9 @@ func Capabilities() []Capability {
 	}
 }
 
-// capabilitiesOf finds what a provider can do beyond Provider.
-func capabilitiesOf(p Provider, declared []Capability) []Capability {
+// CapabilitiesOf finds what a provider can do beyond Provider, by its interfaces. Of what it
+// declares only CapabilityArtifacts counts, which has none.
+func CapabilitiesOf(p Provider, declared []Capability) []Capability {
 	var found []Capability
 	for _, c := range declared {
 		if c == CapabilityArtifacts {

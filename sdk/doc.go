@@ -8,11 +8,11 @@
 // # From nothing to a served provider
 //
 // Write a type with the seven methods of Provider (provider.go says what each
-// must do), a Factory that makes it, and a main of one line:
+// must do), a function that makes it, and a main of one line, with package serve:
 //
 //	package main
 //
-//	func main() { sdk.Serve(New) }
+//	func main() { serve.Serve(New) }
 //
 //	func New(logger hclog.Logger) sdk.Provider { return &provider{logger: logger} }
 //
@@ -87,6 +87,9 @@
 // that of Commands for programs that are processes of this machine, and processtree ends
 // such a program with all that it has started.
 //
-// The package depends on go-plugin, gRPC, hclog, mapstructure and x/sys, and on nothing
-// of the broker.
+// # What is elsewhere
+//
+// The package knows nothing of gRPC or of plugin processes. Package serve puts a provider
+// behind them, and package wire says how the types of this package cross the connection.
+// It depends on hclog and mapstructure, and on nothing of the broker.
 package sdk

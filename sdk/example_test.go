@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -30,8 +32,8 @@ type boxes struct {
 func newBoxes(logger hclog.Logger) sdk.Provider { return &boxes{logger: logger} }
 
 // A plugin's main is one line.
-func ExampleServe() {
-	sdk.Serve(newBoxes)
+func Example_main() {
+	serve.Serve(newBoxes)
 }
 
 func (b *boxes) Describe() sdk.Description {

@@ -5,16 +5,26 @@ import (
 	"regexp"
 
 	"github.com/hashicorp/go-hclog"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 )
-
-// MetadataRequestID is the name under which the broker sends the ID of the request
-// that a call is made for. Calls that no request asked for have none.
-const MetadataRequestID = "sandbox-broker-request-id"
 
 // requestIDForm is that of the broker: nothing in a log can be forged with it.
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+type (
+	requestIDKey struct{}
+	loggerKey    struct{}
+)
+
+// WithCall returns the context of a call of a provider, in which RequestID and Logger
+// work. Package serve makes it; a provider needs it only where it tests itself. An ID
+// that is not as the broker makes them is left out.
+func WithCall(ctx context.Context, requestID string, logger hclog.Logger) context.Context {
+	if requestIDForm.MatchString(requestID) {
+		ctx = context.WithValue(ctx, requestIDKey{}, requestID)
+		logger = logger.With("request_id", requestID)
+	}
+	return context.WithValue(ctx, loggerKey{}, logger)
+}
 
 // RequestID returns the ID of the request that a call of the provider is made for, as
 // it stands in the broker's log, in its audit log and in the header X-Request-Id of
@@ -22,14 +32,9 @@ var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // to your service if that has a log too. It says nothing about who asked, and must
 // not be relied on to be unique: clients may choose it.
 func RequestID(ctx context.Context) string {
-	ids := metadata.ValueFromIncomingContext(ctx, MetadataRequestID)
-	if len(ids) != 1 || !requestIDForm.MatchString(ids[0]) {
-		return ""
-	}
-	return ids[0]
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
 }
-
-type loggerKey struct{}
 
 // Logger returns the logger of the Factory for what is written during a call: each
 // entry has the field request_id, if there is a request. Outside of a call nothing is
@@ -40,19 +45,3 @@ func Logger(ctx context.Context) hclog.Logger {
 	}
 	return hclog.NewNullLogger()
 }
-
-// withLogger makes Logger work in a call.
-func withLogger(ctx context.Context, logger hclog.Logger) context.Context {
-	if id := RequestID(ctx); id != "" {
-		logger = logger.With("request_id", id)
-	}
-	return context.WithValue(ctx, loggerKey{}, logger)
-}
-
-// loggedStream is a stream whose context has the logger of its call.
-type loggedStream struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // it stands in for that of the stream
-}
-
-func (s loggedStream) Context() context.Context { return s.ctx }

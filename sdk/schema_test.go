@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -217,7 +219,7 @@ func TestSettingsSurviveTheWire(t *testing.T) {
 	}
 	settings, problems := everyType().Resolve(given)
 	assert.Equal(t, len(problems), 0)
-	wire, err := settings.Wire()
+	wire, err := wire.EncodeSettings(settings)
 	assert.NilError(t, err)
 	back, problems := everyType().Resolve(wire.AsMap())
 	assert.Equal(t, len(problems), 0)
@@ -260,7 +262,7 @@ func FuzzSchema(f *testing.F) {
 		if len(problems) > 0 {
 			return
 		}
-		if _, err := settings.Wire(); err != nil {
+		if _, err := wire.EncodeSettings(settings); err != nil {
 			t.Fatalf("accepted %#v, which cannot be sent: %v", settings, err)
 		}
 	})

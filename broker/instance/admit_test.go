@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -278,7 +280,7 @@ func TestNoSlotIsLostOrGivenTwice(t *testing.T) {
 			case f.chance(5):
 				return gone(sdk.Errorf(sdk.CodeCreateFailed, "no"))
 			case f.chance(5):
-				return gone(sdk.ErrPluginGone)
+				return gone(wire.ErrPluginGone)
 			case f.chance(5): // it is there all the same
 				provider.Adopt(sdk.Instance{ID: id, Labels: req.Labels})
 				return sdk.Errorf(sdk.CodeInternal, "the answer was lost")
@@ -301,7 +303,7 @@ func TestNoSlotIsLostOrGivenTwice(t *testing.T) {
 			defer f.add(f.running, "executions", who, -1)
 			switch {
 			case f.chance(5):
-				return sdk.ExecuteResult{}, sdk.ErrPluginGone
+				return sdk.ExecuteResult{}, wire.ErrPluginGone
 			case f.chance(5):
 				return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeInternal, "no")
 			case f.chance(3):

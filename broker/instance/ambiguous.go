@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
@@ -69,14 +71,14 @@ func outcomeOf(ctx context.Context, err error) registry.Outcome {
 
 // answered reports whether it was the provider that ended a call, and in its own words.
 func answered(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !brokenOff(err) && !errors.Is(err, sdk.ErrPluginGone) && !errors.Is(err, audit.ErrUnrecorded)
+	return ctx.Err() == nil && !brokenOff(err) && !errors.Is(err, wire.ErrPluginGone) && !errors.Is(err, audit.ErrUnrecorded)
 }
 
 // processEnded reports whether a call ended with the process of its plugin, so that
 // nothing goes on with it.
 func processEnded(err error) bool {
 	e, ok := errors.AsType[survivor](err)
-	return errors.Is(err, sdk.ErrPluginGone) && (!ok || !e.ProcessLives())
+	return errors.Is(err, wire.ErrPluginGone) && (!ok || !e.ProcessLives())
 }
 
 // survivor is an error of a call whose connection broke, as if the plugin had ended.

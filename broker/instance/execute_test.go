@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
@@ -267,7 +269,7 @@ func TestOnlyItsTenantsDestroyMakesAnExecutionCancelled(t *testing.T) {
 		err  error
 		code sdk.Code
 	}{
-		"the plugin died":                   {sdk.Errorf(sdk.CodeUnavailable, "%w", sdk.ErrPluginGone), sdk.CodeUnavailable},
+		"the plugin died":                   {sdk.Errorf(sdk.CodeUnavailable, "%w", wire.ErrPluginGone), sdk.CodeUnavailable},
 		"the provider ended the instance":   {sdk.Errorf(sdk.CodeNotFound, "expired"), sdk.CodeUnavailable},
 		"the provider's back end went away": {sdk.Errorf(sdk.CodeConnectionFailed, "no route"), sdk.CodeConnectionFailed},
 	} {

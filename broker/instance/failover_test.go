@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 
@@ -156,7 +158,7 @@ func cell(t *testing.T, f failure, after bool, list, fallback string, cloud bool
 			<-ctx.Done()
 			return ctx.Err()
 		case f.gone:
-			return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", "first", sdk.ErrPluginGone)
+			return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", "first", wire.ErrPluginGone)
 		default:
 			e := sdk.Errorf(f.code, "told to")
 			e.NoEffect = f.never
@@ -259,7 +261,7 @@ func TestWhatEndsWithItsPluginIsNotWaitedForWhenThatIsDown(t *testing.T) {
 		first, second := &instancetest.Provider{Name: "first"}, &instancetest.Provider{Name: "second"}
 		first.OnCreate = func(context.Context, sdk.CreateRequest) error {
 			first.OnWait = func(context.Context) error { return sdk.Errorf(sdk.CodeUnavailable, "it is down") }
-			return sdk.Errorf(sdk.CodeUnavailable, "%w during the call", sdk.ErrPluginGone)
+			return sdk.Errorf(sdk.CodeUnavailable, "%w during the call", wire.ErrPluginGone)
 		}
 		s := instance.NewService(instance.Options{
 			Catalog: ranked{first, second}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger(),

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
@@ -48,7 +50,7 @@ func TestACreationEndsWithAProviderThatIsLost(t *testing.T) {
 		// moves means that the request is served by the provider that is left.
 		moves bool
 	}{
-		"when its process died during the call": {answer: sdk.Errorf(sdk.CodeUnavailable, "%w", sdk.ErrPluginGone)},
+		"when its process died during the call": {answer: sdk.Errorf(sdk.CodeUnavailable, "%w", wire.ErrPluginGone)},
 		"when it had been refused":              {answer: sdk.Errorf(sdk.CodeQuotaExceeded, "full")},
 		"when it had gone well":                 {moves: true},
 	} {

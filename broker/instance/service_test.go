@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
@@ -213,7 +215,7 @@ func TestAnInstanceThatAppearsAfterACancelledCreationIsDestroyed(t *testing.T) {
 
 func TestACreationThatTheProviderBrokeLeavesNothingBehind(t *testing.T) {
 	for name, failure := range map[string]error{
-		"the plugin died":       sdk.Errorf(sdk.CodeUnavailable, "%w", sdk.ErrPluginGone),
+		"the plugin died":       sdk.Errorf(sdk.CodeUnavailable, "%w", wire.ErrPluginGone),
 		"the provider panicked": sdk.Errorf(sdk.CodeInternal, "the provider panicked"),
 	} {
 		t.Run(name, func(t *testing.T) {

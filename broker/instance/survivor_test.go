@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
@@ -36,12 +38,12 @@ func TestAProcessThatLivesMayGoOnWithACreation(t *testing.T) {
 					if lives {
 						time.AfterFunc(500*time.Millisecond, func() { p.Adopt(sdk.Instance{ID: "left", Labels: req.Labels}) })
 					}
-					return sdk.Errorf(sdk.CodeUnavailable, "%w", broken{sdk.ErrPluginGone, lives})
+					return sdk.Errorf(sdk.CodeUnavailable, "%w", broken{wire.ErrPluginGone, lives})
 				}
 				s := serve(instancetest.Catalog{p}, nil, instance.Past{}, keeper)
 				defer s.Shutdown(t.Context())
 				_, _, err := s.Create(t.Context(), acme, instance.CreateRequest{Session: "s"})
-				assert.Assert(t, errors.Is(err, sdk.ErrPluginGone))
+				assert.Assert(t, errors.Is(err, wire.ErrPluginGone))
 				synctest.Wait()
 				want := 0.0 // a list was enough
 				if lives {

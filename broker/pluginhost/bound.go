@@ -160,7 +160,7 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	label := b.process.label
 	// A broken connection is the first sign of a death. The caller's next
 	// call shall find the next process, so the death itself comes first.
-	if errors.Is(err, sdk.ErrPluginGone) {
+	if errors.Is(err, wire.ErrPluginGone) {
 		b.process.diesWithin(deathDelay)
 	}
 	// An ended call may be due to our own closing of the connection after a
@@ -169,10 +169,10 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	switch {
 	case endOfContext && hasEnded(ctx):
 		return named(label, err)
-	case errors.Is(err, sdk.ErrPluginGone) && b.process.alive():
+	case errors.Is(err, wire.ErrPluginGone) && b.process.alive():
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, brokenConnection{})
-	case endOfContext && !b.process.alive(), errors.Is(err, sdk.ErrPluginGone):
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, sdk.ErrPluginGone)
+	case endOfContext && !b.process.alive(), errors.Is(err, wire.ErrPluginGone):
+		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: %w during the call", label, wire.ErrPluginGone)
 	case endOfContext:
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q: gave up on the call: %w", label, err)
 	}
@@ -185,13 +185,15 @@ func (b *boundProvider) failed(ctx context.Context, err error) error {
 	return named(label, err)
 }
 
-// brokenConnection stands for sdk.ErrPluginGone where the process lives: it may go on
+// brokenConnection stands for wire.ErrPluginGone where the process lives: it may go on
 // with what it was asked for.
 type brokenConnection struct{}
 
-func (brokenConnection) Error() string { return sdk.ErrPluginGone.Error() + ", or its connection did," }
+func (brokenConnection) Error() string {
+	return wire.ErrPluginGone.Error() + ", or its connection did,"
+}
 
-func (brokenConnection) Unwrap() error { return sdk.ErrPluginGone }
+func (brokenConnection) Unwrap() error { return wire.ErrPluginGone }
 
 // ProcessLives is what package instance looks for.
 func (brokenConnection) ProcessLives() bool { return true }

@@ -4,8 +4,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // passedOn lists what every plugin gets of the broker's environment. All else
@@ -42,5 +42,5 @@ func environment(listed []string, logLevel string) []string {
 			env = append(env, name+"="+value)
 		}
 	}
-	return append(env, sdk.EnvLogLevel+"="+logLevel)
+	return append(env, wire.EnvLogLevel+"="+logLevel)
 }

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hashicorp/go-plugin"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/hashicorp/go-plugin"
 )
 
 // maxHandshakeLine bounds the first line of a plugin's standard output. A real
@@ -43,8 +43,8 @@ func checkHandshake(line string, parts []string) *LaunchError {
 	if err != nil {
 		return notStarted(fmt.Sprintf("the plugin's protocol version %.20q is not a number", parts[1]))
 	}
-	if version != sdk.ProtocolVersion {
-		return notStarted(fmt.Sprintf("the plugin speaks protocol version %d, this broker version %d; rebuild the plugin with a matching SDK", version, sdk.ProtocolVersion))
+	if version != wire.ProtocolVersion {
+		return notStarted(fmt.Sprintf("the plugin speaks protocol version %d, this broker version %d; rebuild the plugin with a matching SDK", version, wire.ProtocolVersion))
 	}
 	if len(parts) < 5 || parts[4] != string(plugin.ProtocolGRPC) {
 		return notStarted("the plugin does not speak gRPC")

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
@@ -139,7 +138,7 @@ func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
 
 func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
 	return &plugin.ClientConfig{
-		HandshakeConfig:  sdk.Handshake(),
+		HandshakeConfig:  wire.Handshake(),
 		VersionedPlugins: wire.Plugins(),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		RunnerFunc:       p.runner.prepare,

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
@@ -171,7 +173,7 @@ func TestLaunchGivesUpWithItsCaller(t *testing.T) {
 func TestLaunchPassesOnWhatWasListedAndNothingElse(t *testing.T) {
 	t.Setenv("MOCK_LISTED", "yes")
 	t.Setenv("MOCK_SECRET_OF_THE_BROKER", "no")
-	t.Setenv(sdk.EnvLogLevel, "trace")
+	t.Setenv(wire.EnvLogLevel, "trace")
 	t.Setenv("PLUGIN_UNIX_SOCKET_DIR", "/nowhere")
 	h := newHost(t, func(o *pluginhost.LauncherOptions) { o.LogLevel = "warn" })
 	process := h.configured(pluginhost.Spec{
@@ -181,7 +183,7 @@ func TestLaunchPassesOnWhatWasListedAndNothingElse(t *testing.T) {
 	assert.NilError(t, err)
 	got := environmentOf(t, result)
 	assert.Equal(t, got["MOCK_LISTED"], "yes")
-	assert.Equal(t, got[sdk.EnvLogLevel], "warn")
+	assert.Equal(t, got[wire.EnvLogLevel], "warn")
 	assert.Equal(t, got["PATH"], os.Getenv("PATH"))
 	for name := range got {
 		assert.Check(t, !strings.HasPrefix(name, "PLUGIN_") && !strings.HasPrefix(name, "MOCK_SECRET") && name != "SANDBOX_BROKER_PLUGIN", name)

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // logLevel of plugins at this moment: that of the broker's log may change.
@@ -18,5 +18,5 @@ func (l *Launcher) logLevel() string {
 // tellLogLevel sends it with every call that is no stream. There is a health probe
 // every few seconds, so that a plugin that does nothing learns of it too.
 func (l *Launcher) tellLogLevel(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return invoke(metadata.AppendToOutgoingContext(ctx, sdk.MetadataLogLevel, l.logLevel()), method, req, reply, conn, opts...)
+	return invoke(metadata.AppendToOutgoingContext(ctx, wire.MetadataLogLevel, l.logLevel()), method, req, reply, conn, opts...)
 }

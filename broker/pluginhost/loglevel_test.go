@@ -4,12 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 func TestAPluginFollowsTheBrokersLogLevel(t *testing.T) {
@@ -35,7 +36,7 @@ func TestAPluginFollowsTheBrokersLogLevel(t *testing.T) {
 	later := h.configured(h.spec("mock"), nil)
 	result, _, err := execute(t.Context(), later.Provider(), instance(t, later.Provider()), `{"echo": true}`)
 	assert.NilError(t, err)
-	assert.Equal(t, environmentOf(t, result)[sdk.EnvLogLevel], "debug")
+	assert.Equal(t, environmentOf(t, result)[wire.EnvLogLevel], "debug")
 }
 
 func TestAPluginWithALevelOfItsOwnKeepsIt(t *testing.T) {
@@ -45,7 +46,7 @@ func TestAPluginWithALevelOfItsOwnKeepsIt(t *testing.T) {
 	assert.NilError(t, err)
 	result, _, err := execute(t.Context(), process.Provider(), instance(t, process.Provider()), `{"log_lines": 1, "echo": true}`)
 	assert.NilError(t, err)
-	assert.Equal(t, environmentOf(t, result)[sdk.EnvLogLevel], "error")
+	assert.Equal(t, environmentOf(t, result)[wire.EnvLogLevel], "error")
 	process.Stop(within(t, 30*time.Second)) // all that it said is there now
 	assert.Equal(t, len(h.log.entries(map[string]any{"@message": "mock log line"})), 0)
 }

@@ -176,7 +176,7 @@ func (p *Process) start(ctx context.Context, config *plugin.ClientConfig) error 
 	if err != nil {
 		return err
 	}
-	raw, err := protocol.Dispense(sdk.PluginKey)
+	raw, err := protocol.Dispense(wire.PluginKey)
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (p *Process) launchError(ctx context.Context, err error) error {
 		reason = refusal
 	default:
 		e, coded := errors.AsType[*sdk.Error](err)
-		if coded && !errors.Is(err, sdk.ErrPluginGone) {
+		if coded && !errors.Is(err, wire.ErrPluginGone) {
 			reason = notStarted("the plugin could not describe itself: " + e.Message)
 			break
 		}

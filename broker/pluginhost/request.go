@@ -3,11 +3,12 @@ package pluginhost
 import (
 	"context"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // withRequest says in the metadata of a call which request it is made for, so that a
@@ -17,7 +18,7 @@ func withRequest(ctx context.Context) context.Context {
 	if id == "" {
 		return ctx
 	}
-	return metadata.AppendToOutgoingContext(ctx, sdk.MetadataRequestID, id)
+	return metadata.AppendToOutgoingContext(ctx, wire.MetadataRequestID, id)
 }
 
 func tellRequest(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -25,18 +27,18 @@ func TestABrokenConnectionSaysWhetherTheProcessLives(t *testing.T) {
 	process := h.configured(h.spec("mock"), nil)
 	p, ok := process.Provider().(explainer)
 	assert.Assert(t, ok)
-	lost := sdk.Errorf(sdk.CodeUnavailable, "%w", sdk.ErrPluginGone)
+	lost := sdk.Errorf(sdk.CodeUnavailable, "%w", wire.ErrPluginGone)
 
 	err := p.Explain(t.Context(), lost)
 	assertPublic(t, err, sdk.CodeUnavailable, `provider "box": the plugin ended, or its connection did, during the call`)
-	assert.ErrorIs(t, err, sdk.ErrPluginGone)
+	assert.ErrorIs(t, err, wire.ErrPluginGone)
 	living, ok := errors.AsType[survivor](err)
 	assert.Assert(t, ok && living.ProcessLives())
 
 	process.Stop(within(t, time.Minute))
 	err = p.Explain(t.Context(), lost)
 	assertPublic(t, err, sdk.CodeUnavailable, `provider "box": the plugin ended during the call`)
-	assert.ErrorIs(t, err, sdk.ErrPluginGone)
+	assert.ErrorIs(t, err, wire.ErrPluginGone)
 	_, ok = errors.AsType[survivor](err)
 	assert.Assert(t, !ok)
 }

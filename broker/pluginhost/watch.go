@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -56,10 +58,10 @@ func (s *Supervised) probe(provider sdk.Provider) (missed bool) {
 	case errors.Is(err, context.DeadlineExceeded):
 		missed = true
 		phase, reason = PhaseUnhealthy, fmt.Sprintf("did not answer a health probe within %v", s.options.HealthTimeout)
-	case errors.Is(err, sdk.ErrPluginGone):
+	case errors.Is(err, wire.ErrPluginGone):
 		missed = true // or dead, which watch looks for next
 		phase, reason = PhaseUnhealthy, "the connection to the plugin is lost"
-	case errors.Is(err, sdk.ErrStreamReset), errors.Is(err, context.Canceled):
+	case errors.Is(err, wire.ErrStreamReset), errors.Is(err, context.Canceled):
 		missed = true
 		phase, reason = PhaseUnhealthy, "breaks off its health probes"
 	case err != nil:

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
@@ -52,7 +54,7 @@ func (v *verifiedPlugin) start(ctx context.Context) (*providertest.Plugin, error
 		Stop: func(ctx context.Context) error {
 			_, err := providerv1.NewProviderServiceClient(process.Conn()).Close(ctx, &providerv1.CloseRequest{})
 			process.Stop(ctx)
-			return sdk.ErrorFromStatus(err)
+			return wire.DecodeError(err)
 		},
 		Kill: process.Kill,
 		Log:  v.log.String,

@@ -57,7 +57,7 @@ func startPlugin(ctx context.Context, path string) (_ *mockPlugin, err error) {
 	// go-plugin gives it our standard input, whose end is not the plugin's.
 	cmd.Env = []string{"MOCK_START=deaf"}
 	p.process = plugin.NewClient(&plugin.ClientConfig{
-		HandshakeConfig: sdk.Handshake(), VersionedPlugins: wire.Plugins(),
+		HandshakeConfig: wire.Handshake(), VersionedPlugins: wire.Plugins(),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		Cmd:              cmd, GRPCDialOptions: wire.DialOptions(),
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
@@ -66,7 +66,7 @@ func startPlugin(ctx context.Context, path string) (_ *mockPlugin, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a plugin: %w", err)
 	}
-	conn, err := protocol.Dispense(sdk.PluginKey)
+	conn, err := protocol.Dispense(wire.PluginKey)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 func main() {
@@ -36,7 +36,7 @@ func planned(call string) string {
 func (p *plugin) serveAndGreet() {
 	listener := listen()
 	go p.serve(listener)
-	greet(fmt.Sprintf("1|%d|unix|%s|grpc|", sdk.ProtocolVersion, listener.Addr()))
+	greet(fmt.Sprintf("1|%d|unix|%s|grpc|", wire.ProtocolVersion, listener.Addr()))
 	waitForTheEnd()
 	os.Exit(0)
 }

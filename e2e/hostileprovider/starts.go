@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // starts are what a plugin may do before, and instead of, serving.
@@ -41,26 +41,26 @@ func starts() map[string]func(*plugin) {
 		"stopped":        func(*plugin) { signal(syscall.SIGSTOP) },
 		"panic":          func(*plugin) { panic("told to panic \x1b[31m") },
 		"old_protocol":   says("1|7|unix|%s|grpc|", socket("s")),
-		"old_core":       says("9|%d|unix|%s|grpc|", sdk.ProtocolVersion, socket("s")),
-		"net_rpc":        says("1|%d|unix|%s|netrpc|", sdk.ProtocolVersion, socket("s")),
-		"tcp":            says("1|%d|tcp|127.0.0.1:22|grpc|", sdk.ProtocolVersion),
-		"elsewhere":      says("1|%d|unix|/run/docker.sock|grpc|", sdk.ProtocolVersion),
-		"above":          says("1|%d|unix|%s/../../../run/docker.sock|grpc|", sdk.ProtocolVersion, socket("s")),
-		"no_socket":      says("1|%d|unix|%s|grpc|", sdk.ProtocolVersion, socket("none")),
+		"old_core":       says("9|%d|unix|%s|grpc|", wire.ProtocolVersion, socket("s")),
+		"net_rpc":        says("1|%d|unix|%s|netrpc|", wire.ProtocolVersion, socket("s")),
+		"tcp":            says("1|%d|tcp|127.0.0.1:22|grpc|", wire.ProtocolVersion),
+		"elsewhere":      says("1|%d|unix|/run/docker.sock|grpc|", wire.ProtocolVersion),
+		"above":          says("1|%d|unix|%s/../../../run/docker.sock|grpc|", wire.ProtocolVersion, socket("s")),
+		"no_socket":      says("1|%d|unix|%s|grpc|", wire.ProtocolVersion, socket("none")),
 		"numbers":        says("1|-1|unix|%s|grpc|", socket("s")),
-		"exhausted_line": says("1|%d|unix|%s|grpc|%s", sdk.ProtocolVersion, socket("s"), bytes.Repeat([]byte("|"), 4000)),
+		"exhausted_line": says("1|%d|unix|%s|grpc|%s", wire.ProtocolVersion, socket("s"), bytes.Repeat([]byte("|"), 4000)),
 		"certificate": func(p *plugin) { // go-plugin writes it to a configuration that is not there
 			server := httptest.NewTLSServer(nil)
 			listener := listen()
 			go p.serve(listener)
-			greet(fmt.Sprintf("1|%d|unix|%s|grpc|%s|true", sdk.ProtocolVersion, listener.Addr(), base64.RawStdEncoding.EncodeToString(server.Certificate().Raw)))
+			greet(fmt.Sprintf("1|%d|unix|%s|grpc|%s|true", wire.ProtocolVersion, listener.Addr(), base64.RawStdEncoding.EncodeToString(server.Certificate().Raw)))
 			waitForTheEnd()
 		},
 		"link": func(*plugin) { // a socket of somebody else's, by a link
 			if err := os.Symlink("/run/docker.sock", socket("link")); err != nil {
 				panic(err)
 			}
-			says("1|%d|unix|%s|grpc|", sdk.ProtocolVersion, socket("link"))(nil)
+			says("1|%d|unix|%s|grpc|", wire.ProtocolVersion, socket("link"))(nil)
 		},
 		"mute": func(*plugin) { // takes the connection and says nothing
 			listener := listen()
@@ -71,7 +71,7 @@ func starts() map[string]func(*plugin) {
 					}
 				}
 			}()
-			says("1|%d|unix|%s|grpc|", sdk.ProtocolVersion, listener.Addr())(nil)
+			says("1|%d|unix|%s|grpc|", wire.ProtocolVersion, listener.Addr())(nil)
 		},
 		"babble": func(*plugin) { // takes the connection and says what is no HTTP/2
 			listener := listen()
@@ -90,12 +90,12 @@ func starts() map[string]func(*plugin) {
 					}()
 				}
 			}()
-			says("1|%d|unix|%s|grpc|", sdk.ProtocolVersion, listener.Addr())(nil)
+			says("1|%d|unix|%s|grpc|", wire.ProtocolVersion, listener.Addr())(nil)
 		},
 		"second_line": func(p *plugin) { // greets twice, and prints on
 			listener := listen()
 			go p.serve(listener)
-			greet(fmt.Sprintf("1|%d|unix|%s|grpc|", sdk.ProtocolVersion, listener.Addr()))
+			greet(fmt.Sprintf("1|%d|unix|%s|grpc|", wire.ProtocolVersion, listener.Addr()))
 			printGarbage()
 			waitForTheEnd()
 		},
@@ -106,7 +106,7 @@ func starts() map[string]func(*plugin) {
 		"deaf": func(p *plugin) { // serves, and goes on when it should end
 			listener := listen()
 			go p.serve(listener)
-			greet(fmt.Sprintf("1|%d|unix|%s|grpc|", sdk.ProtocolVersion, listener.Addr()))
+			greet(fmt.Sprintf("1|%d|unix|%s|grpc|", wire.ProtocolVersion, listener.Addr()))
 			select {}
 		},
 	}

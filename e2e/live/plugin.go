@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
@@ -61,7 +63,7 @@ func (p *plugin) opener(place string, ledger ledger, bill *bill) providertest.Op
 			Stop: func(ctx context.Context) error {
 				_, err := providerv1.NewProviderServiceClient(process.Conn()).Close(ctx, &providerv1.CloseRequest{})
 				process.Stop(ctx)
-				return sdk.ErrorFromStatus(err)
+				return wire.DecodeError(err)
 			},
 			Kill: process.Kill,
 		}, nil

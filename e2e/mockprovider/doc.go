@@ -1,5 +1,5 @@
 // Command mockprovider is a provider plugin for tests: a real separate process
-// on sdk.Serve whose every call can be told to go wrong. It runs no code.
+// on serve.Serve whose every call can be told to go wrong. It runs no code.
 //
 // # Steering an execution
 //

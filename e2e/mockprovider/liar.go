@@ -5,6 +5,9 @@ import (
 	"context"
 	"os"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
@@ -21,8 +24,8 @@ func serveLies() {
 		os.Exit(0)
 	}()
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig:  sdk.Handshake(),
-		VersionedPlugins: map[int]plugin.PluginSet{sdk.ProtocolVersion: {sdk.PluginKey: &liarPlugin{}}},
+		HandshakeConfig:  wire.Handshake(),
+		VersionedPlugins: map[int]plugin.PluginSet{wire.ProtocolVersion: {wire.PluginKey: &liarPlugin{}}},
 		GRPCServer:       plugin.DefaultGRPCServer,
 		Logger:           hclog.NewNullLogger(),
 	})
@@ -33,7 +36,7 @@ type liarPlugin struct{ plugin.NetRPCUnsupportedPlugin }
 var _ plugin.GRPCPlugin = (*liarPlugin)(nil)
 
 func (*liarPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
-	sdk.RegisterServer(liarRegistrar{s}, newProvider("liar")(hclog.NewNullLogger()), hclog.NewNullLogger())
+	serve.RegisterServer(liarRegistrar{s}, newProvider("liar")(hclog.NewNullLogger()), hclog.NewNullLogger())
 	return nil
 }
 

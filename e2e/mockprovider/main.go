@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
 )
 
 // The plugin's own descriptors, before go-plugin puts pipes in their place.
@@ -26,7 +26,7 @@ func main() {
 	case "liar":
 		serveLies()
 	default:
-		sdk.Serve(newProvider(mode))
+		serve.Serve(newProvider(mode))
 	}
 }
 

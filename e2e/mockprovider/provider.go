@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -41,7 +43,7 @@ var (
 	_ sdk.Drainer  = (*provider)(nil)
 )
 
-func newProvider(mode string) sdk.Factory {
+func newProvider(mode string) serve.Factory {
 	return func(logger hclog.Logger) sdk.Provider {
 		if mode == "badlog" {
 			fmt.Fprintln(realStderr, `{"@message":5}`)

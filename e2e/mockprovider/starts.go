@@ -9,7 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // strangeStarts are the start modes that never come to serve.
@@ -42,15 +43,15 @@ func strangeStarts() map[string]func() {
 					}
 				}
 			}()
-			shakeHands(1, sdk.ProtocolVersion, "unix", socket, "grpc")
+			shakeHands(1, wire.ProtocolVersion, "unix", socket, "grpc")
 		},
 		"oldprotocol": func() { shakeHands(1, 7, "unix", "/nowhere", "grpc") },
-		"oldcore":     func() { shakeHands(9, sdk.ProtocolVersion, "unix", "/nowhere", "grpc") },
-		"netrpc":      func() { shakeHands(1, sdk.ProtocolVersion, "unix", "/nowhere", "netrpc") },
-		"tcp":         func() { shakeHands(1, sdk.ProtocolVersion, "tcp", "127.0.0.1:22", "grpc") },
-		"elsewhere":   func() { shakeHands(1, sdk.ProtocolVersion, "unix", "/run/docker.sock", "grpc") },
+		"oldcore":     func() { shakeHands(9, wire.ProtocolVersion, "unix", "/nowhere", "grpc") },
+		"netrpc":      func() { shakeHands(1, wire.ProtocolVersion, "unix", "/nowhere", "netrpc") },
+		"tcp":         func() { shakeHands(1, wire.ProtocolVersion, "tcp", "127.0.0.1:22", "grpc") },
+		"elsewhere":   func() { shakeHands(1, wire.ProtocolVersion, "unix", "/run/docker.sock", "grpc") },
 		"nosocket": func() {
-			shakeHands(1, sdk.ProtocolVersion, "unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "none"), "grpc")
+			shakeHands(1, wire.ProtocolVersion, "unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "none"), "grpc")
 		},
 	}
 }
@@ -60,7 +61,7 @@ func shakeHands(core, protocol int, network, address, kind string) {
 	waitForTheEnd()
 }
 
-// waitForTheEnd is what sdk.Serve does about standard input.
+// waitForTheEnd is what serve.Serve does about standard input.
 func waitForTheEnd() { _, _ = io.Copy(io.Discard, os.Stdin) }
 
 // serveDeaf serves with a standard input that never ends, in place of the one
@@ -73,6 +74,6 @@ func serveDeaf() {
 	if err := syscall.Dup3(int(read.Fd()), 0, 0); err != nil {
 		panic(err)
 	}
-	sdk.Serve(newProvider("deaf"))
+	serve.Serve(newProvider("deaf"))
 	_ = write.Close() // keeps the pipe open until here
 }

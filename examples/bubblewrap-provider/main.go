@@ -9,6 +9,6 @@
 // README.md says what the sandbox holds and what it does not.
 package main
 
-import "github.com/sandbox-broker/sandbox-broker/sdk"
+import "github.com/sandbox-broker/sandbox-broker/sdk/serve"
 
-func main() { sdk.Serve(New) }
+func main() { serve.Serve(New) }

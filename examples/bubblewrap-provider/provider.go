@@ -41,7 +41,7 @@ var (
 	_ sdk.Commands       = (*Provider)(nil)
 )
 
-// New is the sdk.Factory.
+// New is the serve.Factory.
 func New(logger hclog.Logger) sdk.Provider {
 	p := &Provider{logger: logger}
 	p.Files, p.Commands = p.files(), p.commands()

@@ -4,7 +4,7 @@ package main
 
 import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/provider"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
 )
 
-func main() { sdk.Serve(provider.New) }
+func main() { serve.Serve(provider.New) }

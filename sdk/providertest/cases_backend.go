@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -59,7 +61,7 @@ func unhealthyWithoutBackend(c *scene) {
 		ctx, cancel := context.WithTimeout(ctx, c.suite.within(healthTimeout))
 		defer cancel()
 		health, err := s.Health(ctx)
-		c.check(!errors.Is(err, sdk.ErrPluginGone), "the process ended with its back end")
+		c.check(!errors.Is(err, wire.ErrPluginGone), "the process ended with its back end")
 		switch {
 		case isContextEnd(err):
 			return errors.New("a probe is not answered")

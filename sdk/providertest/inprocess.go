@@ -12,18 +12,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/hashicorp/go-hclog"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // InProcess serves the provider of a factory in this process, on a socket with
-// the same server and limits as sdk.Serve.
-func InProcess(factory sdk.Factory) Opener {
+// the same server and limits as serve.Serve.
+func InProcess(factory serve.Factory) Opener {
 	return func(context.Context) (*Plugin, error) {
 		dir, err := os.MkdirTemp("", "plugin") // sockets have short paths
 		if err != nil {
@@ -36,9 +36,9 @@ func InProcess(factory sdk.Factory) Opener {
 		log := &logBuffer{}
 		logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: log, JSONFormat: true})
 		watch := &callWatch{}
-		server := grpc.NewServer(append(sdk.ServerOptions(logger),
+		server := grpc.NewServer(append(serve.ServerOptions(logger),
 			grpc.ChainUnaryInterceptor(watch.unary), grpc.ChainStreamInterceptor(watch.stream), grpc.WaitForHandlers(true))...)
-		sdk.RegisterServer(server, factory(logger), logger)
+		serve.RegisterServer(server, factory(logger), logger)
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()
 
@@ -52,7 +52,7 @@ func InProcess(factory sdk.Factory) Opener {
 			Conn: conn,
 			Stop: func(ctx context.Context) error {
 				_, closeErr := providerv1.NewProviderServiceClient(conn).Close(ctx, &providerv1.CloseRequest{})
-				err := errors.Join(sdk.ErrorFromStatus(closeErr), conn.Close())
+				err := errors.Join(wire.DecodeError(closeErr), conn.Close())
 				return errors.Join(err, stopServer(ctx, server, served), os.RemoveAll(dir))
 			},
 			Log:  log.String,

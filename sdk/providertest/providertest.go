@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"google.golang.org/grpc"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"google.golang.org/grpc"
 )
 
 // Plugin is a provider that has just been started, before Configure.
@@ -29,8 +29,8 @@ type Plugin struct {
 type Opener func(ctx context.Context) (*Plugin, error)
 
 // Run checks the provider that a factory makes. Every case is a subtest of t,
-// skipped ones too. The provider is served on a socket, as sdk.Serve does.
-func Run(t *testing.T, factory sdk.Factory, options ...Option) {
+// skipped ones too. The provider is served on a socket, as serve.Serve does.
+func Run(t *testing.T, factory serve.Factory, options ...Option) {
 	t.Helper()
 	s := newSuite(InProcess(factory), options)
 	defer s.end()

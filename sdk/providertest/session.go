@@ -120,7 +120,7 @@ func (s *session) isGone() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.suite.within(healthTimeout))
 	defer cancel()
 	_, err := s.Health(ctx)
-	return errors.Is(err, sdk.ErrPluginGone)
+	return errors.Is(err, wire.ErrPluginGone)
 }
 
 // stop ends the process in order. A second call does nothing.

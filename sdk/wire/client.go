@@ -62,9 +62,9 @@ func NewClient(ctx context.Context, conn grpc.ClientConnInterface) (*Client, err
 	c := InstanceClient(conn)
 	resp, err := c.rpc.Describe(ctx, &providerv1.DescribeRequest{}, grpc.MaxCallRecvMsgSize(maxDescription))
 	if err != nil {
-		return nil, fmt.Errorf("describe: %w", sdk.ErrorFromStatus(err))
+		return nil, fmt.Errorf("describe: %w", DecodeError(err))
 	}
-	if c.description, err = descriptionFromWire(resp); err != nil {
+	if c.description, err = decodeDescription(resp); err != nil {
 		return nil, sdk.Errorf(sdk.CodeInternal, "the plugin's description is not acceptable: %w", err)
 	}
 	return c, nil
@@ -97,7 +97,7 @@ func (c *Client) Describe() sdk.Description { return c.description }
 
 // Configure implements sdk.Provider.
 func (c *Client) Configure(ctx context.Context, req sdk.ConfigureRequest) error {
-	settings, err := req.Settings.Wire()
+	settings, err := EncodeSettings(req.Settings)
 	if err != nil {
 		return sdk.Errorf(sdk.CodeInternal, "encode settings: %w", err)
 	}
@@ -105,14 +105,14 @@ func (c *Client) Configure(ctx context.Context, req sdk.ConfigureRequest) error 
 		Label: req.Label, BrokerId: req.BrokerID, StateDir: req.StateDir, Settings: settings,
 		AbandonedDirs: req.AbandonedDirs,
 	})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // Health implements sdk.Provider.
 func (c *Client) Health(ctx context.Context) (sdk.Health, error) {
 	resp, err := c.rpc.Health(ctx, &providerv1.HealthRequest{})
 	if err != nil {
-		return sdk.Health{}, sdk.ErrorFromStatus(err)
+		return sdk.Health{}, DecodeError(err)
 	}
 	if len(resp.GetReason()) > maxText {
 		return sdk.Health{}, misbehaved("gave a reason for its health that is too long")
@@ -120,7 +120,7 @@ func (c *Client) Health(ctx context.Context) (sdk.Health, error) {
 	if err := boundedFacts(resp.GetDetails()); err != nil {
 		return sdk.Health{}, err
 	}
-	metrics, err := metricsFromWire(resp.GetMetrics())
+	metrics, err := decodeMetrics(resp.GetMetrics())
 	if err != nil {
 		return sdk.Health{}, err
 	}
@@ -138,9 +138,9 @@ func (c *Client) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instanc
 	}
 	resp, err := c.rpc.Create(ctx, wr)
 	if err != nil {
-		return sdk.Instance{}, sdk.ErrorFromStatus(err)
+		return sdk.Instance{}, DecodeError(err)
 	}
-	return instanceFromWire(resp.GetInstance())
+	return decodeInstance(resp.GetInstance())
 }
 
 // Execute implements sdk.Provider.
@@ -158,7 +158,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 	}
 	stream, err := c.rpc.Execute(ctx, wr, executionLimit(req.OutputLimit, req.Artifacts))
 	if err != nil {
-		return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+		return sdk.ExecuteResult{}, DecodeError(err)
 	}
 	checked := newCheckedOutput(out, req.OutputLimit, req.Artifacts)
 	var quiet silence
@@ -168,7 +168,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 		case errors.Is(err, io.EOF):
 			return sdk.ExecuteResult{}, misbehaved("ended an execution without a result")
 		case err != nil:
-			return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+			return sdk.ExecuteResult{}, DecodeError(err)
 		}
 		said := 0
 		switch e := event.GetEvent().(type) {
@@ -179,7 +179,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 		case *providerv1.ExecuteResponse_Artifact:
 			said, err = 1, checked.artifact(e.Artifact)
 		case *providerv1.ExecuteResponse_Result:
-			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return resultFromWire(e.Result, req.OutputLimit) })
+			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return decodeResult(e.Result, req.OutputLimit) })
 		default: // an event of a later minor version
 		}
 		if err == nil {
@@ -194,16 +194,16 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 // Destroy implements sdk.Provider.
 func (c *Client) Destroy(ctx context.Context, instanceID string) error {
 	_, err := c.rpc.Destroy(ctx, &providerv1.DestroyRequest{InstanceId: instanceID})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // List implements sdk.Provider.
 func (c *Client) List(ctx context.Context) ([]sdk.Instance, error) {
 	resp, err := c.rpc.List(ctx, &providerv1.ListRequest{}, grpc.MaxCallRecvMsgSize(maxList))
 	if err != nil {
-		return nil, sdk.ErrorFromStatus(err)
+		return nil, DecodeError(err)
 	}
-	instances, err := listFromWire(resp.GetInstances(), instanceFromWire)
+	instances, err := decodeList(resp.GetInstances(), decodeInstance)
 	if err != nil {
 		return nil, err
 	}
@@ -220,13 +220,13 @@ func (c *Client) List(ctx context.Context) ([]sdk.Instance, error) {
 // Drain implements sdk.Drainer.
 func (c *Client) Drain(ctx context.Context) error {
 	_, err := c.rpc.Drain(ctx, &providerv1.DrainRequest{})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // Close implements sdk.Closer.
 func (c *Client) Close(ctx context.Context) error {
 	_, err := c.rpc.Close(ctx, &providerv1.CloseRequest{})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 func misbehaved(what string) error {
@@ -263,7 +263,7 @@ func boundedFacts(maps ...map[string]string) error {
 	return nil
 }
 
-func metricsFromWire(wms []*providerv1.Metric) ([]sdk.Metric, error) {
+func decodeMetrics(wms []*providerv1.Metric) ([]sdk.Metric, error) {
 	if len(wms) > sdk.MaxMetrics {
 		return nil, misbehaved(fmt.Sprintf("answered more than %d metrics", sdk.MaxMetrics))
 	}
@@ -280,7 +280,7 @@ func metricsFromWire(wms []*providerv1.Metric) ([]sdk.Metric, error) {
 	return metrics, nil
 }
 
-func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, error) {
+func decodeDescription(resp *providerv1.DescribeResponse) (sdk.Description, error) {
 	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary(), Icon: resp.GetIcon(), Tags: resp.GetTags(), Ephemeral: resp.GetEphemeral()}
 	if !pluginName.MatchString(d.Name) {
 		return d, fmt.Errorf("name %.70q is not of the form %s", d.Name, pluginName)
@@ -318,7 +318,7 @@ func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, er
 		d.Templates = append(d.Templates, t)
 	}
 	for _, wf := range resp.GetSchema() {
-		d.Schema = append(d.Schema, fieldFromWire(wf, 0))
+		d.Schema = append(d.Schema, decodeField(wf, 0))
 	}
 	return d, d.Schema.Validate()
 }
@@ -327,20 +327,20 @@ func descriptionFromWire(resp *providerv1.DescribeResponse) (sdk.Description, er
 // deeper no schema may have, and what is left of it is refused.
 const maxFieldDepth = 5
 
-func fieldFromWire(wf *providerv1.Field, depth int) sdk.Field {
+func decodeField(wf *providerv1.Field, depth int) sdk.Field {
 	f := sdk.Field{
 		Name: wf.GetName(), Type: sdk.FieldType(wf.GetType()), Required: wf.GetRequired(), Secret: wf.GetSecret(), FileOnly: wf.GetFileOnly(),
 		Default: wf.GetDefault().AsInterface(), Options: wf.GetOptions(), Min: wf.Min, Max: wf.Max, Pattern: wf.GetPattern(),
 		Label: wf.GetLabel(), Description: wf.GetDescription(), Placeholder: wf.GetPlaceholder(),
 	}
 	if wf.GetItems() != nil && depth < maxFieldDepth {
-		items := fieldFromWire(wf.GetItems(), depth+1)
+		items := decodeField(wf.GetItems(), depth+1)
 		f.Items = &items
 	}
 	f.Repeated = wf.GetRepeated()
 	if depth < maxFieldDepth {
 		for _, inner := range wf.GetFields() {
-			f.Fields = append(f.Fields, fieldFromWire(inner, depth+1))
+			f.Fields = append(f.Fields, decodeField(inner, depth+1))
 		}
 	}
 	return f
@@ -365,7 +365,7 @@ func names[T ~string](words []string) ([]T, error) {
 	return list, nil
 }
 
-func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
+func decodeInstance(wi *providerv1.Instance) (sdk.Instance, error) {
 	if !instanceID.MatchString(wi.GetId()) {
 		return sdk.Instance{}, misbehaved(fmt.Sprintf("gave an instance the ID %.70q, which is not of the form %s", wi.GetId(), instanceID))
 	}
@@ -376,6 +376,6 @@ func instanceFromWire(wi *providerv1.Instance) (sdk.Instance, error) {
 		return sdk.Instance{}, misbehaved("gave an instance a template that is too long")
 	}
 	i := sdk.Instance{ID: wi.GetId(), Template: wi.GetTemplate(), Labels: wi.GetLabels(), Metadata: wi.GetMetadata()}
-	i.CreatedAt, i.ExpiresAt = timeFromWire(wi.GetCreatedAt()), timeFromWire(wi.GetExpiresAt())
+	i.CreatedAt, i.ExpiresAt = decodeTime(wi.GetCreatedAt()), decodeTime(wi.GetExpiresAt())
 	return i, nil
 }

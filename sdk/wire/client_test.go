@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
+
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func dial(t *testing.T, register func(*grpc.Server)) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(sdk.ServerOptions(hclog.NewNullLogger())...)
+	server := grpc.NewServer(serve.ServerOptions(hclog.NewNullLogger())...)
 	register(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -49,7 +51,7 @@ func dial(t *testing.T, register func(*grpc.Server)) *grpc.ClientConn {
 func connect(t *testing.T, provider sdk.Provider) *wire.Client {
 	t.Helper()
 	client, err := wire.NewClient(t.Context(), dial(t, func(s *grpc.Server) {
-		sdk.RegisterServer(s, provider, hclog.NewNullLogger())
+		serve.RegisterServer(s, provider, hclog.NewNullLogger())
 	}))
 	assert.NilError(t, err)
 	return client

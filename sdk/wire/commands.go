@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -28,18 +30,18 @@ func (c *Client) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.
 	}
 	resp, err := c.commands.StartCommand(ctx, wr)
 	if err != nil {
-		return sdk.Command{}, sdk.ErrorFromStatus(err)
+		return sdk.Command{}, DecodeError(err)
 	}
-	return commandFromWire(resp.GetCommand())
+	return decodeCommand(resp.GetCommand())
 }
 
 // ListCommands implements sdk.Commands.
 func (c *Client) ListCommands(ctx context.Context, instanceID string) ([]sdk.Command, error) {
 	resp, err := c.commands.ListCommands(ctx, &providerv1.ListCommandsRequest{InstanceId: instanceID}, grpc.MaxCallRecvMsgSize(maxList))
 	if err != nil {
-		return nil, sdk.ErrorFromStatus(err)
+		return nil, DecodeError(err)
 	}
-	return listFromWire(resp.GetCommands(), commandFromWire)
+	return decodeList(resp.GetCommands(), decodeCommand)
 }
 
 // ReadCommand implements sdk.Commands.
@@ -51,7 +53,7 @@ func (c *Client) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, ou
 		StdoutOffset: req.StdoutOffset, StderrOffset: req.StderrOffset, Follow: req.Follow,
 	})
 	if err != nil {
-		return sdk.Command{}, sdk.ErrorFromStatus(err)
+		return sdk.Command{}, DecodeError(err)
 	}
 	next := map[sdk.Stream]int64{sdk.Stdout: req.StdoutOffset, sdk.Stderr: req.StderrOffset}
 	var quiet silence
@@ -61,11 +63,11 @@ func (c *Client) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, ou
 		case errors.Is(err, io.EOF):
 			return sdk.Command{}, misbehaved("ended a command's output without the command")
 		case err != nil:
-			return sdk.Command{}, sdk.ErrorFromStatus(err)
+			return sdk.Command{}, DecodeError(err)
 		}
 		switch e := event.GetEvent().(type) {
 		case *providerv1.ReadCommandResponse_Command:
-			return lastly(ctx, cancel, stream, func() (sdk.Command, error) { return commandFromWire(e.Command) })
+			return lastly(ctx, cancel, stream, func() (sdk.Command, error) { return decodeCommand(e.Command) })
 		case *providerv1.ReadCommandResponse_Output:
 			o := sdk.CommandOutput{Stream: sdk.Stream(e.Output.GetStream()), Offset: e.Output.GetOffset(), Data: e.Output.GetData()}
 			expected, known := next[o.Stream]
@@ -93,19 +95,19 @@ func (c *Client) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, ou
 // WriteCommand implements sdk.Commands.
 func (c *Client) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
 	_, err := c.commands.WriteCommand(ctx, &providerv1.WriteCommandRequest{InstanceId: instanceID, CommandId: commandID, Data: data, End: end})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // ResizeCommand implements sdk.Commands.
 func (c *Client) ResizeCommand(ctx context.Context, instanceID, commandID string, size sdk.TerminalSize) error {
 	_, err := c.commands.ResizeCommand(ctx, &providerv1.ResizeCommandRequest{InstanceId: instanceID, CommandId: commandID, Terminal: terminalSizeToWire(size)})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // SignalCommand implements sdk.Commands.
 func (c *Client) SignalCommand(ctx context.Context, instanceID, commandID, signal string) error {
 	_, err := c.commands.SignalCommand(ctx, &providerv1.SignalCommandRequest{InstanceId: instanceID, CommandId: commandID, Signal: signal})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // maxArgv bounds what a plugin says of a command's arguments, in bytes together:
@@ -124,10 +126,10 @@ func terminalSizeToWire(s sdk.TerminalSize) *providerv1.TerminalSize {
 	return &providerv1.TerminalSize{Rows: uint32(s.Rows), Columns: uint32(s.Columns)}
 }
 
-func commandFromWire(wc *providerv1.Command) (sdk.Command, error) {
+func decodeCommand(wc *providerv1.Command) (sdk.Command, error) {
 	cmd := sdk.Command{
 		ID: wc.GetId(), Argv: wc.GetArgv(), Cwd: wc.GetCwd(), State: sdk.CommandState(wc.GetState()), ExitCode: int(wc.GetExitCode()),
-		StartedAt: timeFromWire(wc.GetStartedAt()), EndedAt: timeFromWire(wc.GetEndedAt()),
+		StartedAt: decodeTime(wc.GetStartedAt()), EndedAt: decodeTime(wc.GetEndedAt()),
 		StdoutBytes: max(wc.GetStdoutBytes(), 0), StderrBytes: max(wc.GetStderrBytes(), 0), Stdin: wc.GetStdin(), Terminal: wc.GetTerminal(),
 	}
 	switch {
@@ -139,4 +141,22 @@ func commandFromWire(wc *providerv1.Command) (sdk.Command, error) {
 		return cmd, misbehaved(fmt.Sprintf("answered the unknown state %.70q of a command", wc.GetState()))
 	}
 	return cmd, checkExitCode(cmd.ExitCode, cmd.State == sdk.CommandSucceeded, cmd.State == sdk.CommandFailed)
+}
+
+// DecodeTerminalSize returns the size of a terminal.
+func DecodeTerminalSize(t *providerv1.TerminalSize) sdk.TerminalSize {
+	const most = 1<<16 - 1
+	return sdk.TerminalSize{Rows: uint16(min(t.GetRows(), most)), Columns: uint16(min(t.GetColumns(), most))}
+}
+
+// EncodeCommand encodes a command.
+func EncodeCommand(c sdk.Command) *providerv1.Command {
+	wc := &providerv1.Command{
+		Id: c.ID, Argv: c.Argv, Cwd: c.Cwd, State: string(c.State), ExitCode: int32(c.ExitCode), StartedAt: timestamppb.New(c.StartedAt),
+		StdoutBytes: c.StdoutBytes, StderrBytes: c.StderrBytes, Stdin: c.Stdin, Terminal: c.Terminal,
+	}
+	if !c.EndedAt.IsZero() {
+		wc.EndedAt = timestamppb.New(c.EndedAt)
+	}
+	return wc
 }

@@ -39,9 +39,9 @@ func (c *Client) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, fo
 func (c *Client) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) ([]sdk.FileReplacement, error) {
 	resp, err := c.search.ReplaceInFiles(ctx, &providerv1.ReplaceInFilesRequest{InstanceId: req.InstanceID, Paths: req.Paths, Old: req.Old, New: req.New}, grpc.MaxCallRecvMsgSize(maxPart))
 	if err != nil {
-		return nil, sdk.ErrorFromStatus(err)
+		return nil, DecodeError(err)
 	}
-	return listFromWire(resp.GetFiles(), func(wr *providerv1.FileReplacement) (sdk.FileReplacement, error) {
+	return decodeList(resp.GetFiles(), func(wr *providerv1.FileReplacement) (sdk.FileReplacement, error) {
 		if len(wr.GetPath()) > maxText {
 			return sdk.FileReplacement{}, misbehaved("answered a path that is not acceptable")
 		}
@@ -55,7 +55,7 @@ func (c *Client) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, read
 	defer cancel()
 	stream, err := c.watch.WatchFiles(callCtx, &providerv1.WatchFilesRequest{InstanceId: req.InstanceID, Path: req.Path, Recursive: req.Recursive}, grpc.MaxCallRecvMsgSize(maxPart))
 	if err != nil {
-		return sdk.ErrorFromStatus(err)
+		return DecodeError(err)
 	}
 	for first := true; ; first = false {
 		m, err := stream.Recv()
@@ -63,7 +63,7 @@ func (c *Client) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, read
 		case errors.Is(err, io.EOF):
 			return misbehaved("stopped watching files")
 		case err != nil:
-			return sdk.ErrorFromStatus(err)
+			return DecodeError(err)
 		}
 		if first {
 			if err := ready(); err != nil {
@@ -95,7 +95,7 @@ func (c *Client) ReadArchive(ctx context.Context, req sdk.ReadArchiveRequest) (i
 	stream, err := c.archives.ReadArchive(ctx, &providerv1.ReadArchiveRequest{InstanceId: req.InstanceID, Directory: req.Directory, Paths: req.Paths}, uncopied())
 	if err != nil {
 		cancel()
-		return nil, sdk.ErrorFromStatus(err)
+		return nil, DecodeError(err)
 	}
 	// The first message tells whether there is an archive at all.
 	r := newReceived(cancel, stream, filechunk.FieldOfReadArchive)
@@ -115,7 +115,7 @@ func (c *Client) WriteArchive(ctx context.Context, instanceID, directory string,
 	defer cancel()
 	stream, err := c.archives.WriteArchive(ctx, uncopied())
 	if err != nil {
-		return sdk.ArchiveSummary{}, sdk.ErrorFromStatus(err)
+		return sdk.ArchiveSummary{}, DecodeError(err)
 	}
 	header := &providerv1.WriteArchiveHeader{InstanceId: instanceID, Directory: directory}
 	err = upload(content, stream.Send(&providerv1.WriteArchiveRequest{Part: &providerv1.WriteArchiveRequest_Header{Header: header}}), stream, filechunk.FieldOfWriteArchive)
@@ -124,7 +124,24 @@ func (c *Client) WriteArchive(ctx context.Context, instanceID, directory string,
 	}
 	resp, err := stream.CloseAndRecv()
 	if err != nil {
-		return sdk.ArchiveSummary{}, sdk.ErrorFromStatus(err)
+		return sdk.ArchiveSummary{}, DecodeError(err)
 	}
 	return sdk.ArchiveSummary{Files: max(resp.GetFiles(), 0), Bytes: max(resp.GetBytes(), 0)}, nil
+}
+
+// EncodeMatch encodes a line that a search has found.
+func EncodeMatch(m sdk.FileMatch) *providerv1.FileMatch {
+	return &providerv1.FileMatch{
+		Path: truncate(m.Path), Line: int32(m.Line), Column: int32(m.Column), Text: cutText(m.Text, sdk.MaxMatchText),
+	}
+}
+
+// EncodeReplacement encodes what was replaced in a file.
+func EncodeReplacement(r sdk.FileReplacement) *providerv1.FileReplacement {
+	return &providerv1.FileReplacement{Path: truncate(r.Path), Count: r.Count}
+}
+
+// EncodeChange encodes a change that a watch has seen.
+func EncodeChange(c sdk.FileChange) *providerv1.FileChange {
+	return &providerv1.FileChange{Kind: string(c.Kind), Path: truncate(c.Path)}
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -21,7 +23,7 @@ func uncopied() grpc.CallOption { return grpc.ForceCodecV2(filechunk.Codec()) }
 // StatFile implements sdk.Files.
 func (c *Client) StatFile(ctx context.Context, instanceID, path string) (sdk.FileInfo, error) {
 	resp, err := c.files.StatFile(ctx, &providerv1.StatFileRequest{InstanceId: instanceID, Path: path})
-	return fileFromWire(resp.GetFile(), err)
+	return decodeFile(resp.GetFile(), err)
 }
 
 // ListFiles implements sdk.Files.
@@ -34,7 +36,7 @@ func (c *Client) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found 
 	return receiveList(stream, err, req.Limit, func(m *providerv1.ListFilesResponse) (int, bool, error) {
 		files := make([]sdk.FileInfo, 0, len(m.GetFiles()))
 		for _, wf := range m.GetFiles() {
-			f, err := fileFromWire(wf, nil)
+			f, err := decodeFile(wf, nil)
 			if err != nil {
 				return 0, false, err
 			}
@@ -51,7 +53,7 @@ func (c *Client) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found 
 // entries a message had and whether it says that there was more.
 func receiveList[M any](stream grpc.ServerStreamingClient[M], err error, limit int, take func(*M) (int, bool, error)) (truncated bool, _ error) {
 	if err != nil {
-		return false, sdk.ErrorFromStatus(err)
+		return false, DecodeError(err)
 	}
 	var quiet silence
 	for {
@@ -60,7 +62,7 @@ func receiveList[M any](stream grpc.ServerStreamingClient[M], err error, limit i
 		case errors.Is(err, io.EOF):
 			return truncated, nil
 		case err != nil:
-			return false, sdk.ErrorFromStatus(err)
+			return false, DecodeError(err)
 		}
 		n, more, err := take(m)
 		if err == nil {
@@ -83,7 +85,7 @@ func (c *Client) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.Fil
 	if err == nil {
 		var first *providerv1.ReadFileResponse
 		if first, err = stream.Recv(); err == nil {
-			info, err := fileFromWire(first.GetFile(), nil)
+			info, err := decodeFile(first.GetFile(), nil)
 			if err != nil {
 				cancel()
 				return info, nil, err
@@ -92,7 +94,7 @@ func (c *Client) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.Fil
 		}
 	}
 	cancel()
-	return sdk.FileInfo{}, nil, sdk.ErrorFromStatus(err)
+	return sdk.FileInfo{}, nil, DecodeError(err)
 }
 
 // WriteFile implements sdk.Files.
@@ -101,7 +103,7 @@ func (c *Client) WriteFile(ctx context.Context, req sdk.WriteFileRequest, conten
 	defer cancel()
 	stream, err := c.files.WriteFile(ctx, uncopied())
 	if err != nil {
-		return sdk.FileInfo{}, sdk.ErrorFromStatus(err)
+		return sdk.FileInfo{}, DecodeError(err)
 	}
 	header := &providerv1.WriteFileHeader{InstanceId: req.InstanceID, Path: req.Path, Mode: uint32(req.Mode.Perm()), MakeParents: req.MakeParents}
 	err = upload(content, stream.Send(&providerv1.WriteFileRequest{Part: &providerv1.WriteFileRequest_Header{Header: header}}), stream, filechunk.FieldOfFile)
@@ -109,7 +111,7 @@ func (c *Client) WriteFile(ctx context.Context, req sdk.WriteFileRequest, conten
 		return sdk.FileInfo{}, err
 	}
 	resp, err := stream.CloseAndRecv()
-	return fileFromWire(resp.GetFile(), err)
+	return decodeFile(resp.GetFile(), err)
 }
 
 // upload sends content until its end, or until the other side has answered:
@@ -125,40 +127,40 @@ func upload(content io.Reader, sendErr error, stream grpc.ClientStream, field pr
 // MakeDirectory implements sdk.Files.
 func (c *Client) MakeDirectory(ctx context.Context, instanceID, path string, mode fs.FileMode) (sdk.FileInfo, error) {
 	resp, err := c.files.MakeDirectory(ctx, &providerv1.MakeDirectoryRequest{InstanceId: instanceID, Path: path, Mode: uint32(mode.Perm())})
-	return fileFromWire(resp.GetFile(), err)
+	return decodeFile(resp.GetFile(), err)
 }
 
 // MoveFile implements sdk.Files.
 func (c *Client) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	resp, err := c.files.MoveFile(ctx, &providerv1.MoveFileRequest{InstanceId: req.InstanceID, From: req.From, To: req.To, Overwrite: req.Overwrite})
-	return fileFromWire(resp.GetFile(), err)
+	return decodeFile(resp.GetFile(), err)
 }
 
 // CopyFile implements sdk.Files.
 func (c *Client) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.FileInfo, error) {
 	resp, err := c.files.CopyFile(ctx, &providerv1.CopyFileRequest{InstanceId: req.InstanceID, From: req.From, To: req.To, Overwrite: req.Overwrite})
-	return fileFromWire(resp.GetFile(), err)
+	return decodeFile(resp.GetFile(), err)
 }
 
 // RemoveFile implements sdk.Files.
 func (c *Client) RemoveFile(ctx context.Context, instanceID, path string, recursive bool) error {
 	_, err := c.files.RemoveFile(ctx, &providerv1.RemoveFileRequest{InstanceId: instanceID, Path: path, Recursive: recursive})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // SetFileMode implements sdk.FileModeSetter.
 func (c *Client) SetFileMode(ctx context.Context, instanceID, path string, mode fs.FileMode) (sdk.FileInfo, error) {
 	resp, err := c.modes.SetFileMode(ctx, &providerv1.SetFileModeRequest{InstanceId: instanceID, Path: path, Mode: uint32(mode.Perm())})
-	return fileFromWire(resp.GetFile(), err)
+	return decodeFile(resp.GetFile(), err)
 }
 
-func fileFromWire(wf *providerv1.FileInfo, err error) (sdk.FileInfo, error) {
+func decodeFile(wf *providerv1.FileInfo, err error) (sdk.FileInfo, error) {
 	if err != nil {
-		return sdk.FileInfo{}, sdk.ErrorFromStatus(err)
+		return sdk.FileInfo{}, DecodeError(err)
 	}
 	f := sdk.FileInfo{
 		Path: wf.GetPath(), Type: sdk.FileType(wf.GetType()), Size: max(wf.GetSize(), 0), Mode: fs.FileMode(wf.GetMode()).Perm(),
-		ModifiedAt: timeFromWire(wf.GetModifiedAt()), Target: wf.GetTarget(),
+		ModifiedAt: decodeTime(wf.GetModifiedAt()), Target: wf.GetTarget(),
 	}
 	switch {
 	case len(f.Path) == 0 || f.Path[0] != '/' || len(f.Path) > maxText || len(f.Target) > maxText:
@@ -182,7 +184,7 @@ func newReceived(cancel context.CancelFunc, stream filechunk.Stream, field proto
 	return &received{cancel: cancel, Reader: filechunk.NewReader(func() (mem.BufferSlice, error) {
 		data, err := receive()
 		if err != nil && !errors.Is(err, io.EOF) {
-			err = sdk.ErrorFromStatus(err)
+			err = DecodeError(err)
 		}
 		return data, err
 	})}
@@ -191,4 +193,12 @@ func newReceived(cancel context.CancelFunc, stream filechunk.Stream, field proto
 func (r *received) Close() error {
 	r.cancel()
 	return nil
+}
+
+// EncodeFile encodes what is known of a file.
+func EncodeFile(f sdk.FileInfo) *providerv1.FileInfo {
+	return &providerv1.FileInfo{
+		Path: truncate(f.Path), Type: string(f.Type), Size: f.Size, Mode: uint32(f.Mode.Perm()),
+		ModifiedAt: timestamppb.New(f.ModifiedAt), Target: truncate(f.Target),
+	}
 }

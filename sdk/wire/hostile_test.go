@@ -273,11 +273,11 @@ func TestAnExecutionThatSaysNothingEnds(t *testing.T) {
 func TestErrorsAreShownAndNotObeyed(t *testing.T) {
 	evil := "a\x1b[31m\u202e\x00\x07\r\nb\tc"
 	for name, err := range map[string]error{
-		"with a code":    (&sdk.Error{Code: sdk.CodeUnavailable, Message: evil, Field: evil, Capability: sdk.Capability(evil)}).GRPCStatus().Err(),
+		"with a code":    wire.EncodeError(&sdk.Error{Code: sdk.CodeUnavailable, Message: evil, Field: evil, Capability: sdk.Capability(evil)}),
 		"without a code": status.Error(codes.Internal, evil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := sdk.ErrorFromStatus(err)
+			got := wire.DecodeError(err)
 			assert.Assert(t, is.ErrorContains(got, "a\uFFFD[31m\uFFFD\uFFFD\uFFFD\uFFFD\nb\tc"))
 			assert.Assert(t, !strings.ContainsAny(got.Error(), "\x1b\u202e\x00\x07\r"))
 		})
@@ -312,10 +312,10 @@ func TestStatusesWithoutOurDetailGetACode(t *testing.T) {
 		"too large a message": {status.Error(codes.ResourceExhausted, "too large"), sdk.CodeInternal},
 		"anything else":       {status.Error(codes.DataLoss, "lost"), sdk.CodeInternal},
 		"no status at all":    {errors.New("plain"), sdk.CodeInternal},
-		"a code of tomorrow":  {(&sdk.Error{Code: "SB999", Message: "new"}).GRPCStatus().Err(), sdk.CodeInternal},
+		"a code of tomorrow":  {wire.EncodeError(&sdk.Error{Code: "SB999", Message: "new"}), sdk.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := sdk.ErrorFromStatus(test.err)
+			err := wire.DecodeError(test.err)
 			assert.Equal(t, sdk.CodeOf(err), test.code, "%v", err)
 			assert.Assert(t, !strings.Contains(err.Error(), "/run/secret"))
 		})
@@ -330,7 +330,7 @@ func TestAResultIsWorthNothingWithoutAGoodEnd(t *testing.T) {
 		message string
 	}{
 		"an error of its own": {status.Error(codes.DataLoss, "lost"), sdk.CodeInternal, "took back what it had answered"},
-		"a coded error":       {(&sdk.Error{Code: sdk.CodeQuotaExceeded, Message: "full"}).GRPCStatus().Err(), sdk.CodeInternal, "took back what it had answered"},
+		"a coded error":       {wire.EncodeError(&sdk.Error{Code: sdk.CodeQuotaExceeded, Message: "full"}), sdk.CodeInternal, "took back what it had answered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, err := connectHostile(t, &hostile{events: events, err: test.err})

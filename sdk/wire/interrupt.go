@@ -12,5 +12,5 @@ var _ sdk.Interrupter = (*Client)(nil)
 // Interrupt implements sdk.Interrupter.
 func (c *Client) Interrupt(ctx context.Context, instanceID, executionID string) error {
 	_, err := c.interrupts.Interrupt(ctx, &providerv1.InterruptRequest{InstanceId: instanceID, ExecutionId: executionID})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }

@@ -17,35 +17,35 @@ import (
 // Pause implements sdk.Pauser.
 func (c *Client) Pause(ctx context.Context, instanceID string) error {
 	_, err := c.pause.Pause(ctx, &providerv1.PauseRequest{InstanceId: instanceID})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // Resume implements sdk.Pauser.
 func (c *Client) Resume(ctx context.Context, instanceID string) error {
 	_, err := c.pause.Resume(ctx, &providerv1.ResumeRequest{InstanceId: instanceID})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // SetTTL implements sdk.TTLSetter.
 func (c *Client) SetTTL(ctx context.Context, instanceID string, ttl time.Duration) (time.Time, error) {
 	resp, err := c.lifetime.SetTTL(ctx, &providerv1.SetTTLRequest{InstanceId: instanceID, Ttl: durationpb.New(ttl)})
 	if err != nil {
-		return time.Time{}, sdk.ErrorFromStatus(err)
+		return time.Time{}, DecodeError(err)
 	}
-	return timeFromWire(resp.GetExpiresAt()), nil
+	return decodeTime(resp.GetExpiresAt()), nil
 }
 
 // InstanceMetrics implements sdk.Meter.
 func (c *Client) InstanceMetrics(ctx context.Context, instanceID string) (sdk.InstanceMetrics, error) {
 	resp, err := c.metrics.InstanceMetrics(ctx, &providerv1.InstanceMetricsRequest{InstanceId: instanceID})
 	if err != nil {
-		return sdk.InstanceMetrics{}, sdk.ErrorFromStatus(err)
+		return sdk.InstanceMetrics{}, DecodeError(err)
 	}
 	if limit := resp.GetCpuLimit(); math.IsNaN(limit) || math.IsInf(limit, 0) {
 		return sdk.InstanceMetrics{}, misbehaved("measured something that is no number")
 	}
 	return sdk.InstanceMetrics{
-		MeasuredAt: timeFromWire(resp.GetMeasuredAt()), CPUTime: max(resp.GetCpuTime().AsDuration(), 0), CPULimit: max(resp.GetCpuLimit(), 0),
+		MeasuredAt: decodeTime(resp.GetMeasuredAt()), CPUTime: max(resp.GetCpuTime().AsDuration(), 0), CPULimit: max(resp.GetCpuLimit(), 0),
 		Memory: max(resp.GetMemoryBytes(), 0), MemoryLimit: max(resp.GetMemoryLimitBytes(), 0),
 		Disk: max(resp.GetDiskBytes(), 0), DiskLimit: max(resp.GetDiskLimitBytes(), 0),
 		Processes: max(resp.GetProcesses(), 0), ProcessLimit: max(resp.GetProcessLimit(), 0),
@@ -55,7 +55,7 @@ func (c *Client) InstanceMetrics(ctx context.Context, instanceID string) (sdk.In
 // CheckPackages implements sdk.PackageInstaller.
 func (c *Client) CheckPackages(ctx context.Context, language sdk.Language, requirements []string) error {
 	_, err := c.packages.CheckPackages(ctx, &providerv1.CheckPackagesRequest{Language: string(language), Requirements: requirements})
-	return sdk.ErrorFromStatus(err)
+	return DecodeError(err)
 }
 
 // InstallPackages implements sdk.PackageInstaller.
@@ -67,7 +67,7 @@ func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesReq
 		Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
 	}, executionLimit(req.OutputLimit, nil))
 	if err != nil {
-		return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+		return sdk.ExecuteResult{}, DecodeError(err)
 	}
 	checked := newCheckedOutput(out, req.OutputLimit, nil)
 	var quiet silence
@@ -77,7 +77,7 @@ func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesReq
 		case errors.Is(err, io.EOF):
 			return sdk.ExecuteResult{}, misbehaved("ended an installation without a result")
 		case err != nil:
-			return sdk.ExecuteResult{}, sdk.ErrorFromStatus(err)
+			return sdk.ExecuteResult{}, DecodeError(err)
 		}
 		said := 0
 		switch e := event.GetEvent().(type) {
@@ -86,7 +86,7 @@ func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesReq
 		case *providerv1.InstallPackagesResponse_Stderr:
 			said, err = len(e.Stderr), checked.Stderr(e.Stderr)
 		case *providerv1.InstallPackagesResponse_Result:
-			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return resultFromWire(e.Result, req.OutputLimit) })
+			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return decodeResult(e.Result, req.OutputLimit) })
 		}
 		if err == nil {
 			err = quiet.broken(said)
@@ -97,8 +97,8 @@ func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesReq
 	}
 }
 
-// timeFromWire is the zero time for one that is absent or impossible.
-func timeFromWire(t *timestamppb.Timestamp) time.Time {
+// decodeTime is the zero time for one that is absent or impossible.
+func decodeTime(t *timestamppb.Timestamp) time.Time {
 	if !t.IsValid() {
 		return time.Time{}
 	}

@@ -30,7 +30,7 @@ func executionLimit(output int64, artifacts *sdk.ArtifactLimits) grpc.CallOption
 	if artifacts != nil {
 		size = max(size, artifacts.MaxBytes)
 	}
-	return grpc.MaxCallRecvMsgSize(int(min(size, sdk.MaxMessageBytes-maxAround)) + maxAround)
+	return grpc.MaxCallRecvMsgSize(int(min(size, MaxMessageBytes-maxAround)) + maxAround)
 }
 
 // maxSilence is how many messages in a row may say nothing: empty output, and

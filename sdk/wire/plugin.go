@@ -6,8 +6,6 @@ import (
 
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
-
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Plugins is the host's half of go-plugin's registration. What it dispenses is
@@ -15,7 +13,7 @@ import (
 // go-plugin's own call does not have.
 func Plugins() map[int]plugin.PluginSet {
 	return map[int]plugin.PluginSet{
-		sdk.ProtocolVersion: {sdk.PluginKey: &hostPlugin{}},
+		ProtocolVersion: {PluginKey: &hostPlugin{}},
 	}
 }
 
@@ -24,13 +22,13 @@ func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(maxAnswer), // some calls have limits of their own
-			grpc.MaxCallSendMsgSize(sdk.MaxMessageBytes),
+			grpc.MaxCallSendMsgSize(MaxMessageBytes),
 			grpc.ForceCodecV2(newBoundedCodec()),
 		),
 		// gRPC's own limit is 16 MiB, and decodes the details in them to as much
 		// as fits into 40 times that.
 		grpc.WithMaxHeaderListSize(maxHeaders),
-		// The same as the other side's; see sdk.ServerOptions.
+		// The same as the other side's; see package serve.
 		grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(8 << 20),
 		grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10),
 	}

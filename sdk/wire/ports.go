@@ -7,10 +7,8 @@ import (
 	"net"
 	"sync"
 
-	"google.golang.org/grpc"
-
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
+	"google.golang.org/grpc"
 )
 
 // portChunk is how many bytes of a connection one message carries: connections are
@@ -46,7 +44,7 @@ func (c *Client) DialPort(ctx context.Context, instanceID string, port uint16) (
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, sdk.ErrorFromStatus(err)
+		return nil, DecodeError(err)
 	}
 	return newTunnel(stream, cancel), nil
 }

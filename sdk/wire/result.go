@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -36,10 +38,10 @@ func lastly[M, A any](ctx context.Context, stop context.CancelFunc, stream grpc.
 		err = misbehaved("went on after its last message")
 	case !inTime:
 		err = misbehaved(fmt.Sprintf("did not end its answer within %v of the last message", endPatience))
-	case errors.Is(sdk.ErrorFromStatus(err), sdk.ErrPluginGone):
-		err = sdk.ErrorFromStatus(err)
+	case errors.Is(DecodeError(err), ErrPluginGone):
+		err = DecodeError(err)
 	default:
-		err = sdk.Errorf(sdk.CodeInternal, "the plugin took back what it had answered: %w", sdk.ErrorFromStatus(err))
+		err = sdk.Errorf(sdk.CodeInternal, "the plugin took back what it had answered: %w", DecodeError(err))
 	}
 	var none A
 	return none, err
@@ -61,7 +63,7 @@ func checkExitCode(code int, succeeded, failed bool) error {
 	return nil
 }
 
-func resultFromWire(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResult, error) {
+func decodeResult(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResult, error) {
 	r := sdk.ExecuteResult{
 		Status:          sdk.Status(wr.GetStatus()),
 		ExitCode:        int(wr.GetExitCode()),
@@ -90,11 +92,11 @@ func resultFromWire(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResul
 		return r, misbehaved("answered an impossible duration")
 	}
 	var err error
-	r.Findings, err = findingsFromWire(wr.GetFindings())
+	r.Findings, err = decodeFindings(wr.GetFindings())
 	return r, err
 }
 
-func findingsFromWire(wfs []*providerv1.Finding) ([]sdk.Finding, error) {
+func decodeFindings(wfs []*providerv1.Finding) ([]sdk.Finding, error) {
 	if len(wfs) > sdk.MaxFindings {
 		return nil, misbehaved(fmt.Sprintf("answered more than %d findings", sdk.MaxFindings))
 	}
@@ -109,4 +111,37 @@ func findingsFromWire(wfs []*providerv1.Finding) ([]sdk.Finding, error) {
 		})
 	}
 	return findings, nil
+}
+
+// EncodeResult encodes a result.
+func EncodeResult(r sdk.ExecuteResult) *providerv1.ExecuteResult {
+	return &providerv1.ExecuteResult{
+		Status:          string(r.Status),
+		ExitCode:        int32(r.ExitCode),
+		Result:          r.Result,
+		Duration:        durationpb.New(r.Duration),
+		Truncated:       r.Truncated,
+		PeakMemoryBytes: r.PeakMemoryBytes,
+		Detail:          r.Detail,
+		Findings:        encodeFindings(r.Findings),
+	}
+}
+
+func encodeFindings(findings []sdk.Finding) []*providerv1.Finding {
+	var wf []*providerv1.Finding
+	for _, f := range findings[:min(len(findings), sdk.MaxFindings)] {
+		wf = append(wf, &providerv1.Finding{
+			Line: int32(f.Line), Column: int32(f.Column),
+			Rule: cutText(f.Rule, sdk.MaxFindingText), Message: cutText(f.Message, sdk.MaxFindingText),
+		})
+	}
+	return wf
+}
+
+// EncodeArtifact encodes an artifact, with texts no longer than may cross the wire.
+func EncodeArtifact(a sdk.Artifact) *providerv1.Artifact {
+	return &providerv1.Artifact{
+		Kind: string(a.Kind), Name: cutText(a.Name, maxWireMessage), MimeType: cutText(a.MIMEType, sdk.MaxFindingText), Data: a.Data,
+		Size: max(a.Size, int64(len(a.Data))), Group: int32(a.Group), Refused: cutText(a.Refused, maxWireMessage),
+	}
 }

@@ -13,7 +13,7 @@ import (
 // Validate says what is wrong with settings, as far as they tell it by themselves:
 // nothing of a plugin that does not look.
 func (c *Client) Validate(ctx context.Context, settings sdk.Settings) ([]sdk.FieldError, error) {
-	sent, err := settings.Wire()
+	sent, err := EncodeSettings(settings)
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeInternal, "encode settings: %w", err)
 	}
@@ -22,7 +22,7 @@ func (c *Client) Validate(ctx context.Context, settings sdk.Settings) ([]sdk.Fie
 	case status.Code(err) == codes.Unimplemented:
 		return nil, nil
 	case err != nil:
-		return nil, sdk.ErrorFromStatus(err)
+		return nil, DecodeError(err)
 	case len(resp.GetProblems()) > sdk.MaxProblems:
 		return nil, misbehaved("finds more than a hundred problems in its settings")
 	}
@@ -34,4 +34,10 @@ func (c *Client) Validate(ctx context.Context, settings sdk.Settings) ([]sdk.Fie
 		problems = append(problems, sdk.FieldError{Field: p.GetField(), Message: p.GetMessage()})
 	}
 	return problems, nil
+}
+
+// EncodeProblem encodes what is wrong with a setting, with texts no longer than may cross
+// the wire.
+func EncodeProblem(p sdk.FieldError) *providerv1.Problem {
+	return &providerv1.Problem{Field: cutText(p.Field, maxWireMessage), Message: cutText(p.Message, maxWireMessage)}
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
@@ -22,7 +24,7 @@ import (
 )
 
 func main() {
-	sdk.Serve(func(hclog.Logger) sdk.Provider { return &provider{parent: brokerProcess()} })
+	serve.Serve(func(hclog.Logger) sdk.Provider { return &provider{parent: brokerProcess()} })
 }
 
 // brokerProcess is the parent of our parent, which is the watchdog.

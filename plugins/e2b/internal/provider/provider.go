@@ -67,7 +67,7 @@ type patience struct {
 	kernels time.Duration
 }
 
-// New is the sdk.Factory.
+// New is the serve.Factory.
 func New(logger hclog.Logger) sdk.Provider {
 	return newProvider(logger, patience{
 		ready:    10 * time.Second,

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -86,7 +88,7 @@ func dial(t *testing.T, client providerv1.PortServiceClient, port uint32) (call,
 	header := &providerv1.DialPortHeader{InstanceId: "any", Port: port}
 	assert.NilError(t, stream.Send(&providerv1.DialPortRequest{Part: &providerv1.DialPortRequest_Header{Header: header}}))
 	_, err = stream.Recv()
-	return stream, sdk.ErrorFromStatus(err)
+	return stream, wire.DecodeError(err)
 }
 
 func send(t *testing.T, stream call, data []byte) {
@@ -148,7 +150,7 @@ func TestWhatCannotBeDialled(t *testing.T) {
 		assert.NilError(t, err)
 		send(t, stream, []byte("x"))
 		_, err = stream.Recv()
-		assert.ErrorIs(t, sdk.ErrorFromStatus(err), &sdk.Error{Code: sdk.CodeInvalidRequest})
+		assert.ErrorIs(t, wire.DecodeError(err), &sdk.Error{Code: sdk.CodeInvalidRequest})
 	})
 }
 

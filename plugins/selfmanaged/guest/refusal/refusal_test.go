@@ -5,10 +5,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 func TestARefusalIsAnErrorOfTheSDKOnTheOtherSide(t *testing.T) {
@@ -16,13 +17,13 @@ func TestARefusalIsAnErrorOfTheSDKOnTheOtherSide(t *testing.T) {
 		refusal.Internal, refusal.QuotaExceeded, refusal.Unavailable, refusal.InvalidRequest,
 		refusal.NotAllowed, refusal.NotFound, refusal.Conflict, refusal.NotSupported,
 	} {
-		err := sdk.ErrorFromStatus(refusal.New(code, "path", "%s is wrong", "this"))
+		err := wire.DecodeError(refusal.New(code, "path", "%s is wrong", "this"))
 		assert.Equal(t, err.Error(), code+": path: this is wrong")
 	}
 }
 
 func TestALongTextIsCutAndUTF8(t *testing.T) {
-	err := sdk.ErrorFromStatus(refusal.New(refusal.Conflict, "", "%s", strings.Repeat("é", 1<<20)+"\xff"))
+	err := wire.DecodeError(refusal.New(refusal.Conflict, "", "%s", strings.Repeat("é", 1<<20)+"\xff"))
 	assert.Assert(t, len(err.Error()) < 4<<10)
 	assert.Assert(t, utf8.ValidString(err.Error()))
 }

@@ -3,6 +3,8 @@ package guestclient
 import (
 	"errors"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -61,5 +63,5 @@ func refused(err error) error {
 	if len(status.Convert(err).Details()) == 0 {
 		return nil
 	}
-	return sdk.ErrorFromStatus(err)
+	return wire.DecodeError(err)
 }

@@ -60,7 +60,7 @@ func New(conn *stdio.Conn) (*Client, error) {
 		grpc.WithContextDialer(stdio.Dialer(conn)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(guest.MaxMessageBytes), grpc.MaxCallSendMsgSize(guest.MaxMessageBytes)),
-		// As between broker and plugin; see sdk.ServerOptions.
+		// As between broker and plugin; see serve.ServerOptions.
 		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(8<<20),
 		grpc.WithReadBufferSize(128<<10), grpc.WithWriteBufferSize(128<<10),
 		grpc.WithIdleTimeout(0), // a second connection cannot be had

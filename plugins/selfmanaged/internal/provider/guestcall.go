@@ -75,7 +75,7 @@ func (p *Provider) explainCall(caller, call context.Context, i *instance, err er
 		return err
 	case errors.Is(context.Cause(call), errNoAnswer):
 		return sdk.Errorf(sdk.CodeUnavailable, "the sandbox does not answer")
-	case errors.Is(err, sdk.ErrPluginGone), errors.Is(err, context.Canceled):
+	case errors.Is(err, wire.ErrPluginGone), errors.Is(err, context.Canceled):
 		// The guest itself never cancels: its connection was closed.
 		return p.callLost(caller, i)
 	default:

@@ -80,7 +80,7 @@ var (
 	_ sdk.SettingsValidator = (*Provider)(nil)
 )
 
-// New is the sdk.Factory of this provider.
+// New is the serve.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
 	return &Provider{
 		logger: logger, instances: map[string]*instance{}, keys: map[string]*creation{},

@@ -45,7 +45,7 @@ var (
 	_ sdk.Closer   = (*Provider)(nil)
 )
 
-// New is the sdk.Factory of this provider.
+// New is the serve.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
 	p := &Provider{logger: logger, instances: map[string]*instance{}}
 	p.Files, p.Commands = p.files(), p.commands()

@@ -1,4 +1,4 @@
-package sdk
+package serve
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
@@ -21,7 +24,7 @@ import (
 
 // Factory makes a provider. It must not fail or block; that is for Configure.
 // What is written to the logger appears in the broker's log.
-type Factory func(logger hclog.Logger) Provider
+type Factory func(logger hclog.Logger) sdk.Provider
 
 // closeTimeout bounds Closer.Close when the broker has gone without a word.
 const closeTimeout = 3 * time.Second
@@ -29,7 +32,7 @@ const closeTimeout = 3 * time.Second
 // Serve runs a provider as a plugin and returns when the broker has closed it.
 // A plugin's main is one line:
 //
-//	func main() { sdk.Serve(New) }
+//	func main() { serve.Serve(New) }
 //
 // The plugin ends when the broker does, also when the broker is killed: the
 // broker holds the other end of the plugin's standard input, and its end of
@@ -38,7 +41,7 @@ const closeTimeout = 3 * time.Second
 // too and stops its plugins in order.
 func Serve(factory Factory) {
 	logger := readablelog.New(hclog.New(&hclog.LoggerOptions{
-		Level:      hclog.LevelFromString(os.Getenv(EnvLogLevel)),
+		Level:      hclog.LevelFromString(os.Getenv(wire.EnvLogLevel)),
 		Output:     os.Stderr, // before plugin.Serve replaces it by a pipe to the host
 		JSONFormat: true,
 	}))
@@ -46,7 +49,7 @@ func Serve(factory Factory) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM)
 
 	srv := &server{logger: logger}
-	if os.Getenv(Handshake().MagicCookieKey) == Handshake().MagicCookieValue {
+	if os.Getenv(wire.Handshake().MagicCookieKey) == wire.Handshake().MagicCookieValue {
 		// Before the factory, which may already start processes that would
 		// inherit standard input.
 		lifeline, err := takeStdin()
@@ -59,9 +62,9 @@ func Serve(factory Factory) {
 	srv.provider = factory(logger)
 
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: Handshake(),
+		HandshakeConfig: wire.Handshake(),
 		VersionedPlugins: map[int]plugin.PluginSet{
-			ProtocolVersion: {PluginKey: &servedPlugin{server: srv}},
+			wire.ProtocolVersion: {wire.PluginKey: &servedPlugin{server: srv}},
 		},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, ServerOptions(logger)...)...)
@@ -73,7 +76,7 @@ func Serve(factory Factory) {
 
 // RegisterServer serves a provider on a gRPC server that somebody else owns, with
 // ServerOptions: tests do so without a process.
-func RegisterServer(registrar grpc.ServiceRegistrar, provider Provider, logger hclog.Logger) {
+func RegisterServer(registrar grpc.ServiceRegistrar, provider sdk.Provider, logger hclog.Logger) {
 	(&server{provider: provider, logger: logger}).register(registrar)
 }
 
@@ -108,7 +111,7 @@ func (s *server) close(ctx context.Context) {
 		if !s.configured.Load() {
 			return
 		}
-		closer, ok := s.provider.(Closer)
+		closer, ok := s.provider.(sdk.Closer)
 		if !ok {
 			return
 		}
@@ -151,7 +154,7 @@ func takeStdin() (*os.File, error) {
 var stripEnvironment = sync.OnceFunc(func() {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "PLUGIN_") || name == Handshake().MagicCookieKey {
+		if strings.HasPrefix(name, "PLUGIN_") || name == wire.Handshake().MagicCookieKey {
 			_ = os.Unsetenv(name)
 		}
 	}

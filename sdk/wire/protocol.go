@@ -1,4 +1,4 @@
-package sdk
+package wire
 
 import "github.com/hashicorp/go-plugin"
 
@@ -33,3 +33,13 @@ func Handshake() plugin.HandshakeConfig {
 		MagicCookieValue: "sandboxbroker.provider.v1",
 	}
 }
+
+// MetadataLogLevel is the name under which the broker sends its log level with the
+// calls that are no streams, health probes among them: trace, debug, info, warn,
+// error or off. Serve's logger follows it, so that a plugin that runs need not be
+// restarted to say more.
+const MetadataLogLevel = "sandbox-broker-log-level"
+
+// MetadataRequestID is the name under which the broker sends the ID of the request
+// that a call is made for. Calls that no request asked for have none.
+const MetadataRequestID = "sandbox-broker-request-id"

@@ -1,4 +1,4 @@
-package sdk
+package serve
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
@@ -31,7 +34,7 @@ type server struct {
 	providerv1.UnimplementedLifetimeServiceServer
 	providerv1.UnimplementedMetricsServiceServer
 	providerv1.UnimplementedPackageServiceServer
-	provider   Provider
+	provider   sdk.Provider
 	logger     hclog.Logger
 	configured atomic.Bool // orders the write of provider before close's read
 	closeOnce  sync.Once
@@ -56,10 +59,10 @@ func (s *server) register(registrar grpc.ServiceRegistrar) {
 }
 
 // capable returns the provider as the interface of a capability.
-func capable[T any](s *server, c Capability) (T, error) {
+func capable[T any](s *server, c sdk.Capability) (T, error) {
 	p, ok := s.provider.(T)
 	if !ok {
-		return p, NotSupported(s.provider.Describe().Name, c)
+		return p, sdk.NotSupported(s.provider.Describe().Name, c)
 	}
 	return p, nil
 }
@@ -70,8 +73,8 @@ func capable[T any](s *server, c Capability) (T, error) {
 func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 	level := &levelFollower{logger: logger}
 	return []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(MaxMessageBytes),
-		grpc.MaxSendMsgSize(MaxMessageBytes),
+		grpc.MaxRecvMsgSize(wire.MaxMessageBytes),
+		grpc.MaxSendMsgSize(wire.MaxMessageBytes),
 		// What streams through shall not wait for small windows: the two sides are
 		// on one machine. A stream that nobody reads holds no more than its window.
 		grpc.InitialWindowSize(1 << 20), grpc.InitialConnWindowSize(8 << 20),
@@ -79,16 +82,16 @@ func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 		// One name that is no UTF-8 shall not cost a whole answer.
 		grpc.ForceServerCodecV2(validtext.Codec(filechunk.Codec())),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-			ctx = withLogger(ctx, logger)
-			defer recoverTo(&err, Logger(ctx), info.FullMethod)
+			ctx = withCall(ctx, logger)
+			defer recoverTo(&err, sdk.Logger(ctx), info.FullMethod)
 			level.follow(ctx)
 			resp, err = handler(ctx, req)
-			return resp, wireError(err)
+			return resp, wire.EncodeError(err)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-			ctx := withLogger(stream.Context(), logger)
-			defer recoverTo(&err, Logger(ctx), info.FullMethod)
-			return wireError(handler(srv, loggedStream{stream, ctx}))
+			ctx := withCall(stream.Context(), logger)
+			defer recoverTo(&err, sdk.Logger(ctx), info.FullMethod)
+			return wire.EncodeError(handler(srv, loggedStream{stream, ctx}))
 		}),
 	}
 }
@@ -96,17 +99,17 @@ func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 func recoverTo(err *error, logger hclog.Logger, method string) {
 	if r := recover(); r != nil {
 		logger.Error("panic", "method", method, "panic", r, "stack", string(debug.Stack()))
-		*err = wireError(Errorf(CodeInternal, "the provider panicked in %s; its log has the stack", method))
+		*err = wire.EncodeError(sdk.Errorf(sdk.CodeInternal, "the provider panicked in %s; its log has the stack", method))
 	}
 }
 
 func (s *server) Describe(context.Context, *providerv1.DescribeRequest) (*providerv1.DescribeResponse, error) {
-	return describeToWire(s.describe())
+	return wire.EncodeDescription(s.describe())
 }
 
-func (s *server) describe() Description {
+func (s *server) describe() sdk.Description {
 	d := s.provider.Describe()
-	d.Capabilities = capabilitiesOf(s.provider, d.Capabilities)
+	d.Capabilities = sdk.CapabilitiesOf(s.provider, d.Capabilities)
 	return d
 }
 
@@ -116,12 +119,12 @@ func (s *server) Health(ctx context.Context, _ *providerv1.HealthRequest) (*prov
 		return nil, err
 	}
 	return &providerv1.HealthResponse{
-		Healthy: h.Healthy, Reason: h.Reason, Details: h.Details, Metrics: metricsToWire(h.Metrics),
+		Healthy: h.Healthy, Reason: h.Reason, Details: h.Details, Metrics: wire.EncodeMetrics(h.Metrics),
 	}, nil
 }
 
 func (s *server) Create(ctx context.Context, req *providerv1.CreateRequest) (*providerv1.CreateResponse, error) {
-	create := CreateRequest{
+	create := sdk.CreateRequest{
 		Template:       req.GetTemplate(),
 		Labels:         req.GetLabels(),
 		Env:            req.GetEnv(),
@@ -136,24 +139,24 @@ func (s *server) Create(ctx context.Context, req *providerv1.CreateRequest) (*pr
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.CreateResponse{Instance: instanceToWire(instance)}, nil
+	return &providerv1.CreateResponse{Instance: wire.EncodeInstance(instance)}, nil
 }
 
 func (s *server) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStreamingServer[providerv1.ExecuteResponse]) error {
 	limit := req.GetOutputLimit()
 	if limit <= 0 || req.GetTimeout().AsDuration() <= 0 {
-		return Errorf(CodeInvalidRequest, "timeout and output_limit must be positive")
+		return sdk.Errorf(sdk.CodeInvalidRequest, "timeout and output_limit must be positive")
 	}
 	if req.GetContextId() != "" {
-		if _, err := capable[Contexts](s, CapabilityContexts); err != nil {
+		if _, err := capable[sdk.Contexts](s, sdk.CapabilityContexts); err != nil {
 			return err
 		}
 	}
 	out := newLimitedOutput(stream.Context(), limit, func(e outputEvent) error { return stream.Send(e.forExecute()) })
-	execute := ExecuteRequest{
+	execute := sdk.ExecuteRequest{
 		InstanceID:  req.GetInstanceId(),
 		ExecutionID: req.GetExecutionId(),
-		Language:    Language(req.GetLanguage()),
+		Language:    sdk.Language(req.GetLanguage()),
 		Code:        req.GetCode(),
 		Arguments:   json.RawMessage(req.Arguments),
 		Env:         req.GetEnv(),
@@ -162,8 +165,8 @@ func (s *server) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStrea
 		ContextID:   req.GetContextId(),
 	}
 	if a := req.GetArtifacts(); a != nil {
-		execute.Artifacts = &ArtifactLimits{
-			Files: a.GetFiles(), MaxCount: min(int(a.GetMaxCount()), MaxArtifactCount), MaxBytes: min(a.GetMaxBytes(), MaxArtifactBytes), MaxTotalBytes: a.GetMaxTotalBytes(),
+		execute.Artifacts = &sdk.ArtifactLimits{
+			Files: a.GetFiles(), MaxCount: min(int(a.GetMaxCount()), sdk.MaxArtifactCount), MaxBytes: min(a.GetMaxBytes(), sdk.MaxArtifactBytes), MaxTotalBytes: a.GetMaxTotalBytes(),
 		}
 		out.artifacts = execute.Artifacts
 	}
@@ -185,13 +188,13 @@ func (s *server) List(ctx context.Context, _ *providerv1.ListRequest) (*provider
 	}
 	resp := &providerv1.ListResponse{}
 	for _, i := range instances {
-		resp.Instances = append(resp.Instances, instanceToWire(i))
+		resp.Instances = append(resp.Instances, wire.EncodeInstance(i))
 	}
 	return resp, nil
 }
 
 func (s *server) Drain(ctx context.Context, _ *providerv1.DrainRequest) (*providerv1.DrainResponse, error) {
-	if drainer, ok := s.provider.(Drainer); ok {
+	if drainer, ok := s.provider.(sdk.Drainer); ok {
 		if err := drainer.Drain(ctx); err != nil {
 			return nil, err
 		}

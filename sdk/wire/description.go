@@ -1,18 +1,18 @@
-package sdk
+package wire
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-func describeToWire(d Description) (*providerv1.DescribeResponse, error) {
+// EncodeDescription encodes what a provider says about itself.
+func EncodeDescription(d sdk.Description) (*providerv1.DescribeResponse, error) {
 	resp := &providerv1.DescribeResponse{Name: d.Name, Version: d.Version, Summary: d.Summary, Icon: d.Icon, Tags: d.Tags, Ephemeral: d.Ephemeral}
 	for _, l := range d.Languages {
 		resp.Languages = append(resp.Languages, string(l))
@@ -28,7 +28,7 @@ func describeToWire(d Description) (*providerv1.DescribeResponse, error) {
 		resp.Capabilities = append(resp.Capabilities, string(c))
 	}
 	for _, f := range d.Schema {
-		wf, err := fieldToWire(f)
+		wf, err := encodeField(f)
 		if err != nil {
 			return nil, err
 		}
@@ -37,14 +37,14 @@ func describeToWire(d Description) (*providerv1.DescribeResponse, error) {
 	return resp, nil
 }
 
-func fieldToWire(f Field) (*providerv1.Field, error) {
+func encodeField(f sdk.Field) (*providerv1.Field, error) {
 	wf := &providerv1.Field{
 		Name: f.Name, Type: string(f.Type), Required: f.Required, Secret: f.Secret, FileOnly: f.FileOnly,
 		Options: f.Options, Min: f.Min, Max: f.Max, Pattern: f.Pattern,
 		Label: f.Label, Description: f.Description, Placeholder: f.Placeholder,
 	}
 	if f.Items != nil {
-		items, err := fieldToWire(*f.Items)
+		items, err := encodeField(*f.Items)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func fieldToWire(f Field) (*providerv1.Field, error) {
 	}
 	wf.Repeated = f.Repeated
 	for _, inner := range f.Fields {
-		field, err := fieldToWire(inner)
+		field, err := encodeField(inner)
 		if err != nil {
 			return nil, err
 		}
@@ -68,8 +68,8 @@ func fieldToWire(f Field) (*providerv1.Field, error) {
 	return wf, nil
 }
 
-// Wire returns the settings as they cross the wire: durations are seconds.
-func (s Settings) Wire() (*structpb.Struct, error) {
+// EncodeSettings returns settings as they cross the wire: durations are seconds.
+func EncodeSettings(s sdk.Settings) (*structpb.Struct, error) {
 	return structpb.NewStruct(plain(s).(map[string]any))
 }
 
@@ -92,13 +92,13 @@ func plain(value any) any {
 			m[k] = s
 		}
 		return m
-	case Settings:
+	case sdk.Settings:
 		m := make(map[string]any, len(v))
 		for name, inner := range v {
 			m[name] = plain(inner)
 		}
 		return m
-	case []Settings:
+	case []sdk.Settings:
 		list := make([]any, len(v))
 		for i, block := range v {
 			list[i] = plain(block)
@@ -109,7 +109,8 @@ func plain(value any) any {
 	}
 }
 
-func metricsToWire(metrics []Metric) []*providerv1.Metric {
+// EncodeMetrics encodes the metrics of a provider.
+func EncodeMetrics(metrics []sdk.Metric) []*providerv1.Metric {
 	var wms []*providerv1.Metric
 	for _, m := range metrics {
 		wms = append(wms, &providerv1.Metric{Name: m.Name, Help: m.Help, Kind: string(m.Kind), Labels: m.Labels, Value: m.Value})
@@ -117,7 +118,8 @@ func metricsToWire(metrics []Metric) []*providerv1.Metric {
 	return wms
 }
 
-func instanceToWire(i Instance) *providerv1.Instance {
+// EncodeInstance encodes an instance.
+func EncodeInstance(i sdk.Instance) *providerv1.Instance {
 	wi := &providerv1.Instance{Id: i.ID, Template: i.Template, Labels: i.Labels, Metadata: i.Metadata}
 	if !i.CreatedAt.IsZero() {
 		wi.CreatedAt = timestamppb.New(i.CreatedAt)
@@ -128,35 +130,10 @@ func instanceToWire(i Instance) *providerv1.Instance {
 	return wi
 }
 
-func resultToWire(r ExecuteResult) *providerv1.ExecuteResult {
-	return &providerv1.ExecuteResult{
-		Status:          string(r.Status),
-		ExitCode:        int32(r.ExitCode),
-		Result:          r.Result,
-		Duration:        durationpb.New(r.Duration),
-		Truncated:       r.Truncated,
-		PeakMemoryBytes: r.PeakMemoryBytes,
-		Detail:          r.Detail,
-		Findings:        findingsToWire(r.Findings),
+func anyItems[T any](list []T) []any {
+	items := make([]any, len(list))
+	for i, item := range list {
+		items[i] = item
 	}
-}
-
-func findingsToWire(findings []Finding) []*providerv1.Finding {
-	var wf []*providerv1.Finding
-	for _, f := range findings[:min(len(findings), MaxFindings)] {
-		wf = append(wf, &providerv1.Finding{
-			Line: int32(f.Line), Column: int32(f.Column),
-			Rule: cutText(f.Rule, MaxFindingText), Message: cutText(f.Message, MaxFindingText),
-		})
-	}
-	return wf
-}
-
-// cutText returns at most limit bytes of a text, in valid UTF-8 as the wire wants
-// it.
-func cutText(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit]
-	}
-	return strings.ToValidUTF8(s, "")
+	return items
 }

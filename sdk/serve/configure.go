@@ -1,7 +1,10 @@
-package sdk
+package serve
 
 import (
 	"context"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -11,10 +14,10 @@ import (
 func (s *server) Configure(ctx context.Context, req *providerv1.ConfigureRequest) (*providerv1.ConfigureResponse, error) {
 	stripEnvironment()
 	settings, problems := s.validated(ctx, req.GetSettings())
-	if err := InvalidSettings(problems); err != nil {
+	if err := sdk.InvalidSettings(problems); err != nil {
 		return nil, err
 	}
-	err := s.provider.Configure(ctx, ConfigureRequest{
+	err := s.provider.Configure(ctx, sdk.ConfigureRequest{
 		Label:    req.GetLabel(),
 		BrokerID: req.GetBrokerId(),
 		StateDir: req.GetStateDir(),
@@ -32,21 +35,16 @@ func (s *server) Configure(ctx context.Context, req *providerv1.ConfigureRequest
 func (s *server) Validate(ctx context.Context, req *providerv1.ValidateRequest) (*providerv1.ValidateResponse, error) {
 	_, problems := s.validated(ctx, req.GetSettings())
 	resp := &providerv1.ValidateResponse{}
-	for _, problem := range problems[:min(len(problems), MaxProblems)] {
-		resp.Problems = append(resp.Problems, &providerv1.Problem{
-			Field: cutText(problem.Field, maxProblemText), Message: cutText(problem.Message, maxProblemText),
-		})
+	for _, problem := range problems[:min(len(problems), sdk.MaxProblems)] {
+		resp.Problems = append(resp.Problems, wire.EncodeProblem(problem))
 	}
 	return resp, nil
 }
 
-// maxProblemText is the longest text of a problem that is sent, in bytes.
-const maxProblemText = 4 << 10
-
 // validated are the settings of a request, and all that is wrong with them.
-func (s *server) validated(ctx context.Context, given *structpb.Struct) (Settings, []FieldError) {
+func (s *server) validated(ctx context.Context, given *structpb.Struct) (sdk.Settings, []sdk.FieldError) {
 	settings, problems := s.describe().Schema.Resolve(given.AsMap())
-	if validator, ok := s.provider.(SettingsValidator); ok && len(problems) == 0 {
+	if validator, ok := s.provider.(sdk.SettingsValidator); ok && len(problems) == 0 {
 		problems = validator.Validate(ctx, settings)
 	}
 	return settings, problems

@@ -1,7 +1,9 @@
-package sdk
+package serve
 
 import (
 	"context"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -11,7 +13,7 @@ import (
 )
 
 func (s *server) Pause(ctx context.Context, req *providerv1.PauseRequest) (*providerv1.PauseResponse, error) {
-	p, err := capable[Pauser](s, CapabilityPause)
+	p, err := capable[sdk.Pauser](s, sdk.CapabilityPause)
 	if err != nil {
 		return nil, err
 	}
@@ -19,7 +21,7 @@ func (s *server) Pause(ctx context.Context, req *providerv1.PauseRequest) (*prov
 }
 
 func (s *server) Resume(ctx context.Context, req *providerv1.ResumeRequest) (*providerv1.ResumeResponse, error) {
-	p, err := capable[Pauser](s, CapabilityPause)
+	p, err := capable[sdk.Pauser](s, sdk.CapabilityPause)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +29,7 @@ func (s *server) Resume(ctx context.Context, req *providerv1.ResumeRequest) (*pr
 }
 
 func (s *server) SetTTL(ctx context.Context, req *providerv1.SetTTLRequest) (*providerv1.SetTTLResponse, error) {
-	p, err := capable[TTLSetter](s, CapabilitySetTTL)
+	p, err := capable[sdk.TTLSetter](s, sdk.CapabilitySetTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func (s *server) SetTTL(ctx context.Context, req *providerv1.SetTTLRequest) (*pr
 }
 
 func (s *server) InstanceMetrics(ctx context.Context, req *providerv1.InstanceMetricsRequest) (*providerv1.InstanceMetricsResponse, error) {
-	p, err := capable[Meter](s, CapabilityMetrics)
+	p, err := capable[sdk.Meter](s, sdk.CapabilityMetrics)
 	if err != nil {
 		return nil, err
 	}
@@ -59,25 +61,25 @@ func (s *server) InstanceMetrics(ctx context.Context, req *providerv1.InstanceMe
 }
 
 func (s *server) CheckPackages(ctx context.Context, req *providerv1.CheckPackagesRequest) (*providerv1.CheckPackagesResponse, error) {
-	p, err := capable[PackageInstaller](s, CapabilityPackages)
+	p, err := capable[sdk.PackageInstaller](s, sdk.CapabilityPackages)
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.CheckPackagesResponse{}, p.CheckPackages(ctx, Language(req.GetLanguage()), req.GetRequirements())
+	return &providerv1.CheckPackagesResponse{}, p.CheckPackages(ctx, sdk.Language(req.GetLanguage()), req.GetRequirements())
 }
 
 func (s *server) InstallPackages(req *providerv1.InstallPackagesRequest, stream grpc.ServerStreamingServer[providerv1.InstallPackagesResponse]) error {
-	p, err := capable[PackageInstaller](s, CapabilityPackages)
+	p, err := capable[sdk.PackageInstaller](s, sdk.CapabilityPackages)
 	if err != nil {
 		return err
 	}
 	limit := req.GetOutputLimit()
 	if limit <= 0 || req.GetTimeout().AsDuration() <= 0 {
-		return Errorf(CodeInvalidRequest, "timeout and output_limit must be positive")
+		return sdk.Errorf(sdk.CodeInvalidRequest, "timeout and output_limit must be positive")
 	}
 	out := newLimitedOutput(stream.Context(), limit, func(e outputEvent) error { return stream.Send(e.forInstall()) })
-	result, err := p.InstallPackages(stream.Context(), InstallPackagesRequest{
-		InstanceID: req.GetInstanceId(), Language: Language(req.GetLanguage()), Requirements: req.GetRequirements(),
+	result, err := p.InstallPackages(stream.Context(), sdk.InstallPackagesRequest{
+		InstanceID: req.GetInstanceId(), Language: sdk.Language(req.GetLanguage()), Requirements: req.GetRequirements(),
 		Timeout: req.GetTimeout().AsDuration(), OutputLimit: limit,
 	}, out)
 	if err != nil {

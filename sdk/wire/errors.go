@@ -1,10 +1,12 @@
-package sdk
+package wire
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,16 +20,16 @@ import (
 // in HTTP/2 trailers, and megabytes of them end the whole connection.
 const maxWireMessage = 4 << 10
 
-// ErrPluginGone is the cause of an Error that ErrorFromStatus makes when the
+// ErrPluginGone is the cause of an Error that DecodeError makes when the
 // connection to a plugin is lost: the plugin died, or is about to be found dead.
 var ErrPluginGone = errors.New("the plugin ended")
 
-// ErrStreamReset is the cause of an Error that ErrorFromStatus makes when the plugin, or
+// ErrStreamReset is the cause of an Error that DecodeError makes when the plugin, or
 // what serves its connection, broke off the one call.
 var ErrStreamReset = errors.New("the plugin broke off the call")
 
-// GRPCStatus is how an Error crosses the wire; gRPC calls it by itself.
-func (e *Error) GRPCStatus() *status.Status {
+// encodeCoded is how a coded error crosses the wire.
+func encodeCoded(e *sdk.Error) *status.Status {
 	st := status.New(grpcCode(e.Code), shown(e.Message))
 	detail := &providerv1.ErrorDetail{
 		Code:       string(e.Code),
@@ -45,17 +47,17 @@ func (e *Error) GRPCStatus() *status.Status {
 	return st
 }
 
-// ErrorFromStatus turns the error of a gRPC call back into an Error. Nil gives
+// DecodeError turns the error of a gRPC call back into an Error. Nil gives
 // nil. Statuses without details come from gRPC itself, not from a provider:
 // they become context errors, CodeUnavailable, CodeNotSupported or
 // CodeInternal.
-func ErrorFromStatus(err error) error {
+func DecodeError(err error) error {
 	if err == nil {
 		return nil
 	}
 	st, ok := status.FromError(err)
 	if !ok {
-		return Errorf(CodeInternal, "%w", err)
+		return sdk.Errorf(sdk.CodeInternal, "%w", err)
 	}
 	for _, d := range st.Details() {
 		if detail, ok := d.(*providerv1.ErrorDetail); ok {
@@ -69,32 +71,32 @@ func ErrorFromStatus(err error) error {
 		return context.DeadlineExceeded
 	case codes.Unavailable:
 		// gRPC's text names the socket, which is a path of the host.
-		return Errorf(CodeUnavailable, "%w", ErrPluginGone)
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", ErrPluginGone)
 	case codes.Internal:
 		if strings.HasPrefix(st.Message(), "stream terminated by RST_STREAM") { // grpc-go's words
-			return Errorf(CodeInternal, "%w", ErrStreamReset)
+			return sdk.Errorf(sdk.CodeInternal, "%w", ErrStreamReset)
 		}
-		return Errorf(CodeInternal, "%s: %s", st.Code(), shown(st.Message()))
+		return sdk.Errorf(sdk.CodeInternal, "%s: %s", st.Code(), shown(st.Message()))
 	case codes.Unimplemented:
-		return Errorf(CodeNotSupported, "the plugin lacks this call: %s", shown(st.Message()))
+		return sdk.Errorf(sdk.CodeNotSupported, "the plugin lacks this call: %s", shown(st.Message()))
 	case codes.ResourceExhausted:
-		return Errorf(CodeInternal, "a message between broker and plugin was too large: %s", shown(st.Message()))
+		return sdk.Errorf(sdk.CodeInternal, "a message between broker and plugin was too large: %s", shown(st.Message()))
 	default:
-		return Errorf(CodeInternal, "%s: %s", st.Code(), shown(st.Message()))
+		return sdk.Errorf(sdk.CodeInternal, "%s: %s", st.Code(), shown(st.Message()))
 	}
 }
 
-func errorFromDetail(detail *providerv1.ErrorDetail) *Error {
-	e := &Error{
-		Code:       Code(detail.GetCode()),
+func errorFromDetail(detail *providerv1.ErrorDetail) *sdk.Error {
+	e := &sdk.Error{
+		Code:       sdk.Code(detail.GetCode()),
 		Message:    shown(detail.GetMessage()),
 		Field:      shown(detail.GetField()),
-		Capability: Capability(shown(detail.GetCapability())),
+		Capability: sdk.Capability(shown(detail.GetCapability())),
 		NoEffect:   detail.GetNoEffect(),
 	}
 	if !e.Code.Known() {
 		e.Message = shown("unknown code " + detail.GetCode() + ": " + e.Message)
-		e.Code = CodeInternal
+		e.Code = sdk.CodeInternal
 	}
 	if after := detail.GetRetryAfter(); after.IsValid() && after.AsDuration() > 0 {
 		e.RetryAfter = min(after.AsDuration(), 24*time.Hour)
@@ -102,13 +104,13 @@ func errorFromDetail(detail *providerv1.ErrorDetail) *Error {
 	return e
 }
 
-// wireError makes any error of a provider fit for the wire.
-func wireError(err error) error {
+// EncodeError makes any error of a provider fit for the wire.
+func EncodeError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.GRPCStatus().Err()
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
+		return encodeCoded(e).Err()
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -116,30 +118,30 @@ func wireError(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, "deadline exceeded")
 	default:
-		return Errorf(CodeInternal, "%w", err).GRPCStatus().Err()
+		return encodeCoded(sdk.Errorf(sdk.CodeInternal, "%w", err)).Err()
 	}
 }
 
 // grpcCode picks the nearest gRPC code, for tools that know nothing of ours.
-func grpcCode(c Code) codes.Code {
+func grpcCode(c sdk.Code) codes.Code {
 	switch c {
-	case CodeNotInitialized, CodeUnavailable, CodeConnectionFailed, CodeCreateFailed:
+	case sdk.CodeNotInitialized, sdk.CodeUnavailable, sdk.CodeConnectionFailed, sdk.CodeCreateFailed:
 		return codes.FailedPrecondition // not Unavailable: that means a dead plugin
-	case CodeInvalidConfig, CodeInvalidRequest:
+	case sdk.CodeInvalidConfig, sdk.CodeInvalidRequest:
 		return codes.InvalidArgument
-	case CodeExecutionTimeout, CodeOutOfMemory:
+	case sdk.CodeExecutionTimeout, sdk.CodeOutOfMemory:
 		return codes.Aborted
-	case CodeQuotaExceeded:
+	case sdk.CodeQuotaExceeded:
 		return codes.ResourceExhausted
-	case CodeNotAuthenticated:
+	case sdk.CodeNotAuthenticated:
 		return codes.Unauthenticated
-	case CodeNotAllowed, CodeBlocked:
+	case sdk.CodeNotAllowed, sdk.CodeBlocked:
 		return codes.PermissionDenied
-	case CodeNotFound:
+	case sdk.CodeNotFound:
 		return codes.NotFound
-	case CodeConflict:
+	case sdk.CodeConflict:
 		return codes.AlreadyExists
-	case CodeNotSupported:
+	case sdk.CodeNotSupported:
 		return codes.Unimplemented
 	default:
 		return codes.Internal
@@ -157,4 +159,13 @@ func truncate(s string) string {
 		s = s[:maxWireMessage]
 	}
 	return strings.ToValidUTF8(s, "�")
+}
+
+// cutText returns at most limit bytes of a text, in valid UTF-8 as the wire wants
+// it.
+func cutText(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return strings.ToValidUTF8(s, "")
 }

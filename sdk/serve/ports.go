@@ -1,10 +1,12 @@
-package sdk
+package serve
 
 import (
 	"context"
 	"errors"
 	"io"
 	"net"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 
 	"google.golang.org/grpc"
 
@@ -16,7 +18,7 @@ import (
 const portChunk = 32<<10 - 128
 
 func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) error {
-	p, err := capable[Ports](s, CapabilityPorts)
+	p, err := capable[sdk.Ports](s, sdk.CapabilityPorts)
 	if err != nil {
 		return err
 	}
@@ -26,7 +28,7 @@ func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortReq
 	}
 	header := first.GetHeader()
 	if header == nil || header.GetPort() == 0 || header.GetPort() > 1<<16-1 {
-		return FieldErrorf(CodeInvalidRequest, "port", "must be from 1 to 65535")
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "port", "must be from 1 to 65535")
 	}
 	ctx := stream.Context()
 	conn, err := p.DialPort(ctx, header.GetInstanceId(), uint16(header.GetPort()))

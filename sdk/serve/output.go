@@ -1,10 +1,13 @@
-package sdk
+package serve
 
 import (
 	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -50,12 +53,12 @@ type limitedOutput struct {
 
 	mu        sync.Mutex // a gRPC stream takes one sender at a time
 	emit      func(outputEvent) error
-	artifacts *ArtifactLimits // nil if none are wanted
+	artifacts *sdk.ArtifactLimits // nil if none are wanted
 	sent      int
 	sentBytes int64
 }
 
-var _ Output = (*limitedOutput)(nil)
+var _ sdk.Output = (*limitedOutput)(nil)
 
 func newLimitedOutput(ctx context.Context, limit int64, emit func(outputEvent) error) *limitedOutput {
 	o := &limitedOutput{ctx: ctx, limit: limit, emit: emit}
@@ -78,7 +81,7 @@ func (o *limitedOutput) write(p []byte, room *atomic.Int64, event func([]byte) o
 		p = p[:max(left, 0)]
 	}
 	for len(p) > 0 {
-		n := min(len(p), MaxOutputChunk)
+		n := min(len(p), sdk.MaxOutputChunk)
 		if err := o.send(event(p[:n])); err != nil {
 			return err
 		}
@@ -87,14 +90,14 @@ func (o *limitedOutput) write(p []byte, room *atomic.Int64, event func([]byte) o
 	return o.ctx.Err()
 }
 
-func (o *limitedOutput) Artifact(a Artifact) error {
+func (o *limitedOutput) Artifact(a sdk.Artifact) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.artifacts == nil, o.sent > o.artifacts.MaxCount:
 		return o.ctx.Err()
 	case o.sent == o.artifacts.MaxCount:
-		a = Artifact{Kind: a.Kind, Group: a.Group, Refused: fmt.Sprintf("more than %d artifacts: the rest is left out", o.artifacts.MaxCount)}
+		a = sdk.Artifact{Kind: a.Kind, Group: a.Group, Refused: fmt.Sprintf("more than %d artifacts: the rest is left out", o.artifacts.MaxCount)}
 	case int64(len(a.Data)) > o.artifacts.MaxBytes:
 		a.Size = max(a.Size, int64(len(a.Data)))
 		a.Data, a.Refused = nil, fmt.Sprintf("larger than %d bytes", o.artifacts.MaxBytes)
@@ -104,7 +107,7 @@ func (o *limitedOutput) Artifact(a Artifact) error {
 	}
 	o.sent++
 	o.sentBytes += int64(len(a.Data))
-	return o.emit(outputEvent{artifact: artifactToWire(a)})
+	return o.emit(outputEvent{artifact: wire.EncodeArtifact(a)})
 }
 
 func (o *limitedOutput) send(event outputEvent) error {
@@ -114,18 +117,11 @@ func (o *limitedOutput) send(event outputEvent) error {
 }
 
 // finish sends the result, the last message.
-func (o *limitedOutput) finish(result ExecuteResult) error {
+func (o *limitedOutput) finish(result sdk.ExecuteResult) error {
 	result.Truncated = result.Truncated || o.truncated.Load()
 	if size := len(result.Result); int64(size) > o.limit {
-		result.Status, result.ExitCode, result.Result = StatusFailed, max(result.ExitCode, 1), nil
+		result.Status, result.ExitCode, result.Result = sdk.StatusFailed, max(result.ExitCode, 1), nil
 		result.Detail = fmt.Sprintf("main returned %d bytes of JSON; at most %d are allowed", size, o.limit)
 	}
-	return o.send(outputEvent{result: resultToWire(result)})
-}
-
-func artifactToWire(a Artifact) *providerv1.Artifact {
-	return &providerv1.Artifact{
-		Kind: string(a.Kind), Name: cutText(a.Name, maxWireMessage), MimeType: cutText(a.MIMEType, MaxFindingText), Data: a.Data,
-		Size: max(a.Size, int64(len(a.Data))), Group: int32(a.Group), Refused: cutText(a.Refused, maxWireMessage),
-	}
+	return o.send(outputEvent{result: wire.EncodeResult(result)})
 }

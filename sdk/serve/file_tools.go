@@ -1,9 +1,12 @@
-package sdk
+package serve
 
 import (
 	"context"
 	"io/fs"
 	"slices"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
 	"google.golang.org/grpc"
 
@@ -12,20 +15,18 @@ import (
 )
 
 func (s *server) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.ServerStreamingServer[providerv1.SearchFilesResponse]) error {
-	p, err := capable[FileSearcher](s, CapabilityFileSearch)
+	p, err := capable[sdk.FileSearcher](s, sdk.CapabilityFileSearch)
 	if err != nil {
 		return err
 	}
-	truncated, err := p.SearchFiles(stream.Context(), SearchFilesRequest{
+	truncated, err := p.SearchFiles(stream.Context(), sdk.SearchFilesRequest{
 		InstanceID: req.GetInstanceId(), Path: req.GetPath(), Pattern: req.GetPattern(), Literal: req.GetLiteral(),
 		IgnoreCase: req.GetIgnoreCase(), Glob: req.GetGlob(), Limit: max(int(req.GetLimit()), 1),
-	}, func(matches []FileMatch) error {
+	}, func(matches []sdk.FileMatch) error {
 		for some := range slices.Chunk(matches, maxEntries) {
 			resp := &providerv1.SearchFilesResponse{}
 			for _, m := range some {
-				resp.Matches = append(resp.Matches, &providerv1.FileMatch{
-					Path: truncate(m.Path), Line: int32(m.Line), Column: int32(m.Column), Text: cutText(m.Text, MaxMatchText),
-				})
+				resp.Matches = append(resp.Matches, wire.EncodeMatch(m))
 			}
 			if err := stream.Send(resp); err != nil {
 				return err
@@ -40,36 +41,36 @@ func (s *server) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.Ser
 }
 
 func (s *server) ReplaceInFiles(ctx context.Context, req *providerv1.ReplaceInFilesRequest) (*providerv1.ReplaceInFilesResponse, error) {
-	p, err := capable[FileSearcher](s, CapabilityFileSearch)
+	p, err := capable[sdk.FileSearcher](s, sdk.CapabilityFileSearch)
 	if err != nil {
 		return nil, err
 	}
 	if req.GetOld() == "" {
-		return nil, FieldErrorf(CodeInvalidRequest, "old", "must not be empty")
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "old", "must not be empty")
 	}
-	replaced, err := p.ReplaceInFiles(ctx, ReplaceInFilesRequest{InstanceID: req.GetInstanceId(), Paths: req.GetPaths(), Old: req.GetOld(), New: req.GetNew()})
+	replaced, err := p.ReplaceInFiles(ctx, sdk.ReplaceInFilesRequest{InstanceID: req.GetInstanceId(), Paths: req.GetPaths(), Old: req.GetOld(), New: req.GetNew()})
 	if err != nil {
 		return nil, err
 	}
 	resp := &providerv1.ReplaceInFilesResponse{}
 	for _, r := range replaced {
-		resp.Files = append(resp.Files, &providerv1.FileReplacement{Path: truncate(r.Path), Count: r.Count})
+		resp.Files = append(resp.Files, wire.EncodeReplacement(r))
 	}
 	return resp, nil
 }
 
 func (s *server) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.ServerStreamingServer[providerv1.WatchFilesResponse]) error {
-	p, err := capable[FileWatcher](s, CapabilityFileWatch)
+	p, err := capable[sdk.FileWatcher](s, sdk.CapabilityFileWatch)
 	if err != nil {
 		return err
 	}
-	return p.WatchFiles(stream.Context(), WatchFilesRequest{InstanceID: req.GetInstanceId(), Path: req.GetPath(), Recursive: req.GetRecursive()},
+	return p.WatchFiles(stream.Context(), sdk.WatchFilesRequest{InstanceID: req.GetInstanceId(), Path: req.GetPath(), Recursive: req.GetRecursive()},
 		func() error { return stream.Send(&providerv1.WatchFilesResponse{}) },
-		func(changes []FileChange) error {
+		func(changes []sdk.FileChange) error {
 			for some := range slices.Chunk(changes, maxEntries) {
 				resp := &providerv1.WatchFilesResponse{}
 				for _, c := range some {
-					resp.Changes = append(resp.Changes, &providerv1.FileChange{Kind: string(c.Kind), Path: truncate(c.Path)})
+					resp.Changes = append(resp.Changes, wire.EncodeChange(c))
 				}
 				if err := stream.Send(resp); err != nil {
 					return err
@@ -80,7 +81,7 @@ func (s *server) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.Serve
 }
 
 func (s *server) SetFileMode(ctx context.Context, req *providerv1.SetFileModeRequest) (*providerv1.SetFileModeResponse, error) {
-	p, err := capable[FileModeSetter](s, CapabilityFileMode)
+	p, err := capable[sdk.FileModeSetter](s, sdk.CapabilityFileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -88,15 +89,15 @@ func (s *server) SetFileMode(ctx context.Context, req *providerv1.SetFileModeReq
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.SetFileModeResponse{File: fileToWire(info)}, nil
+	return &providerv1.SetFileModeResponse{File: wire.EncodeFile(info)}, nil
 }
 
 func (s *server) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.ServerStreamingServer[providerv1.ReadArchiveResponse]) error {
-	p, err := capable[Archiver](s, CapabilityArchives)
+	p, err := capable[sdk.Archiver](s, sdk.CapabilityArchives)
 	if err != nil {
 		return err
 	}
-	content, err := p.ReadArchive(stream.Context(), ReadArchiveRequest{InstanceID: req.GetInstanceId(), Directory: req.GetDirectory(), Paths: req.GetPaths()})
+	content, err := p.ReadArchive(stream.Context(), sdk.ReadArchiveRequest{InstanceID: req.GetInstanceId(), Directory: req.GetDirectory(), Paths: req.GetPaths()})
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (s *server) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Ser
 }
 
 func (s *server) WriteArchive(stream grpc.ClientStreamingServer[providerv1.WriteArchiveRequest, providerv1.WriteArchiveResponse]) error {
-	p, err := capable[Archiver](s, CapabilityArchives)
+	p, err := capable[sdk.Archiver](s, sdk.CapabilityArchives)
 	if err != nil {
 		return err
 	}
@@ -115,7 +116,7 @@ func (s *server) WriteArchive(stream grpc.ClientStreamingServer[providerv1.Write
 	}
 	header := first.GetHeader()
 	if header == nil {
-		return Errorf(CodeInvalidRequest, "the first message must be the header")
+		return sdk.Errorf(sdk.CodeInvalidRequest, "the first message must be the header")
 	}
 	summary, err := p.WriteArchive(stream.Context(), header.GetInstanceId(), header.GetDirectory(), filechunk.NewReader(filechunk.Receive(stream, filechunk.FieldOfWriteArchive)))
 	if err != nil {

@@ -1,13 +1,15 @@
-package sdk
+package serve
 
 import (
 	"context"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 func (s *server) Interrupt(ctx context.Context, req *providerv1.InterruptRequest) (*providerv1.InterruptResponse, error) {
-	p, err := capable[Interrupter](s, CapabilityInterrupt)
+	p, err := capable[sdk.Interrupter](s, sdk.CapabilityInterrupt)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package sdk_test
+package serve_test
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve"
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
@@ -44,10 +46,10 @@ func TestACallKnowsItsRequest(t *testing.T) {
 	var log bytes.Buffer
 	logger := hclog.New(&hclog.LoggerOptions{Output: &log, JSONFormat: true})
 	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(sdk.ServerOptions(logger)...)
+	server := grpc.NewServer(serve.ServerOptions(logger)...)
 	t.Cleanup(server.Stop)
 	var id string
-	sdk.RegisterServer(server, asked{health: func(ctx context.Context) {
+	serve.RegisterServer(server, asked{health: func(ctx context.Context) {
 		id = sdk.RequestID(ctx)
 		sdk.Logger(ctx).Info("health")
 	}}, logger)
@@ -72,7 +74,7 @@ func TestACallKnowsItsRequest(t *testing.T) {
 			log.Reset()
 			ctx := t.Context()
 			for _, text := range c.sent {
-				ctx = metadata.AppendToOutgoingContext(ctx, sdk.MetadataRequestID, text)
+				ctx = metadata.AppendToOutgoingContext(ctx, wire.MetadataRequestID, text)
 			}
 			_, err := client.Health(ctx, &providerv1.HealthRequest{})
 			assert.NilError(t, err)
@@ -86,7 +88,7 @@ func TestACallKnowsItsRequest(t *testing.T) {
 	}
 	t.Run("of a stream, and of its panic", func(t *testing.T) {
 		log.Reset()
-		ctx := metadata.AppendToOutgoingContext(t.Context(), sdk.MetadataRequestID, "stream-1")
+		ctx := metadata.AppendToOutgoingContext(t.Context(), wire.MetadataRequestID, "stream-1")
 		stream, err := client.Execute(ctx, &providerv1.ExecuteRequest{InstanceId: "i", OutputLimit: 1, Timeout: durationpb.New(1)})
 		assert.NilError(t, err)
 		_, err = stream.Recv()

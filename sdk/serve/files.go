@@ -1,4 +1,4 @@
-package sdk
+package serve
 
 import (
 	"context"
@@ -6,16 +6,18 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +25,7 @@ func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.StatFileResponse{File: fileToWire(info)}, nil
+	return &providerv1.StatFileResponse{File: wire.EncodeFile(info)}, nil
 }
 
 // maxEntries is how many entries of a list one message has: the broker takes no
@@ -31,17 +33,17 @@ func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) 
 const maxEntries = 500
 
 func (s *server) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerStreamingServer[providerv1.ListFilesResponse]) error {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return err
 	}
-	truncated, err := p.ListFiles(stream.Context(), ListFilesRequest{
+	truncated, err := p.ListFiles(stream.Context(), sdk.ListFilesRequest{
 		InstanceID: req.GetInstanceId(), Path: req.GetPath(), Depth: max(int(req.GetDepth()), 1), Glob: req.GetGlob(), Limit: max(int(req.GetLimit()), 1),
-	}, func(files []FileInfo) error {
+	}, func(files []sdk.FileInfo) error {
 		for some := range slices.Chunk(files, maxEntries) {
 			resp := &providerv1.ListFilesResponse{}
 			for _, f := range some {
-				resp.Files = append(resp.Files, fileToWire(f))
+				resp.Files = append(resp.Files, wire.EncodeFile(f))
 			}
 			if err := stream.Send(resp); err != nil {
 				return err
@@ -56,25 +58,25 @@ func (s *server) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerS
 }
 
 func (s *server) ReadFile(req *providerv1.ReadFileRequest, stream grpc.ServerStreamingServer[providerv1.ReadFileResponse]) error {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return err
 	}
-	info, content, err := p.ReadFile(stream.Context(), ReadFileRequest{
+	info, content, err := p.ReadFile(stream.Context(), sdk.ReadFileRequest{
 		InstanceID: req.GetInstanceId(), Path: req.GetPath(), Offset: req.GetOffset(), Length: max(req.GetLength(), 0),
 	})
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	if err := stream.Send(&providerv1.ReadFileResponse{Part: &providerv1.ReadFileResponse_File{File: fileToWire(info)}}); err != nil {
+	if err := stream.Send(&providerv1.ReadFileResponse{Part: &providerv1.ReadFileResponse_File{File: wire.EncodeFile(info)}}); err != nil {
 		return err
 	}
 	return sendChunks(content, stream, filechunk.FieldOfFile)
 }
 
 func (s *server) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFileRequest, providerv1.WriteFileResponse]) error {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return err
 	}
@@ -84,19 +86,19 @@ func (s *server) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFil
 	}
 	header := first.GetHeader()
 	if header == nil {
-		return Errorf(CodeInvalidRequest, "the first message must be the header")
+		return sdk.Errorf(sdk.CodeInvalidRequest, "the first message must be the header")
 	}
-	info, err := p.WriteFile(stream.Context(), WriteFileRequest{
+	info, err := p.WriteFile(stream.Context(), sdk.WriteFileRequest{
 		InstanceID: header.GetInstanceId(), Path: header.GetPath(), Mode: fs.FileMode(header.GetMode()).Perm(), MakeParents: header.GetMakeParents(),
 	}, filechunk.NewReader(filechunk.Receive(stream, filechunk.FieldOfFile)))
 	if err != nil {
 		return err
 	}
-	return stream.SendAndClose(&providerv1.WriteFileResponse{File: fileToWire(info)})
+	return stream.SendAndClose(&providerv1.WriteFileResponse{File: wire.EncodeFile(info)})
 }
 
 func (s *server) MakeDirectory(ctx context.Context, req *providerv1.MakeDirectoryRequest) (*providerv1.MakeDirectoryResponse, error) {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -104,46 +106,39 @@ func (s *server) MakeDirectory(ctx context.Context, req *providerv1.MakeDirector
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.MakeDirectoryResponse{File: fileToWire(info)}, nil
+	return &providerv1.MakeDirectoryResponse{File: wire.EncodeFile(info)}, nil
 }
 
 func (s *server) MoveFile(ctx context.Context, req *providerv1.MoveFileRequest) (*providerv1.MoveFileResponse, error) {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
-	info, err := p.MoveFile(ctx, MoveFileRequest{InstanceID: req.GetInstanceId(), From: req.GetFrom(), To: req.GetTo(), Overwrite: req.GetOverwrite()})
+	info, err := p.MoveFile(ctx, sdk.MoveFileRequest{InstanceID: req.GetInstanceId(), From: req.GetFrom(), To: req.GetTo(), Overwrite: req.GetOverwrite()})
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.MoveFileResponse{File: fileToWire(info)}, nil
+	return &providerv1.MoveFileResponse{File: wire.EncodeFile(info)}, nil
 }
 
 func (s *server) CopyFile(ctx context.Context, req *providerv1.CopyFileRequest) (*providerv1.CopyFileResponse, error) {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
-	info, err := p.CopyFile(ctx, MoveFileRequest{InstanceID: req.GetInstanceId(), From: req.GetFrom(), To: req.GetTo(), Overwrite: req.GetOverwrite()})
+	info, err := p.CopyFile(ctx, sdk.MoveFileRequest{InstanceID: req.GetInstanceId(), From: req.GetFrom(), To: req.GetTo(), Overwrite: req.GetOverwrite()})
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.CopyFileResponse{File: fileToWire(info)}, nil
+	return &providerv1.CopyFileResponse{File: wire.EncodeFile(info)}, nil
 }
 
 func (s *server) RemoveFile(ctx context.Context, req *providerv1.RemoveFileRequest) (*providerv1.RemoveFileResponse, error) {
-	p, err := capable[Files](s, CapabilityFiles)
+	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
 	return &providerv1.RemoveFileResponse{}, p.RemoveFile(ctx, req.GetInstanceId(), req.GetPath(), req.GetRecursive())
-}
-
-func fileToWire(f FileInfo) *providerv1.FileInfo {
-	return &providerv1.FileInfo{
-		Path: truncate(f.Path), Type: string(f.Type), Size: f.Size, Mode: uint32(f.Mode.Perm()),
-		ModifiedAt: timestamppb.New(f.ModifiedAt), Target: truncate(f.Target),
-	}
 }
 
 // sendChunks sends what a reader gives, as it comes.

@@ -1,39 +1,41 @@
-package sdk
+package serve
 
 import (
 	"context"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 func (s *server) StartCommand(ctx context.Context, req *providerv1.StartCommandRequest) (*providerv1.StartCommandResponse, error) {
-	p, err := capable[Commands](s, CapabilityCommands)
+	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
 	if len(req.GetArgv()) == 0 {
-		return nil, FieldErrorf(CodeInvalidRequest, "argv", "must name a program")
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "must name a program")
 	}
-	command := CommandRequest{
+	command := sdk.CommandRequest{
 		InstanceID: req.GetInstanceId(), Argv: req.GetArgv(), Env: req.GetEnv(), Cwd: req.GetCwd(),
 		Timeout: max(req.GetTimeout().AsDuration(), 0), Stdin: req.GetStdin(), KeepOutput: max(req.GetKeepOutput(), 1),
 	}
 	if t := req.GetTerminal(); t != nil {
-		size := terminalSizeFromWire(t)
+		size := wire.DecodeTerminalSize(t)
 		command.Terminal = &size
 	}
 	c, err := p.StartCommand(ctx, command)
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.StartCommandResponse{Command: commandToWire(c)}, nil
+	return &providerv1.StartCommandResponse{Command: wire.EncodeCommand(c)}, nil
 }
 
 func (s *server) ListCommands(ctx context.Context, req *providerv1.ListCommandsRequest) (*providerv1.ListCommandsResponse, error) {
-	p, err := capable[Commands](s, CapabilityCommands)
+	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
@@ -43,20 +45,20 @@ func (s *server) ListCommands(ctx context.Context, req *providerv1.ListCommandsR
 	}
 	resp := &providerv1.ListCommandsResponse{}
 	for _, c := range list {
-		resp.Commands = append(resp.Commands, commandToWire(c))
+		resp.Commands = append(resp.Commands, wire.EncodeCommand(c))
 	}
 	return resp, nil
 }
 
 func (s *server) ReadCommand(req *providerv1.ReadCommandRequest, stream grpc.ServerStreamingServer[providerv1.ReadCommandResponse]) error {
-	p, err := capable[Commands](s, CapabilityCommands)
+	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
 	if err != nil {
 		return err
 	}
-	c, err := p.ReadCommand(stream.Context(), ReadCommandRequest{
+	c, err := p.ReadCommand(stream.Context(), sdk.ReadCommandRequest{
 		InstanceID: req.GetInstanceId(), CommandID: req.GetCommandId(),
 		StdoutOffset: max(req.GetStdoutOffset(), 0), StderrOffset: max(req.GetStderrOffset(), 0), Follow: req.GetFollow(),
-	}, func(o CommandOutput) error {
+	}, func(o sdk.CommandOutput) error {
 		return stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Output{
 			Output: &providerv1.CommandOutput{Stream: string(o.Stream), Offset: o.Offset, Data: o.Data},
 		}})
@@ -64,11 +66,11 @@ func (s *server) ReadCommand(req *providerv1.ReadCommandRequest, stream grpc.Ser
 	if err != nil {
 		return err
 	}
-	return stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Command{Command: commandToWire(c)}})
+	return stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Command{Command: wire.EncodeCommand(c)}})
 }
 
 func (s *server) WriteCommand(ctx context.Context, req *providerv1.WriteCommandRequest) (*providerv1.WriteCommandResponse, error) {
-	p, err := capable[Commands](s, CapabilityCommands)
+	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
@@ -76,33 +78,17 @@ func (s *server) WriteCommand(ctx context.Context, req *providerv1.WriteCommandR
 }
 
 func (s *server) ResizeCommand(ctx context.Context, req *providerv1.ResizeCommandRequest) (*providerv1.ResizeCommandResponse, error) {
-	p, err := capable[Commands](s, CapabilityCommands)
+	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.ResizeCommandResponse{}, p.ResizeCommand(ctx, req.GetInstanceId(), req.GetCommandId(), terminalSizeFromWire(req.GetTerminal()))
+	return &providerv1.ResizeCommandResponse{}, p.ResizeCommand(ctx, req.GetInstanceId(), req.GetCommandId(), wire.DecodeTerminalSize(req.GetTerminal()))
 }
 
 func (s *server) SignalCommand(ctx context.Context, req *providerv1.SignalCommandRequest) (*providerv1.SignalCommandResponse, error) {
-	p, err := capable[Commands](s, CapabilityCommands)
+	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
 	return &providerv1.SignalCommandResponse{}, p.SignalCommand(ctx, req.GetInstanceId(), req.GetCommandId(), req.GetSignal())
-}
-
-func terminalSizeFromWire(t *providerv1.TerminalSize) TerminalSize {
-	const most = 1<<16 - 1
-	return TerminalSize{Rows: uint16(min(t.GetRows(), most)), Columns: uint16(min(t.GetColumns(), most))}
-}
-
-func commandToWire(c Command) *providerv1.Command {
-	wc := &providerv1.Command{
-		Id: c.ID, Argv: c.Argv, Cwd: c.Cwd, State: string(c.State), ExitCode: int32(c.ExitCode), StartedAt: timestamppb.New(c.StartedAt),
-		StdoutBytes: c.StdoutBytes, StderrBytes: c.StderrBytes, Stdin: c.Stdin, Terminal: c.Terminal,
-	}
-	if !c.EndedAt.IsZero() {
-		wc.EndedAt = timestamppb.New(c.EndedAt)
-	}
-	return wc
 }
