@@ -92,10 +92,10 @@ func (r recorder) markSuperseded(ctx context.Context, next *registry.Entry, clai
 }
 
 // NoteUse implements registry.Effects.
-func (r recorder) NoteUse(e *registry.Entry) {
+func (r recorder) NoteUse(e *registry.Entry, written func(done bool)) {
 	r.tasks.Go("note a use", func() {
 		done := false
-		defer func() { e.UseWritten(done) }()
+		defer func() { written(done) }()
 		done = r.amend(e.Snapshot(), func(r *Record) { r.Used = true })
 	})
 }

@@ -68,7 +68,7 @@ func (r *Registry) Claim(c Claim) (Claimed, error) {
 		if err := c.New(); err != nil {
 			return Claimed{}, err
 		}
-		e := &Entry{registry: r, id: c.ID, label: c.Provider.Label(), provider: c.Provider, state: Pending, expiryAt: -1, chargeAt: -1}
+		e := &Entry{registry: r, id: c.ID, name: c.ID.String(), label: c.Provider.Label(), provider: c.Provider, state: Pending, expiryAt: -1, chargeAt: -1}
 		e.changed = make(chan struct{})
 		e.pend(c)
 		r.add(e)
@@ -156,16 +156,15 @@ func (e *Entry) Wait() { e.locked(func() { e.waiters++ }) }
 // is somebody's already: no two sessions ever share one.
 func (e *Entry) Made(made sdk.Instance, maxLifetime time.Duration) (i Instance, err error) {
 	e.locked(func() {
-		key := SandboxKey{e.label, made.ID}
-		if other := e.registry.sandbox[key]; other != nil && other != e {
+		if e.registry.holder(e, made.ID) != nil {
 			err = sdk.Errorf(sdk.CodeInternal, "provider %q gave out an instance that it had given out before", e.label)
 			return
 		}
 		if err = e.registry.transition(e, Made); err != nil {
 			return
 		}
-		e.registry.sandbox[key] = e
-		e.sandbox, e.sandboxID = made, made.ID
+		e.registry.setSandbox(e, made.ID)
+		e.sandbox = made
 		e.begin(time.Now(), maxLifetime)
 		i = e.snapshot()
 	})

@@ -93,6 +93,7 @@ type Instance struct {
 type Entry struct {
 	registry *Registry
 	id       ID
+	name     string // the ID as text
 	label    string
 
 	// All below is guarded by the registry's lock.
@@ -141,7 +142,7 @@ func (e *Entry) Label() string { return e.label }
 func (e *Entry) sessionKey() SessionKey { return SessionKey{e.id.Tenant, e.id.Session, e.label} }
 
 // byID orders entries of one tenant.
-func byID(a, b *Entry) int { return strings.Compare(a.id.String(), b.id.String()) }
+func byID(a, b *Entry) int { return strings.Compare(a.name, b.name) }
 
 // Snapshot returns how the instance is now.
 func (e *Entry) Snapshot() Instance {
@@ -207,20 +208,21 @@ func (e *Entry) terminate() {
 	}
 }
 
-// noteUse has it written down, once in an instance's life, that its end is moved by use.
+// noteUse has it written down that its end is moved by use: once, and once more after
+// each renewal, which may come while the journal has not taken the note before.
 func (e *Entry) noteUse() {
 	if e.useNoted || e.OneShot {
 		return
 	}
-	e.useNoted, e.useWritten = true, make(chan struct{})
-	e.registry.effects.NoteUse(e)
-}
-
-// UseWritten says whether the journal has taken the note of a use.
-func (e *Entry) UseWritten(done bool) {
-	e.locked(func() {
-		e.useNoted = done // else the next use tries again
-		close(e.useWritten)
+	written := make(chan struct{})
+	e.useNoted, e.useWritten = true, written
+	e.registry.effects.NoteUse(e, func(done bool) {
+		e.registry.mu.Lock()
+		defer e.registry.mu.Unlock()
+		if !done && e.useWritten == written {
+			e.useNoted = false // the next use tries again
+		}
+		close(written)
 	})
 }
 

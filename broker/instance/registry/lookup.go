@@ -144,7 +144,7 @@ func (r *Registry) inOrder(tenants []string, after string) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
 		for _, name := range tenants {
 			list := r.tenants[name]
-			i, found := slices.BinarySearchFunc(list, after, func(e *Entry, id string) int { return cmp.Compare(e.id.String(), id) })
+			i, found := slices.BinarySearchFunc(list, after, func(e *Entry, id string) int { return cmp.Compare(e.name, id) })
 			if found {
 				i++
 			}
@@ -220,7 +220,8 @@ func (r *Registry) Left(label string) (entries []*Entry) {
 }
 
 // Adopt makes an instance of what an earlier process left, as its provider lists it. It
-// reports whether that was still unknown. An expiry that was due meanwhile is Expire's.
+// reports whether that was still unknown; not if somebody else has what is listed. An
+// expiry that was due meanwhile is Expire's.
 func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime time.Duration) (i Instance, adopted bool) {
 	e.locked(func() {
 		r, left := e.registry, e.left
@@ -229,14 +230,14 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 			event = AdoptedPaused
 		}
 		key := e.sessionKey()
-		if !left.Adoptable() || r.sessions[key] != nil && r.sessions[key] != e || r.transition(e, event) != nil {
+		if r.holder(e, listed.ID) != nil || !left.Adoptable() || r.sessions[key] != nil && r.sessions[key] != e || r.transition(e, event) != nil {
 			return
 		}
 		e.Spec = Spec{
 			Template: left.Template, TTL: left.TTL, Idle: left.Idle, Labels: left.Labels, Claimed: left.Claimed,
 			OneShot: left.OneShot, Intended: left.Intended, Routing: left.Routing,
 		}
-		e.provider, e.sandbox, e.sandboxID, e.contexts, e.useNoted = owner, listed, listed.ID, left.Contexts, left.Used
+		e.provider, e.sandbox, e.contexts, e.useNoted = owner, listed, left.Contexts, left.Used
 		if left.Made == "" {
 			e.begin(left.Intended, maxLifetime)
 		} else {
@@ -246,7 +247,7 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 		if left.Used { // at the latest when the process before this one ended
 			e.use(time.Now())
 		}
-		r.sandbox[SandboxKey{e.label, listed.ID}] = e
+		r.setSandbox(e, listed.ID)
 		r.place(e)
 		r.own(e)
 		r.charging.set(e, e.permit.NextCharge())
@@ -260,6 +261,9 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 func (e *Entry) Settle(t Tombstone) (permit *quota.Instance, ok bool) {
 	e.locked(func() {
 		if ok = e.state.Left() && e.registry.transition(e, Vanished) == nil; ok {
+			if e.tenantRemoved {
+				t.Reason = "" // nobody may ask any more
+			}
 			e.registry.tombstones.add(t)
 			permit = e.permit
 		}

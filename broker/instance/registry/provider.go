@@ -32,7 +32,7 @@ func (r *Registry) LoseAll(p routing.Provider, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.retirement(p).lost = true
-	for _, e := range slices.Collect(maps.Keys(r.onProv[p])) {
+	for _, e := range slices.Collect(maps.Keys(r.entriesOn(p))) {
 		if !e.state.Creating() {
 			_ = r.vanish(e, Vanished, reason)
 		}
@@ -51,7 +51,7 @@ func (r *Registry) retirement(p routing.Provider) *retirement {
 
 // closeIfEmpty ends the retirement of a provider that has no entries any more.
 func (r *Registry) closeIfEmpty(p routing.Provider) {
-	if retired := r.retired[p]; retired != nil && len(r.onProv[p]) == 0 {
+	if retired := r.retired[p]; retired != nil && r.onProv[p] == nil {
 		close(retired.empty)
 		delete(r.retired, p)
 	}
@@ -79,19 +79,30 @@ func (r *Registry) Retiring() []routing.Provider {
 func (r *Registry) Count(p routing.Provider) (all, inUse int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e := range r.onProv[p] {
-		if e.state.Creating() || e.state.Visible() {
-			inUse++
+	fleet := r.onProv[p]
+	if fleet == nil {
+		return 0, 0
+	}
+	for state, n := range fleet.states {
+		if s := State(state); s.Creating() || s.Visible() {
+			inUse += n
 		}
 	}
-	return len(r.onProv[p]), inUse
+	return len(fleet.entries), inUse
+}
+
+func (r *Registry) entriesOn(p routing.Provider) map[*Entry]struct{} {
+	if fleet := r.onProv[p]; fleet != nil {
+		return fleet.entries
+	}
+	return nil
 }
 
 // On returns the instances of a provider whose creation has ended with a clear answer.
 func (r *Registry) On(p routing.Provider) (entries []*Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e := range r.onProv[p] {
+	for e := range r.entriesOn(p) {
 		if e.state.Decided() {
 			entries = append(entries, e)
 		}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -16,9 +17,9 @@ type Effects interface {
 	// Terminate has an instance destroyed. Its end is told by Entry.Terminated, a failure
 	// by Entry.TerminationFailed.
 	Terminate(e *Entry)
-	// NoteUse has it written down that use moves the end of an instance from now on, and
-	// then calls Entry.UseWritten.
-	NoteUse(e *Entry)
+	// NoteUse has it written down that use moves the end of an instance from now on.
+	// written is then told whether the journal has taken it, once.
+	NoteUse(e *Entry, written func(done bool))
 	// Ended is told of an instance that has left the registry, with what the quotas
 	// count for it. unrecorded means that the journal is to be told of its end still.
 	Ended(t Tombstone, permit *quota.Instance, unrecorded bool)
@@ -34,7 +35,7 @@ type Registry struct {
 	sessions map[SessionKey]*Entry
 	work     map[WorkKey][]*Entry
 	tenants  map[string][]*Entry // in the order of their IDs
-	onProv   map[routing.Provider]map[*Entry]struct{}
+	onProv   map[routing.Provider]*fleet
 	left     map[string]map[*Entry]struct{} // those of an earlier process, by label
 	sandbox  map[SandboxKey]*Entry
 
@@ -44,6 +45,12 @@ type Registry struct {
 	counts     map[string]*[Gone + 1]int // by label
 	retired    map[routing.Provider]*retirement
 	tombstones tombstones
+}
+
+// fleet is what there is on a provider.
+type fleet struct {
+	entries map[*Entry]struct{}
+	states  [Gone + 1]int // how many are in each
 }
 
 // SessionKey names the one instance that a session has on a provider.
@@ -60,7 +67,7 @@ func New(effects Effects) *Registry {
 	return &Registry{
 		effects: effects,
 		entries: map[string]*Entry{}, byName: map[string]*Entry{}, sessions: map[SessionKey]*Entry{}, work: map[WorkKey][]*Entry{},
-		tenants: map[string][]*Entry{}, onProv: map[routing.Provider]map[*Entry]struct{}{}, left: map[string]map[*Entry]struct{}{},
+		tenants: map[string][]*Entry{}, onProv: map[routing.Provider]*fleet{}, left: map[string]map[*Entry]struct{}{},
 		sandbox:  map[SandboxKey]*Entry{},
 		expiry:   newQueue(func(e *Entry) *int { return &e.expiryAt }),
 		charging: newQueue(func(e *Entry) *int { return &e.chargeAt }),
@@ -74,7 +81,7 @@ func (r *Registry) Load(left Record, permit *quota.Instance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := &Entry{registry: r, left: left, changed: make(chan struct{}), expiryAt: -1, chargeAt: -1}
-	e.id, e.label, e.permit, e.state = left.ID, left.Provider, permit, Unknown
+	e.id, e.name, e.label, e.permit, e.state = left.ID, left.ID.String(), left.Provider, permit, Unknown
 	if left.Ending {
 		e.state = Orphaned
 	}
@@ -97,7 +104,7 @@ func (r *Registry) Remember(ended ...Tombstone) {
 
 // add puts an entry into the indexes.
 func (r *Registry) add(e *Entry) {
-	r.entries[e.id.String()] = e
+	r.entries[e.name] = e
 	r.byName[e.id.Instance] = e
 	work := WorkKey{e.id.Tenant, e.id.Session}
 	r.work[work] = append(r.work[work], e)
@@ -105,9 +112,7 @@ func (r *Registry) add(e *Entry) {
 	i, _ := slices.BinarySearchFunc(ofTenant, e, byID)
 	r.tenants[e.id.Tenant] = slices.Insert(ofTenant, i, e)
 	r.place(e)
-	if e.sandboxID != "" {
-		r.sandbox[SandboxKey{e.label, e.sandboxID}] = e
-	}
+	r.setSandbox(e, e.sandboxID)
 	r.countsOf(e.label)[e.state]++
 }
 
@@ -115,30 +120,54 @@ func (r *Registry) add(e *Entry) {
 // process left.
 func (r *Registry) place(e *Entry) {
 	if e.state.Left() {
-		put(r.left, e.label, e)
+		if r.left[e.label] == nil {
+			r.left[e.label] = map[*Entry]struct{}{}
+		}
+		r.left[e.label][e] = struct{}{}
 		return
 	}
-	take(r.left, e.label, e)
-	put(r.onProv, e.provider, e)
+	r.takeLeft(e)
+	if r.onProv[e.provider] == nil {
+		r.onProv[e.provider] = &fleet{entries: map[*Entry]struct{}{}}
+	}
+	r.onProv[e.provider].entries[e] = struct{}{}
+	r.onProv[e.provider].states[e.state]++
 }
 
-func put[K comparable](index map[K]map[*Entry]struct{}, key K, e *Entry) {
-	if index[key] == nil {
-		index[key] = map[*Entry]struct{}{}
+// takeLeft takes an entry out of those that an earlier process left.
+func (r *Registry) takeLeft(e *Entry) {
+	delete(r.left[e.label], e)
+	if len(r.left[e.label]) == 0 {
+		delete(r.left, e.label)
 	}
-	index[key][e] = struct{}{}
 }
 
-func take[K comparable](index map[K]map[*Entry]struct{}, key K, e *Entry) {
-	delete(index[key], e)
-	if len(index[key]) == 0 {
-		delete(index, key)
+// setSandbox has the provider's ID stand for an entry, in place of the one that it had.
+func (r *Registry) setSandbox(e *Entry, sandboxID string) {
+	r.dropSandbox(e)
+	e.sandboxID = sandboxID
+	if sandboxID != "" {
+		r.sandbox[SandboxKey{e.label, sandboxID}] = e
 	}
+}
+
+func (r *Registry) dropSandbox(e *Entry) {
+	if key := (SandboxKey{e.label, e.sandboxID}); r.sandbox[key] == e {
+		delete(r.sandbox, key)
+	}
+}
+
+// holder returns another entry that has the provider's ID; nil if there is none.
+func (r *Registry) holder(e *Entry, sandboxID string) *Entry {
+	if other := r.sandbox[SandboxKey{e.label, sandboxID}]; other != e {
+		return other
+	}
+	return nil
 }
 
 // remove takes an entry out of the indexes.
 func (r *Registry) remove(e *Entry) {
-	delete(r.entries, e.id.String())
+	delete(r.entries, e.name)
 	delete(r.byName, e.id.Instance)
 	r.disown(e)
 	work := WorkKey{e.id.Tenant, e.id.Session}
@@ -155,13 +184,13 @@ func (r *Registry) remove(e *Entry) {
 			r.tenants[e.id.Tenant] = ofTenant
 		}
 	}
-	take(r.left, e.label, e)
-	if e.provider != nil {
-		take(r.onProv, e.provider, e)
+	r.takeLeft(e)
+	if fleet := r.onProv[e.provider]; fleet != nil {
+		if delete(fleet.entries, e); len(fleet.entries) == 0 {
+			delete(r.onProv, e.provider)
+		}
 	}
-	if key := (SandboxKey{e.label, e.sandboxID}); r.sandbox[key] == e {
-		delete(r.sandbox, key)
-	}
+	r.dropSandbox(e)
 	r.expiry.remove(e)
 	r.charging.remove(e)
 	if e.provider != nil {
@@ -197,12 +226,9 @@ func (r *Registry) transition(e *Entry, event Event) error {
 	if err != nil {
 		return err
 	}
-	counts := r.countsOf(e.label)
-	counts[e.state]--
-	if next != Gone {
-		counts[next]++
-	}
+	r.count(e, -1)
 	e.state = next
+	r.count(e, +1)
 	if next == Orphaned || next.Detached() || next >= Draining {
 		r.disown(e)
 	}
@@ -214,17 +240,30 @@ func (r *Registry) transition(e *Entry, event Event) error {
 	return nil
 }
 
-// vanish ends an entry, with the reason for its owner if it has none yet.
+// count changes how many are in the entry's state. Those that are gone do not count.
+func (r *Registry) count(e *Entry, by int) {
+	if e.state == Gone {
+		return
+	}
+	r.countsOf(e.label)[e.state] += by
+	if fleet := r.onProv[e.provider]; fleet != nil && !e.state.Left() {
+		if _, placed := fleet.entries[e]; placed {
+			fleet.states[e.state] += by
+		}
+	}
+}
+
+// vanish ends an entry. The reason is for its owner, in place of one that it has; "" keeps
+// that.
 func (r *Registry) vanish(e *Entry, event Event, reason string) error {
-	if e.state.Unclear() {
-		e.outcome = Refused
-	}
-	if reason != "" {
-		e.reason = reason
-	}
+	unclear := e.state.Unclear()
 	if err := r.transition(e, event); err != nil {
 		return err
 	}
+	if unclear {
+		e.outcome = Refused
+	}
+	e.reason = cmp.Or(reason, e.reason)
 	unrecorded := !e.buried && e.snapshot().Recorded()
 	t := e.tombstone()
 	if unrecorded {

@@ -44,6 +44,9 @@ func (t *tombstones) add(one Tombstone) {
 	if t.byID == nil {
 		t.byID = map[string]Tombstone{}
 	}
+	if _, known := t.byID[one.ID.String()]; known {
+		return // two have seen the same end
+	}
 	t.byID[one.ID.String()] = one
 	t.order = append(t.order, one)
 	for len(t.order) > MaxTombstones || time.Since(t.order[0].At) > TombstoneLife {
