@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -23,13 +24,13 @@ type Record struct {
 // With an error the effect must not happen. It is SB009, also where ctx had a deadline and
 // the disk did not have the line by then; or that of ctx, if it was cancelled and nobody
 // waits any more. Else the caller must call End.
-func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
+func (l *Log) Begin(ctx context.Context, what Effect) (*Record, error) {
 	if !l.detail.Load().IncludeCode {
-		effect.Code = ""
+		what.Code = ""
 	}
-	effect.clip()
+	what.clip()
 	r := &Record{log: l, id: "f-" + strings.ToLower(rand.Text()[:20]), began: l.options.Now()}
-	e, err := newEntry(content{Event: EventBegin, EffectID: r.id, Effect: &effect}, r.began)
+	e, err := newEntry(content{Event: EventBegin, EffectID: r.id, Effect: &what}, r.began)
 	if err == nil {
 		err = l.await(ctx, e)
 	}
@@ -38,25 +39,15 @@ func (l *Log) Begin(ctx context.Context, effect Effect) (*Record, error) {
 	}
 	if err != nil {
 		l.refused.Add(1)
-		coded := sdk.Errorf(sdk.CodeUnavailable, "%w", refusal(err))
+		coded := sdk.Errorf(sdk.CodeUnavailable, "%w", refusalOf(err))
 		coded.RetryAfter = time.Second
 		return nil, coded
 	}
 	failpoint.Hit(failpoint.AuditBegun)
-	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
-		begun()
-	}
-	effect.Code = ""
-	r.effect = effect
+	effect.Begin(ctx)
+	what.Code = ""
+	r.effect = what
 	return r, nil
-}
-
-type begunKey struct{}
-
-// WhenBegun returns a context in which Begin calls begun when the line is on disk: where
-// the disk is slow, the time limit of what then happens begins there.
-func WhenBegun(ctx context.Context, begun func()) context.Context {
-	return context.WithValue(ctx, begunKey{}, begun)
 }
 
 // Fill changes what the end's line says of the effect, where that was not known
@@ -87,30 +78,28 @@ func (r *Record) End(outcome Outcome) error {
 	failpoint.Hit(failpoint.AuditEnded)
 	if err != nil {
 		r.log.late.Add(1)
-		return sdk.Errorf(sdk.CodeUnavailable, "%w", ErrUnrecorded)
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", effect.ErrUnrecorded)
 	}
 	return nil
 }
 
-// ErrUnrecorded is in the error of an effect that has happened, or may have, and
-// whose outcome the log could not take down.
-var ErrUnrecorded = errors.New("it was done, but the audit log could not take down what became of it; look at how things are before trying again")
+// refusal says why a line was not written: callers are told that the disk is slow, and
+// nothing of what else the system says.
+type refusal string
 
-var (
-	errRefused = errors.New("the audit log cannot be written at the moment, and nothing is done without it")
-	errTooSlow = errors.New("the audit log cannot be written in time, since the broker's disk is slow, and nothing is done without it")
+const (
+	errRefused refusal = "the audit log cannot be written at the moment, and nothing is done without it"
+	errTooSlow refusal = "the audit log cannot be written in time, since the broker's disk is slow, and nothing is done without it"
 )
 
-// refusal is what callers are told of why a line was not written: that the disk is slow,
-// and nothing of what else the system says.
-func refusal(err error) error {
+func refusalOf(err error) refusal {
 	if errors.Is(err, errSlow) {
 		return errTooSlow
 	}
 	return errRefused
 }
 
-// Refuses reports whether an error is the log's own, and not that of the effect.
-func Refuses(err error) bool {
-	return errors.Is(err, errRefused) || errors.Is(err, errTooSlow) || errors.Is(err, ErrUnrecorded)
-}
+func (r refusal) Error() string { return string(r) }
+
+// Is makes it an effect.ErrRefused.
+func (refusal) Is(target error) bool { return target == effect.ErrRefused }

@@ -13,6 +13,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	mark "github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -56,7 +57,7 @@ func TestOnASlowDiskARequestWaitsWithinItsOwnDeadline(t *testing.T) {
 				defer cancel()
 				begun := false
 				began := time.Now()
-				r, err := log.Begin(audit.WhenBegun(ctx, func() { begun = true }), effect("create"))
+				r, err := log.Begin(mark.WhenBegun(ctx, func() { begun = true }), effect("create"))
 				assert.Equal(t, time.Since(began), test.waits)
 				assert.Equal(t, begun, !test.refused)
 				if !test.refused {
@@ -66,7 +67,7 @@ func TestOnASlowDiskARequestWaitsWithinItsOwnDeadline(t *testing.T) {
 				}
 				assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeUnavailable})
 				assert.ErrorContains(t, err, "the audit log cannot be written in time, since the broker's disk is slow")
-				assert.Check(t, audit.Refuses(err))
+				assert.Check(t, mark.OfRecorder(err))
 				assert.Equal(t, log.State().Refused, uint64(1))
 			})
 		})

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Explain leaves what the log says as it is: it is not about the plugin.
 func (p *provider) Explain(ctx context.Context, err error) error {
-	if audit.Refuses(err) {
+	if effect.OfRecorder(err) {
 		return err
 	}
 	return p.client.Explain(ctx, err)

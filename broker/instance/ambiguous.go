@@ -8,7 +8,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -52,7 +52,7 @@ func resolveTimeout() time.Duration { return failpoint.Hasten(reconcile.ListDela
 // instance all the same. Only a refusal says that it has not, or a provider that knows:
 // a connection that broke and a back end in trouble tell nothing. ctx is that of the call.
 func outcomeOf(ctx context.Context, err error) registry.Outcome {
-	if notAsked(err) {
+	if effect.Refused(err) {
 		return registry.Ours
 	}
 	if !answered(ctx, err) {
@@ -71,7 +71,7 @@ func outcomeOf(ctx context.Context, err error) registry.Outcome {
 
 // answered reports whether it was the provider that ended a call, and in its own words.
 func answered(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !brokenOff(err) && !errors.Is(err, wire.ErrPluginGone) && !errors.Is(err, audit.ErrUnrecorded)
+	return ctx.Err() == nil && !brokenOff(err) && !errors.Is(err, wire.ErrPluginGone) && !effect.Unrecorded(err)
 }
 
 // processEnded reports whether a call ended with the process of its plugin, so that
@@ -130,7 +130,7 @@ func (m *creation) judge(ctx context.Context, took time.Duration, err error) {
 		return
 	}
 	m.outcome = outcomeOf(ctx, err)
-	if !notAsked(err) {
+	if !effect.Refused(err) {
 		m.observeCreation(ctx, err)
 	}
 	code := sdk.CodeOf(err)
@@ -140,11 +140,11 @@ func (m *creation) judge(ctx context.Context, took time.Duration, err error) {
 	over := answered(ctx, err) || processEnded(err)
 	ephemeral := m.target.provider.Description().Ephemeral
 	m.search = evidence{
-		adoptable: over && !ephemeral && code != sdk.CodeCreateFailed && !errors.Is(err, audit.ErrUnrecorded),
+		adoptable: over && !ephemeral && code != sdk.CodeCreateFailed && !effect.Unrecorded(err),
 		proofAt:   proofOf(m.target.provider, over),
 	}
 	stopped := errors.Is(ctx.Err(), context.Canceled) || errors.Is(context.Cause(ctx), errShuttingDown)
-	if m.outcome != registry.Ours && code != sdk.CodeQuotaExceeded && !audit.Refuses(err) && !stopped {
+	if m.outcome != registry.Ours && code != sdk.CodeQuotaExceeded && !effect.OfRecorder(err) && !stopped {
 		m.router.Failed(label) // full is not failed
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -205,7 +206,7 @@ func (m *creation) make(ctx context.Context) (made sdk.Instance, err error) {
 	switch code := sdk.CodeOf(err); {
 	case errors.Is(context.Cause(ctx), errShuttingDown):
 		return made, shuttingDown()
-	case notAsked(err):
+	case effect.Refused(err):
 		return made, err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, m.limits().CreateTimeout)

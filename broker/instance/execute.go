@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -238,7 +238,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	}
 	clock := newClock(req.bound(), func() { stop(errNoAnswer) })
 	defer clock.end()
-	ctx = audit.WhenBegun(ctx, func() { clock.restart(req.bound()) })
+	ctx = effect.WhenBegun(ctx, func() { clock.restart(req.bound()) })
 	s.executions.begins(ctx, stop, r, e, t)
 
 	execution := Execution{ID: r.key.id, InstanceID: e.ID().String(), Provider: e.Label()}
@@ -324,7 +324,7 @@ func (s *Service) executionError(caller, ctx context.Context, e *registry.Entry,
 		return caller.Err()
 	case errors.Is(context.Cause(ctx), errShuttingDown):
 		return shuttingDown()
-	case notAsked(err):
+	case effect.Refused(err):
 		return err
 	case errors.Is(context.Cause(ctx), errNoAnswer):
 		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.Label(), req.bound())

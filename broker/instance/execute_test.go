@@ -17,6 +17,7 @@ import (
 	"gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
@@ -116,9 +117,9 @@ func TestAnExecutionThatTheAuditLogRefusedHasNotBegun(t *testing.T) {
 	assert.NilError(t, err)
 	assert.NilError(t, log.Close(t.Context()))
 	_, refusal := log.Begin(t.Context(), audit.Effect{})
-	assert.Assert(t, audit.Refuses(refusal))
+	assert.Assert(t, effect.OfRecorder(refusal))
 	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
-		for refused, begun := range map[error]bool{refusal: false, sdk.Errorf(sdk.CodeUnavailable, "%w", audit.ErrUnrecorded): true} {
+		for refused, begun := range map[error]bool{refusal: false, sdk.Errorf(sdk.CodeUnavailable, "%w", effect.ErrUnrecorded): true} {
 			first.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
 				return sdk.ExecuteResult{}, refused
 			}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -65,12 +65,6 @@ func withoutEffect(err error) bool {
 	return ok && e.NoEffect
 }
 
-// notAsked reports whether it was the audit log that refused, so that no provider knows
-// of it.
-func notAsked(err error) bool {
-	return audit.Refuses(err) && !errors.Is(err, audit.ErrUnrecorded)
-}
-
 // faultOf is the failure of what concerns an instance.
 func faultOf(e *registry.Entry, err error) error {
 	return &Fault{Provider: e.Label(), InstanceID: e.ID().String(), Err: err}
@@ -84,7 +78,7 @@ func begunFault(e *registry.Entry, err error) error {
 	case sdk.CodeNotFound, sdk.CodeConflict, sdk.CodeInvalidRequest, sdk.CodeNotSupported:
 		fault.Begun = false
 	}
-	if notAsked(err) || withoutEffect(err) {
+	if effect.Refused(err) || withoutEffect(err) {
 		fault.Begun = false
 	}
 	return fault

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -115,7 +115,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	}
 	clock := newClock(in.timeout+answerGrace, func() { stop(errNoAnswer) })
 	defer clock.end()
-	ctx = audit.WhenBegun(ctx, func() { clock.restart(in.timeout + answerGrace) })
+	ctx = effect.WhenBegun(ctx, func() { clock.restart(in.timeout + answerGrace) })
 	out := newOutput(s.lifetime, s.limits().Output, nil, clock)
 	result, err := installer.InstallPackages(ctx, sdk.InstallPackagesRequest{
 		InstanceID: e.Snapshot().Sandbox.ID, Language: t.language, Requirements: in.requirements,
