@@ -134,26 +134,10 @@ func (h commandRoutes) lendCommands(ctx context.Context, who tenant.Tenant, id s
 	within func(*instance.Lease, context.Context) (context.Context, context.CancelFunc),
 	use func(context.Context, leasedCommands) error,
 ) error {
-	lease, err := h.instances.Lease(ctx, who, id, sdk.CapabilityCommands)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	commands, err := instance.Capable[sdk.Commands](lease)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := within(lease, ctx)
-	defer cancel()
-	err = use(ctx, leasedCommands{commands, lease})
-	if unheard, ok := errors.AsType[unheardError](err); ok {
-		return unheard.error
-	}
-	return lease.Fault(ctx, err)
+	return lend(ctx, h.instances, who, id, sdk.CapabilityCommands, within, func(ctx context.Context, commands sdk.Commands, lease *instance.Lease) error {
+		return use(ctx, leasedCommands{commands, lease})
+	})
 }
-
-// unheardError is a failure of whoever listens, and not of the provider.
-type unheardError struct{ error }
 
 func (h commandRoutes) listCommands(ctx context.Context, c rest.Call[rest.None]) (int, client.CommandList, error) {
 	list := client.CommandList{Commands: []client.Command{}}

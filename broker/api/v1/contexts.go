@@ -53,18 +53,7 @@ func (h contextRoutes) register(a *rest.API) {
 // withContexts lends the contexts of an instance. The context that use gets ends
 // with ctx and when the broker stops.
 func (h contextRoutes) withContexts(ctx context.Context, who tenant.Tenant, id string, use func(context.Context, sdk.Contexts, *instance.Lease) error) error {
-	lease, err := h.instances.Lease(ctx, who, id, sdk.CapabilityContexts)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	contexts, err := instance.Capable[sdk.Contexts](lease)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := lease.Within(ctx)
-	defer cancel()
-	return lease.Fault(ctx, use(ctx, contexts, lease))
+	return lend(ctx, h.instances, who, id, sdk.CapabilityContexts, (*instance.Lease).Within, use)
 }
 
 func (h contextRoutes) createContext(ctx context.Context, c rest.Call[client.CreateContextRequest]) (int, client.Context, error) {

@@ -55,41 +55,32 @@ func (h instanceRoutes) instanceMetrics(ctx context.Context, c rest.Call[rest.No
 // streamMetrics sends metrics until ctx or the instance ends. A client that reads
 // slowly gets fewer of them, not older ones.
 func (h instanceRoutes) streamMetrics(ctx context.Context, c rest.Call[rest.None], to *rest.EventStream) error {
-	lease, err := h.instances.Lease(ctx, c.Tenant, c.Path["id"], sdk.CapabilityMetrics)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	meter, err := instance.Capable[sdk.Meter](lease)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := lease.Watching(ctx)
-	defer cancel()
 	interval := time.Duration(c.Query.Integer(metricsIntervalParam, metricsInterval.Milliseconds())) * time.Millisecond
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		m, err := measure(ctx, meter, lease.InstanceID)
-		switch {
-		case err == nil:
-			if err := to.Send(ctx, client.EventMetrics, metricsOf(m)); err != nil {
+	return lend(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityMetrics, (*instance.Lease).Watching, func(ctx context.Context, meter sdk.Meter, lease *instance.Lease) error {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			m, err := measure(ctx, meter, lease.InstanceID)
+			switch {
+			case err == nil:
+				if err := to.Send(ctx, client.EventMetrics, metricsOf(m)); err != nil {
+					return unheardError{err}
+				}
+			case sdk.CodeOf(err) == sdk.CodeConflict: // it is just being paused or resumed
+			default:
+				// What is being destroyed fails in many ways, with one reason.
+				if _, gone := h.instances.Get(c.Tenant, c.Path["id"]); gone != nil && ctx.Err() == nil {
+					return unheardError{gone}
+				}
 				return err
 			}
-		case sdk.CodeOf(err) == sdk.CodeConflict: // it is just being paused or resumed
-		default:
-			// What is being destroyed fails in many ways, with one reason.
-			if _, gone := h.instances.Get(c.Tenant, c.Path["id"]); gone != nil && ctx.Err() == nil {
-				return gone
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return ctx.Err()
 			}
-			return lease.Fault(ctx, err)
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return lease.Fault(ctx, ctx.Err())
-		}
-	}
+	})
 }
 
 func measure(ctx context.Context, meter sdk.Meter, instanceID string) (sdk.InstanceMetrics, error) {
