@@ -37,7 +37,7 @@ func (a administration) ended(err error) error {
 
 // File implements admin.Daemon.
 func (a administration) File() string {
-	files := a.catalog.generation().cfg.Files()
+	files := a.catalog.InForce().Config.Files()
 	if a.options.Load == nil || len(files) == 0 {
 		return ""
 	}
@@ -46,10 +46,10 @@ func (a administration) File() string {
 
 // InForce implements admin.Daemon.
 func (a administration) InForce() admin.Generation {
-	g := a.catalog.generation()
-	shown := admin.Generation{Number: g.number, Accepted: g.accepted, Config: g.cfg}
-	for _, r := range g.current {
-		shown.Providers = append(shown.Providers, admin.Configured{Label: r.Label(), Schema: r.Description().Schema, Settings: r.settings})
+	g := a.catalog.InForce()
+	shown := admin.Generation{Number: g.Number, Accepted: g.Accepted, Config: g.Config}
+	for _, r := range g.Current {
+		shown.Providers = append(shown.Providers, admin.Configured{Label: r.Label(), Schema: r.Description().Schema, Settings: r.Settings()})
 	}
 	return shown
 }
@@ -57,19 +57,16 @@ func (a administration) InForce() admin.Generation {
 // Apply implements admin.Daemon.
 func (a administration) Apply(ctx context.Context, begun admin.Reload, draft admin.Draft) (reload admin.Reload, err error) {
 	err = a.aside(ctx, "change the configuration", func(ctx context.Context) (err error) {
-		reload, err = a.attempt(ctx, begun, &drafted{Draft: draft, files: a.files})
+		reload, err = a.reloader.Apply(ctx, begun, draft)
 		return err
 	})
-	if unsaved, ok := errors.AsType[*saveError](err); ok {
-		err = unsaved.err
-	}
 	return reload, a.ended(err)
 }
 
 // Reread implements admin.Daemon.
 func (a administration) Reread(ctx context.Context) (reload admin.Reload, err error) {
 	err = a.aside(ctx, "read the configuration", func(ctx context.Context) (err error) {
-		reload, err = a.files.read(ctx, admin.TriggerAPI)
+		reload, err = a.reloader.Read(ctx, admin.TriggerAPI)
 		return err
 	})
 	return reload, a.ended(err)
@@ -78,34 +75,39 @@ func (a administration) Reread(ctx context.Context) (reload admin.Reload, err er
 // DryRun implements admin.Daemon.
 func (a administration) DryRun(ctx context.Context) (reload admin.Reload, err error) {
 	err = a.aside(ctx, "try the configuration", func(ctx context.Context) (err error) {
-		reload, err = a.files.rehearse(ctx)
+		reload, err = a.reloader.DryRun(ctx)
 		return err
 	})
 	return reload, a.ended(err)
 }
 
 // Describe implements admin.Daemon.
-func (a administration) Describe(ctx context.Context, cfg *config.Config, block *config.Provider) (sdk.Description, error) {
-	var description sdk.Description
-	err := a.aside(ctx, "describe a plugin", func(ctx context.Context) error {
-		process, err := a.launcher.Launch(ctx, specOf(cfg, block))
-		if err != nil {
-			return err
-		}
-		description = process.Provider().Describe()
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		process.Stop(stop)
-		return nil
+func (a administration) Describe(ctx context.Context, cfg *config.Config, block *config.Provider) (description sdk.Description, err error) {
+	err = a.aside(ctx, "describe a plugin", func(ctx context.Context) (err error) {
+		description, err = a.starter.Describe(ctx, cfg, block)
+		return err
 	})
 	return description, a.ended(err)
 }
 
+// FindProviders implements admin.Finder.
+func (a administration) FindProviders(ctx context.Context) (list []admin.Provider, err error) {
+	err = a.aside(ctx, "look for plugins", func(ctx context.Context) (err error) {
+		list, err = a.starter.Find(ctx, a.catalog.InForce().Config)
+		return err
+	})
+	return list, a.ended(err)
+}
+
 // Try implements admin.Daemon.
-func (a administration) Try(ctx context.Context, cfg *config.Config, block *config.Provider) (admin.Trial, error) {
-	t := trial{broker: a.broker, cfg: cfg, block: block}
-	err := a.recorded(ctx, audited.OpTry, "provider "+block.Label, func() error { return a.aside(ctx, "try a provider", t.run) })
-	return t.result, a.ended(err)
+func (a administration) Try(ctx context.Context, cfg *config.Config, block *config.Provider) (trial admin.Trial, err error) {
+	err = a.recorded(ctx, audited.OpTry, "provider "+block.Label, func() error {
+		return a.aside(ctx, "try a provider", func(ctx context.Context) (err error) {
+			trial, err = a.starter.Try(ctx, cfg, block)
+			return err
+		})
+	})
+	return trial, a.ended(err)
 }
 
 // aside does something that starts processes, for a request. A stop waits for it,
@@ -128,7 +130,7 @@ func (a administration) aside(ctx context.Context, name string, do func(context.
 }
 
 // Reloads implements admin.Daemon.
-func (a administration) Reloads() []admin.Reload { return a.history.Reloads() }
+func (a administration) Reloads() []admin.Reload { return a.reloader.Reloads() }
 
 // Status implements admin.Daemon.
 func (a administration) Status() admin.Status {

@@ -1,3 +1,10 @@
+// Package broker puts the daemon together: it takes a configuration, starts the
+// providers, serves the API and stops everything in order. Run is its entry.
+//
+// Each concern is a package below: api (REST), instance (life of sandboxes),
+// tenant (who asks), pluginhost (plugin processes), background (goroutines with
+// an owner). They do not know each other except through small interfaces; this
+// package knows them all.
 package broker
 
 import (
@@ -6,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,25 +24,29 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit/sink"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/generation"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/journal"
+	"github.com/sandbox-broker/sandbox-broker/broker/launch"
 	"github.com/sandbox-broker/sandbox-broker/broker/listen"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/reload"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/statedir"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 const (
 	// answerTimeout is how long the last answers may take to leave at
 	// shutdown, when everything else has ended.
 	answerTimeout = 5 * time.Second
-	// stopTimeout bounds the stop of all plugins.
-	stopTimeout = 10 * time.Second
+	// drainGrace is the default of Options.DrainGrace.
+	drainGrace = time.Minute
 )
 
 // Options of Run.
@@ -77,8 +87,10 @@ type broker struct {
 	audit     *audit.Log
 	sinks     *sink.Set
 	launcher  *pluginhost.Launcher
-	catalog   *catalog
-	found     foundPlugins
+	catalog   *generation.Catalog
+	starter   *launch.Starter
+	host      *generation.Host
+	reloader  *reload.Reloader
 	quotas    *quota.Keeper
 	instances *instance.Service
 	server    *api.Server
@@ -95,14 +107,6 @@ type broker struct {
 	life    context.Context
 	endLife context.CancelFunc
 	tasks   *background.Group
-	// reloading is held by whoever changes the generation, for as long as that takes and
-	// no longer; providing has room for the one who starts providers for a next one.
-	reloading sync.Mutex
-	providing chan struct{}
-	// saving has room for the one administrator whose quick change is next.
-	saving  chan struct{}
-	history admin.History
-	files   *followed
 	started time.Time
 }
 
@@ -111,11 +115,11 @@ type broker struct {
 // the configuration is at fault.
 func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	options.DrainGrace = cmp.Or(options.DrainGrace, drainGrace)
-	b := &broker{options: options, logger: options.Logger, catalog: &catalog{router: routing.New()}, providing: make(chan struct{}, 1), saving: make(chan struct{}, 1), started: time.Now()}
+	b := &broker{options: options, logger: options.Logger, catalog: &generation.Catalog{Router: routing.New()}, started: time.Now()}
 	b.life, b.endLife = context.WithCancel(context.Background())
 	defer b.endLife()
 	b.tasks = background.NewGroup(b.logger)
-	b.files = newFollowed(b, cfg)
+	first := settingsOf(cfg, nil)
 
 	// First of all, so that a taken address is told at once.
 	listener, err := listen.AtStart(ctx, cfg.Listen)
@@ -139,7 +143,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer closing(&err, state.Close)
-	state.SetPatience(cfg.Limits.DiskTimeout)
+	state.SetPatience(first.disk)
 	b.store = state
 	instances := journal.New(state)
 	answers, err := idempotency.Open(state)
@@ -154,14 +158,14 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	if b.quotas, err = quota.NewKeeper(quota.Options{
-		Rules:   quotaRules(cfg, nil),
+		Rules:   first.quotas,
 		Journal: quota.NewStoreJournal(state, b.logger.Named("quota")),
 		Logger:  b.logger.Named("quota"),
 	}); err != nil {
 		return err
 	}
 	defer b.quotas.Close()
-	if err = b.openAudit(cfg); err != nil {
+	if err = b.openAudit(cfg.Audit.Dir, first); err != nil {
 		return err
 	}
 	defer closing(&err, b.closeAudit)
@@ -174,16 +178,16 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer closing(&err, b.backups.Close)
-	if b.launcher, err = pluginhost.NewLauncher(pluginhost.LauncherOptions{
-		RuntimeDir: options.RuntimeDir,
-		Logger:     options.Logger,
-		Watchdog:   options.Watchdog, Adopt: options.Adopt,
-	}); err != nil {
+	if b.launcher, err = options.launcher(); err != nil {
 		return fmt.Errorf("prepare for plugins: %w", err)
 	}
 	defer closing(&err, b.launcher.Close)
 
-	started, err := b.launchAll(ctx, cfg)
+	b.starter = &launch.Starter{Plugins: b.launcher, Dirs: b.state, Logger: b.logger}
+	started, err := b.starter.Start(ctx, cfg, cfg.Providers, b.state.FirstProviderDir)
+	if err != nil {
+		launch.Stop(started)
+	}
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -193,25 +197,33 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	outcomes := metrics.NewOutcomes()
 	b.instances = instance.NewService(instance.Options{
 		Catalog: b.catalog,
-		Limits:  instanceLimits(cfg.Limits),
+		Limits:  first.instances,
 		Logger:  options.Logger.Named("instances"),
 		Journal: instances, Past: past, BrokerID: b.state.ID(),
-		Quotas: b.quotas, Router: b.catalog.router, Observer: outcomes,
+		Quotas: b.quotas, Router: b.catalog.Router, Observer: outcomes,
 	})
 	b.answers = answers
-	b.catalog.set(newGeneration(1, cfg, b.supervise(started), nil))
-	b.instances.ReleaseTenants(b.catalog.generation().has)
-	b.quotas.Forget(b.catalog.generation().has)
-	b.forgetAnswers(b.catalog.generation().has)
-	b.quotas.SetRules(b.catalog.generation().quotaRules())
-	b.history.Note(admin.Reload{At: b.started, Trigger: admin.TriggerStart, Generation: 1, Applied: true, Revision: cfg.Revision})
-	meter := metrics.New(b.catalog.states, b.configuration)
+	b.host = &generation.Host{
+		Catalog: b.catalog, Instances: b.instances, Starter: b.starter, Audit: b.audit,
+		Logger: b.logger, Life: b.life, Grace: options.DrainGrace,
+	}
+	b.reloader = reload.New(cfg.Revision, reload.Options{
+		Broker: reloading{b}, Host: b.host, Logger: b.logger, Tasks: b.tasks, Load: options.Load, Signals: options.Reload,
+	})
+	g := generation.New(cfg, b.host.Supervise(started), nil)
+	b.catalog.Set(g)
+	b.instances.ReleaseTenants(g.Has)
+	b.quotas.Forget(g.Has)
+	b.forgetAnswers(g.Has)
+	b.quotas.SetRules(quotaRules(cfg, g.Current))
+	b.reloader.NoteStart(b.started)
+	meter := metrics.New(b.catalog.Metrics, b.reloader.Metrics)
 	meter.ShowQuotas(b.quotaMetrics)
 	meter.ShowAudit(b.auditState)
 	meter.ShowOutcomes(outcomes)
 	meter.ShowDisks(b.disks)
 	meter.ShowInstances(b.instances.CountByProvider)
-	b.gate = admission.NewGate(listen.Bounds(cfg.Connections), listen.Report(b.logger.Named("api")))
+	b.gate = admission.NewGate(first.connections, listen.Report(b.logger.Named("api")))
 	scrapers := admission.NewGate(listen.ScraperBounds(), listen.Report(b.logger.Named("metrics")))
 	meter.ShowConnections(map[string]func() admission.Counts{"api": b.gate.Counts, "metrics": scrapers.Counts})
 	b.metrics = listen.New(meter.NewServer(), scrapers, b.logger.Named("metrics"))
@@ -231,10 +243,10 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Admin:              admin.NewService(b.catalog, administration{b}),
 		Logger:             options.Logger.Named("api"),
 		Meter:              meter,
-		Bounds:             requestBounds(cfg),
-		TLS:                serverTLS(cfg.TLS),
+		Bounds:             first.requests,
+		TLS:                first.tls,
 		PreviewKey:         previewKey,
-		PreviewHosts:       previewHosts(cfg.Previews),
+		PreviewHosts:       first.previews,
 		Answers:            answers,
 		Configurator:       configurator,
 		TenantConfigurator: configurator,
@@ -246,13 +258,13 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	}
 	b.api = listen.New(b.server, b.gate, b.logger.Named("api"))
 	b.api.MoveTo(listener)
-	if err := b.awaitProviders(ctx); err != nil {
+	if err := b.host.AwaitTried(ctx, g.Current); err != nil {
 		return err
 	}
 	b.tasks.Go("keep the directories in place", func() { b.recreateDirs(b.life) })
-	b.tasks.Go("watch the plugins' files", func() { b.watchExecutables(b.life) })
+	b.tasks.Go("watch the plugins' files", func() { b.reloader.WatchExecutables(b.life) })
 	if options.Load != nil {
-		b.tasks.Go("follow the configuration", func() { b.files.follow(b.life) })
+		b.tasks.Go("follow the configuration", func() { b.reloader.Follow(b.life) })
 	}
 	if options.Ready != nil && ctx.Err() == nil {
 		options.Ready(listener.Addr())
@@ -280,10 +292,10 @@ func closing(err *error, closer func() error) {
 // the last answers leave, plugins end.
 func (b *broker) stop() {
 	b.logger.Info("stopping")
-	drain, cancel := context.WithTimeout(context.Background(), b.catalog.generation().cfg.Limits.ShutdownTimeout)
+	drain, cancel := context.WithTimeout(context.Background(), b.catalog.InForce().Config.Limits.ShutdownTimeout)
 	b.instances.Drain(drain)
 	// It is read after the wait, which may be long: the last word counts.
-	if b.catalog.generation().cfg.OnStop == config.OnStopKeep {
+	if b.catalog.InForce().Config.OnStop == config.OnStopKeep {
 		b.instances.ShutdownKeeping(drain)
 	} else {
 		b.instances.Shutdown(drain)
@@ -297,9 +309,9 @@ func (b *broker) stop() {
 	}
 	b.endLife()
 	b.tasks.Wait() // an upgrade that is under way shall not add a plugin
-	plugins, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	plugins, cancel := context.WithTimeout(context.Background(), launch.StopTimeout)
 	defer cancel()
-	b.catalog.stop(plugins)
+	b.catalog.Stop(plugins)
 	b.logger.Info("stopped")
 }
 
@@ -313,4 +325,22 @@ func (b *broker) showMetrics(listener net.Listener) {
 	if b.options.MetricsReady != nil {
 		b.options.MetricsReady(listener.Addr())
 	}
+}
+
+// Inspect starts the plugin of a provider block, asks what it is and what is wrong
+// with the settings of the block, and stops it. The error says why it cannot be asked.
+func Inspect(ctx context.Context, cfg *config.Config, block *config.Provider, options Options) (sdk.Description, config.Diagnostics, error) {
+	launcher, err := options.launcher()
+	if err != nil {
+		return sdk.Description{}, nil, err
+	}
+	defer func() { _ = launcher.Close() }() // a directory left behind is swept at the next start
+	starter := launch.Starter{Plugins: launcher, Logger: options.Logger}
+	return starter.Inspect(ctx, cfg, block)
+}
+
+func (o Options) launcher() (*pluginhost.Launcher, error) {
+	return pluginhost.NewLauncher(pluginhost.LauncherOptions{
+		RuntimeDir: o.RuntimeDir, Logger: o.Logger, Watchdog: o.Watchdog, Adopt: o.Adopt,
+	})
 }

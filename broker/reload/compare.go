@@ -1,6 +1,7 @@
-package broker
+package reload
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -66,4 +67,26 @@ func costs(cfg *config.Config) map[string]float64 {
 		}
 	}
 	return list
+}
+
+// needsRestart names the settings that differ and that a running broker cannot
+// change.
+func needsRestart(from, to *config.Config) config.Diagnostics {
+	var diags config.Diagnostics
+	for _, s := range []struct {
+		name    string
+		differs bool
+	}{
+		{"state", from.StateDir != to.StateDir},
+		{"audit.dir", from.Audit.Dir != to.Audit.Dir},
+		{"log.format", from.Log.Format != to.Log.Format},
+	} {
+		if s.differs {
+			diags = append(diags, config.Diagnostic{
+				Severity: config.SeverityError, Summary: "Needs a restart", File: mainFile(to),
+				Detail: fmt.Sprintf("%s cannot change while the broker runs. Change it back, or stop the broker and start it again.", s.name),
+			})
+		}
+	}
+	return diags
 }

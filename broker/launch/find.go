@@ -1,4 +1,4 @@
-package broker
+package launch
 
 import (
 	"context"
@@ -30,9 +30,8 @@ type foundPlugin struct {
 	err         error
 }
 
-// FindProviders implements admin.Finder.
-func (a administration) FindProviders(ctx context.Context) ([]admin.Provider, error) {
-	cfg := a.catalog.generation().cfg
+// Find lists the plugins in the configured directory for which there is no block.
+func (s *Starter) Find(ctx context.Context, cfg *config.Config) ([]admin.Provider, error) {
 	var files []pluginhost.Installed
 	for _, file := range pluginhost.InstalledIn(cfg.PluginDir) {
 		used := slices.ContainsFunc(cfg.Providers, func(p *config.Provider) bool { return p.Plugin == file.Name })
@@ -40,13 +39,13 @@ func (a administration) FindProviders(ctx context.Context) ([]admin.Provider, er
 			files = append(files, file)
 		}
 	}
-	a.found.mu.Lock()
-	defer a.found.mu.Unlock()
+	s.found.mu.Lock()
+	defer s.found.mu.Unlock()
 	told := make([]foundPlugin, len(files))
 	var group sync.WaitGroup
 	room := make(chan struct{}, describedAtOnce)
 	for i, file := range files {
-		if known, ok := a.found.known[file]; ok {
+		if known, ok := s.found.known[file]; ok {
 			told[i] = known
 			continue
 		}
@@ -54,17 +53,17 @@ func (a administration) FindProviders(ctx context.Context) ([]admin.Provider, er
 			room <- struct{}{}
 			defer func() { <-room }()
 			block := &config.Provider{Label: admin.LabelOf(file.Name), Plugin: file.Name}
-			told[i].description, told[i].err = a.Describe(ctx, cfg, block)
+			told[i].description, told[i].err = s.Describe(ctx, cfg, block)
 		})
 	}
 	group.Wait()
 	if ctx.Err() != nil {
-		return nil, a.ended(ctx.Err())
+		return nil, ctx.Err()
 	}
-	a.found.known = map[pluginhost.Installed]foundPlugin{}
+	s.found.known = map[pluginhost.Installed]foundPlugin{}
 	var list []admin.Provider
 	for i, file := range files {
-		a.found.known[file] = told[i]
+		s.found.known[file] = told[i]
 		list = append(list, admin.NotConfigured(pluginhost.Executable{Name: file.Name, Path: file.Path}, told[i].description, told[i].err))
 	}
 	return list, nil

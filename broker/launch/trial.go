@@ -1,4 +1,4 @@
-package broker
+package launch
 
 import (
 	"context"
@@ -26,28 +26,36 @@ const (
 // trial starts a provider beside those that run, to see whether it would work. It
 // has a process and a state directory of its own, and is never in the catalog.
 type trial struct {
-	*broker
+	*Starter
 	cfg    *config.Config
 	block  *config.Provider
 	schema sdk.Schema
 	result admin.Trial
 }
 
+// Try tries a provider of a block. The error is about what kept the trial from coming to
+// a result.
+func (s *Starter) Try(ctx context.Context, cfg *config.Config, block *config.Provider) (admin.Trial, error) {
+	t := trial{Starter: s, cfg: cfg, block: block}
+	err := t.run(ctx)
+	return t.result, err
+}
+
 // run fills in result. Its error is about what kept it from coming to one.
 func (t *trial) run(ctx context.Context) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, trialTimeout, errTrialTooLong)
 	defer cancel()
-	l, diags := t.launch(bounded, t.cfg, t.block, t.state.NextProviderDir)
-	defer t.clear(l)
+	one, diags := t.start(bounded, t.cfg, t.block, t.Dirs.NextProviderDir)
+	defer t.Discard([]Started{one})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if diags.HasErrors() {
 		return diags
 	}
-	provider := l.process.Provider()
+	provider := one.Process.Provider()
 	began := time.Now()
-	health, err := t.connect(bounded, provider, l)
+	health, err := t.connect(bounded, provider, one)
 	t.schema = provider.Describe().Schema
 	t.result = admin.Trial{
 		Success: err == nil && health.Healthy, Latency: time.Since(began), Details: map[string]string{},
@@ -70,9 +78,9 @@ func (t *trial) run(ctx context.Context) error {
 var errTrialTooLong = errors.New("the trial takes too long")
 
 // connect configures the provider and asks until it is well, or for too long.
-func (t *trial) connect(ctx context.Context, provider sdk.Provider, l launched) (sdk.Health, error) {
+func (t *trial) connect(ctx context.Context, provider sdk.Provider, one Started) (sdk.Health, error) {
 	if err := provider.Configure(ctx, sdk.ConfigureRequest{
-		Label: t.block.Label, BrokerID: t.state.ID(), StateDir: l.stateDir, Settings: l.settings,
+		Label: t.block.Label, BrokerID: t.Dirs.ID(), StateDir: one.StateDir, Settings: one.Settings,
 	}); err != nil {
 		return sdk.Health{}, err
 	}
@@ -107,7 +115,7 @@ func (t *trial) explain(ctx context.Context, err error) {
 	}
 	t.result.Message = t.fit(err.Error())
 	if stderr := pluginhost.Stderr(err); stderr != "" {
-		t.logger.Error("a plugin that was tried ended", "provider", t.block.Label, "stderr", stderr)
+		t.Logger.Error("a plugin that was tried ended", "provider", t.block.Label, "stderr", stderr)
 	}
 }
 
@@ -122,19 +130,4 @@ func (t *trial) fit(text string) string {
 		return strings.ToValidUTF8(text[:maxTrialMessage], "") + "…"
 	}
 	return text
-}
-
-// clear ends the process and removes what it left.
-func (t *trial) clear(l launched) {
-	if l.process != nil {
-		stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		l.process.Stop(stop)
-	}
-	if l.stateDir == "" {
-		return
-	}
-	if err := t.state.RemoveAll([]string{l.stateDir}); err != nil {
-		t.logger.Warn("the state directory of a provider that was tried could not be removed", "provider", t.block.Label, "error", err)
-	}
 }

@@ -1,4 +1,4 @@
-package broker
+package reload
 
 import (
 	"context"
@@ -12,24 +12,42 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// configuration is what the metrics say of the reloads.
-func (b *broker) configuration() metrics.Configuration {
-	totals, g := b.history.Totals(), b.catalog.generation()
+// Metrics are what the metrics say of the reloads.
+func (r *Reloader) Metrics() metrics.Configuration {
+	totals, g := r.history.Totals(), r.inForce()
 	c := metrics.Configuration{
-		Generation: g.number,
+		Generation: g.Number,
 		Applied:    totals.Applied, Refused: totals.Refused, LastAt: totals.LastAt, LastOK: totals.LastOK,
 	}
-	if g.cfg != nil && g.cfg.TLS != nil {
-		c.CertificateEnds = g.cfg.TLS.Certificate.Leaf.NotAfter
+	if g.Config != nil && g.Config.TLS != nil {
+		c.CertificateEnds = g.Config.TLS.Certificate.Leaf.NotAfter
 	}
 	return c
 }
 
+// Reloads are those that are remembered, the newest first.
+func (r *Reloader) Reloads() []admin.Reload { return r.history.Reloads() }
+
+// NoteStart remembers the first generation as one of them.
+func (r *Reloader) NoteStart(at time.Time) {
+	g := r.inForce()
+	r.history.Note(admin.Reload{At: at, Trigger: admin.TriggerStart, Generation: g.Number, Applied: true, Revision: g.Config.Revision})
+}
+
+// Apply brings a draft in force, as admin.Daemon says.
+func (r *Reloader) Apply(ctx context.Context, begun admin.Reload, draft admin.Draft) (admin.Reload, error) {
+	reload, err := r.attempt(ctx, begun, &draftSource{Draft: draft, reloader: r})
+	if unsaved, ok := errors.AsType[*saveError](err); ok {
+		err = unsaved.err
+	}
+	return reload, err
+}
+
 // attempt tries to put a configuration in force and tells what became of it, in the
 // Reload and, if it came to nothing, as an error. begun has what is known before.
-func (b *broker) attempt(ctx context.Context, begun admin.Reload, from source) (admin.Reload, error) {
+func (r *Reloader) attempt(ctx context.Context, begun admin.Reload, from source) (admin.Reload, error) {
 	began := time.Now()
-	done, err := b.reload(ctx, from)
+	done, err := r.run(ctx, from)
 	reload := begun
 	reload.Change, reload.Applied, reload.Generation = done.change, done.applied, done.generation
 	reload.Beside = done.beside
@@ -52,7 +70,7 @@ func (b *broker) attempt(ctx context.Context, begun admin.Reload, from source) (
 	if _, unsaved := errors.AsType[*saveError](err); unsaved || isRefusal(err) { // which says nothing about the configuration
 		return reload, err
 	}
-	b.remember(reload)
+	r.remember(reload)
 	if err != nil {
 		err = reload.Diagnostics // a port that is taken, too, is the configuration's fault
 	}
@@ -66,27 +84,23 @@ func isRefusal(err error) bool {
 	return ok && e.Code == sdk.CodeConflict
 }
 
-func (b *broker) remember(r admin.Reload) {
-	b.history.Add(r)
-	b.tell(r)
-}
-
-func (b *broker) tell(r admin.Reload) {
-	logger := b.logger.Named("config")
-	took := r.Took.Round(time.Millisecond)
-	fields := []any{"generation", r.Generation, "trigger", string(r.Trigger)}
-	if r.Operation != "" {
-		fields = append(fields, "operation", r.Operation)
+func (r *Reloader) remember(done admin.Reload) {
+	r.history.Add(done)
+	logger := r.Logger.Named("config")
+	took := done.Took.Round(time.Millisecond)
+	fields := []any{"generation", done.Generation, "trigger", string(done.Trigger)}
+	if done.Operation != "" {
+		fields = append(fields, "operation", done.Operation)
 	}
-	switch r.Result() {
+	switch done.Result() {
 	case "refused":
 		logger.Error("the new configuration is refused; the one before stays in force", fields...)
 	case "applied":
-		logger.Info("a new configuration is in force", append(fields, "took", took, "change", r.Change.String())...)
+		logger.Info("a new configuration is in force", append(fields, "took", took, "change", done.Change.String())...)
 	default:
 		logger.Info("the configuration was read again and is the same", fields...)
 	}
-	for _, d := range r.Diagnostics {
+	for _, d := range done.Diagnostics {
 		if d.Severity == config.SeverityError {
 			logger.Error(d.Error())
 		} else {

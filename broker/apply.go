@@ -1,0 +1,174 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/admission"
+	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/generation"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/listen"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/reload"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// settings are what the parts of the broker are handed of a configuration. The rest is
+// read from the generation in force, whenever it is needed.
+type settings struct {
+	instances   instance.Limits
+	quotas      quota.Rules
+	connections admission.Bounds
+	requests    api.Bounds
+	previews    *api.PreviewHosts // nil for none
+	tls         *api.TLS          // nil for none
+	audit       audit.Detail
+	sinks       config.Audit
+	disk        time.Duration
+	logLevel    hclog.Level
+}
+
+// settingsOf are what a configuration says, with the providers that have started.
+func settingsOf(cfg *config.Config, providers []*generation.Revision) settings {
+	l, c, a := cfg.Limits, cfg.Connections, cfg.Audit
+	s := settings{
+		instances: instance.Limits{
+			Output: l.Output,
+			Artifacts: sdk.ArtifactLimits{
+				MaxCount: int(l.ArtifactCount), MaxBytes: l.ArtifactBytes, MaxTotalBytes: l.ArtifactTotal,
+			},
+			DefaultTimeout: l.DefaultTimeout,
+			MaxTimeout:     l.MaxTimeout,
+			CreateTimeout:  l.CreateTimeout,
+			DefaultTTL:     l.DefaultTTL,
+			MaxLifetime:    l.MaxLifetime,
+			MaxIdle:        l.MaxIdle,
+			MaxWait:        l.MaxWait,
+			DiskTimeout:    l.DiskTimeout,
+		},
+		quotas:      quotaRules(cfg, providers),
+		connections: listen.Bounds(c),
+		requests: api.Bounds{
+			MaxBody: l.RequestBody, Bodies: c.BodyBytes, BodiesPerTenant: c.BodyBytesPerTenant,
+			RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + l.MaxWait + 4*l.DiskTimeout + time.Minute, DiskTimeout: l.DiskTimeout,
+		},
+		audit:    audit.Detail{IncludeCode: a.IncludeCode, MaxBytes: a.MaxMB * 1e6, KeepDays: int(a.KeepDays), Patience: l.DiskTimeout},
+		sinks:    a,
+		disk:     l.DiskTimeout,
+		logLevel: hclog.LevelFromString(cfg.Log.Level),
+	}
+	if p := cfg.Previews; p.Domain != "" {
+		s.previews = &api.PreviewHosts{Scheme: p.Scheme, Domain: p.Domain, Port: p.Port}
+	}
+	if t := cfg.TLS; t != nil {
+		s.tls = &api.TLS{Certificate: t.Certificate, ClientCAs: t.ClientCAs}
+	}
+	return s
+}
+
+// hand gives the parts of the broker their settings.
+func (b *broker) hand(s settings) {
+	b.quotas.SetRules(s.quotas)
+	b.instances.SetLimits(s.instances)
+	b.gate.SetBounds(s.connections)
+	b.server.SetBounds(s.requests)
+	b.server.SetPreviewHosts(s.previews)
+	b.server.SetTLS(s.tls)
+	b.audit.Change(s.audit)
+	b.sinks.Apply(s.sinks)
+	b.store.SetPatience(s.disk)
+	b.logger.SetLevel(s.logLevel)
+}
+
+// reloading is the broker as a reload changes it.
+type reloading struct{ *broker }
+
+var _ reload.Broker = reloading{}
+
+// Apply implements reload.Broker.
+func (b reloading) Apply(from, next *generation.Generation, listeners reload.Listeners) {
+	b.forgetAnswers(func(name string) bool { return next.Has(name) && from.Has(name) })
+	replaced := b.catalog.Set(next)
+	b.instances.ReleaseTenants(next.Has)
+	b.quotas.Forget(next.Has)
+	b.hand(settingsOf(next.Config, next.Current))
+	b.instances.InForce()
+	if listeners.API != nil {
+		b.api.MoveTo(listeners.API)
+		b.logger.Info("the API has moved", "address", listeners.API.Addr().String())
+	}
+	if from.Config.Metrics.Listen != next.Config.Metrics.Listen {
+		b.showMetrics(listeners.Metrics)
+	}
+	for _, old := range replaced {
+		b.tasks.Go("drain "+old.Label(), func() { b.host.Drain(old, next.Revision(old.Label())) })
+	}
+}
+
+// Record implements reload.Broker.
+func (b reloading) Record(ctx context.Context, operation, change string, act func() error) error {
+	return b.recorded(ctx, operation, change, act)
+}
+
+// forgetTenantsTimeout bounds the removal of what tenants have left in the state file.
+const forgetTenantsTimeout = 10 * time.Second
+
+// forgetAnswers removes the kept answers of tenants that are not known. It is called when
+// a tenant is removed, and once more before one of its name is let in: a request of the
+// earlier one may have been on its way.
+func (b *broker) forgetAnswers(known func(tenant string) bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), forgetTenantsTimeout)
+	defer cancel()
+	if err := b.answers.Forget(ctx, known); err != nil {
+		b.logger.Error("the answers that were kept for a removed tenant could not be removed", "error", err)
+	}
+}
+
+// quotaRules are what a configuration says, with the providers that have started.
+func quotaRules(cfg *config.Config, providers []*generation.Revision) quota.Rules {
+	rules := quota.Rules{
+		Tenants:    map[string]quota.Limits{},
+		Costs:      map[string]quota.Money{},
+		Sizes:      map[string]quota.Size{},
+		MaxWaiting: int(cfg.Limits.MaxWaiting),
+	}
+	for _, t := range cfg.Tenants {
+		rules.Tenants[t.Name] = quotaLimits(t.Quota)
+	}
+	for _, p := range cfg.Providers {
+		rules.Costs[p.Label] = quota.MoneyOf(p.CostPerSecond)
+	}
+	for _, r := range providers {
+		rules.Sizes[r.Label()] = instanceSize(r.Settings())
+	}
+	return rules
+}
+
+func quotaLimits(q config.Quota) quota.Limits {
+	return quota.Limits{
+		Instances: q.MaxInstances, Concurrent: q.MaxConcurrent,
+		RequestsPerSecond: q.RequestsPerSecond,
+		ExecutionsPerDay:  q.ExecutionsPerDay, ExecutionTimePerDay: q.ExecutionTimePerDay,
+		Size:        quota.Size{MemoryMB: q.MaxMemoryMB, CPUs: q.MaxCPUs},
+		MoneyPerDay: quota.MoneyOf(q.MoneyPerDay), MoneyPerMonth: quota.MoneyOf(q.MoneyPerMonth),
+	}
+}
+
+// instanceSize is that of a provider's instances, where its settings say it in the
+// words that our own providers use.
+func instanceSize(settings sdk.Settings) quota.Size {
+	var size quota.Size
+	size.MemoryMB, _ = settings["memory_mb"].(int64)
+	switch cpus := settings["cpus"].(type) {
+	case int64:
+		size.CPUs = float64(cpus)
+	case float64:
+		size.CPUs = cpus
+	}
+	return size
+}
