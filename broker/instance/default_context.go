@@ -32,10 +32,18 @@ func (req ExecuteRequest) checkContext() error {
 	}
 }
 
-// defaultContext returns the ID of the instance's default context for a language, and
+// defaultContexts are made in instances at first use, one for each language.
+type defaultContexts struct {
+	*lifecycle
+	journal recorder
+	// making is held by the one who makes a context in an instance.
+	making *keyLock[*registry.Entry]
+}
+
+// of returns the ID of the instance's default context for a language, and
 // makes it at first use. Of several at once one makes it, the others wait.
-func (s *Service) defaultContext(ctx context.Context, e *registry.Entry, t target) (string, error) {
-	unlock, err := s.makingContext.lock(ctx, e)
+func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (string, error) {
+	unlock, err := d.making.lock(ctx, e)
 	if err != nil {
 		return "", context.Cause(ctx)
 	}
@@ -49,7 +57,7 @@ func (s *Service) defaultContext(ctx context.Context, e *registry.Entry, t targe
 	}
 	// What was begun is finished even if the caller goes away: else the instance would
 	// have a context that nobody knows.
-	making, cancel := s.bounded(context.WithoutCancel(ctx), makeContextTimeout)
+	making, cancel := d.bounded(context.WithoutCancel(ctx), makeContextTimeout)
 	defer cancel()
 	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.Snapshot().Sandbox.ID, Language: t.language})
 	switch {
@@ -60,31 +68,31 @@ func (s *Service) defaultContext(ctx context.Context, e *registry.Entry, t targe
 	case made.ID == "":
 		return "", sdk.Errorf(sdk.CodeInternal, "provider %q made a context without an ID", t.provider.Label())
 	}
-	return made.ID, s.noteContext(e, string(t.language), made.ID)
+	return made.ID, d.note(e, string(t.language), made.ID)
 }
 
-// forgetContext makes the next use make another one, if that one is still known: it was
+// forget makes the next use make another one, if that one is still known: it was
 // deleted, or has ended.
-func (s *Service) forgetContext(e *registry.Entry, language sdk.Language, id string) error {
+func (d defaultContexts) forget(e *registry.Entry, language sdk.Language, id string) error {
 	if e.Snapshot().Contexts[string(language)] != id {
 		return nil
 	}
-	return s.noteContext(e, string(language), "")
+	return d.note(e, string(language), "")
 }
 
-// noteContext remembers the default context of a language, for the next broker too.
+// note remembers the default context of a language, for the next broker too.
 // Without an ID there is none.
-func (s *Service) noteContext(e *registry.Entry, language, id string) error {
+func (d defaultContexts) note(e *registry.Entry, language, id string) error {
 	contexts := e.SetContext(language, id)
-	record, cancel := s.noting()
+	record, cancel := d.noting()
 	defer cancel()
-	return s.journal.of(e.Snapshot()).Amend(record, e.ID(), func(r *Record) { r.Contexts = contexts })
+	return d.journal.of(e.Snapshot()).Amend(record, e.ID(), func(r *Record) { r.Contexts = contexts })
 }
 
-// renewContext makes a default context in place of one that is gone.
-func (s *Service) renewContext(ctx context.Context, e *registry.Entry, t target, gone string) (string, error) {
-	if err := s.forgetContext(e, t.language, gone); err != nil {
+// renew makes a default context in place of one that is gone.
+func (d defaultContexts) renew(ctx context.Context, e *registry.Entry, t target, gone string) (string, error) {
+	if err := d.forget(e, t.language, gone); err != nil {
 		return "", err
 	}
-	return s.defaultContext(ctx, e, t)
+	return d.of(ctx, e, t)
 }

@@ -230,7 +230,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 		return ended, err
 	}
 	if req.Context != "" {
-		id, err := s.defaultContext(ctx, e, t)
+		id, err := s.contexts.of(ctx, e, t)
 		if err != nil {
 			return Execution{}, faultOf(e, s.executionError(caller, ctx, e, req, err, false))
 		}
@@ -263,7 +263,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	}
 	result, err := t.ready.Execute(ctx, asked, out)
 	if req.Context != "" && lacksContext(err) { // nothing ran: it was deleted, or has ended
-		if asked.ContextID, err = s.renewContext(ctx, e, t, asked.ContextID); err == nil {
+		if asked.ContextID, err = s.contexts.renew(ctx, e, t, asked.ContextID); err == nil {
 			result, err = t.ready.Execute(ctx, asked, out)
 		}
 	}

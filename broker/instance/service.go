@@ -72,9 +72,9 @@ type Service struct {
 	creations  *creations
 	admission  admission
 	observer   Observer
-	// installing and makingContext are held by the one who installs packages or makes a
-	// default context in an instance.
-	installing, makingContext keyLock[*registry.Entry]
+	contexts   defaultContexts
+	// installing is held by the one who installs packages in an instance.
+	installing keyLock[*registry.Entry]
 }
 
 // NewService returns a service that works until Shutdown, which the caller must
@@ -95,6 +95,7 @@ func NewService(opts Options) *Service {
 		opts.Journal = noJournal{}
 	}
 	s.journal = recorder{life, opts.Journal}
+	s.contexts = defaultContexts{lifecycle: life, journal: s.journal, making: &keyLock[*registry.Entry]{}}
 	s.admission = admission{lifecycle: life, quotas: opts.Quotas}
 	s.registry = registry.New(effects{s.journal, s.terminateLater})
 	for _, r := range opts.Past.Records {
