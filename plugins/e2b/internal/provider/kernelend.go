@@ -88,14 +88,8 @@ func (p *Provider) awaitEnd(ctx context.Context, c *codeContext, pid int, within
 			p.endProcess(c.sb, process.PID)
 		}
 	}()
-	var text []byte
-	for {
-		ev, err := process.Next()
-		if err != nil || ev.End != nil {
-			return text, err
-		}
-		text = append(text, ev.Stdout...)
-	}
+	text, _, err := collect(process)
+	return text, err
 }
 
 // endProcess ends a process of ours that nobody needs any more. It may have ended by

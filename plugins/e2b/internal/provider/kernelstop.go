@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"strconv"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/cell"
@@ -69,17 +68,9 @@ func (p *Provider) interruptKernel(ctx context.Context, sb *sandbox, pid int) er
 		return err
 	}
 	defer process.Close()
-	for exit := -1; ; {
-		ev, err := process.Next()
-		switch {
-		case errors.Is(err, io.EOF) && exit == 0:
-			return nil
-		case errors.Is(err, io.EOF):
-			return errors.New("no such kernel")
-		case err != nil:
-			return err
-		case ev.End != nil:
-			exit = ev.End.ExitCode
-		}
+	_, exit, err := collect(process)
+	if err == nil && exit != 0 {
+		err = errors.New("no such kernel")
 	}
+	return err
 }

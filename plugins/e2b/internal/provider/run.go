@@ -46,9 +46,9 @@ type job struct {
 	events chan event
 	// read ends the goroutine that reads.
 	read context.CancelFunc
-	// expired says that envd's own limit came first, paused that a pause has cut the
-	// stream once, so that something of it may be missing.
-	expired, paused bool
+	// paused says that a pause has cut the stream once, so that something of it may be
+	// missing.
+	paused bool
 }
 
 type event struct {
@@ -196,7 +196,6 @@ func (j *job) take(ev event) (ended bool, err error) {
 		return true, nil
 	case ev.err != nil:
 		if e, ok := errors.AsType[*e2bhttp.Error](ev.err); ok && e.Code == "deadline_exceeded" && j.pid != 0 {
-			j.expired = true
 			j.sweep()
 			j.done = j.ended(128+9, supervise.Timeout)
 			return true, nil
@@ -372,6 +371,14 @@ func (p *Provider) script(ctx context.Context, sb *sandbox, program stream.Progr
 		return nil, 0, p.explain(ctx, sb, err)
 	}
 	defer process.Close()
+	if stdout, exit, err = collect(process); err != nil {
+		return nil, 0, p.explain(ctx, sb, err)
+	}
+	return stdout, exit, nil
+}
+
+// collect reads what a small program of ours prints, to its end.
+func collect(process *envd.Process) (stdout []byte, exit int, err error) {
 	var end *envd.End
 	for {
 		ev, err := process.Next()
@@ -379,7 +386,7 @@ func (p *Provider) script(ctx context.Context, sb *sandbox, program stream.Progr
 		case errors.Is(err, io.EOF) && end != nil:
 			return stdout, end.ExitCode, nil
 		case err != nil:
-			return nil, 0, p.explain(ctx, sb, err)
+			return nil, 0, err
 		case ev.End != nil:
 			end = ev.End
 		}

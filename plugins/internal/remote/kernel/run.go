@@ -92,16 +92,24 @@ func (r *Run) do(ctx context.Context) (Result, error) {
 	cleaning, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
 	defer done()
 	cause := context.Cause(stopping)
+	whole := err == nil && cause == nil
 	switch {
-	case err != nil:
-		return r.broken(cleaning, result, cause, ended, err)
-	case cause != nil:
-		return r.completed(cleaning, result, cause)
+	case whole:
+		cleaning = ctx
+		result, err = r.completed(ctx, result, nil)
+	case err == nil:
+		result, err = r.completed(cleaning, result, cause)
+	default:
+		result, err = r.broken(cleaning, result, cause, ended, err)
 	}
-	if result, err = r.completed(ctx, result, nil); err != nil {
+	if err != nil {
 		return result, err
 	}
-	return result, r.Files.SendNew(ctx, before, r.Request.Artifacts, r.Out)
+	// What is known of code that was stopped is worth more than its files.
+	if sent := r.Files.SendNew(cleaning, before, r.Request.Artifacts, r.Out); whole {
+		return result, sent
+	}
+	return result, nil
 }
 
 // interrupt waits until the code is to be stopped, and does what Ctrl-C does. If that is of
