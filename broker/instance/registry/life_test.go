@@ -193,7 +193,7 @@ func TestUseKeepsAnInstance(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		f.Expire(time.Now())
 		assert.Equal(t, e.Snapshot().State, registry.Running)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		f.Expire(time.Now())
 		assert.Equal(t, e.Snapshot().State, registry.Terminating)
 		_, _, err = f.Find("t", e.ID().String())
