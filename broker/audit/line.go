@@ -43,6 +43,9 @@ const (
 // value of an argument or of a variable.
 type Effect struct {
 	Operation string `json:"operation"`
+	// Covers are the operations that this one effect stands for, in their order; none
+	// where it is Operation alone.
+	Covers []string `json:"covers,omitempty"`
 	// Cause is why it happens: "request", or what in the broker asked for it.
 	Cause    string `json:"cause,omitempty"`
 	Tenant   string `json:"tenant_id,omitempty"`

@@ -14,15 +14,27 @@ import (
 )
 
 func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (result sdk.ExecuteResult, err error) {
-	e := p.witness.effect(ctx, OpExecute, req.InstanceID)
-	e.ExecutionID, e.ContextID, e.Language, e.EnvNames = req.ExecutionID, req.ContextID, string(req.Language), names(req.Env)
-	e.Code, e.CodeHash, e.CodeBytes = req.Code, hashOf(req.Code), int64(len(req.Code))
-	err = p.witness.record(ctx, e, func(o *audit.Outcome) (err error) {
+	w := p.witness
+	call := func(o *audit.Outcome) (err error) {
 		result, err = p.client.Execute(ctx, req, out)
 		resulted(o, result)
 		return err
-	})
+	}
+	if r := w.begunFor(req); r != nil {
+		r.Fill(func(e *audit.Effect) { e.ContextID = req.ContextID })
+		err = w.finish(ctx, r, req.InstanceID, call)
+		return result, err
+	}
+	e := w.effect(ctx, OpExecute, req.InstanceID)
+	executing(&e, req)
+	err = w.record(ctx, e, call)
 	return result, err
+}
+
+// executing puts an execution into an effect.
+func executing(e *audit.Effect, req sdk.ExecuteRequest) {
+	e.ExecutionID, e.ContextID, e.Language, e.EnvNames = req.ExecutionID, req.ContextID, string(req.Language), names(req.Env)
+	e.Code, e.CodeHash, e.CodeBytes = req.Code, hashOf(req.Code), int64(len(req.Code))
 }
 
 // resulted puts a result into an outcome.

@@ -7,6 +7,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/broker/origin"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -18,14 +19,19 @@ func (p *provider) Explain(ctx context.Context, err error) error {
 	return p.client.Explain(ctx, err)
 }
 
+// Create records the making of an instance. Where it is made for one execution, the
+// record is that of the execution, and Execute ends it.
 func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (made sdk.Instance, err error) {
 	w := p.witness
 	e := w.effect(ctx, OpCreate, "")
 	e.Tenant, e.Session, e.Instance = req.Labels[sdk.LabelTenant], req.Labels[sdk.LabelSession], idOf(req.Labels)
 	e.Template, e.EnvNames = req.Template, names(req.Env)
+	if execution, ok := effect.Purpose(ctx); ok {
+		return p.createFor(ctx, execution, e, req)
+	}
 	err = w.record(ctx, e, func(o *audit.Outcome) (err error) {
 		if made, err = p.client.Create(ctx, req); err == nil {
-			w.made(made, req.Labels)
+			w.made(made, req.Labels, nil)
 			o.Made, o.Region = made.ID, made.Metadata["region"]
 		}
 		return err
@@ -36,15 +42,50 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (made sdk.
 	return made, nil
 }
 
+// createFor makes an instance for one execution.
+func (p *provider) createFor(ctx context.Context, execution sdk.ExecuteRequest, e audit.Effect, req sdk.CreateRequest) (sdk.Instance, error) {
+	w := p.witness
+	e.Operation, e.Covers = OpExecute, oneShot
+	executing(&e, execution)
+	r, err := w.log.Begin(ctx, e)
+	if err != nil {
+		return sdk.Instance{}, err
+	}
+	made, err := p.client.Create(ctx, req)
+	outcome := audit.Outcome{Detail: "no instance was made for it"}
+	if err != nil {
+		failed(ctx, &outcome, err)
+	} else {
+		r.Fill(func(e *audit.Effect) { e.ProviderInstance = made.ID })
+		if w.made(made, req.Labels, &once{record: r, executionID: execution.ExecutionID, codeHash: e.CodeHash}) {
+			return made, nil
+		}
+		outcome = audit.Outcome{Status: audit.StatusUnknown, Made: made.ID, Detail: "the provider had given out its instance before"}
+	}
+	if unrecorded := r.End(outcome); unrecorded != nil {
+		err = unrecorded
+	}
+	if err != nil {
+		return sdk.Instance{}, err
+	}
+	return made, nil
+}
+
+// Destroy is covered by the effect that the instance was made for, once, when it happens
+// for nothing but the end of that. Anything else has lines of its own.
 func (p *provider) Destroy(ctx context.Context, instanceID string) error {
 	w := p.witness
-	return w.record(ctx, w.effect(ctx, OpDestroy, instanceID), func(*audit.Outcome) error {
+	call := func(*audit.Outcome) error {
 		err := p.client.Destroy(ctx, instanceID)
 		if err == nil || sdk.CodeOf(err) == sdk.CodeNotFound {
 			w.forget(instanceID)
 		}
 		return err
-	})
+	}
+	if origin.Of(ctx).Cause == origin.NotKept && w.coversEnd(instanceID) {
+		return call(nil)
+	}
+	return w.record(ctx, w.effect(ctx, OpDestroy, instanceID), call)
 }
 
 // List changes nothing; it tells whose instances are, and which are gone.

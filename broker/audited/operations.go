@@ -34,5 +34,8 @@ const (
 	OpTry           = "try_provider"
 )
 
+// oneShot is what the effect of an execution covers whose instance is made for it.
+var oneShot = []string{OpCreate, OpExecute, OpDestroy}
+
 // packageName is the beginning of a requirement, up to where an address may begin.
 var packageName = regexp.MustCompile(`^@?[A-Za-z0-9._/-]*(\[[A-Za-z0-9,._-]*\])?([=<>!~]=?=?[A-Za-z0-9.*+_-]+)?`)

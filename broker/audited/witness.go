@@ -43,6 +43,18 @@ type owned struct {
 	missing time.Time
 	// commands that run in it, as far as the broker knows, by ID.
 	commands map[string]*audit.Record
+	// once is set where one effect covers its life.
+	once *once
+}
+
+// once is the effect of an execution that an instance was made for. It covers the end of
+// the instance too.
+type once struct {
+	// record is nil when the execution has begun.
+	record                *audit.Record
+	executionID, codeHash string
+	// ended means that the end of the instance was tried.
+	ended bool
 }
 
 // NewWitness returns a witness for the provider with that label.
@@ -108,8 +120,14 @@ func (w *Witness) record(ctx context.Context, effect audit.Effect, call func(*au
 	if err != nil {
 		return err
 	}
-	outcome := audit.Outcome{Status: string(sdk.StatusSucceeded), Region: w.region(effect.ProviderInstance)}
-	if err = call(&outcome); err != nil {
+	return w.finish(ctx, r, effect.ProviderInstance, call)
+}
+
+// finish makes a call that has its line, and ends its record.
+func (w *Witness) finish(ctx context.Context, r *audit.Record, instanceID string, call func(*audit.Outcome) error) error {
+	outcome := audit.Outcome{Status: string(sdk.StatusSucceeded), Region: w.region(instanceID)}
+	err := call(&outcome)
+	if err != nil {
 		failed(ctx, &outcome, err)
 	}
 	if unrecorded := r.End(outcome); unrecorded != nil {
@@ -136,15 +154,45 @@ func (w *Witness) region(instanceID string) string {
 	return ""
 }
 
-// made remembers whose an instance is that the provider has just made. One that it had
-// given out before stays with whom it belongs to.
-func (w *Witness) made(i sdk.Instance, labels map[string]string) {
+// made remembers whose an instance is that the provider has just made, and the effect that
+// covers its life, if one does. An instance that the provider had given out before stays
+// with whom it belongs to; made returns false for it.
+func (w *Witness) made(i sdk.Instance, labels map[string]string, covering *once) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.remember(i); !o.made {
-		o.made = true
-		o.tenant, o.session, o.id = labels[sdk.LabelTenant], labels[sdk.LabelSession], idOf(labels)
+	o := w.remember(i)
+	if o.made {
+		return false
 	}
+	o.made, o.once = true, covering
+	o.tenant, o.session, o.id = labels[sdk.LabelTenant], labels[sdk.LabelSession], idOf(labels)
+	return true
+}
+
+// begunFor returns the record of an execution that was begun with the creation of its
+// instance, once.
+func (w *Witness) begunFor(req sdk.ExecuteRequest) *audit.Record {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.known[req.InstanceID]
+	if o == nil || o.once == nil || o.once.executionID != req.ExecutionID || o.once.codeHash != hashOf(req.Code) {
+		return nil
+	}
+	r := o.once.record
+	o.once.record = nil
+	return r
+}
+
+// coversEnd reports, once, whether the end of an instance has its line already.
+func (w *Witness) coversEnd(instanceID string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.known[instanceID]
+	if o == nil || o.once == nil || o.once.ended {
+		return false
+	}
+	o.once.ended = true
+	return true
 }
 
 // listed learns of an instance that the provider lists what is not known yet.
@@ -222,6 +270,9 @@ func (w *Witness) forget(instanceID string) {
 	w.mu.Unlock()
 	if o == nil {
 		return
+	}
+	if o.once != nil && o.once.record != nil {
+		_ = o.once.record.End(audit.Outcome{Status: string(sdk.StatusCancelled), Made: instanceID, Detail: "the instance ended before the code was to run"})
 	}
 	for _, id := range slices.Sorted(maps.Keys(o.commands)) {
 		_ = o.commands[id].End(audit.Outcome{Status: audit.StatusUnknown, Made: id, Detail: "the instance ended"}) // the log owes it

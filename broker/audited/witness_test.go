@@ -23,6 +23,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
 	"github.com/sandbox-broker/sandbox-broker/broker/audited"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -479,4 +480,108 @@ func TestPackagesAreNamedWithoutTheirAddresses(t *testing.T) {
 	assert.NilError(t, err)
 	begin := s.lines(t)[0]
 	assert.DeepEqual(t, begin["packages"], []any{"numpy==2.1", "pkg", "https", "@scope/pkg", "a[b]>=1"})
+}
+
+func TestOneEffectCoversAnExecutionAndTheInstanceThatIsMadeForIt(t *testing.T) {
+	covers := []any{"create_instance", "execute_code", "destroy_instance"}
+	whole := sdk.ExecuteRequest{InstanceID: "i-1", ExecutionID: "x-1", Language: sdk.Python, Code: "print(1)"}
+	request := origin.With(context.Background(), origin.Origin{Cause: origin.Request, Tenant: "acme"})
+	create := func(t *testing.T, s *scene) {
+		t.Helper()
+		_, err := s.provider.Create(effect.MadeFor(request, whole), sdk.CreateRequest{Labels: labels})
+		assert.NilError(t, err)
+	}
+	execute := func(t *testing.T, s *scene) {
+		t.Helper()
+		_, err := s.provider.Execute(request, whole, nil)
+		assert.NilError(t, err)
+	}
+	other := func(t *testing.T, s *scene) {
+		t.Helper()
+		req := whole
+		req.Code = "print(2)"
+		_, err := s.provider.Execute(request, req, nil)
+		assert.NilError(t, err)
+	}
+	destroy := func(cause origin.Cause) func(t *testing.T, s *scene) {
+		return func(t *testing.T, s *scene) {
+			t.Helper()
+			assert.NilError(t, s.provider.Destroy(origin.With(context.Background(), origin.Origin{Cause: cause}), "i-1"))
+		}
+	}
+	fail := func(t *testing.T, s *scene) {
+		t.Helper()
+		s.client.fail = sdk.Errorf(sdk.CodeConnectionFailed, "no")
+		defer func() { s.client.fail = nil }()
+		err := s.provider.Destroy(origin.With(context.Background(), origin.Origin{Cause: origin.NotKept}), "i-1")
+		assert.ErrorIs(t, err, s.client.fail)
+	}
+	for name, test := range map[string]struct {
+		steps []func(*testing.T, *scene)
+		// want are operations and statuses of the ends, in their order.
+		want []string
+	}{
+		"run and not kept": {
+			[]func(*testing.T, *scene){create, execute, destroy(origin.NotKept)}, []string{"execute_code timeout"},
+		},
+		"executed in twice": {
+			[]func(*testing.T, *scene){create, execute, execute}, []string{"execute_code timeout", "execute_code timeout"},
+		},
+		"used by another execution first": {
+			[]func(*testing.T, *scene){create, other, execute}, []string{"execute_code timeout", "execute_code timeout"},
+		},
+		"destroyed by an administrator": {
+			[]func(*testing.T, *scene){create, execute, destroy(origin.Admin)}, []string{"execute_code timeout", "destroy_instance succeeded"},
+		},
+		"destroyed before it ran": {
+			[]func(*testing.T, *scene){create, destroy(origin.NotKept)}, []string{"execute_code cancelled"},
+		},
+		"destroyed at the second try": {
+			[]func(*testing.T, *scene){create, execute, fail, destroy(origin.NotKept)},
+			[]string{"execute_code timeout", "destroy_instance succeeded"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, audit.Options{})
+			for _, step := range test.steps {
+				step(t, s)
+			}
+			var got []string
+			for _, l := range s.lines(t) {
+				if l["event"] == "end" {
+					got = append(got, fmt.Sprint(l["operation"], " ", l["status"]))
+				}
+			}
+			assert.DeepEqual(t, got, test.want)
+			first := s.lines(t)[0]
+			assert.DeepEqual(t, first["covers"], covers)
+			assert.Equal(t, first["instance_id"], "acme:s:xyz")
+			assert.Equal(t, first["execution_id"], "x-1")
+			report, err := audit.Verify([]string{s.dir}, nil)
+			assert.NilError(t, err)
+			assert.Equal(t, report.Open, 0)
+		})
+	}
+
+	t.Run("not made", func(t *testing.T) {
+		s := newScene(t, audit.Options{})
+		s.client.fail = sdk.Errorf(sdk.CodeConnectionFailed, "no")
+		_, err := s.provider.Create(effect.MadeFor(request, whole), sdk.CreateRequest{Labels: labels})
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeConnectionFailed})
+		end := s.lines(t)[1]
+		assert.Equal(t, end["status"], "error")
+		assert.Equal(t, end["error"], "SB003")
+		assert.Equal(t, end["detail"], "no instance was made for it")
+	})
+	t.Run("nothing without its line", func(t *testing.T) {
+		full := false
+		s := newScene(t, audit.Options{RetryEvery: time.Hour, Open: func(path string, fresh bool) (audit.File, error) {
+			file, err := audit.OpenFile(path, fresh)
+			return &fillable{file, &full}, err
+		}})
+		full = true
+		_, err := s.provider.Create(effect.MadeFor(request, whole), sdk.CreateRequest{Labels: labels})
+		assert.Check(t, effect.Refused(err), "%v", err)
+		assert.Equal(t, len(s.client.calls), 0)
+	})
 }

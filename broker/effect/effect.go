@@ -1,6 +1,6 @@
 // Package effect is what those who cause effects and those who record them agree on,
 // so that neither imports the other: the errors of an effect that could not be recorded,
-// and the moment at which an effect may begin.
+// the moment at which an effect may begin, and the execution that an instance is made for.
 //
 // Package audit returns the errors, package instance reads them.
 package effect
@@ -8,6 +8,8 @@ package effect
 import (
 	"context"
 	"errors"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // The errors of a recorder.
@@ -43,4 +45,19 @@ func Begin(ctx context.Context) {
 	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
 		begun()
 	}
+}
+
+type purposeKey struct{}
+
+// MadeFor returns a context for the creation of a one-shot instance: it is made for that
+// execution and destroyed after it, so that one effect covers all three. Of the request
+// only the instance is not known yet.
+func MadeFor(ctx context.Context, execution sdk.ExecuteRequest) context.Context {
+	return context.WithValue(ctx, purposeKey{}, execution)
+}
+
+// Purpose returns what was given to MadeFor.
+func Purpose(ctx context.Context) (execution sdk.ExecuteRequest, ok bool) {
+	execution, ok = ctx.Value(purposeKey{}).(sdk.ExecuteRequest)
+	return execution, ok
 }

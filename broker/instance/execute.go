@@ -187,7 +187,11 @@ func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create Crea
 	}
 	defer grant.Release()
 	r.quota, create.granted = grant.Execution, grant.Instance
-	e, created, err := s.creations.acquire(ctx, who, t, create)
+	creating := ctx
+	if !keep {
+		creating = effect.MadeFor(ctx, sdk.ExecuteRequest{ExecutionID: r.key.id, Language: t.language, Code: req.Code, Env: req.Env})
+	}
+	e, created, err := s.creations.acquire(creating, who, t, create)
 	if err != nil {
 		return Execution{}, false, err
 	}

@@ -282,12 +282,34 @@ func (f *findings) executions(tenant string, used float64, effects []cloud.Effec
 type auditLine struct {
 	Event            string    `json:"event"`
 	Operation        string    `json:"operation"`
+	Covers           []string  `json:"covers"`
 	Tenant           string    `json:"tenant_id"`
 	Provider         string    `json:"provider"`
 	Instance         string    `json:"instance_id"`
 	ProviderInstance string    `json:"provider_instance"`
 	Execution        string    `json:"execution_id"`
 	Timestamp        time.Time `json:"timestamp"`
+}
+
+// keys name the effects that a line stands for.
+func (l auditLine) keys() (keys []string) {
+	for _, operation := range append([]string{l.Operation}, l.Covers...) {
+		key := ""
+		switch {
+		case operation == "create_instance":
+			key = "create " + l.Instance
+		case operation == "destroy_instance" && len(l.Covers) > 0:
+			key = "destroy " + l.Instance
+		case operation == "destroy_instance":
+			key = "destroy " + l.ProviderInstance
+		case operation == "execute_code":
+			key = "execute " + l.Execution
+		}
+		if key += " in " + l.Provider; !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // audit has a line for each effect, from before it happened.
@@ -297,16 +319,9 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 		if l.Event != "begin" {
 			continue
 		}
-		key := ""
-		switch l.Operation {
-		case "create_instance":
-			key = "create " + l.Instance + " in " + l.Provider
-		case "destroy_instance":
-			key = "destroy " + l.ProviderInstance + " in " + l.Provider
-		case "execute_code":
-			key = "execute " + l.Execution + " in " + l.Provider
+		for _, key := range l.keys() {
+			begins[key] = append(begins[key], l)
 		}
-		begins[key] = append(begins[key], l)
 	}
 	for _, e := range effects {
 		key := ""
@@ -315,6 +330,9 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 			key = "create " + idOf(e.Instance) + " in " + e.Cloud
 		case cloud.Gone:
 			key = "destroy " + e.Instance.ID + " in " + e.Cloud
+			if begins[key] == nil { // its line was written before the provider had a name for it
+				key = "destroy " + idOf(e.Instance) + " in " + e.Cloud
+			}
 		case cloud.Executed:
 			key = "execute " + e.Execution + " in " + e.Cloud
 		case cloud.Ended, cloud.Killed:

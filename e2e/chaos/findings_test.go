@@ -36,6 +36,9 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 	told := event{Operation: opCreate, Tenant: "red", Told: idOf(a), Status: http.StatusCreated, Key: "k"}
 	gone := event{Operation: opDestroy, Tenant: "red", Instance: idOf(a), Status: http.StatusNoContent}
 	begin := auditLine{Event: "begin", Operation: "create_instance", Instance: idOf(a), Timestamp: at(1)}
+	bare := auditLine{Event: "begin", Operation: "execute_code", Instance: idOf(a), Execution: executed(3, a).Execution, Timestamp: at(1)}
+	covering := bare
+	covering.Covers = []string{"create_instance", "execute_code", "destroy_instance"}
 	many := func(n int, effect func(i int) cloud.Effect) (all []cloud.Effect) {
 		for i := range n {
 			all = append(all, effect(i))
@@ -111,11 +114,20 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 				f.executions(frugal, 1000, many(frugalExecutions+1, func(int) cloud.Effect { return executed(1, i) }))
 			}, "above a limit: ",
 		},
-		"an effect with its line":      {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, []auditLine{begin}) }, ""},
-		"an effect without a line":     {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, nil) }, "unaudited: "},
-		"a line that came after":       {func(f *findings) { f.audit([]cloud.Effect{created(0, a)}, []auditLine{begin}) }, "unaudited: "},
-		"two effects with one line":    {func(f *findings) { f.audit([]cloud.Effect{created(2, a), created(3, a)}, []auditLine{begin}) }, "unaudited: "},
-		"an execution without a line":  {func(f *findings) { f.audit([]cloud.Effect{executed(2, a)}, []auditLine{begin}) }, "unaudited: "},
+		"an effect with its line":     {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, []auditLine{begin}) }, ""},
+		"an effect without a line":    {func(f *findings) { f.audit([]cloud.Effect{created(2, a)}, nil) }, "unaudited: "},
+		"a line that came after":      {func(f *findings) { f.audit([]cloud.Effect{created(0, a)}, []auditLine{begin}) }, "unaudited: "},
+		"two effects with one line":   {func(f *findings) { f.audit([]cloud.Effect{created(2, a), created(3, a)}, []auditLine{begin}) }, "unaudited: "},
+		"an execution without a line": {func(f *findings) { f.audit([]cloud.Effect{executed(2, a)}, []auditLine{begin}) }, "unaudited: "},
+		"three effects with the line that covers them": {func(f *findings) {
+			f.audit([]cloud.Effect{created(2, a), executed(3, a), {At: at(4), Kind: cloud.Gone, Instance: a}}, []auditLine{covering})
+		}, ""},
+		"two creations with a line that covers one": {func(f *findings) {
+			f.audit([]cloud.Effect{created(2, a), created(3, a)}, []auditLine{covering})
+		}, "unaudited: "},
+		"a destruction that the line of an execution does not cover": {func(f *findings) {
+			f.audit([]cloud.Effect{{At: at(4), Kind: cloud.Gone, Instance: a}}, []auditLine{bare})
+		}, "unaudited: "},
 		"a destruction without a line": {func(f *findings) { f.audit([]cloud.Effect{{At: at(2), Kind: cloud.Gone, Instance: a}}, nil) }, "unaudited: "},
 		"only the line of the end exists": {func(f *findings) {
 			f.audit([]cloud.Effect{created(2, a)}, []auditLine{{Event: "end", Instance: idOf(a)}})
