@@ -324,15 +324,14 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 		}
 	}
 	for _, e := range effects {
-		key := ""
+		key, covered := "", ""
 		switch e.Kind {
 		case cloud.Created:
 			key = "create " + idOf(e.Instance) + " in " + e.Cloud
 		case cloud.Gone:
 			key = "destroy " + e.Instance.ID + " in " + e.Cloud
-			if begins[key] == nil { // its line was written before the provider had a name for it
-				key = "destroy " + idOf(e.Instance) + " in " + e.Cloud
-			}
+			// A line that covers it was written before the provider had a name for it.
+			covered = "destroy " + idOf(e.Instance) + " in " + e.Cloud
 		case cloud.Executed:
 			key = "execute " + e.Execution + " in " + e.Cloud
 		case cloud.Ended, cloud.Killed:
@@ -341,8 +340,9 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 		if e.Process == cloud.StrayProcess {
 			continue // nobody's doing
 		}
-		i := slices.IndexFunc(begins[key], func(l auditLine) bool { return !l.Timestamp.After(e.At) })
-		if i < 0 {
+		before := func(l auditLine) bool { return !l.Timestamp.After(e.At) }
+		i := slices.IndexFunc(begins[key], before)
+		if i < 0 && !slices.ContainsFunc(begins[covered], before) {
 			f.add("unaudited: %s at %s", key, e.At.Format(time.RFC3339Nano))
 			continue
 		}
