@@ -134,7 +134,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		}
 		defer metricsListener.Close()
 	}
-	if b.state, err = statedir.Open(cfg.StateDir); err != nil {
+	if b.state, err = statedir.Open(ctx, cfg.StateDir); err != nil {
 		return err
 	}
 	defer closing(&err, b.state.Close)

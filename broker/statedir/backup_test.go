@@ -22,7 +22,7 @@ func filledState(t *testing.T) (dir string, d *Dir, s *store.Store) {
 	t.Helper()
 	// A path that is longer than that of a socket may be.
 	dir = filepath.Join(t.TempDir(), strings.Repeat("long", 30))
-	d, err := Open(dir)
+	d, err := Open(t.Context(), dir)
 	assert.NilError(t, err)
 	s, err = store.Open(d.file(), store.Options{})
 	assert.NilError(t, err)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
@@ -15,7 +17,7 @@ import (
 func usedStateDir(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
-	d, err := Open(path)
+	d, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	assert.NilError(t, d.identify(""))
 	_, _, err = d.FirstProviderDir("mock")
@@ -52,14 +54,14 @@ func TestWhatIsOpenToOthersInTheStateDirectoryIsRefused(t *testing.T) {
 			before, err := os.Stat(file)
 			assert.NilError(t, err)
 			assert.NilError(t, os.Chmod(file, test.mode))
-			_, err = Open(path)
+			_, err = Open(t.Context(), path)
 			assert.ErrorContains(t, err, test.says)
 			assert.ErrorContains(t, err, "chmod ")
 			assert.ErrorContains(t, err, file)
 			assert.Equal(t, sdk.CodeOf(err), sdk.CodeInvalidConfig)
 
 			assert.NilError(t, os.Chmod(file, before.Mode()))
-			d, err := Open(path)
+			d, err := Open(t.Context(), path)
 			assert.NilError(t, err)
 			assert.NilError(t, d.Close())
 		})
@@ -73,7 +75,7 @@ func TestWhatBelongsToAnotherUserIsRefused(t *testing.T) {
 	for _, name := range []string{".", "state.db", "preview_key", "providers"} {
 		path := usedStateDir(t)
 		assert.NilError(t, os.Chown(filepath.Join(path, name), 12345, 12345))
-		_, err := Open(path)
+		_, err := Open(t.Context(), path)
 		assert.ErrorContains(t, err, "belongs to the user 12345", name)
 	}
 }
@@ -90,7 +92,7 @@ func TestWhatIsNoFileInTheStateDirectoryIsRefused(t *testing.T) {
 				path := usedStateDir(t)
 				assert.NilError(t, os.Remove(filepath.Join(path, file)))
 				assert.NilError(t, put(filepath.Join(path, file)))
-				_, err := Open(path)
+				_, err := Open(t.Context(), path)
 				assert.ErrorContains(t, err, "is not an ordinary file")
 				assert.Equal(t, sdk.CodeOf(err), sdk.CodeInvalidConfig)
 			})
@@ -105,7 +107,7 @@ func TestWhatIsRemovedOfTheStateDirectoryIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state")
-			d, err := Open(path)
+			d, err := Open(t.Context(), path)
 			assert.NilError(t, err)
 			assert.NilError(t, d.identify(""))
 			own, _, err := d.FirstProviderDir("mock")
@@ -134,12 +136,34 @@ func TestWhatIsRemovedOfTheStateDirectoryIsMadeAgain(t *testing.T) {
 			assert.Equal(t, info.Mode().Perm(), os.FileMode(0o700))
 			_, err = os.Stat(gone)
 			assert.ErrorIs(t, err, os.ErrNotExist)
-			_, err = Open(path)
+			_, err = Open(t.Context(), path)
 			assert.ErrorContains(t, err, "another broker uses the state directory")
 			assert.NilError(t, d.Close())
-			next, err := Open(path)
+			next, err := Open(t.Context(), path)
 			assert.NilError(t, err)
 			assert.NilError(t, next.Close())
 		})
 	}
+}
+
+// A broker that was killed while it started a plugin leaves its lock to the child for a
+// moment.
+func TestADirectoryThatIsInUseForAMomentIsWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	synctest.Test(t, func(t *testing.T) {
+		before, err := Open(t.Context(), path)
+		assert.NilError(t, err)
+		opened := make(chan error, 1)
+		go func() {
+			next, err := Open(t.Context(), path)
+			if err == nil {
+				err = next.Close()
+			}
+			opened <- err
+		}()
+		time.Sleep(takeoverWait / 2) // of the bubble's clock
+		assert.Equal(t, len(opened), 0)
+		assert.NilError(t, before.Close())
+		assert.NilError(t, <-opened)
+	})
 }

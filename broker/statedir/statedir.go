@@ -49,8 +49,16 @@ const stateFile = "state.db"
 // lockName is the file whose lock says that the directory is in use.
 const lockName = "lock"
 
+const (
+	// takeoverWait is how long a broker that starts waits for a directory that is in
+	// use. One that was killed while it started a plugin leaves its lock to the child
+	// until that has become the plugin.
+	takeoverWait  = 2 * time.Second
+	takeoverPause = 20 * time.Millisecond
+)
+
 // Open makes the directory unless it is there, and locks it until Close.
-func Open(path string) (_ *Dir, err error) {
+func Open(ctx context.Context, path string) (_ *Dir, err error) {
 	if err := notAnothers(path); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -61,7 +69,7 @@ func Open(path string) (_ *Dir, err error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	d := &Dir{path: path, dirs: map[string]bool{}}
-	if d.lock, err = lockIn(path); err != nil {
+	if d.lock, err = lockIn(ctx, path); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -76,8 +84,35 @@ func Open(path string) (_ *Dir, err error) {
 	return d, nil
 }
 
-// lockIn takes the lock of a state directory.
-func lockIn(path string) (*os.File, error) {
+// lockIn takes the lock of a state directory. One that is in use it waits for.
+func lockIn(ctx context.Context, path string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, takeoverWait)
+	defer cancel()
+	for {
+		lock, err := tryLock(path)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return lock, err
+		}
+		pause := time.NewTimer(takeoverPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, err
+		}
+	}
+}
+
+// usedError is a directory that another broker has.
+type usedError struct{ path string }
+
+func (e *usedError) Error() string {
+	return fmt.Sprintf("another broker uses the state directory %s; stop it, or give this one a directory of its own (state = ...)", e.path)
+}
+
+func (e *usedError) Unwrap() error { return unix.EWOULDBLOCK }
+
+func tryLock(path string) (*os.File, error) {
 	lock, err := privatefile.Open(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -85,7 +120,7 @@ func lockIn(path string) (*os.File, error) {
 	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = fmt.Errorf("another broker uses the state directory %s; stop it, or give this one a directory of its own (state = ...)", path)
+		err = &usedError{path}
 	case err != nil:
 		err = fmt.Errorf("lock the state directory: %w", err)
 	default:
@@ -201,7 +236,7 @@ func (d *Dir) Path() string { return d.path }
 // OpenStore has returned.
 func (d *Dir) ID() string { return d.id }
 
-// close unlocks the directory.
+// Close unlocks the directory.
 func (d *Dir) Close() error { return d.lock.Close() }
 
 // Recreate makes what is missing of the directory, and says whether anything was.
@@ -210,7 +245,7 @@ func (d *Dir) Recreate(previewKey []byte) (again bool, err error) {
 		if err := privateDir(d.path); err != nil {
 			return false, err
 		}
-		lock, err := lockIn(d.path)
+		lock, err := tryLock(d.path)
 		if err != nil {
 			return false, err // another broker has begun there, perhaps
 		}

@@ -13,12 +13,12 @@ import (
 
 func TestTheBrokerIDStaysTheSame(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "state")
-	first, err := Open(path)
+	first, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	assert.NilError(t, first.identify(""))
 	assert.Assert(t, !first.known)
 	assert.NilError(t, first.Close())
-	second, err := Open(path)
+	second, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	assert.NilError(t, second.identify("another"))
 	assert.Assert(t, second.known)
@@ -28,7 +28,7 @@ func TestTheBrokerIDStaysTheSame(t *testing.T) {
 
 	// It is lost, and the state file says it.
 	assert.NilError(t, os.Remove(filepath.Join(path, "broker_id")))
-	third, err := Open(path)
+	third, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	assert.NilError(t, third.identify(first.id))
 	assert.NilError(t, third.Close())
@@ -37,23 +37,23 @@ func TestTheBrokerIDStaysTheSame(t *testing.T) {
 
 func TestADamagedBrokerIDIsNotReplaced(t *testing.T) {
 	dir := fs.NewDir(t, "state", fs.WithFile("broker_id", "?\n", fs.WithMode(0o600)))
-	_, err := Open(dir.Path())
+	_, err := Open(t.Context(), dir.Path())
 	assert.ErrorContains(t, err, "does not hold a broker ID")
 	// The lock is free again.
 	assert.NilError(t, os.Remove(dir.Join("broker_id")))
-	d, err := Open(dir.Path())
+	d, err := Open(t.Context(), dir.Path())
 	assert.NilError(t, err)
 	assert.NilError(t, d.Close())
 }
 
 func TestTwoBrokersDoNotShareAStateDirectory(t *testing.T) {
 	path := t.TempDir()
-	first, err := Open(path)
+	first, err := Open(t.Context(), path)
 	assert.NilError(t, err)
-	_, err = Open(path)
+	_, err = Open(t.Context(), path)
 	assert.ErrorContains(t, err, "another broker uses the state directory "+path)
 	assert.NilError(t, first.Close())
-	again, err := Open(path)
+	again, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	assert.NilError(t, again.Close())
 }
@@ -61,7 +61,7 @@ func TestTwoBrokersDoNotShareAStateDirectory(t *testing.T) {
 func TestTheStateDirectoryIsPrivate(t *testing.T) {
 	path := t.TempDir()
 	assert.NilError(t, os.Chmod(path, 0o755))
-	d, err := Open(path)
+	d, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	own, _, err := d.FirstProviderDir("self_managed")
 	assert.NilError(t, err)
@@ -75,7 +75,7 @@ func TestTheStateDirectoryIsPrivate(t *testing.T) {
 
 func TestADirectoryOfSomebodyElseIsNotClosedToThem(t *testing.T) {
 	dir := fs.NewDir(t, "state", fs.WithMode(0o755), fs.WithFile("thesis.txt", "x"))
-	_, err := Open(dir.Path())
+	_, err := Open(t.Context(), dir.Path())
 	assert.ErrorContains(t, err, "choose a directory for the broker alone")
 	info, err := os.Stat(dir.Path())
 	assert.NilError(t, err)
@@ -84,11 +84,11 @@ func TestADirectoryOfSomebodyElseIsNotClosedToThem(t *testing.T) {
 
 func TestAStateDirectoryThatWasOpenedToOthersIsClosedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a state with spaces")
-	first, err := Open(path)
+	first, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	assert.NilError(t, first.Close())
 	assert.NilError(t, os.Chmod(path, 0o755))
-	second, err := Open(path)
+	second, err := Open(t.Context(), path)
 	assert.NilError(t, err)
 	assert.NilError(t, second.Close())
 	info, err := os.Stat(path)
@@ -98,19 +98,19 @@ func TestAStateDirectoryThatWasOpenedToOthersIsClosedAgain(t *testing.T) {
 
 func TestAVolumeOfItsOwnMayBeTheStateDirectory(t *testing.T) {
 	dir := fs.NewDir(t, "volume", fs.WithMode(0o755), fs.WithDir("lost+found"))
-	d, err := Open(dir.Path())
+	d, err := Open(t.Context(), dir.Path())
 	assert.NilError(t, err)
 	assert.NilError(t, d.Close())
 }
 
 func TestAStateDirectoryThatIsAFile(t *testing.T) {
 	file := fs.NewFile(t, "state")
-	_, err := Open(file.Path())
+	_, err := Open(t.Context(), file.Path())
 	assert.ErrorContains(t, err, "state directory: ")
 }
 
 func TestEachProcessOfAProviderHasADirectoryOfItsOwn(t *testing.T) {
-	d, err := Open(t.TempDir())
+	d, err := Open(t.Context(), t.TempDir())
 	assert.NilError(t, err)
 	defer d.Close()
 	first, abandoned, err := d.FirstProviderDir("p")
