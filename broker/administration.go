@@ -55,78 +55,64 @@ func (a administration) InForce() admin.Generation {
 }
 
 // Apply implements admin.Daemon.
-func (a administration) Apply(ctx context.Context, begun admin.Reload, draft admin.Draft) (reload admin.Reload, err error) {
-	err = a.aside(ctx, "change the configuration", func(ctx context.Context) (err error) {
-		reload, err = a.reloader.Apply(ctx, begun, draft)
-		return err
+func (a administration) Apply(ctx context.Context, begun admin.Reload, draft admin.Draft) (admin.Reload, error) {
+	return aside(ctx, a, "change the configuration", func(ctx context.Context) (admin.Reload, error) {
+		return a.reloader.Apply(ctx, begun, draft)
 	})
-	return reload, a.ended(err)
 }
 
 // Reread implements admin.Daemon.
-func (a administration) Reread(ctx context.Context) (reload admin.Reload, err error) {
-	err = a.aside(ctx, "read the configuration", func(ctx context.Context) (err error) {
-		reload, err = a.reloader.Read(ctx, admin.TriggerAPI)
-		return err
+func (a administration) Reread(ctx context.Context) (admin.Reload, error) {
+	return aside(ctx, a, "read the configuration", func(ctx context.Context) (admin.Reload, error) {
+		return a.reloader.Read(ctx, admin.TriggerAPI)
 	})
-	return reload, a.ended(err)
 }
 
 // DryRun implements admin.Daemon.
-func (a administration) DryRun(ctx context.Context) (reload admin.Reload, err error) {
-	err = a.aside(ctx, "try the configuration", func(ctx context.Context) (err error) {
-		reload, err = a.reloader.DryRun(ctx)
-		return err
-	})
-	return reload, a.ended(err)
+func (a administration) DryRun(ctx context.Context) (admin.Reload, error) {
+	return aside(ctx, a, "try the configuration", a.reloader.DryRun)
 }
 
 // Describe implements admin.Daemon.
-func (a administration) Describe(ctx context.Context, cfg *config.Config, block *config.Provider) (description sdk.Description, err error) {
-	err = a.aside(ctx, "describe a plugin", func(ctx context.Context) (err error) {
-		description, err = a.starter.Describe(ctx, cfg, block)
-		return err
+func (a administration) Describe(ctx context.Context, cfg *config.Config, block *config.Provider) (sdk.Description, error) {
+	return aside(ctx, a, "describe a plugin", func(ctx context.Context) (sdk.Description, error) {
+		return a.starter.Describe(ctx, cfg, block)
 	})
-	return description, a.ended(err)
 }
 
 // FindProviders implements admin.Finder.
-func (a administration) FindProviders(ctx context.Context) (list []admin.Provider, err error) {
-	err = a.aside(ctx, "look for plugins", func(ctx context.Context) (err error) {
-		list, err = a.starter.Find(ctx, a.catalog.InForce().Config)
-		return err
+func (a administration) FindProviders(ctx context.Context) ([]admin.Provider, error) {
+	return aside(ctx, a, "look for plugins", func(ctx context.Context) ([]admin.Provider, error) {
+		return a.starter.Find(ctx, a.catalog.InForce().Config)
 	})
-	return list, a.ended(err)
 }
 
 // Try implements admin.Daemon.
 func (a administration) Try(ctx context.Context, cfg *config.Config, block *config.Provider) (trial admin.Trial, err error) {
-	err = a.recorded(ctx, audited.OpTry, "provider "+block.Label, func() error {
-		return a.aside(ctx, "try a provider", func(ctx context.Context) (err error) {
-			trial, err = a.starter.Try(ctx, cfg, block)
-			return err
-		})
+	err = a.Record(ctx, audited.OpTry, "provider "+block.Label, func() (err error) {
+		trial, err = aside(ctx, a, "try a provider", func(ctx context.Context) (admin.Trial, error) { return a.starter.Try(ctx, cfg, block) })
+		return err
 	})
 	return trial, a.ended(err)
 }
 
 // aside does something that starts processes, for a request. A stop waits for it,
 // and ends it.
-func (a administration) aside(ctx context.Context, name string, do func(context.Context) error) error {
+func aside[T any](ctx context.Context, a administration, name string, do func(context.Context) (T, error)) (result T, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.life, cancel)()
 	if a.life.Err() != nil {
-		return errStopping
+		return result, errStopping
 	}
-	err := fmt.Errorf("%s: it ended in a panic", name)
+	err = fmt.Errorf("%s: it ended in a panic", name)
 	done := make(chan struct{})
 	a.tasks.Go(name, func() {
 		defer close(done)
-		err = do(ctx)
+		result, err = do(ctx)
 	})
 	<-done
-	return err
+	return result, a.ended(err)
 }
 
 // Reloads implements admin.Daemon.

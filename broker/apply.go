@@ -85,13 +85,10 @@ func (b *broker) hand(s settings) {
 	b.logger.SetLevel(s.logLevel)
 }
 
-// reloading is the broker as a reload changes it.
-type reloading struct{ *broker }
-
-var _ reload.Broker = reloading{}
+var _ reload.Broker = (*broker)(nil)
 
 // Apply implements reload.Broker.
-func (b reloading) Apply(from, next *generation.Generation, listeners reload.Listeners) {
+func (b *broker) Apply(from, next *generation.Generation, listeners reload.Listeners) {
 	b.forgetAnswers(func(name string) bool { return next.Has(name) && from.Has(name) })
 	replaced := b.catalog.Set(next)
 	b.instances.ReleaseTenants(next.Has)
@@ -108,11 +105,6 @@ func (b reloading) Apply(from, next *generation.Generation, listeners reload.Lis
 	for _, old := range replaced {
 		b.tasks.Go("drain "+old.Label(), func() { b.host.Drain(old, next.Revision(old.Label())) })
 	}
-}
-
-// Record implements reload.Broker.
-func (b reloading) Record(ctx context.Context, operation, change string, act func() error) error {
-	return b.recorded(ctx, operation, change, act)
 }
 
 // forgetTenantsTimeout bounds the removal of what tenants have left in the state file.

@@ -33,11 +33,9 @@ func (b *broker) closeAudit() error {
 	return err
 }
 
-// recorded changes the broker itself, with a line in the audit log before and after.
-// With an error it was not done. What was done and has no second line yet is in
-// force all the same: the log owes it. It is for reloads and for what
-// administrators change; change names settings and never values.
-func (b *broker) recorded(ctx context.Context, operation, change string, act func() error) error {
+// Record implements reload.Broker. It is for reloads and for what administrators change.
+// What was done and has no second line yet is in force all the same: the log owes it.
+func (b *broker) Record(ctx context.Context, operation, change string, act func() error) error {
 	from := origin.Of(ctx)
 	if from.Cause == origin.Broker {
 		from.Cause = origin.Reload

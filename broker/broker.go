@@ -208,7 +208,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		Logger: b.logger, Life: b.life, Grace: options.DrainGrace,
 	}
 	b.reloader = reload.New(cfg.Revision, reload.Options{
-		Broker: reloading{b}, Host: b.host, Logger: b.logger, Tasks: b.tasks, Load: options.Load, Signals: options.Reload,
+		Broker: b, Host: b.host, Logger: b.logger, Tasks: b.tasks, Load: options.Load, Signals: options.Reload,
 	})
 	g := generation.New(cfg, b.host.Supervise(started), nil)
 	b.catalog.Set(g)

@@ -11,15 +11,15 @@ import (
 // StartCommand begins a record that ends when the broker sees the end of the
 // command, or that of its instance.
 func (p *provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
-	w := p.witness
-	e := w.effect(ctx, OpCommand, req.InstanceID)
+	rec := p.recorder
+	e := rec.effect(ctx, OpCommand, req.InstanceID)
 	whole := strings.Join(req.Argv, "\x00")
 	e.Code, e.CodeHash, e.CodeBytes = strings.Join(req.Argv, " "), hashOf(whole), int64(len(whole))
 	e.Path, e.EnvNames = req.Cwd, names(req.Env)
 	if len(req.Argv) > 0 {
 		e.Program = req.Argv[0]
 	}
-	r, err := w.log.Begin(ctx, e)
+	r, err := rec.log.Begin(ctx, e)
 	if err != nil {
 		return sdk.Command{}, err
 	}
@@ -33,7 +33,7 @@ func (p *provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 		return sdk.Command{}, err
 	}
 	r.Fill(func(e *audit.Effect) { e.CommandID = command.ID })
-	if !w.started(req.InstanceID, command.ID, r) {
+	if !rec.started(req.InstanceID, command.ID, r) {
 		err = r.End(audit.Outcome{Status: string(sdk.CommandRunning), Detail: "its end is not followed"})
 	}
 	return command, err
@@ -45,7 +45,7 @@ func (p *provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 	if err != nil {
 		return command, err
 	}
-	return command, p.witness.see(req.InstanceID, command)
+	return command, p.recorder.see(req.InstanceID, command)
 }
 
 // ListCommands is another such place.
@@ -53,30 +53,30 @@ func (p *provider) ListCommands(ctx context.Context, instanceID string) ([]sdk.C
 	commands, err := p.client.ListCommands(ctx, instanceID)
 	for _, command := range commands {
 		if err == nil {
-			err = p.witness.see(instanceID, command)
+			err = p.recorder.see(instanceID, command)
 		}
 	}
 	return commands, err
 }
 
 // see ends the record of a command that has ended, if nobody did before.
-func (w *Witness) see(instanceID string, command sdk.Command) error {
+func (rec *Recorder) see(instanceID string, command sdk.Command) error {
 	if command.State == sdk.CommandRunning || command.State == "" {
 		return nil
 	}
-	r := w.ended(instanceID, command.ID)
+	r := rec.ended(instanceID, command.ID)
 	if r == nil {
 		return nil
 	}
 	return r.End(audit.Outcome{
-		Status: string(command.State), Error: sdk.Status(command.State).Code(), ExitCode: &command.ExitCode, Region: w.region(instanceID),
+		Status: string(command.State), Error: sdk.Status(command.State).Code(), ExitCode: &command.ExitCode, Region: rec.region(instanceID),
 	})
 }
 
 func (p *provider) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
-	e := p.witness.effect(ctx, OpInput, instanceID)
+	e := p.recorder.effect(ctx, OpInput, instanceID)
 	e.CommandID = commandID
-	return p.witness.record(ctx, e, func(o *audit.Outcome) error {
+	return p.recorder.record(ctx, e, func(o *audit.Outcome) error {
 		size := int64(len(data))
 		o.Bytes = &size
 		return p.client.WriteCommand(ctx, instanceID, commandID, data, end)
@@ -84,9 +84,9 @@ func (p *provider) WriteCommand(ctx context.Context, instanceID, commandID strin
 }
 
 func (p *provider) SignalCommand(ctx context.Context, instanceID, commandID, signal string) error {
-	e := p.witness.effect(ctx, OpSignal, instanceID)
+	e := p.recorder.effect(ctx, OpSignal, instanceID)
 	e.CommandID, e.Signal = commandID, signal
-	return p.witness.record(ctx, e, func(*audit.Outcome) error {
+	return p.recorder.record(ctx, e, func(*audit.Outcome) error {
 		return p.client.SignalCommand(ctx, instanceID, commandID, signal)
 	})
 }

@@ -14,20 +14,20 @@ import (
 )
 
 func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (result sdk.ExecuteResult, err error) {
-	w := p.witness
+	rec := p.recorder
 	call := func(o *audit.Outcome) (err error) {
 		result, err = p.client.Execute(ctx, req, out)
 		resulted(o, result)
 		return err
 	}
-	if r := w.begunFor(req); r != nil {
+	if r := rec.begunFor(req); r != nil {
 		r.Fill(func(e *audit.Effect) { e.ContextID = req.ContextID })
-		err = w.finish(ctx, r, req.InstanceID, call)
+		err = rec.finish(ctx, r, req.InstanceID, call)
 		return result, err
 	}
-	e := w.effect(ctx, OpExecute, req.InstanceID)
+	e := rec.effect(ctx, OpExecute, req.InstanceID)
 	executing(&e, req)
-	err = w.record(ctx, e, call)
+	err = rec.record(ctx, e, call)
 	return result, err
 }
 
@@ -44,15 +44,15 @@ func resulted(o *audit.Outcome, result sdk.ExecuteResult) {
 }
 
 func (p *provider) Interrupt(ctx context.Context, instanceID, executionID string) error {
-	e := p.witness.effect(ctx, OpInterrupt, instanceID)
+	e := p.recorder.effect(ctx, OpInterrupt, instanceID)
 	e.ExecutionID = executionID
-	return p.witness.record(ctx, e, func(*audit.Outcome) error { return p.client.Interrupt(ctx, instanceID, executionID) })
+	return p.recorder.record(ctx, e, func(*audit.Outcome) error { return p.client.Interrupt(ctx, instanceID, executionID) })
 }
 
 func (p *provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (result sdk.ExecuteResult, err error) {
-	e := p.witness.effect(ctx, OpInstall, req.InstanceID)
+	e := p.recorder.effect(ctx, OpInstall, req.InstanceID)
 	e.Language, e.Packages = string(req.Language), packageNames(req.Requirements)
-	err = p.witness.record(ctx, e, func(o *audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(o *audit.Outcome) (err error) {
 		result, err = p.client.InstallPackages(ctx, req, out)
 		resulted(o, result)
 		return err
@@ -71,9 +71,9 @@ func packageNames(requirements []string) []string {
 }
 
 func (p *provider) CreateContext(ctx context.Context, req sdk.CreateContextRequest) (made sdk.CodeContext, err error) {
-	e := p.witness.effect(ctx, OpCreateContext, req.InstanceID)
+	e := p.recorder.effect(ctx, OpCreateContext, req.InstanceID)
 	e.Language, e.Path, e.EnvNames = string(req.Language), req.Cwd, names(req.Env)
-	err = p.witness.record(ctx, e, func(o *audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(o *audit.Outcome) (err error) {
 		made, err = p.client.CreateContext(ctx, req)
 		o.Made = made.ID
 		return err
@@ -82,23 +82,23 @@ func (p *provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 }
 
 func (p *provider) RestartContext(ctx context.Context, instanceID, contextID string) error {
-	e := p.witness.effect(ctx, OpRestartContext, instanceID)
+	e := p.recorder.effect(ctx, OpRestartContext, instanceID)
 	e.ContextID = contextID
-	return p.witness.record(ctx, e, func(*audit.Outcome) error { return p.client.RestartContext(ctx, instanceID, contextID) })
+	return p.recorder.record(ctx, e, func(*audit.Outcome) error { return p.client.RestartContext(ctx, instanceID, contextID) })
 }
 
 func (p *provider) DeleteContext(ctx context.Context, instanceID, contextID string) error {
-	e := p.witness.effect(ctx, OpDeleteContext, instanceID)
+	e := p.recorder.effect(ctx, OpDeleteContext, instanceID)
 	e.ContextID = contextID
-	return p.witness.record(ctx, e, func(*audit.Outcome) error { return p.client.DeleteContext(ctx, instanceID, contextID) })
+	return p.recorder.record(ctx, e, func(*audit.Outcome) error { return p.client.DeleteContext(ctx, instanceID, contextID) })
 }
 
 // DialPort is recorded as the connection: what is said over it is between the
 // client and the program.
 func (p *provider) DialPort(ctx context.Context, instanceID string, port uint16) (conn net.Conn, err error) {
-	e := p.witness.effect(ctx, OpConnect, instanceID)
+	e := p.recorder.effect(ctx, OpConnect, instanceID)
 	e.Port = int(port)
-	err = p.witness.record(ctx, e, func(*audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(*audit.Outcome) (err error) {
 		conn, err = p.client.DialPort(ctx, instanceID, port)
 		return err
 	})

@@ -13,9 +13,9 @@ import (
 )
 
 func (p *provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (info sdk.FileInfo, err error) {
-	e := p.witness.effect(ctx, OpWriteFile, req.InstanceID)
+	e := p.recorder.effect(ctx, OpWriteFile, req.InstanceID)
 	e.Path = req.Path
-	err = p.witness.record(ctx, e, func(o *audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(o *audit.Outcome) (err error) {
 		sum := newSumming(content)
 		info, err = p.client.WriteFile(ctx, req, sum)
 		sum.tell(o)
@@ -25,9 +25,9 @@ func (p *provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, cont
 }
 
 func (p *provider) WriteArchive(ctx context.Context, instanceID, directory string, content io.Reader) (summary sdk.ArchiveSummary, err error) {
-	e := p.witness.effect(ctx, OpWriteArchive, instanceID)
+	e := p.recorder.effect(ctx, OpWriteArchive, instanceID)
 	e.Path = directory
-	err = p.witness.record(ctx, e, func(o *audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(o *audit.Outcome) (err error) {
 		sum := newSumming(content)
 		summary, err = p.client.WriteArchive(ctx, instanceID, directory, sum)
 		sum.tell(o)
@@ -37,9 +37,9 @@ func (p *provider) WriteArchive(ctx context.Context, instanceID, directory strin
 }
 
 func (p *provider) MakeDirectory(ctx context.Context, instanceID, path string, mode fs.FileMode) (info sdk.FileInfo, err error) {
-	e := p.witness.effect(ctx, OpMakeDirectory, instanceID)
+	e := p.recorder.effect(ctx, OpMakeDirectory, instanceID)
 	e.Path = path
-	err = p.witness.record(ctx, e, func(*audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(*audit.Outcome) (err error) {
 		info, err = p.client.MakeDirectory(ctx, instanceID, path, mode)
 		return err
 	})
@@ -47,9 +47,9 @@ func (p *provider) MakeDirectory(ctx context.Context, instanceID, path string, m
 }
 
 func (p *provider) SetFileMode(ctx context.Context, instanceID, path string, mode fs.FileMode) (info sdk.FileInfo, err error) {
-	e := p.witness.effect(ctx, OpSetFileMode, instanceID)
+	e := p.recorder.effect(ctx, OpSetFileMode, instanceID)
 	e.Path = path
-	err = p.witness.record(ctx, e, func(*audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(*audit.Outcome) (err error) {
 		info, err = p.client.SetFileMode(ctx, instanceID, path, mode)
 		return err
 	})
@@ -65,9 +65,9 @@ func (p *provider) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (sdk.F
 }
 
 func (p *provider) move(ctx context.Context, operation string, req sdk.MoveFileRequest, call func(context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error)) (info sdk.FileInfo, err error) {
-	e := p.witness.effect(ctx, operation, req.InstanceID)
+	e := p.recorder.effect(ctx, operation, req.InstanceID)
 	e.Path, e.To = req.From, req.To
-	err = p.witness.record(ctx, e, func(*audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(*audit.Outcome) (err error) {
 		info, err = call(ctx, req)
 		return err
 	})
@@ -75,17 +75,17 @@ func (p *provider) move(ctx context.Context, operation string, req sdk.MoveFileR
 }
 
 func (p *provider) RemoveFile(ctx context.Context, instanceID, path string, recursive bool) error {
-	e := p.witness.effect(ctx, OpRemoveFile, instanceID)
+	e := p.recorder.effect(ctx, OpRemoveFile, instanceID)
 	e.Path = path
-	return p.witness.record(ctx, e, func(*audit.Outcome) error {
+	return p.recorder.record(ctx, e, func(*audit.Outcome) error {
 		return p.client.RemoveFile(ctx, instanceID, path, recursive)
 	})
 }
 
 func (p *provider) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) (replaced []sdk.FileReplacement, err error) {
-	e := p.witness.effect(ctx, OpReplaceInFiles, req.InstanceID)
+	e := p.recorder.effect(ctx, OpReplaceInFiles, req.InstanceID)
 	e.Paths = req.Paths
-	err = p.witness.record(ctx, e, func(*audit.Outcome) (err error) {
+	err = p.recorder.record(ctx, e, func(*audit.Outcome) (err error) {
 		replaced, err = p.client.ReplaceInFiles(ctx, req)
 		return err
 	})

@@ -42,7 +42,7 @@ type Host struct {
 	Catalog   *Catalog
 	Instances Instances
 	Starter   *launch.Starter
-	Audit     audited.Recorder
+	Audit     audited.Log
 	Logger    hclog.Logger
 	// Life ends when all plugins are stopped.
 	Life context.Context

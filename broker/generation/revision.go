@@ -29,7 +29,7 @@ type Revision struct {
 	*pluginhost.Supervised
 	started launch.Started // without its first Process
 	// log records what is done with it.
-	log *audited.Witness
+	log *audited.Recorder
 
 	mu sync.Mutex
 	// successor serves what is left when the process has ended.
@@ -104,7 +104,7 @@ func (h *Host) Supervise(started []launch.Started) (revisions []*Revision) {
 }
 
 func (h *Host) supervise(s launch.Started) *Revision {
-	r := &Revision{started: s, log: audited.NewWitness(s.Block.Label, h.Audit)}
+	r := &Revision{started: s, log: audited.NewRecorder(s.Block.Label, h.Audit)}
 	r.started.Process = nil
 	abandoned := s.Abandoned
 	// OnReady may come before Supervise has returned.

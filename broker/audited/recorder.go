@@ -14,8 +14,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// Recorder is the audit log; audit.Log is it.
-type Recorder interface {
+// Log is the audit log; audit.Log is it.
+type Log interface {
 	Begin(ctx context.Context, effect audit.Effect) (*audit.Record, error)
 }
 
@@ -23,12 +23,12 @@ type Recorder interface {
 // instance: whoever uses it meanwhile, and the commands in it, keep their names.
 const listDelay = time.Minute
 
-// Witness records what is done with one provider. It knows whose the provider's
+// Recorder records what is done with one provider. It knows whose the provider's
 // instances are: from the labels with which the broker had them made and, of those that
 // a process before this one had made, from the labels with which they are first listed.
-type Witness struct {
+type Recorder struct {
 	label string
-	log   Recorder
+	log   Log
 
 	mu    sync.Mutex
 	known map[string]*owned // by the provider's ID
@@ -57,9 +57,9 @@ type once struct {
 	ended bool
 }
 
-// NewWitness returns a witness for the provider with that label.
-func NewWitness(label string, log Recorder) *Witness {
-	return &Witness{label: label, log: log, known: map[string]*owned{}}
+// NewRecorder returns a recorder for the provider with that label.
+func NewRecorder(label string, log Log) *Recorder {
+	return &Recorder{label: label, log: log, known: map[string]*owned{}}
 }
 
 // client is what a provider of the plugin host is: all that a plugin may be able to
@@ -82,50 +82,50 @@ type client interface {
 	Explain(ctx context.Context, err error) error
 }
 
-// provider is a client with a witness. Calls that only look go to the client.
+// provider is a client with a recorder. Calls that only look go to the client.
 type provider struct {
 	client
-	witness *Witness
+	recorder *Recorder
 }
 
 // Provider returns p with its effects in the log. The error is SB000, for something
 // that is no client of a plugin.
-func (w *Witness) Provider(p sdk.Provider) (sdk.Provider, error) {
+func (rec *Recorder) Provider(p sdk.Provider) (sdk.Provider, error) {
 	c, ok := p.(client)
 	if !ok {
-		return nil, sdk.Errorf(sdk.CodeInternal, "the client of provider %q cannot be recorded", w.label)
+		return nil, sdk.Errorf(sdk.CodeInternal, "the client of provider %q cannot be recorded", rec.label)
 	}
-	return &provider{client: c, witness: w}, nil
+	return &provider{client: c, recorder: rec}, nil
 }
 
 // effect is what all effects on an instance have.
-func (w *Witness) effect(ctx context.Context, operation, instanceID string) audit.Effect {
+func (rec *Recorder) effect(ctx context.Context, operation, instanceID string) audit.Effect {
 	from := origin.Of(ctx)
 	e := audit.Effect{
 		Operation: operation, Cause: string(from.Cause), Tenant: from.Tenant, RequestID: from.RequestID, Remote: from.Remote,
-		Provider: w.label, ProviderInstance: instanceID,
+		Provider: rec.label, ProviderInstance: instanceID,
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
 	// A tenant reaches its own instances only: labels that name another one are wrong.
-	if o := w.known[instanceID]; o != nil && (o.made || e.Tenant == "" || e.Tenant == o.tenant) {
+	if o := rec.known[instanceID]; o != nil && (o.made || e.Tenant == "" || e.Tenant == o.tenant) {
 		e.Tenant, e.Session, e.Instance = o.tenant, o.session, o.id
 	}
 	return e
 }
 
 // record makes a call that has an effect. outcome, if not nil, is filled in by it.
-func (w *Witness) record(ctx context.Context, effect audit.Effect, call func(*audit.Outcome) error) error {
-	r, err := w.log.Begin(ctx, effect)
+func (rec *Recorder) record(ctx context.Context, effect audit.Effect, call func(*audit.Outcome) error) error {
+	r, err := rec.log.Begin(ctx, effect)
 	if err != nil {
 		return err
 	}
-	return w.finish(ctx, r, effect.ProviderInstance, call)
+	return rec.finish(ctx, r, effect.ProviderInstance, call)
 }
 
 // finish makes a call that has its line, and ends its record.
-func (w *Witness) finish(ctx context.Context, r *audit.Record, instanceID string, call func(*audit.Outcome) error) error {
-	outcome := audit.Outcome{Status: string(sdk.StatusSucceeded), Region: w.region(instanceID)}
+func (rec *Recorder) finish(ctx context.Context, r *audit.Record, instanceID string, call func(*audit.Outcome) error) error {
+	outcome := audit.Outcome{Status: string(sdk.StatusSucceeded), Region: rec.region(instanceID)}
 	err := call(&outcome)
 	if err != nil {
 		failed(ctx, &outcome, err)
@@ -145,10 +145,10 @@ func failed(ctx context.Context, outcome *audit.Outcome, err error) {
 }
 
 // region is what the provider said of where an instance is.
-func (w *Witness) region(instanceID string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if o := w.known[instanceID]; o != nil {
+func (rec *Recorder) region(instanceID string) string {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if o := rec.known[instanceID]; o != nil {
 		return o.region
 	}
 	return ""
@@ -157,10 +157,10 @@ func (w *Witness) region(instanceID string) string {
 // made remembers whose an instance is that the provider has just made, and the effect that
 // covers its life, if one does. An instance that the provider had given out before stays
 // with whom it belongs to; made returns false for it.
-func (w *Witness) made(i sdk.Instance, labels map[string]string, covering *once) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.remember(i)
+func (rec *Recorder) made(i sdk.Instance, labels map[string]string, covering *once) bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	o := rec.remember(i)
 	if o.made {
 		return false
 	}
@@ -171,10 +171,10 @@ func (w *Witness) made(i sdk.Instance, labels map[string]string, covering *once)
 
 // begunFor returns the record of an execution that was begun with the creation of its
 // instance, once.
-func (w *Witness) begunFor(req sdk.ExecuteRequest) *audit.Record {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.known[req.InstanceID]
+func (rec *Recorder) begunFor(req sdk.ExecuteRequest) *audit.Record {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	o := rec.known[req.InstanceID]
 	if o == nil || o.once == nil || o.once.executionID != req.ExecutionID || o.once.codeHash != hashOf(req.Code) {
 		return nil
 	}
@@ -184,10 +184,10 @@ func (w *Witness) begunFor(req sdk.ExecuteRequest) *audit.Record {
 }
 
 // coversEnd reports, once, whether the end of an instance has its line already.
-func (w *Witness) coversEnd(instanceID string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.known[instanceID]
+func (rec *Recorder) coversEnd(instanceID string) bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	o := rec.known[instanceID]
 	if o == nil || o.once == nil || o.once.ended {
 		return false
 	}
@@ -196,10 +196,10 @@ func (w *Witness) coversEnd(instanceID string) bool {
 }
 
 // listed learns of an instance that the provider lists what is not known yet.
-func (w *Witness) listed(i sdk.Instance) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.remember(i)
+func (rec *Recorder) listed(i sdk.Instance) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	o := rec.remember(i)
 	o.missing = time.Time{}
 	if o.id == "" && (o.tenant == "" || o.tenant == i.Labels[sdk.LabelTenant]) {
 		o.tenant, o.session, o.id = i.Labels[sdk.LabelTenant], i.Labels[sdk.LabelSession], idOf(i.Labels)
@@ -207,11 +207,11 @@ func (w *Witness) listed(i sdk.Instance) {
 }
 
 // remember returns what is known of an instance. The caller holds mu.
-func (w *Witness) remember(i sdk.Instance) *owned {
-	o := w.known[i.ID]
+func (rec *Recorder) remember(i sdk.Instance) *owned {
+	o := rec.known[i.ID]
 	if o == nil {
 		o = &owned{commands: map[string]*audit.Record{}}
-		w.known[i.ID] = o
+		rec.known[i.ID] = o
 	}
 	o.region = cmp.Or(o.region, i.Metadata["region"])
 	return o
@@ -219,12 +219,12 @@ func (w *Witness) remember(i sdk.Instance) *owned {
 
 // unlisted takes down that a list lacks instances, and forgets those that the lists have
 // lacked for as long as patience.
-func (w *Witness) unlisted(ids map[string]bool, patience time.Duration) {
+func (rec *Recorder) unlisted(ids map[string]bool, patience time.Duration) {
 	var gone []string
 	now := time.Now()
-	w.mu.Lock()
+	rec.mu.Lock()
 	for id := range ids {
-		o := w.known[id]
+		o := rec.known[id]
 		if o == nil {
 			continue
 		}
@@ -235,9 +235,9 @@ func (w *Witness) unlisted(ids map[string]bool, patience time.Duration) {
 			gone = append(gone, id)
 		}
 	}
-	w.mu.Unlock()
+	rec.mu.Unlock()
 	for _, id := range gone {
-		w.forget(id)
+		rec.forget(id)
 	}
 }
 
@@ -251,11 +251,11 @@ func idOf(labels map[string]string) string {
 }
 
 // all returns the instances that are known.
-func (w *Witness) all() map[string]bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (rec *Recorder) all() map[string]bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
 	ids := map[string]bool{}
-	for id := range w.known {
+	for id := range rec.known {
 		ids[id] = true
 	}
 	return ids
@@ -263,11 +263,11 @@ func (w *Witness) all() map[string]bool {
 
 // forget drops an instance that is gone. Nobody will ever know what became of the
 // commands in it.
-func (w *Witness) forget(instanceID string) {
-	w.mu.Lock()
-	o := w.known[instanceID]
-	delete(w.known, instanceID)
-	w.mu.Unlock()
+func (rec *Recorder) forget(instanceID string) {
+	rec.mu.Lock()
+	o := rec.known[instanceID]
+	delete(rec.known, instanceID)
+	rec.mu.Unlock()
 	if o == nil {
 		return
 	}
@@ -280,10 +280,10 @@ func (w *Witness) forget(instanceID string) {
 }
 
 // started remembers a command whose end is to come.
-func (w *Witness) started(instanceID, commandID string, r *audit.Record) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.known[instanceID]
+func (rec *Recorder) started(instanceID, commandID string, r *audit.Record) bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	o := rec.known[instanceID]
 	if o == nil || o.commands[commandID] != nil {
 		return false
 	}
@@ -292,10 +292,10 @@ func (w *Witness) started(instanceID, commandID string, r *audit.Record) bool {
 }
 
 // ended gives back a command's record, to whoever is the first to see its end.
-func (w *Witness) ended(instanceID, commandID string) *audit.Record {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o := w.known[instanceID]
+func (rec *Recorder) ended(instanceID, commandID string) *audit.Record {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	o := rec.known[instanceID]
 	if o == nil {
 		return nil
 	}

@@ -219,7 +219,7 @@ var looks = []string{
 // plugin and none of the instances.
 var apart = []string{"Close", "Configure", "Drain", "Validate"}
 
-// scene is a provider under witness, with a log to read.
+// scene is a provider under recorder, with a log to read.
 type scene struct {
 	client   *everything
 	provider sdk.Provider
@@ -235,7 +235,7 @@ func newScene(t *testing.T, o audit.Options) *scene {
 	s.log, err = audit.Open(o)
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.NilError(t, s.log.Close(context.Background())) })
-	s.provider, err = audited.NewWitness("box", s.log).Provider(s.client)
+	s.provider, err = audited.NewRecorder("box", s.log).Provider(s.client)
 	assert.NilError(t, err)
 	return s
 }
