@@ -28,7 +28,7 @@ func BenchmarkOneShot(b *testing.B) {
 			log, err := audit.Open(audit.Options{Dir: filepath.Join(scratch.Dir(b), "audit"), Logger: hclog.NewNullLogger()})
 			assert.NilError(b, err)
 			defer func() { assert.NilError(b, log.Close(context.Background())) }()
-			p, err := audited.NewWitness("box", log).Provider(&everything{})
+			p, err := audited.NewRecorder("box", log).Provider(&everything{})
 			assert.NilError(b, err)
 			creating := asked
 			if covered {
