@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
@@ -31,14 +32,16 @@ func (r *Reconciler) compare(c comparison) (adopted []registry.Instance, orphans
 		return nil, nil // the list is of no use
 	}
 	there, strangers := r.strangers(c)
-	adopted = r.settleLeft(c.owner, strangers)
+	adopted = r.settleLeft(c, strangers)
 	for name, instances := range strangers {
 		if _, i := r.Registry.ByName(name); i.State.Left() && i.Label != c.owner.Label() {
 			r.Logger.Debug("an instance is left to its own provider", "provider", c.owner.Label(), "owner", i.Label)
 			continue
 		}
 		for _, i := range instances {
-			orphans[i.ID] = r.tenantOf(c, name, i)
+			if e, held := r.Registry.ByProvidersID(c.owner.Label(), i.ID); e == nil || held.State.Left() {
+				orphans[i.ID] = r.tenantOf(c, name, i)
+			} // else it has become somebody's meanwhile
 		}
 	}
 	if r.serves(c.owner) {
@@ -90,15 +93,17 @@ func (r *Reconciler) strangers(c comparison) (there map[string]bool, strangers m
 // settleLeft finds out what became of the records of an earlier process, from a list of
 // their provider by instance parts. What is adopted leaves the list. That something is
 // gone is only taken from a provider that serves.
-func (r *Reconciler) settleLeft(owner routing.Provider, listed map[string][]sdk.Instance) (adopted []registry.Instance) {
+func (r *Reconciler) settleLeft(c comparison, listed map[string][]sdk.Instance) (adopted []registry.Instance) {
+	owner := c.owner
 	now, serves := time.Now(), r.serves(owner)
+	mayAdopt := func() bool { return !c.served || slices.Contains(r.Catalog.Providers(), owner) }
 	var gone []registry.Tombstone
 	for _, e := range r.Registry.Left(owner.Label()) {
 		left := e.Snapshot().Left
 		found := listed[left.ID.Instance]
 		i := pick(left, found)
 		if i >= 0 {
-			if taken, ok := e.Adopt(owner, found[i], r.Bounds().MaxLifetime); ok {
+			if taken, ok := e.Adopt(owner, found[i], r.Bounds().MaxLifetime, mayAdopt); ok {
 				adopted = append(adopted, taken)
 				listed[left.ID.Instance] = append(found[:i:i], found[i+1:]...)
 				continue

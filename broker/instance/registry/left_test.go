@@ -30,7 +30,7 @@ func TestAdopt(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				e := f.left(c.change)
 				time.Sleep(time.Second)
-				i, adopted := e.Adopt(f.provider, sdk.Instance{ID: "box-" + e.ID().Instance}, maxLifetime)
+				i, adopted := e.Adopt(f.provider, sdk.Instance{ID: "box-" + e.ID().Instance}, maxLifetime, always)
 				assert.Equal(t, adopted, e.Snapshot().State != registry.Unknown && e.Snapshot().State != registry.Orphaned)
 				assert.Equal(t, e.Snapshot().State, c.want)
 				assert.Equal(t, len(f.Left("cloud")) == 0, adopted)
@@ -48,7 +48,7 @@ func TestOneOfTwoThatWereLeftForASessionIsAdopted(t *testing.T) {
 	f := newFixture(t)
 	first, second := f.left(nil), f.left(nil)
 	adopt := func(e *registry.Entry) bool {
-		_, adopted := e.Adopt(f.provider, sdk.Instance{ID: e.Snapshot().Left.Made}, maxLifetime)
+		_, adopted := e.Adopt(f.provider, sdk.Instance{ID: e.Snapshot().Left.Made}, maxLifetime, always)
 		return adopted
 	}
 	assert.Assert(t, !adopt(second))
@@ -56,6 +56,32 @@ func TestOneOfTwoThatWereLeftForASessionIsAdopted(t *testing.T) {
 	assert.Assert(t, !adopt(first), "once")
 	assert.Assert(t, first.Lose(registry.ReasonLost))
 	assert.Assert(t, adopt(second))
+}
+
+// A list of a provider that was lost meanwhile is of no use: nobody could reach what it
+// adopts.
+func TestNobodyAdoptsForAProviderThatIsGone(t *testing.T) {
+	never := func() bool { return false }
+	for name, c := range map[string]struct {
+		before  func(*fixture)
+		serves  func() bool
+		adopted bool
+	}{
+		"one in the catalog":               {func(*fixture) {}, always, true},
+		"one that was removed":             {func(*fixture) {}, never, false},
+		"one that keeps what it has":       {func(f *fixture) { f.running(); f.Retire(f.provider) }, never, true},
+		"one that is lost":                 {func(f *fixture) { f.pendingOf("t", "other"); f.LoseAll(f.provider, registry.ReasonRemoved) }, always, false},
+		"one that is lost with all it had": {func(f *fixture) { f.LoseAll(f.provider, registry.ReasonRemoved) }, never, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Load(registry.Record{ID: f.id("t", "left"), Provider: "cloud", Made: "box", Claimed: true}, nil)
+			c.before(f)
+			e := f.Left("cloud")[0]
+			_, adopted := e.Adopt(f.provider, sdk.Instance{ID: "box"}, maxLifetime, c.serves)
+			assert.Equal(t, adopted, c.adopted)
+		})
+	}
 }
 
 func TestSettle(t *testing.T) {

@@ -159,7 +159,7 @@ func TestNoTwoInstancesHaveWhatAProviderCallsTheSame(t *testing.T) {
 	assert.NilError(t, err)
 
 	left := f.left(func(r *registry.Record) { r.ID.Session = "4" })
-	_, adopted := left.Adopt(f.provider, box, maxLifetime)
+	_, adopted := left.Adopt(f.provider, box, maxLifetime, always)
 	assert.Assert(t, !adopted, "what somebody has is adopted by nobody")
 	e, _ := f.ByProvidersID("cloud", box.ID)
 	assert.Assert(t, e == first)

@@ -220,9 +220,11 @@ func (r *Registry) Left(label string) (entries []*Entry) {
 }
 
 // Adopt makes an instance of what an earlier process left, as its provider lists it. It
-// reports whether that was still unknown; not if somebody else has what is listed. An
-// expiry that was due meanwhile is Expire's.
-func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime time.Duration) (i Instance, adopted bool) {
+// reports whether that was still unknown; not if somebody else has what is listed, nor if
+// the owner was lost meanwhile: serves says, under the registry's lock, whether the owner
+// may have instances beside those that keep it. An expiry that was due meanwhile is
+// Expire's.
+func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime time.Duration, serves func() bool) (i Instance, adopted bool) {
 	e.locked(func() {
 		r, left := e.registry, e.left
 		event := Adopted
@@ -230,6 +232,9 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 			event = AdoptedPaused
 		}
 		key := e.sessionKey()
+		if r.isLost(owner) || r.retired[owner] == nil && !serves() {
+			return
+		}
 		if r.holder(e, listed.ID) != nil || !left.Adoptable() || r.sessions[key] != nil && r.sessions[key] != e || r.transition(e, event) != nil {
 			return
 		}

@@ -362,7 +362,7 @@ func (m *model) adopt(x *modelled) {
 		event = registry.AdoptedPaused
 	}
 	other := m.owners[x.key()]
-	_, adopted := x.e.Adopt(owner, listed, 30*time.Second)
+	_, adopted := x.e.Adopt(owner, listed, 30*time.Second, always)
 	want := left.Adoptable() && !m.taken(x, listed.ID) && (other == nil || other == x) && m.move(x, event)
 	m.want(adopted == want, "adopted: %t", want)
 	if !want {
