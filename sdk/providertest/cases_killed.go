@@ -40,7 +40,14 @@ func codeEndsWithKill(c *scene) {
 	word := sleepingTime()
 	e := c.beginOn(c.ctx, first, c.lasting(made.ID, fmt.Sprintf(code, word)))
 	c.saying(e, "ready")
-	if len(processesWith(word)) == 0 {
+	// A shell says ready while its child is about to become the program.
+	seen := c.suite.eventually(c.ctx, settleTimeout/10, func(context.Context) error {
+		if len(processesWith(word)) == 0 {
+			return errors.New("it is not there")
+		}
+		return nil
+	})
+	if seen != nil {
 		c.destroyLater(first, made.ID)
 		c.skip("its code does not run where the suite could see it")
 	}
