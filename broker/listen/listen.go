@@ -10,12 +10,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admission"
+	"github.com/sandbox-broker/sandbox-broker/broker/takeover"
 )
 
 // Server answers on listeners until Shutdown, which closes them.
@@ -43,31 +43,9 @@ func New(server Server, gate *admission.Gate, logger hclog.Logger) *Endpoint {
 	return &Endpoint{server: server, gate: gate, logger: logger, failed: make(chan error, 1)}
 }
 
-const (
-	// takeoverWait is how long a broker that starts waits for an address that is
-	// taken. One that was killed while it started a plugin leaves its listener to
-	// the child until that has become the plugin.
-	takeoverWait  = 2 * time.Second
-	takeoverPause = 50 * time.Millisecond
-)
-
 // AtStart is On for a broker that may come after one that was killed.
 func AtStart(ctx context.Context, address string) (net.Listener, error) {
-	ctx, cancel := context.WithTimeout(ctx, takeoverWait)
-	defer cancel()
-	for {
-		listener, err := On(address)
-		if !errors.Is(err, unix.EADDRINUSE) {
-			return listener, err
-		}
-		pause := time.NewTimer(takeoverPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, err
-		}
-	}
+	return takeover.Of(ctx, unix.EADDRINUSE, func() (net.Listener, error) { return On(address) })
 }
 
 // On opens an address. What it is told is fit for people.

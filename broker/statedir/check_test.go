@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/takeover"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -161,7 +162,7 @@ func TestADirectoryThatIsInUseForAMomentIsWaitedFor(t *testing.T) {
 			}
 			opened <- err
 		}()
-		time.Sleep(takeoverWait / 2) // of the bubble's clock
+		time.Sleep(takeover.Wait / 2) // of the bubble's clock
 		assert.Equal(t, len(opened), 0)
 		assert.NilError(t, before.Close())
 		assert.NilError(t, <-opened)

@@ -26,6 +26,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/privatefile"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/broker/takeover"
 )
 
 // Dir is an open state directory. It is locked, since two brokers on one directory would
@@ -49,14 +50,6 @@ const stateFile = "state.db"
 // lockName is the file whose lock says that the directory is in use.
 const lockName = "lock"
 
-const (
-	// takeoverWait is how long a broker that starts waits for a directory that is in
-	// use. One that was killed while it started a plugin leaves its lock to the child
-	// until that has become the plugin.
-	takeoverWait  = 2 * time.Second
-	takeoverPause = 20 * time.Millisecond
-)
-
 // Open makes the directory unless it is there, and locks it until Close.
 func Open(ctx context.Context, path string) (_ *Dir, err error) {
 	if err := notAnothers(path); err != nil {
@@ -69,7 +62,7 @@ func Open(ctx context.Context, path string) (_ *Dir, err error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	d := &Dir{path: path, dirs: map[string]bool{}}
-	if d.lock, err = lockIn(ctx, path); err != nil {
+	if d.lock, err = takeover.Of(ctx, unix.EWOULDBLOCK, func() (*os.File, error) { return tryLock(path) }); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -84,25 +77,6 @@ func Open(ctx context.Context, path string) (_ *Dir, err error) {
 	return d, nil
 }
 
-// lockIn takes the lock of a state directory. One that is in use it waits for.
-func lockIn(ctx context.Context, path string) (*os.File, error) {
-	ctx, cancel := context.WithTimeout(ctx, takeoverWait)
-	defer cancel()
-	for {
-		lock, err := tryLock(path)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return lock, err
-		}
-		pause := time.NewTimer(takeoverPause)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, err
-		}
-	}
-}
-
 // usedError is a directory that another broker has.
 type usedError struct{ path string }
 
@@ -112,6 +86,7 @@ func (e *usedError) Error() string {
 
 func (e *usedError) Unwrap() error { return unix.EWOULDBLOCK }
 
+// tryLock takes the lock of a state directory that nobody has.
 func tryLock(path string) (*os.File, error) {
 	lock, err := privatefile.Open(filepath.Join(path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
