@@ -3,9 +3,13 @@ package instance
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/effect"
@@ -332,4 +336,90 @@ func (c *creations) await(ctx context.Context, e *registry.Entry, late bool, a a
 	default:
 		return !held, nil
 	}
+}
+
+// Create returns the session's instance on that provider, made now if there was
+// none; created says which. Errors carry SB001, SB004, SB008, SB009, SB010,
+// SB012 or SB014.
+func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateRequest) (info Info, created bool, err error) {
+	if err := s.begin(); err != nil {
+		return Info{}, false, err
+	}
+	defer s.calls.Done()
+	if err := checkCreate(req, s.limits()); err != nil {
+		return Info{}, false, err
+	}
+	if err := (needs{capabilities: req.Capabilities}).known(s.catalog.Providers()); err != nil {
+		return Info{}, false, err
+	}
+	if req.turn, err = s.admission.newTurn(req.Wait); err != nil {
+		return Info{}, false, err
+	}
+	if req.Session == "" && req.Key != "" {
+		req.Session = sessionOfKey(req.Key)
+	}
+	t, e, created, err := s.obtain(ctx, who, req)
+	if err != nil {
+		return Info{}, false, err
+	}
+	if len(req.Requirements) > 0 {
+		if err := s.installAtCreation(ctx, e, t, req.Requirements); err != nil {
+			if created {
+				e.Discard(true) // it was made for nothing
+			}
+			s.release(e)
+			return Info{}, false, err
+		}
+	}
+	// Who asks again for an instance that there is uses it.
+	info = infoOf(e.Drop(!created))
+	e.AwaitUse()
+	failpoint.Hit(failpoint.CreateAnswer)
+	return info, created, nil
+}
+
+// obtain finds out where an instance belongs and acquires it there.
+func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateRequest) (t target, e *registry.Entry, created bool, err error) {
+	w := selector{
+		tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language,
+		needs: needs{languages: req.Languages, capabilities: req.Capabilities},
+	}
+	err = s.place(ctx, w, req.Wait, func(a *attempt) (err error) {
+		t = a.target
+		if t.language == "" {
+			t.language = t.templateLanguage()
+		}
+		if err := s.installable(ctx, t, req.Requirements); err != nil {
+			if s.providers.moved(w, t.provider) {
+				return registry.ErrMoved
+			}
+			return a.unfit(err)
+		}
+		req.attempt = *a
+		e, created, err = s.creations.acquire(ctx, who, t, req)
+		return err
+	})
+	return t, e, created, err
+}
+
+// release ends a use that a hold stands for, and waits until it is durable that there was
+// one.
+func (s *Service) release(e *registry.Entry) {
+	e.Release()
+	e.AwaitUse()
+}
+
+// sessionOfKey names the session of a creation by the key that its caller gave it.
+func sessionOfKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "k-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:26])
+}
+
+// randomName returns 20 characters of [a-z2-7]: 100 bits, which nobody guesses.
+func randomName() string {
+	return strings.ToLower(rand.Text()[:20])
+}
+
+func noSuchTenant() error {
+	return sdk.Errorf(sdk.CodeNotAuthenticated, "the tenant was removed")
 }

@@ -2,13 +2,16 @@ package instance
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"regexp"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -19,50 +22,6 @@ const answerGrace = 5 * time.Second
 
 // errNoAnswer is why a call ends whose provider takes too long.
 var errNoAnswer = errors.New("the provider does not answer")
-
-// ExecuteRequest asks for one execution.
-type ExecuteRequest struct {
-	// ID of the execution, by which it can be interrupted; empty for one of the
-	// service's making. The tenant's other executions in progress have others.
-	ID   string
-	Code string
-	// Language of the code; with a context it may be left out.
-	Language string
-	// Arguments for main, a JSON object; nil for none.
-	Arguments json.RawMessage
-	// Timeout of the code; zero means the default.
-	Timeout time.Duration
-	// Env is added to the instance's environment for this execution.
-	Env map[string]string
-	// ContextID names a context of the instance to run in; empty for a fresh
-	// interpreter.
-	ContextID string
-	// Context is DefaultContext for the context that the service makes in the instance
-	// at first use, one for each language; empty for none.
-	Context string
-	// Files to return as artifacts, by names or patterns below /workspace, beside
-	// what comes by itself.
-	Files []string
-	// Requirements are packages of the language to install before the code runs,
-	// unless the same were installed in the instance before.
-	Requirements []string
-	// Wait is how long it may wait for its turn where a quota or the provider has
-	// no room.
-	Wait time.Duration
-	// Listener, if not nil, gets the output, which Execution does not hold then.
-	Listener Listener
-}
-
-// RunRequest asks for an execution wherever it fits.
-type RunRequest struct {
-	ExecuteRequest
-	// Session whose instance to use or to make; empty for a fresh one.
-	Session            string
-	Template, Provider string
-	// Keep the instance afterwards; nil means to keep it if a session was
-	// named.
-	Keep *bool
-}
 
 // Execution is what became of code that was taken on.
 type Execution struct {
@@ -290,15 +249,6 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	return Execution{}, begunFault(e, err)
 }
 
-// bound is how long the provider may take in all.
-func (req ExecuteRequest) bound() time.Duration {
-	bound := req.Timeout + answerGrace
-	if req.inContext() {
-		bound += sdk.MaxContextWait
-	}
-	return bound
-}
-
 // outcome recognizes errors that tell what became of the code, which is a
 // result and not a failure.
 func (s *Service) outcome(ctx context.Context, e *registry.Entry, err error) (sdk.Status, string, bool) {
@@ -349,28 +299,173 @@ func (s *Service) executionError(caller, ctx context.Context, e *registry.Entry,
 	}
 }
 
-// checkExecute checks a request and fills in its timeout.
-func (s *Service) checkExecute(req *ExecuteRequest) error {
-	switch {
-	case req.Timeout == 0:
-		req.Timeout = s.limits().DefaultTimeout
-	case req.Timeout < 0 || req.Timeout > s.limits().MaxTimeout:
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits().MaxTimeout))
+const (
+	// interruptRetry is how soon a provider is asked again that does not know
+	// the execution yet: an interrupt may overtake it.
+	interruptRetry = 20 * time.Millisecond
+	// interruptBound is how long after an interrupt an execution may go on
+	// before its call is ended.
+	interruptBound = sdk.InterruptGrace + answerGrace
+)
+
+// What the calls of executions end with.
+var (
+	// errInterrupted: the provider did not interrupt it.
+	errInterrupted = errors.New("the execution was interrupted")
+	// errTenantRemoved: the instance was destroyed with its tenant.
+	errTenantRemoved = errors.New("the tenant was removed during the execution")
+	// errKilled: an administrator destroyed the instance.
+	errKilled = errors.New("an administrator destroyed the instance during the execution")
+)
+
+var executionName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+// executions are those in progress, from when they were asked for until they have ended.
+type executions struct {
+	life *lifecycle
+	mu   *sync.Mutex
+	all  map[executionKey]*running
+	in   map[*registry.Entry]map[*running]struct{}
+}
+
+// executionKey names an execution: those of one tenant that are in progress
+// differ.
+type executionKey struct{ tenant, id string }
+
+// running is one execution. The fields below the line are guarded by executions.mu.
+type running struct {
+	key executionKey
+	// quota is the leave to run it; nil before it has one.
+	quota *quota.Execution
+
+	// ---
+	entry       *registry.Entry // where it runs; nil as long as that is not known
+	sandbox     string          // the provider's own ID of that
+	ctx         context.Context // of its call
+	end         context.CancelCauseFunc
+	provider    sdk.Interrupter // nil if it cannot interrupt
+	interrupted bool
+}
+
+func newExecutions(life *lifecycle) executions {
+	return executions{life: life, mu: &sync.Mutex{}, all: map[executionKey]*running{}, in: map[*registry.Entry]map[*running]struct{}{}}
+}
+
+// enroll makes an execution known, under the name that its caller chose or one of
+// the service's. The caller of enroll must call leave.
+func (x executions) enroll(who tenant.Tenant, id string) (*running, error) {
+	if id == "" {
+		id = "x-" + randomName()
+	} else if !executionName.MatchString(id) {
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "execution_id", "must be 1 to 64 of A-Z a-z 0-9 _ . -")
 	}
-	if err := checkFiles(req.Files, s.limits().Artifacts.MaxCount); err != nil {
-		return err
+	r := &running{key: executionKey{who.Name, id}}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.all[r.key] != nil {
+		return nil, sdk.FieldErrorf(sdk.CodeConflict, "execution_id", "an execution of that name is in progress")
 	}
-	if err := req.checkContext(); err != nil {
-		return err
+	x.all[r.key] = r
+	return r, nil
+}
+
+func (x executions) leave(r *running) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.all, r.key)
+	x.moveTo(r, nil)
+}
+
+func (x executions) moveTo(r *running, e *registry.Entry) {
+	if delete(x.in[r.entry], r); len(x.in[r.entry]) == 0 {
+		delete(x.in, r.entry)
 	}
-	if req.Language == "" && req.ContextID == "" {
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "is required")
+	if r.entry = e; e == nil {
+		return
 	}
-	if sdk.ParseLanguage(req.Language) == sdk.Bash && req.Arguments != nil {
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main that could take them; use env")
+	if x.in[e] == nil {
+		x.in[e] = map[*running]struct{}{}
 	}
-	if err := checkRequirements(req.Requirements); err != nil {
-		return err
+	x.in[e][r] = struct{}{}
+}
+
+// begins records where an execution runs, with what ends its call.
+func (x executions) begins(ctx context.Context, end context.CancelCauseFunc, r *running, e *registry.Entry, t target) {
+	sandbox := e.Snapshot().Sandbox.ID
+	x.mu.Lock()
+	x.moveTo(r, e)
+	r.sandbox, r.ctx, r.end, r.provider = sandbox, ctx, end, nil
+	if slices.Contains(t.provider.Description().Capabilities, sdk.CapabilityInterrupt) {
+		r.provider, _ = t.ready.(sdk.Interrupter)
 	}
-	return checkEnv(req.Env)
+	if r.interrupted { // when it was about to run in an instance that proved to be gone
+		end(errInterrupted)
+	}
+	x.mu.Unlock()
+	// Who destroys an instance ends the executions that it finds here, after it has said
+	// why.
+	if e.Snapshot().StopReason != "" {
+		end(errKilled)
+	}
+}
+
+// stop ends the calls of the executions in an instance.
+func (x executions) stop(e *registry.Entry, cause error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for r := range x.in[e] {
+		r.end(cause)
+	}
+}
+
+// interrupt ends an execution of the tenant as Ctrl-C would.
+func (x executions) interrupt(who tenant.Tenant, instanceID, executionID string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	r := x.all[executionKey{who.Name, executionID}]
+	if r == nil || r.entry == nil || r.entry.ID().String() != instanceID {
+		return sdk.Errorf(sdk.CodeNotFound, "no such execution is in progress in this instance")
+	}
+	if r.interrupted {
+		return nil
+	}
+	r.interrupted = true
+	ctx, end, provider, id := r.ctx, r.end, r.provider, r.sandbox
+	// The execution is counted in calls, which Shutdown waits for before it waits
+	// for tasks.
+	x.life.tasks.Go("interrupt", func() {
+		if provider != nil && interrupt(ctx, provider, id, executionID) == nil {
+			select { // it ends by itself, or the provider sees to it
+			case <-ctx.Done():
+			case <-time.After(interruptBound):
+			}
+		}
+		end(errInterrupted)
+	})
+	return nil
+}
+
+// interrupt asks the provider until it knows the execution.
+func interrupt(ctx context.Context, provider sdk.Interrupter, instanceID, executionID string) error {
+	ctx, cancel := context.WithTimeout(ctx, interruptBound)
+	defer cancel()
+	for {
+		err := provider.Interrupt(ctx, instanceID, executionID)
+		if sdk.CodeOf(err) != sdk.CodeNotFound {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(interruptRetry):
+		}
+	}
+}
+
+// Interrupt ends an execution of the tenant as Ctrl-C would. It returns when that
+// has begun; what became of the execution is told to its own caller. Interrupting
+// it again does nothing. The error is SB013, for an execution that is not in
+// progress in that instance.
+func (s *Service) Interrupt(who tenant.Tenant, instanceID, executionID string) error {
+	return s.executions.interrupt(who, instanceID, executionID)
 }

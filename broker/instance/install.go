@@ -14,20 +14,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// Bounds on the requirements of one request.
-const (
-	maxRequirements = 200
-	maxRequirement  = 200 // bytes
-)
-
-// InstallRequest asks for packages in an instance.
-type InstallRequest struct {
-	Language     string
-	Requirements []string
-	// Timeout of the installation; zero means the longest there is.
-	Timeout time.Duration
-}
-
 // Install installs packages in an instance of the tenant, whether or not they are
 // there. Errors carry SB009, SB010, SB013, SB014 or SB015; what became of the
 // installation is no error. When ctx ends, so does the installation.
@@ -246,18 +232,6 @@ func (s *Service) asked(caller context.Context, t target, question func(context.
 	default:
 		return explained(ctx, t.ready, err)
 	}
-}
-
-func checkRequirements(requirements []string) error {
-	if len(requirements) > maxRequirements {
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "must be at most %d", maxRequirements)
-	}
-	for _, r := range requirements {
-		if r == "" || len(r) > maxRequirement || r[0] == '-' || strings.ContainsFunc(r, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "each must be 1 to %d bytes on one line, and not begin with -", maxRequirement)
-		}
-	}
-	return nil
 }
 
 // requirementSet names what was asked for, in whatever order.

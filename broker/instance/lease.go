@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -137,3 +138,96 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 		return begunFault(l.entry, providerError(l.entry.Label(), err))
 	}
 }
+
+// pauseTimeout bounds the freezing and thawing of an instance.
+const pauseTimeout = 30 * time.Second
+
+// Pause freezes an instance: its memory and files stay, its processes do not run,
+// and it takes no executions before Resume. Its time goes on. Errors carry SB009,
+// SB013, SB014 while an execution is in progress, and SB015.
+func (s *Service) Pause(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
+	return s.switchPause(ctx, who, id, true)
+}
+
+// Resume thaws an instance. One that runs already is left as it is.
+func (s *Service) Resume(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
+	return s.switchPause(ctx, who, id, false)
+}
+
+func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string, pause bool) (Info, error) {
+	lease, err := s.Lease(ctx, who, id, sdk.CapabilityPause)
+	if err != nil {
+		return Info{}, err
+	}
+	defer lease.Release()
+	provider, err := Capable[sdk.Pauser](lease)
+	if err != nil {
+		return Info{}, err
+	}
+	e := lease.entry
+	// One at a time. What was paused or is to be takes no execution meanwhile; one
+	// that runs goes on to, while its provider is asked to make certain of it.
+	if err := e.BeginSwitch(pause); err != nil {
+		return Info{}, faultOf(e, err)
+	}
+	// What was begun is finished even if the caller goes away: else nobody would
+	// know how the instance is.
+	ctx, cancel := s.bounded(context.WithoutCancel(ctx), pauseTimeout)
+	defer cancel()
+	act := provider.Resume
+	if pause {
+		act = provider.Pause
+	}
+	err = act(ctx, lease.InstanceID)
+	e.EndSwitch(err == nil)
+	if err != nil {
+		return Info{}, lease.Fault(ctx, err)
+	}
+	record, cancelNote := s.noting()
+	defer cancelNote()
+	if err := s.journal.of(e.Snapshot()).Amend(record, e.ID(), func(r *Record) { r.Paused = pause }); err != nil {
+		return Info{}, faultOf(e, err)
+	}
+	return lease.Info(), nil
+}
+
+// maxArguments and maxArgv bound the arguments of a command, in number and in
+// bytes together. Linux takes at most 128 KiB in one.
+const (
+	maxArguments = 1024
+	maxArgv      = 128 << 10
+)
+
+// BoundCommand checks a request for a command in the leased instance and fills in
+// its limits. One that somebody waits for has the time limit of an execution;
+// others have none unless they ask.
+func (l *Lease) BoundCommand(req *sdk.CommandRequest, waitedFor bool) error {
+	req.InstanceID, req.KeepOutput = l.InstanceID, l.service.limits().Output
+	size := 0
+	for _, argument := range req.Argv {
+		if size += len(argument) + 1; strings.ContainsRune(argument, 0) {
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "holds a NUL character, which no argument can")
+		}
+	}
+	limits := l.service.limits()
+	switch {
+	case len(req.Argv) == 0 || req.Argv[0] == "":
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "must name a program")
+	case len(req.Argv) > maxArguments || size > maxArgv:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "has more than %d arguments or %d bytes; put them into a file", maxArguments, maxArgv)
+	case strings.ContainsRune(req.Cwd, 0):
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "holds a NUL character, which no path can")
+	case req.Timeout < 0, waitedFor && req.Timeout > limits.MaxTimeout:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s, unless the command runs in the background", seconds(limits.MaxTimeout))
+	case req.Timeout == 0 && waitedFor:
+		req.Timeout = limits.DefaultTimeout
+	}
+	return checkEnv(req.Env)
+}
+
+// AnswerGrace is how much longer than its timeout something may take before the
+// provider counts as not answering.
+func (l *Lease) AnswerGrace() time.Duration { return answerGrace }
+
+// OutputLimit is how many bytes of each output stream an answer may hold.
+func (l *Lease) OutputLimit() int64 { return l.service.limits().Output }

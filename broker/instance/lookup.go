@@ -2,9 +2,7 @@ package instance
 
 import (
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -247,27 +245,4 @@ func noneByState() map[string]int {
 		counts[state] = 0
 	}
 	return counts
-}
-
-// Bounds of a tenant's labels.
-const (
-	maxLabels     = 50
-	maxLabelValue = 256
-)
-
-var labelName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?$`)
-
-func checkLabels(labels map[string]string) error {
-	if len(labels) > maxLabels {
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "labels", "has %d labels; at most %d are allowed", len(labels), maxLabels)
-	}
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		switch {
-		case !labelName.MatchString(name):
-			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "labels", "a name must have 1 to 63 of A-Z a-z 0-9 _ . / - and begin and end with a letter or digit")
-		case len(labels[name]) > maxLabelValue || strings.ContainsFunc(labels[name], func(r rune) bool { return r < ' ' || r == 0x7f }):
-			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "labels."+name, "must have at most %d bytes and no control characters", maxLabelValue)
-		}
-	}
-	return nil
 }

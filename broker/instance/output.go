@@ -3,7 +3,10 @@ package instance
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -105,4 +108,114 @@ func (o *output) close(into *Execution) {
 	defer o.mu.Unlock()
 	o.closed = true
 	into.Stdout, into.Stderr, into.Artifacts = o.stdout.Bytes(), o.stderr.Bytes(), o.artifacts
+}
+
+// clock calls expired when a time is over that does not pass while it is paused.
+type clock struct {
+	mu     sync.Mutex
+	timer  *time.Timer
+	left   time.Duration
+	since  time.Time // when it was last resumed
+	paused bool
+	ended  bool
+}
+
+func newClock(d time.Duration, expired func()) *clock {
+	return &clock{timer: time.AfterFunc(d, expired), left: d, since: time.Now()}
+}
+
+func (c *clock) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.paused && c.timer.Stop() {
+		c.paused = true
+		c.left -= time.Since(c.since)
+	}
+}
+
+func (c *clock) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paused && !c.ended {
+		c.paused = false
+		c.since = time.Now()
+		c.timer.Reset(c.left)
+	}
+}
+
+// restart has the whole time before it again, unless it is over.
+func (c *clock) restart(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended && !c.paused && c.timer.Stop() {
+		c.left, c.since = d, time.Now()
+		c.timer.Reset(d)
+	}
+}
+
+func (c *clock) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	c.timer.Stop()
+}
+
+// What clients' parsers of JSON can be expected to read: Python's stops at a thousand
+// levels and at 4,300 digits, and fails for the whole answer.
+const (
+	maxResultDepth  = 100
+	maxResultDigits = 1000
+)
+
+// boundResult makes a failure of a result that would keep clients from reading the
+// answer. Code can write one itself. The result is known to be JSON.
+func boundResult(r *sdk.ExecuteResult) {
+	var detail string
+	switch depth, digits := measure(r.Result); {
+	case depth > maxResultDepth:
+		detail = fmt.Sprintf("main returned JSON with %d levels; at most %d are allowed", depth, maxResultDepth)
+	case digits > maxResultDigits:
+		detail = fmt.Sprintf("main returned a number of %d characters; at most %d are allowed", digits, maxResultDigits)
+	default:
+		return
+	}
+	r.Result, r.Detail = nil, detail
+	if r.Status == sdk.StatusSucceeded {
+		r.Status, r.ExitCode = sdk.StatusFailed, max(r.ExitCode, 1)
+	}
+}
+
+// measure returns how many arrays and objects are in one another, and how long the
+// longest number is.
+func measure(text json.RawMessage) (depth, digits int) {
+	level, run := 0, 0
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if quoted {
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				quoted = false
+			}
+			continue
+		}
+		if c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || run > 0 && (c == 'e' || c == 'E') {
+			run++
+			digits = max(digits, run)
+			continue
+		}
+		run = 0
+		switch c {
+		case '"':
+			quoted = true
+		case '[', '{':
+			level++
+			depth = max(depth, level)
+		case ']', '}':
+			level--
+		}
+	}
+	return depth, digits
 }
