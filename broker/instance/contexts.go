@@ -92,12 +92,13 @@ func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (s
 	making, cancel := d.bounded(context.WithoutCancel(ctx), makeContextTimeout)
 	defer cancel()
 	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.Snapshot().Sandbox.ID, Language: t.language})
-	switch {
-	case err != nil && making.Err() != nil && !errors.Is(context.Cause(making), errShuttingDown):
+	if err != nil && errors.Is(context.Cause(making), errNoAnswer) {
 		return "", sdk.Errorf(sdk.CodeUnavailable, "provider %q made no context within %s", t.provider.Label(), makeContextTimeout)
-	case err != nil:
+	}
+	if err != nil {
 		return "", err
-	case made.ID == "":
+	}
+	if made.ID == "" {
 		return "", sdk.Errorf(sdk.CodeInternal, "provider %q made a context without an ID", t.provider.Label())
 	}
 	return made.ID, d.note(e, string(t.language), made.ID)

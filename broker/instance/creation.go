@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -207,23 +206,16 @@ func (m *creation) make(ctx context.Context) (made sdk.Instance, err error) {
 		return made, nil
 	}
 	label := m.target.provider.Label()
-	switch code := sdk.CodeOf(err); {
-	case errors.Is(context.Cause(ctx), errShuttingDown):
-		return made, shuttingDown()
-	case effect.Refused(err):
-		return made, err
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, m.limits().CreateTimeout)
-	case ctx.Err() != nil: // nobody waits any more
-		return made, err
-	case brokenOff(err):
-		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q broke off the creation", label)
-	case code == sdk.CodeExecutionTimeout, code == sdk.CodeOutOfMemory, code == sdk.CodeBlocked:
+	switch sdk.CodeOf(err) {
+	case sdk.CodeExecutionTimeout, sdk.CodeOutOfMemory, sdk.CodeBlocked:
 		// These tell what became of code; there is none yet.
-		return made, sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
-	default:
-		return made, providerError(label, err)
+		err = sdk.Errorf(sdk.CodeCreateFailed, "provider %q: %w", label, err)
 	}
+	return made, providerCall{
+		label: label, caller: ctx, ctx: ctx,
+		late:   sdk.Errorf(sdk.CodeCreateFailed, "provider %q made no instance within %s", label, m.limits().CreateTimeout),
+		broken: sdk.Errorf(sdk.CodeCreateFailed, "provider %q broke off the creation", label),
+	}.told(err)
 }
 
 // makeAdmitted makes an instance that the quotas admit. While the provider has no
@@ -268,7 +260,7 @@ func (m *creation) makeAdmitted(ctx context.Context) (made sdk.Instance, err err
 
 // makeWithin bounds the provider's part in the making of an instance.
 func (m *creation) makeWithin(ctx context.Context) (sdk.Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.req.attempt.left)
+	ctx, cancel := context.WithTimeoutCause(ctx, m.req.attempt.left, errNoAnswer)
 	defer cancel()
 	made, err := m.make(ctx)
 	if err != nil && m.req.attempt.resumed {

@@ -3,7 +3,6 @@ package instance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -106,10 +105,10 @@ func (s *Service) terminate(ctx context.Context, e *registry.Entry) error {
 	s.tasks.Go("note a destruction", func() { s.journal.amend(i, func(r *Record) { r.Ending = true }) })
 	s.logger.Warn("destroying an instance did not work; it is tried again", "instance", i.ID.String(),
 		"provider", i.Label, "error", err)
-	if brokenOff(err) {
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q did not confirm the destruction within %s", i.Label, destroyTimeout)
-	}
-	return fmt.Errorf("destroy: %w", providerError(i.Label, err))
+	return providerCall{
+		label: i.Label, ctx: ctx,
+		broken: sdk.Errorf(sdk.CodeUnavailable, "provider %q did not confirm the destruction within %s", i.Label, destroyTimeout),
+	}.told(err)
 }
 
 // withCause says why an instance is destroyed, unless ctx says it already.

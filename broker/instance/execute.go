@@ -20,9 +20,6 @@ import (
 // the provider counts as not answering: it needs time to kill and to report.
 const answerGrace = 5 * time.Second
 
-// errNoAnswer is why a call ends whose provider takes too long.
-var errNoAnswer = errors.New("the provider does not answer")
-
 // Execution is what became of code that was taken on.
 type Execution struct {
 	ID         string
@@ -273,30 +270,27 @@ func (s *Service) outcome(ctx context.Context, e *registry.Entry, err error) (sd
 // executionError puts the failure of an execution into words. ran says that its code may
 // have.
 func (s *Service) executionError(caller, ctx context.Context, e *registry.Entry, req ExecuteRequest, err error, ran bool) error {
-	switch {
-	case caller.Err() != nil:
-		return caller.Err()
-	case errors.Is(context.Cause(ctx), errShuttingDown):
-		return shuttingDown()
-	case effect.Refused(err):
-		return err
-	case errors.Is(context.Cause(ctx), errNoAnswer):
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.Label(), req.bound())
-	case req.inContext() && (lacksContext(err) || sdk.CodeOf(err) == sdk.CodeConflict):
-		return err
-	case sdk.CodeOf(err) == sdk.CodeNotFound:
-		e.Lose(registry.ReasonLost)
-		if ran {
-			return sdk.Errorf(sdk.CodeUnavailable, "the instance is gone, and the code may have run")
-		}
-		gone := registry.NoSuchInstance()
-		gone.NoEffect = true
-		return gone
-	case brokenOff(err):
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.Label())
-	default:
-		return providerError(e.Label(), err)
+	call := providerCall{
+		label: e.Label(), caller: caller, ctx: ctx,
+		late:   sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.Label(), req.bound()),
+		broken: sdk.Errorf(sdk.CodeUnavailable, "provider %q broke off the execution", e.Label()),
 	}
+	ended := call.ended(err)
+	switch code := sdk.CodeOf(err); {
+	case ended != nil:
+		return ended
+	case req.inContext() && (lacksContext(err) || code == sdk.CodeConflict):
+		return err
+	case code != sdk.CodeNotFound:
+		return call.told(err)
+	}
+	e.Lose(registry.ReasonLost)
+	if ran {
+		return sdk.Errorf(sdk.CodeUnavailable, "the instance is gone, and the code may have run")
+	}
+	gone := registry.NoSuchInstance()
+	gone.NoEffect = true
+	return gone
 }
 
 const (

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -41,22 +42,60 @@ func (f *Fault) Error() string {
 // Unwrap returns what happened.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// providerError is the failure of a provider's call as its caller may see it.
-// What it hides stays in the chain, behind the public error, for the log.
-func providerError(label string, err error) error {
-	code := sdk.CodeOf(err)
-	public := code.FromProvider()
-	if public == code {
-		return err
-	}
-	return fmt.Errorf("%w (%w)", sdk.Errorf(public, "provider %q has trouble with its own back end; the operator finds more in the broker's log", label), err)
-}
+// errNoAnswer is why the context of a call ends whose provider takes too long.
+var errNoAnswer = errors.New("the provider does not answer")
 
 // errShuttingDown is what waits and executions end with when the broker stops.
 var errShuttingDown = errors.New("the broker is shutting down")
 
 func shuttingDown() error {
 	return sdk.Errorf(sdk.CodeUnavailable, "%w", errShuttingDown)
+}
+
+// providerCall is a call of a provider that has failed, with what its failure means.
+type providerCall struct {
+	label string
+	// caller is the context of who asked; nil where that does not end the call.
+	caller context.Context
+	// ctx is the context of the call. It ends with errNoAnswer when the provider takes
+	// too long.
+	ctx context.Context
+	// late is told in the latter case, and broken when the provider has ended the call as
+	// if its context had ended; nil where that cannot be.
+	late, broken error
+}
+
+// ended is the failure in words where the provider has not answered: the broker, the
+// caller or the time has ended the call, or it was not even made. Else it is nil.
+func (c providerCall) ended(err error) error {
+	switch {
+	case errors.Is(context.Cause(c.ctx), errShuttingDown):
+		return shuttingDown()
+	case effect.Refused(err):
+		return err
+	case c.late != nil && errors.Is(context.Cause(c.ctx), errNoAnswer):
+		return c.late
+	case c.caller != nil && c.caller.Err() != nil:
+		return c.caller.Err()
+	case c.broken != nil && brokenOff(err):
+		return c.broken
+	default:
+		return nil
+	}
+}
+
+// told is the one place that puts the failure of a provider's call into words for who
+// asked. What it hides stays in the chain, behind the public error, for the log.
+func (c providerCall) told(err error) error {
+	if ended := c.ended(err); ended != nil {
+		return ended
+	}
+	code := sdk.CodeOf(err)
+	public := code.FromProvider()
+	if public == code {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", sdk.Errorf(public, "provider %q has trouble with its own back end; the operator finds more in the broker's log", c.label), err)
 }
 
 // withoutEffect reports whether whoever failed knows that nothing has happened.

@@ -3,7 +3,6 @@ package instance
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -209,10 +208,10 @@ func (s *Service) installable(ctx context.Context, t target, requirements []stri
 	err := s.asked(ctx, t, func(ctx context.Context) error {
 		return installer.CheckPackages(ctx, t.language, requirements)
 	})
-	if err != nil {
-		return providerError(t.provider.Label(), err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	return providerCall{label: t.provider.Label(), ctx: ctx}.told(err)
 }
 
 // asked puts a short question to a provider.
@@ -220,18 +219,17 @@ func (s *Service) asked(caller context.Context, t target, question func(context.
 	ctx, cancel := s.bounded(caller, checkTimeout)
 	defer cancel()
 	err := question(ctx)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case caller.Err() != nil:
-		return caller.Err()
-	case errors.Is(context.Cause(ctx), errShuttingDown):
-		return shuttingDown()
-	case ctx.Err() != nil:
-		return sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", t.provider.Label(), checkTimeout)
-	default:
-		return explained(ctx, t.ready, err)
 	}
+	call := providerCall{
+		caller: caller, ctx: ctx,
+		late: sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", t.provider.Label(), checkTimeout),
+	}
+	if ended := call.ended(err); ended != nil {
+		return ended
+	}
+	return explained(ctx, t.ready, err)
 }
 
 // requirementSet names what was asked for, in whatever order.

@@ -135,7 +135,7 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 		// as from Create or Execute, of the provider's account.
 		return faultOf(l.entry, err)
 	default:
-		return begunFault(l.entry, providerError(l.entry.Label(), err))
+		return begunFault(l.entry, providerCall{label: l.entry.Label(), ctx: ctx}.told(err))
 	}
 }
 

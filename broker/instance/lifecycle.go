@@ -82,11 +82,11 @@ func (l *lifecycle) noting() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(l.cleanup, cmp.Or(l.limits().DiskTimeout, 30*time.Second))
 }
 
-// bounded returns a context that ends with ctx, after d, or when the broker
-// stops; its cause says which.
+// bounded returns a context for a call that ends with ctx, with errNoAnswer after d, or
+// with errShuttingDown when the broker stops.
 func (l *lifecycle) bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancelCause := context.WithCancelCause(ctx)
-	ctx, cancel := context.WithTimeout(ctx, d)
+	ctx, cancel := context.WithTimeoutCause(ctx, d, errNoAnswer)
 	stop := context.AfterFunc(l.lifetime, func() { cancelCause(errShuttingDown) })
 	return ctx, func() {
 		stop()
