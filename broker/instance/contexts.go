@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -20,7 +21,7 @@ const maxCwd = 4096
 // what the caller calls it.
 func (l *Lease) BoundContext(req *sdk.CreateContextRequest, language string) (err error) {
 	req.InstanceID = l.InstanceID
-	if req.Language, err = supported(l.entry.Snapshot().Provider.Description(), language); err != nil {
+	if req.Language, err = routing.LanguageOf(l.entry.Snapshot().Provider.Description(), language); err != nil {
 		return err
 	}
 	if len(req.Cwd) > maxCwd || strings.ContainsRune(req.Cwd, 0) {
@@ -80,7 +81,7 @@ func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (s
 		return "", context.Cause(ctx)
 	}
 	defer unlock()
-	if id := e.Snapshot().Contexts[string(t.language)]; id != "" {
+	if id := e.Snapshot().Contexts[string(t.Language)]; id != "" {
 		return id, nil
 	}
 	contexts, ok := t.ready.(sdk.Contexts)
@@ -91,7 +92,7 @@ func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (s
 	// have a context that nobody knows.
 	making, cancel := d.bounded(context.WithoutCancel(ctx), makeContextTimeout)
 	defer cancel()
-	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.Snapshot().Sandbox.ID, Language: t.language})
+	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.Snapshot().Sandbox.ID, Language: t.Language})
 	if err != nil && errors.Is(context.Cause(making), errNoAnswer) {
 		return "", sdk.Errorf(sdk.CodeUnavailable, "provider %q made no context within %s", t.provider.Label(), makeContextTimeout)
 	}
@@ -101,7 +102,7 @@ func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (s
 	if made.ID == "" {
 		return "", sdk.Errorf(sdk.CodeInternal, "provider %q made a context without an ID", t.provider.Label())
 	}
-	return made.ID, d.note(e, string(t.language), made.ID)
+	return made.ID, d.note(e, string(t.Language), made.ID)
 }
 
 // forget makes the next use make another one, if that one is still known: it was
@@ -124,7 +125,7 @@ func (d defaultContexts) note(e *registry.Entry, language, id string) error {
 
 // renew makes a default context in place of one that is gone.
 func (d defaultContexts) renew(ctx context.Context, e *registry.Entry, t target, gone string) (string, error) {
-	if err := d.forget(e, t.language, gone); err != nil {
+	if err := d.forget(e, t.Language, gone); err != nil {
 		return "", err
 	}
 	return d.of(ctx, e, t)

@@ -16,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -81,7 +82,7 @@ func (c *creations) acquire(ctx context.Context, who tenant.Tenant, t target, re
 // claim is what a request asks the registry for.
 func (c *creations) claim(who tenant.Tenant, t target, req CreateRequest, session string) registry.Claim {
 	spec := registry.Spec{
-		Template: t.template,
+		Template: t.Template,
 		TTL:      cmp.Or(req.TTL, c.limits().DefaultTTL),
 		Idle:     cmp.Or(req.Idle, c.limits().MaxIdle),
 		Labels:   maps.Clone(req.Labels),
@@ -141,7 +142,7 @@ func (c *creations) begin(ctx context.Context, claimed registry.Claimed, t targe
 	ctx, cancel := c.bounded(context.WithoutCancel(ctx), req.Wait+req.attempt.left)
 	if claimed.Retried != nil {
 		req.granted, req.attempt.resumed = claimed.Permit, true // it counts already
-		t.template = claimed.Retried.Template
+		t.Template = claimed.Retried.Template
 	}
 	e := claimed.Entry
 	e.OnCancel(cancel)
@@ -192,7 +193,7 @@ func (m *creation) make(ctx context.Context) (made sdk.Instance, err error) {
 	began := time.Now()
 	made, err = m.target.ready.Create(ctx, sdk.CreateRequest{
 		MaxQueue: i.MaxQueue,
-		Template: m.target.template,
+		Template: m.target.Template,
 		Labels:   labels,
 		Env:      m.req.Env,
 		// The end of an instance is ours to decide; the provider's limit is
@@ -341,7 +342,7 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	if err := checkCreate(req, s.limits()); err != nil {
 		return Info{}, false, err
 	}
-	if err := (needs{capabilities: req.Capabilities}).known(s.catalog.Providers()); err != nil {
+	if err := (routing.Wanted{Capabilities: req.Capabilities}).KnownCapabilities(s.catalog.Providers()); err != nil {
 		return Info{}, false, err
 	}
 	if req.turn, err = s.admission.newTurn(req.Wait); err != nil {
@@ -372,14 +373,14 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 
 // obtain finds out where an instance belongs and acquires it there.
 func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateRequest) (t target, e *registry.Entry, created bool, err error) {
-	w := selector{
-		tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language,
-		needs: needs{languages: req.Languages, capabilities: req.Capabilities},
-	}
+	w := selector{tenant: who, session: req.Session, Wanted: routing.Wanted{
+		Provider: req.Provider, Template: req.Template, Language: req.Language,
+		Languages: req.Languages, Capabilities: req.Capabilities,
+	}}
 	err = s.place(ctx, w, req.Wait, func(a *attempt) (err error) {
 		t = a.target
-		if t.language == "" {
-			t.language = t.templateLanguage()
+		if t.Language == "" {
+			t.Language = t.templateLanguage()
 		}
 		if err := s.installable(ctx, t, req.Requirements); err != nil {
 			if s.providers.moved(w, t.provider) {

@@ -12,6 +12,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -58,12 +59,12 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err := req.capable(provider); err != nil {
 		return Execution{}, faultOf(e, err)
 	}
-	t, err := s.providers.offered(ctx, provider, selector{language: req.Language})
+	t, err := s.providers.offered(ctx, provider, routing.Wanted{Language: req.Language})
 	if err != nil {
 		return Execution{}, faultOf(e, err)
 	}
-	if t.language == "" && len(req.Requirements) > 0 {
-		if t.language, err = s.languageOfContext(ctx, e, t, req.ContextID); err != nil {
+	if t.Language == "" && len(req.Requirements) > 0 {
+		if t.Language, err = s.languageOfContext(ctx, e, t, req.ContextID); err != nil {
 			return Execution{}, faultOf(e, err)
 		}
 	}
@@ -112,7 +113,7 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_
 // gone already, which the provider knows: it may end an old one by itself. Nothing ran
 // then, and the session gets a new one, as it would have a moment later.
 func (s *Service) runOnce(ctx context.Context, who tenant.Tenant, r *running, create CreateRequest, req RunRequest) (execution Execution, lost bool, err error) {
-	w := selector{tenant: who, session: req.Session, provider: req.Provider, template: req.Template, language: req.Language}
+	w := selector{tenant: who, session: req.Session, Wanted: routing.Wanted{Provider: req.Provider, Template: req.Template, Language: req.Language}}
 	err = s.place(ctx, w, req.Wait, func(a *attempt) (err error) {
 		execution, lost, err = s.runAt(ctx, a, r, create, req)
 		return err
@@ -145,7 +146,7 @@ func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create Crea
 	r.quota, create.granted = grant.Execution, grant.Instance
 	creating := ctx
 	if !keep {
-		creating = effect.MadeFor(ctx, sdk.ExecuteRequest{ExecutionID: r.key.id, Language: t.language, Code: req.Code, Env: req.Env})
+		creating = effect.MadeFor(ctx, sdk.ExecuteRequest{ExecutionID: r.key.id, Language: t.Language, Code: req.Code, Env: req.Env})
 	}
 	e, created, err := s.creations.acquire(creating, who, t, create)
 	if err != nil {
@@ -212,7 +213,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	asked := sdk.ExecuteRequest{
 		InstanceID:  e.Snapshot().Sandbox.ID,
 		ExecutionID: execution.ID,
-		Language:    t.language,
+		Language:    t.Language,
 		Code:        req.Code,
 		Arguments:   req.Arguments,
 		Env:         req.Env,

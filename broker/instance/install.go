@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -38,7 +39,7 @@ func (s *Service) Install(ctx context.Context, who tenant.Tenant, id string, req
 		return Execution{}, err
 	}
 	defer s.release(e)
-	t, err := s.providers.offered(ctx, e.Snapshot().Provider, selector{language: req.Language})
+	t, err := s.providers.offered(ctx, e.Snapshot().Provider, routing.Wanted{Language: req.Language})
 	if err != nil {
 		return Execution{}, faultOf(e, err)
 	}
@@ -89,7 +90,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 		return ended(err, nil)
 	}
 	defer unlock()
-	set := requirementSet(t.language, in.requirements)
+	set := requirementSet(t.Language, in.requirements)
 	if e.Snapshot().Installed[set] && !in.again {
 		execution.Result.Status = sdk.StatusSucceeded
 		return execution, nil
@@ -103,7 +104,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	ctx = effect.WhenBegun(ctx, func() { clock.restart(in.timeout + answerGrace) })
 	out := newOutput(s.lifetime, s.limits().Output, nil, clock)
 	result, err := installer.InstallPackages(ctx, sdk.InstallPackagesRequest{
-		InstanceID: e.Snapshot().Sandbox.ID, Language: t.language, Requirements: in.requirements,
+		InstanceID: e.Snapshot().Sandbox.ID, Language: t.Language, Requirements: in.requirements,
 		Timeout: in.timeout, OutputLimit: s.limits().Output,
 	}, out)
 	out.close(&execution)
@@ -185,7 +186,7 @@ func (t target) installs(requirements []string) error {
 		return nil
 	case !slices.Contains(t.provider.Description().Capabilities, sdk.CapabilityPackages):
 		return sdk.NotSupported(t.provider.Label(), sdk.CapabilityPackages)
-	case t.language == "":
+	case t.Language == "":
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "requirements", "are of a language: name one, or a template that has one")
 	default:
 		return nil
@@ -206,7 +207,7 @@ func (s *Service) installable(ctx context.Context, t target, requirements []stri
 		return lacksInterface()
 	}
 	err := s.asked(ctx, t, func(ctx context.Context) error {
-		return installer.CheckPackages(ctx, t.language, requirements)
+		return installer.CheckPackages(ctx, t.Language, requirements)
 	})
 	if err == nil {
 		return nil

@@ -50,7 +50,7 @@ func (s *Service) observeExecution(e *registry.Entry, t target, execution Execut
 	case err != nil:
 		status, code = StatusError, sdk.CodeOf(err)
 	}
-	s.observer.Executed(e.Label(), t.language, status, code)
+	s.observer.Executed(e.Label(), t.Language, status, code)
 }
 
 // observeCreation tells how a creation was answered. ctx is that of the call.

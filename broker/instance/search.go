@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -18,10 +17,7 @@ import (
 // Router says in which order providers are asked for a new instance, and learns from
 // what comes of it; routing.Router is it.
 type Router interface {
-	Order(policy routing.Policy, candidates []routing.Candidate) []routing.Choice
-	// Enter reports whether a provider may be asked where others could be, and whether
-	// that is a trial, which only one that is well is given.
-	Enter(label string, well bool) (may, trial bool)
+	routing.Orderer
 	Succeeded(label string, took time.Duration)
 	Failed(label string)
 }
@@ -43,19 +39,12 @@ type search struct {
 	selector  selector
 	until     time.Time // no further provider is asked after that
 	offer     Offer     // of the last look
-	// order is of those that may still be asked, if ordered. Those in passed, whose
-	// circuits are open, come last.
-	ordered bool
-	order   []routing.Choice
-	passed  []string
-	// tried are those that could not serve.
-	tried []Tried
+	// shortlist are those that may still be asked.
+	shortlist routing.Shortlist
 	// detached are creations that may have made an instance for this request. It comes
 	// back to them once, when nobody else serves.
 	detached []*registry.Entry
 	cameBack bool
-	// full is the first that had no room and was not waited for.
-	full *routing.Choice
 	// fault is what the caller is told if nobody can.
 	fault  *Fault
 	unlock func() // nil as long as the search for the session is not held
@@ -123,7 +112,7 @@ func (s *Service) place(ctx context.Context, w selector, wait time.Duration, use
 			err = use(a)
 		}
 		if errors.Is(err, registry.ErrMoved) {
-			r.ordered = false
+			r.shortlist.Forget()
 			continue
 		}
 		if err == nil {
@@ -142,7 +131,7 @@ func (s *Service) place(ctx context.Context, w selector, wait time.Duration, use
 			continue
 		}
 		if fault, ok = errors.AsType[*Fault](err); ok {
-			fault.Tried = slices.DeleteFunc(slices.Clone(r.tried), func(t Tried) bool { return t.Provider == fault.Provider })
+			fault.Tried = r.shortlist.TriedBeside(fault.Provider)
 		}
 		return err
 	}
@@ -155,16 +144,7 @@ func (r *search) note(fault *Fault) {
 	if fault.ambiguous != nil {
 		r.detached = append(r.detached, fault.ambiguous)
 	}
-	if len(r.tried) < routing.MaxTried && !r.wasTried(label) {
-		r.tried = append(r.tried, Tried{Provider: label, Code: code})
-	}
-	if i := slices.IndexFunc(r.order, func(c routing.Choice) bool { return c.Label == label }); i >= 0 {
-		if fault.spilled && r.full == nil {
-			full := r.order[i]
-			r.full = &full
-		}
-		r.order = slices.Delete(slices.Clone(r.order), i, i+1)
-	}
+	r.shortlist.Strike(label, code, fault.spilled)
 	if code != sdk.CodeInvalidRequest && code != sdk.CodeNotSupported || r.fault == nil {
 		r.fault = fault
 	}
@@ -180,10 +160,6 @@ func (r *search) failed() error {
 	return &final
 }
 
-func (r *search) wasTried(label string) bool {
-	return slices.ContainsFunc(r.tried, func(t Tried) bool { return t.Provider == label })
-}
-
 // next returns the provider that is to be asked now: the one that the request names;
 // else the one where its session lives; else the next in the order.
 func (r *search) next(ctx context.Context) (*attempt, error) {
@@ -191,8 +167,8 @@ func (r *search) next(ctx context.Context) (*attempt, error) {
 	offer := r.catalog.Offer(w.tenant)
 	r.offer = offer
 	usable := offer.Usable()
-	if w.provider != "" {
-		p, err := pickNamed(w, usable, offer.Providers)
+	if w.Provider != "" {
+		p, err := w.Named(usable, offer.Providers)
 		if err != nil {
 			return nil, err
 		}
@@ -207,7 +183,7 @@ func (r *search) next(ctx context.Context) (*attempt, error) {
 	if sure == unclear && several && !e.Snapshot().State.Left() {
 		return nil, r.awaitAmbiguous(ctx, e, attempt{others: !r.cameBack, faithful: r.cameBack, patience: offer.Patience})
 	}
-	if home != nil && (sure != tentative || !r.wasTried(home.Label())) {
+	if home != nil && (sure != tentative || !r.shortlist.WasTried(home.Label())) {
 		a, err := r.at(ctx, home, routing.ReasonSession, false, sure == tentative && several)
 		if err == nil {
 			a.others, a.joins = sure != certain && several, true
@@ -222,22 +198,10 @@ func (r *search) next(ctx context.Context) (*attempt, error) {
 		r.unlock = unlock
 		return r.next(ctx) // somebody may have found one meanwhile
 	}
-	if !r.ordered {
-		r.order = r.inOrder(offer, candidates)
-		r.order = slices.DeleteFunc(r.order, func(c routing.Choice) bool { return r.wasTried(c.Label) })
-		r.ordered, r.passed = true, nil
-	}
-	if len(r.order) == 0 && r.full == nil {
+	r.shortlist.Fill(r.router, offer, candidates)
+	choice, trial, ok := r.shortlist.Next(r.router, offer.Providers, several)
+	if !ok {
 		return nil, r.failed()
-	}
-	if len(r.order) == 0 { // nobody else serves, so it is worth the wait
-		full := *r.full
-		r.order, r.full = []routing.Choice{full}, nil
-		r.tried = slices.DeleteFunc(r.tried, func(t Tried) bool { return t.Provider == full.Label })
-	}
-	choice, trial := r.order[0], false
-	if several {
-		choice, trial = r.choose()
 	}
 	p := routing.Labelled(usable, choice.Label)
 	if p == nil {
@@ -248,29 +212,11 @@ func (r *search) next(ctx context.Context) (*attempt, error) {
 	} else if e != nil {
 		return nil, &Fault{Provider: e.Label(), Err: stillAmbiguous(e)}
 	}
-	a, err := r.at(ctx, p, choice.Reason, true, len(r.order) > 1 || r.full != nil)
+	a, err := r.at(ctx, p, choice.Reason, true, r.shortlist.HasOthers())
 	if err == nil {
-		a.trial = trial && a.others && r.anotherIsReady(p)
+		a.trial = trial && a.others && r.shortlist.AnotherIsReady(r.catalog.Providers(), p)
 	}
 	return a, err
-}
-
-// choose returns the first in the order whose circuit is not open, or may be tried. Where
-// all are open, the first of them is asked all the same: others cannot be worse.
-func (r *search) choose() (choice routing.Choice, trial bool) {
-	for {
-		choice := r.order[0]
-		if slices.Contains(r.passed, choice.Label) {
-			r.passed = slices.DeleteFunc(r.passed, func(label string) bool { return label == choice.Label })
-			return choice, false
-		}
-		p := routing.Labelled(r.offer.Providers, choice.Label)
-		if may, trial := r.router.Enter(choice.Label, p != nil && p.Status().Ready); may {
-			return choice, trial
-		}
-		r.passed = append(r.passed, choice.Label)
-		r.order = append(r.order[1:], choice)
-	}
 }
 
 // at waits until a provider is ready and checks that it offers what is wanted. It
@@ -280,16 +226,17 @@ func (r *search) at(ctx context.Context, p Provider, reason string, chosen, othe
 	w := r.selector
 	began, limit := time.Now(), r.limits().CreateTimeout
 	if p.Description().Name != "" { // what does not fit is not waited for
-		if _, err := fitting(p, nil, w); err != nil && !r.moved(w, p) {
+		if _, err := w.FitOf(p); err != nil && !r.moved(w, p) {
 			return nil, &Fault{Provider: p.Label(), Err: err, elsewhere: chosen}
 		}
 	}
-	ready, err := r.awaitProvider(ctx, p, limit, others, chosen && len(r.tried)+len(r.passed) == 0)
+	ready, err := r.awaitProvider(ctx, p, limit, others, chosen && r.shortlist.Untouched())
 	elsewhere := others && !errors.Is(err, errShuttingDown)
 	var t target
 	if err == nil {
 		elsewhere = chosen
-		t, err = fitting(p, ready, w)
+		t.provider, t.ready = p, ready
+		t.Fit, err = w.FitOf(p)
 	}
 	if err != nil {
 		if ctx.Err() == nil && r.moved(w, p) {
@@ -297,44 +244,10 @@ func (r *search) at(ctx context.Context, p Provider, reason string, chosen, othe
 		}
 		return nil, &Fault{Provider: p.Label(), Err: err, elsewhere: elsewhere}
 	}
-	a := &attempt{
+	return &attempt{
 		search: r, target: t, chosen: chosen, others: others, left: limit - time.Since(began), patience: r.offer.Patience,
-		session: w.session, routing: Routing{Reason: reason, Tried: slices.Clone(r.tried)},
-	}
-	for _, label := range r.passed {
-		a.routing.Tried = append(a.routing.Tried, Tried{Provider: label, Code: sdk.CodeUnavailable})
-	}
-	if chosen && len(a.routing.Tried) > 0 {
-		a.routing.Reason = routing.ReasonFallback
-	}
-	return a, nil
-}
-
-// anotherIsReady reports whether one of the others in the order takes work now.
-func (r *search) anotherIsReady(than Provider) bool {
-	for _, p := range r.catalog.Providers() {
-		listed := slices.ContainsFunc(r.order, func(c routing.Choice) bool { return c.Label == p.Label() })
-		if listed = listed || r.full != nil && r.full.Label == p.Label(); listed && p.Label() != than.Label() && p.Status().Ready {
-			return true
-		}
-	}
-	return false
-}
-
-// inOrder puts those that may be asked in the order of the policy.
-func (p *providers) inOrder(offer Offer, candidates []Provider) []routing.Choice {
-	if len(candidates) == 1 {
-		reason := routing.ReasonActive
-		if candidates[0].Label() != offer.Active {
-			reason = routing.ReasonAllowed
-		}
-		return []routing.Choice{{Label: candidates[0].Label(), Reason: reason}}
-	}
-	var list []routing.Candidate
-	for _, c := range candidates {
-		list = append(list, routing.Candidate{Label: c.Label(), Cost: offer.Costs[c.Label()]})
-	}
-	return p.router.Order(offer.Policy, list)
+		session: w.session, routing: r.shortlist.Placed(reason, chosen),
+	}, nil
 }
 
 // awaitProvider waits until the provider is ready: a moment where another one is, after
@@ -349,7 +262,7 @@ func (r *search) awaitProvider(ctx context.Context, p Provider, limit time.Durat
 			if first {
 				grace = r.graceOf(r.offer)
 			}
-			if r.anotherIsReady(p) {
+			if r.shortlist.AnotherIsReady(r.catalog.Providers(), p) {
 				until = earlier(most, later(began.Add(readyPatience), grace))
 			}
 			// Whether another one is ready may be otherwise in a moment.
@@ -408,7 +321,8 @@ func (r *search) comeBack(ctx context.Context, err error) (waits bool, _ error) 
 	}
 	for _, e := range r.detached {
 		if e.Reclaim() {
-			r.cameBack, r.ordered = true, false
+			r.cameBack = true
+			r.shortlist.Forget()
 			r.selector.session = e.ID().Session // if it had none it shares this one with nobody
 			if err := r.awaitAmbiguous(ctx, e, attempt{faithful: true}); !errors.Is(err, registry.ErrMoved) {
 				return false, err
@@ -452,21 +366,17 @@ func earlier(a, b time.Time) time.Time {
 // target is where a request goes: a ready provider, with the template and the
 // language that it understands.
 type target struct {
+	routing.Fit
 	provider Provider
 	ready    sdk.Provider
-	template string
-	language sdk.Language
 }
 
-// selector is what a request says about its target; empty fields mean that it says
-// nothing.
+// selector is what a request says about its target.
 type selector struct {
-	tenant   tenant.Tenant
-	session  string
-	provider string
-	template string
-	language string
-	needs    needs
+	routing.Wanted
+	tenant tenant.Tenant
+	// session is empty for a request without one.
+	session string
 }
 
 // providers choose where a request goes.
@@ -482,48 +392,6 @@ type providers struct {
 
 func offers(catalog Catalog, p Provider) bool { return slices.Contains(catalog.Providers(), p) }
 
-// needs are what a provider must have beside the language and the template.
-type needs struct {
-	languages    []string
-	capabilities []sdk.Capability
-}
-
-func (n needs) met(p Provider) error {
-	d := p.Description()
-	for _, name := range n.languages {
-		if !slices.Contains(d.Languages, sdk.ParseLanguage(name)) {
-			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "languages", "the provider %q does not run %q", p.Label(), name)
-		}
-	}
-	for _, c := range n.capabilities {
-		if !slices.Contains(d.Capabilities, c) {
-			return sdk.NotSupported(p.Label(), c)
-		}
-	}
-	return nil
-}
-
-// known checks that each capability is one that there can be: that this broker knows, or
-// that some provider has. Whoever misspells one hears so, however the providers are.
-func (n needs) known(providers []Provider) error {
-	all := sdk.Capabilities()
-	for _, p := range providers {
-		all = append(all, p.Description().Capabilities...)
-	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	for _, c := range n.capabilities {
-		if !slices.Contains(all, c) {
-			var names []string
-			for _, known := range all {
-				names = append(names, string(known))
-			}
-			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "capabilities", "there is no capability %q; there are: %s", c, listed(names))
-		}
-	}
-	return nil
-}
-
 // moved reports whether a request that was on its way to a provider belongs on
 // another one by now, because that one was replaced or removed.
 func (p *providers) moved(w selector, from Provider) bool {
@@ -533,49 +401,20 @@ func (p *providers) moved(w selector, from Provider) bool {
 
 // offered waits until a provider is ready and checks that it offers what a request
 // wants.
-func (p *providers) offered(ctx context.Context, provider Provider, w selector) (target, error) {
+func (p *providers) offered(ctx context.Context, provider Provider, w routing.Wanted) (target, error) {
 	ready, err := p.waitReady(ctx, provider, p.limits().CreateTimeout, false)
 	if err != nil {
 		return target{}, err
 	}
-	return fitting(provider, ready, w)
-}
-
-// fitting is the target for what a request wants of a provider.
-func fitting(provider Provider, ready sdk.Provider, w selector) (t target, err error) {
-	t = target{provider: provider, ready: ready, template: w.template}
-	description := provider.Description()
-	if w.language != "" {
-		if t.language, err = supported(description, w.language); err != nil {
-			return target{}, err
-		}
-	}
-	if err := w.needs.met(provider); err != nil {
-		return target{}, err
-	}
-	switch {
-	case w.template != "":
-		var names []string
-		for _, offered := range description.Templates {
-			names = append(names, offered.Name)
-		}
-		if !slices.Contains(names, w.template) {
-			return target{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template",
-				"the provider %q has no such template; it has: %s", provider.Label(), listed(names))
-		}
-	case t.language != "" && description.TemplateFor(t.language) != "":
-		t.template = description.TemplateFor(t.language)
-	case len(description.Templates) > 0:
-		t.template = description.Templates[0].Name
-	}
-	return t, nil
+	fit, err := w.FitOf(provider)
+	return target{Fit: fit, provider: provider, ready: ready}, err
 }
 
 // templateLanguage is the first language of the target's template; empty if it has
 // none.
 func (t target) templateLanguage() sdk.Language {
 	for _, offered := range t.provider.Description().Templates {
-		if offered.Name == t.template && len(offered.Languages) > 0 {
+		if offered.Name == t.Template && len(offered.Languages) > 0 {
 			return offered.Languages[0]
 		}
 	}
@@ -609,21 +448,6 @@ func (p *providers) waitReady(ctx context.Context, provider Provider, d time.Dur
 	default:
 		return nil, err
 	}
-}
-
-func pickNamed(w selector, usable, all []Provider) (Provider, error) {
-	named := func(p Provider) bool { return p.Label() == w.provider }
-	if i := slices.IndexFunc(usable, named); i >= 0 {
-		return usable[i], nil
-	}
-	if slices.ContainsFunc(all, named) {
-		return nil, sdk.FieldErrorf(sdk.CodeNotAllowed, "provider", "this tenant may not use the provider %q", w.provider)
-	}
-	var labels []string
-	for _, p := range usable {
-		labels = append(labels, p.Label())
-	}
-	return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "provider", "there is no such provider; there are: %s", listed(labels))
 }
 
 // holderOf returns where the session's instance on that provider lives: on the one
@@ -698,26 +522,6 @@ func prefers(i, to registry.Instance, active string) bool {
 	default:
 		return to.Label != active && (i.Label == active || i.Created.After(to.Created))
 	}
-}
-
-// supported turns what the caller wrote into a language of the provider.
-func supported(d sdk.Description, name string) (sdk.Language, error) {
-	language := sdk.ParseLanguage(name)
-	if slices.Contains(d.Languages, language) {
-		return language, nil
-	}
-	var names []string
-	for _, l := range d.Languages {
-		names = append(names, string(l))
-	}
-	return "", sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "this provider does not run that language; it runs: %s", listed(names))
-}
-
-func listed(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }
 
 // StateUnavailable is the Status.State of a provider that has failed repeatedly: it is
