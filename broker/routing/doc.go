@@ -2,7 +2,10 @@
 // learns from what becomes of it: it orders providers by a policy, measures how long
 // their creations take, and has a circuit breaker for those whose creations fail.
 //
-// It makes nothing and knows no plugins: package instance asks the providers, in the
-// order that a Router gives, and decides when another one may be asked. The breaker
-// for plugins that die is in package pluginhost.
+// It says what a provider is to the broker (Provider, Catalog, Offer), whether one fits a
+// request (Wanted), and which of them a request may still ask (Shortlist).
+//
+// It makes nothing, waits for nothing and knows no plugins: package instance asks the
+// providers, and decides when another one may be asked. The breaker for plugins that die
+// is in package pluginhost.
 package routing
