@@ -91,7 +91,7 @@ type survivor interface {
 // brokenOff reports whether a provider ended a call as if its context had ended.
 // The caller has made sure that it has not.
 func brokenOff(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoAnswer)
 }
 
 // evidence is what is needed to find out what an ambiguous creation has left.

@@ -442,7 +442,7 @@ func (p *providers) waitReady(ctx context.Context, provider Provider, d time.Dur
 		return nil, ctx.Err()
 	case errors.Is(context.Cause(wait), errShuttingDown):
 		return nil, shuttingDown()
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errNoAnswer):
 		late := sdk.Errorf(sdk.CodeUnavailable, "provider %q was not ready within %s", provider.Label(), d)
 		return nil, fmt.Errorf("%w (%w)", late, errNotInTime)
 	default:
