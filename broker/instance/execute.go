@@ -208,7 +208,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 			return Execution{}, faultOf(e, err)
 		}
 	}
-	out := newOutput(s.lifetime, s.limits().Output, req.Listener, clock)
+	out := newOutput(s.lifetime, req.Listener, clock)
 	failpoint.Hit(failpoint.ExecuteBegin)
 	asked := sdk.ExecuteRequest{
 		InstanceID:  e.Snapshot().Sandbox.ID,
@@ -230,14 +230,13 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	}
 	failpoint.Hit(failpoint.ExecuteEnd)
 	out.close(&execution)
-	result.Truncated = result.Truncated || out.truncated
 	boundResult(&result)
 	execution.Result = result
 	if err == nil {
 		return execution, nil
 	}
 	if status, detail, ok := s.outcome(ctx, e, err); ok {
-		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out.truncated, Detail: detail}
+		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Detail: detail}
 		return execution, nil
 	}
 	err = s.executionError(caller, ctx, e, req, err, !withoutEffect(err))

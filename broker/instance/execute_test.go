@@ -1,7 +1,6 @@
 package instance_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -23,23 +22,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
-
-func TestOutputAboveTheLimitIsCut(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
-		first.OnExecute = func(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-			for range 3 {
-				assert.Check(t, out.Stdout(bytes.Repeat([]byte("x"), 500)))
-			}
-			assert.Check(t, out.Stderr([]byte("short")))
-			return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
-		}
-		execution, err := s.Run(t.Context(), acme, run("python"))
-		assert.NilError(t, err)
-		assert.Equal(t, len(execution.Stdout), 1<<10)
-		assert.Equal(t, string(execution.Stderr), "short")
-		assert.Assert(t, execution.Result.Truncated)
-	})
-}
 
 func TestErrorsOfAnExecution(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -78,16 +78,16 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	}
 	execution := Execution{ID: in.id, InstanceID: e.ID().String(), Provider: e.Label()}
 	req := ExecuteRequest{Timeout: in.timeout}
-	ended := func(err error, out *output) (Execution, error) {
+	ended := func(err error) (Execution, error) {
 		if status, detail, ok := s.outcome(ctx, e, err); ok {
-			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Truncated: out != nil && out.truncated, Detail: detail}
+			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Detail: detail}
 			return execution, nil
 		}
 		return Execution{}, begunFault(e, s.executionError(caller, ctx, e, req, err, false))
 	}
 	unlock, err := s.installing.lock(ctx, e)
 	if err != nil {
-		return ended(err, nil)
+		return ended(err)
 	}
 	defer unlock()
 	set := requirementSet(t.Language, in.requirements)
@@ -102,16 +102,15 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	clock := newClock(in.timeout+answerGrace, func() { stop(errNoAnswer) })
 	defer clock.end()
 	ctx = effect.WhenBegun(ctx, func() { clock.restart(in.timeout + answerGrace) })
-	out := newOutput(s.lifetime, s.limits().Output, nil, clock)
+	out := newOutput(s.lifetime, nil, clock)
 	result, err := installer.InstallPackages(ctx, sdk.InstallPackagesRequest{
 		InstanceID: e.Snapshot().Sandbox.ID, Language: t.Language, Requirements: in.requirements,
 		Timeout: in.timeout, OutputLimit: s.limits().Output,
 	}, out)
 	out.close(&execution)
 	if err != nil {
-		return ended(explained(ctx, t.ready, err), out)
+		return ended(explained(ctx, t.ready, err))
 	}
-	result.Truncated = result.Truncated || out.truncated
 	execution.Result = result
 	if result.Status == sdk.StatusSucceeded {
 		e.SetInstalled(set)

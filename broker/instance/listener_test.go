@@ -3,7 +3,6 @@ package instance_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,24 +78,6 @@ func TestAListenerHearsTheExecutionInOrder(t *testing.T) {
 		assert.DeepEqual(t, l.heard, []string{
 			"started mine first " + execution.InstanceID, "started mine first " + after.InstanceID, "out one", "err two", "out three", "artifact a.csv",
 		})
-	})
-}
-
-func TestAListenerHearsNoMoreThanTheLimit(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
-		first.OnExecute = func(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-			for range 3 {
-				assert.Check(t, out.Stdout([]byte(strings.Repeat("x", 500))))
-			}
-			return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
-		}
-		l := &listener{}
-		req := run("python")
-		req.Listener = l
-		execution, err := s.Run(t.Context(), acme, req)
-		assert.NilError(t, err)
-		assert.Equal(t, len(strings.Join(l.heard[1:], "")), 1<<10+3*len("out "))
-		assert.Assert(t, execution.Result.Truncated)
 	})
 }
 

@@ -29,57 +29,42 @@ type Listener interface {
 	Artifact(ctx context.Context, a sdk.Artifact) error
 }
 
-// output takes what one execution makes, up to a limit for each stream, to its
-// listener or, where there is none, keeps it.
+// output takes what one execution makes to its listener or, where there is none, keeps
+// it. The client of the plugin lets no more through than was asked for.
 type output struct {
 	ctx      context.Context // of the listener's calls
 	listener Listener        // may be nil
 	clock    *clock
 
 	mu             sync.Mutex
-	room           [2]int64
 	stdout, stderr bytes.Buffer
 	artifacts      []sdk.Artifact
-	truncated      bool
 	closed         bool
 }
 
 var _ sdk.Output = (*output)(nil)
 
-func newOutput(ctx context.Context, limit int64, listener Listener, clock *clock) *output {
-	return &output{ctx: ctx, listener: listener, clock: clock, room: [2]int64{limit, limit}}
+func newOutput(ctx context.Context, listener Listener, clock *clock) *output {
+	return &output{ctx: ctx, listener: listener, clock: clock}
 }
 
-func (o *output) Stdout(p []byte) error { return o.write(0, p) }
-func (o *output) Stderr(p []byte) error { return o.write(1, p) }
+func (o *output) Stdout(p []byte) error { return o.write(p, &o.stdout, Listener.Stdout) }
+func (o *output) Stderr(p []byte) error { return o.write(p, &o.stderr, Listener.Stderr) }
 
-func (o *output) write(stream int, p []byte) error {
+func (o *output) write(p []byte, kept *bytes.Buffer, heard func(Listener, context.Context, []byte) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
-		return errShuttingDown
-	}
-	if int64(len(p)) > o.room[stream] {
-		p = p[:o.room[stream]]
-		o.truncated = true
-	}
-	o.room[stream] -= int64(len(p))
 	switch {
+	case o.closed:
+		return errShuttingDown
 	case len(p) == 0:
 		return nil
 	case o.listener != nil:
-		return o.tell(func() error {
-			if stream == 0 {
-				return o.listener.Stdout(o.ctx, p)
-			}
-			return o.listener.Stderr(o.ctx, p)
-		})
-	case stream == 0:
-		o.stdout.Write(p)
+		return o.tell(func() error { return heard(o.listener, o.ctx, p) })
 	default:
-		o.stderr.Write(p)
+		kept.Write(p)
+		return nil
 	}
-	return nil
 }
 
 func (o *output) tell(listener func() error) error {

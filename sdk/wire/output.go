@@ -7,7 +7,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-// checkedOutput passes on what a plugin sends, up to what it may.
+// checkedOutput passes on what a plugin sends, and ends a call that sends more than it
+// may. It is the one place where the broker counts: package serve has cut at the source.
 type checkedOutput struct {
 	out       sdk.Output
 	room      [2]int64
