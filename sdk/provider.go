@@ -222,3 +222,11 @@ type Instance struct {
 	// a time to come: what has ended already is refused, and destroyed.
 	ExpiresAt time.Time
 }
+
+// Bounds of what a Description says for lists of providers.
+const (
+	// MaxIcon is the longest Icon, in bytes.
+	MaxIcon = 16 << 10
+	// MaxTags is how many Tags there may be.
+	MaxTags = 16
+)

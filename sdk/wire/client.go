@@ -274,7 +274,7 @@ func decodeMetrics(wms []*providerv1.Metric) ([]sdk.Metric, error) {
 			Labels: wm.GetLabels(), Value: wm.GetValue(),
 		})
 	}
-	if err := sdk.CheckMetrics(metrics); err != nil {
+	if err := CheckMetrics(metrics); err != nil {
 		return nil, misbehaved("answered metrics that are not acceptable: " + err.Error())
 	}
 	return metrics, nil
@@ -291,7 +291,7 @@ func decodeDescription(resp *providerv1.DescribeResponse) (sdk.Description, erro
 	if !onePrintableLine(d.Version) || !onePrintableLine(d.Summary) {
 		return d, errors.New("version or summary is more than one line of printable text")
 	}
-	if err := sdk.CheckAppearance(d.Icon, d.Tags); err != nil {
+	if err := CheckAppearance(d.Icon, d.Tags); err != nil {
 		return d, err
 	}
 	if len(resp.GetLanguages()) > maxNames || len(resp.GetTemplates()) > maxNames || len(resp.GetCapabilities()) > maxNames {

@@ -24,6 +24,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // recorder keeps what an execution writes.
@@ -487,7 +488,7 @@ func TestHealthHasTheMetricsOfThePool(t *testing.T) {
 	assert.NilError(t, p.Destroy(t.Context(), create(t, p, templateBash)))
 	health, err := p.Health(t.Context())
 	assert.NilError(t, err)
-	assert.NilError(t, sdk.CheckMetrics(health.Metrics))
+	assert.NilError(t, wire.CheckMetrics(health.Metrics))
 	values := map[string]float64{}
 	for _, m := range health.Metrics {
 		values[m.Name+m.Labels["template"]+m.Labels["result"]] += m.Value

@@ -1,4 +1,4 @@
-package sdk_test
+package wire_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 func TestIconsAndTagsAreOfTheirForm(t *testing.T) {
@@ -31,7 +32,7 @@ func TestIconsAndTagsAreOfTheirForm(t *testing.T) {
 		"too many tags":               {"", make([]string, sdk.MaxTags+1), "17 tags"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := sdk.CheckAppearance(test.icon, test.tags)
+			err := wire.CheckAppearance(test.icon, test.tags)
 			if test.refuse == "" {
 				assert.NilError(t, err)
 				return

@@ -1,4 +1,4 @@
-package sdk_test
+package wire_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 func TestMetricsAreChecked(t *testing.T) {
@@ -57,7 +58,7 @@ func TestMetricsAreChecked(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := sdk.CheckMetrics(c.metrics)
+			err := wire.CheckMetrics(c.metrics)
 			if c.want == "" {
 				assert.NilError(t, err)
 				return
