@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -52,8 +53,7 @@ func (s *Starter) Find(ctx context.Context, cfg *config.Config) ([]admin.Provide
 		group.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
-			block := &config.Provider{Label: admin.LabelOf(file.Name), Plugin: file.Name}
-			told[i].description, told[i].err = s.Describe(ctx, cfg, block)
+			told[i] = s.look(ctx, cfg, file.Name)
 		})
 	}
 	group.Wait()
@@ -67,4 +67,17 @@ func (s *Starter) Find(ctx context.Context, cfg *config.Config) ([]admin.Provide
 		list = append(list, admin.NotConfigured(pluginhost.Executable{Name: file.Name, Path: file.Path}, told[i].description, told[i].err))
 	}
 	return list, nil
+}
+
+// look asks one plugin what it is. Whoever puts a file into the directory shall not end
+// the broker with it: a panic is an error of that plugin.
+func (s *Starter) look(ctx context.Context, cfg *config.Config, plugin string) (found foundPlugin) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.Logger.Error("panic while a plugin was asked what it is", "plugin", plugin, "panic", r, "stack", string(debug.Stack()))
+			found = foundPlugin{err: sdk.Errorf(sdk.CodeInternal, "the plugin %q made the broker stumble, which is a bug", plugin)}
+		}
+	}()
+	found.description, found.err = s.Describe(ctx, cfg, &config.Provider{Label: admin.LabelOf(plugin), Plugin: plugin})
+	return found
 }
