@@ -23,7 +23,6 @@ const (
 // fails until that is done.
 var (
 	typesTooLarge = map[string]bool{
-		"plugins/e2b/internal/provider.Provider":         true,
 		"plugins/selfmanaged/internal/provider.Provider": true,
 		"sdk/providertest.scene":                         true,
 	}

@@ -87,8 +87,8 @@ func (sb *sandbox) errNoEndOfInput() error {
 
 // envdOf is a client whose calls name their user: one that names none belongs to root when
 // envd was started again after a crash.
-func (p *Provider) envdOf(sb *sandbox) *envd.Client {
-	user := p.settings.User
+func (sb *sandbox) envdOf() *envd.Client {
+	user := sb.p.settings.User
 	if user == "" {
 		sb.mu.Lock()
 		user = sb.user
@@ -97,15 +97,15 @@ func (p *Provider) envdOf(sb *sandbox) *envd.Client {
 	if user == "" && !sb.has(knowsDefaultUser) {
 		user = defaultUser
 	}
-	return envd.New(p.endpoint(sb, envd.Port, p.streams), user)
+	return envd.New(sb.endpoint(envd.Port, sb.p.streams), user)
 }
 
 var userForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
 // learnUser asks for the default user of the template, once. If that fails, calls go on
 // naming none.
-func (p *Provider) learnUser(ctx context.Context, sb *sandbox) {
-	if p.settings.User != "" {
+func (sb *sandbox) learnUser(ctx context.Context) {
+	if sb.p.settings.User != "" {
 		return
 	}
 	sb.mu.Lock()
@@ -114,10 +114,10 @@ func (p *Provider) learnUser(ctx context.Context, sb *sandbox) {
 	if known {
 		return
 	}
-	text, exit, err := p.script(ctx, sb, stream.Program{Argv: []string{"id", "-un"}})
+	text, exit, err := sb.script(ctx, stream.Program{Argv: []string{"id", "-un"}})
 	name := strings.TrimSpace(string(text))
 	if err != nil || exit != 0 || !userForm.MatchString(name) {
-		p.logger.Debug("the user of a sandbox is not known", "sandbox", sb.id, "error", err)
+		sb.p.logger.Debug("the user of a sandbox is not known", "sandbox", sb.id, "error", err)
 		return
 	}
 	sb.mu.Lock()

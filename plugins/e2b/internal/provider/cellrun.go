@@ -14,7 +14,6 @@ import (
 
 // cellRun is a kernel.Kernel: one of the code interpreter, for one execution in it.
 type cellRun struct {
-	p   *Provider
 	c   *codeContext
 	req sdk.ExecuteRequest
 
@@ -30,8 +29,8 @@ type cellRun struct {
 
 var _ kernel.Kernel = (*cellRun)(nil)
 
-// executeInContext runs code in a kernel that keeps its state.
-func (p *Provider) executeInContext(ctx context.Context, c *codeContext, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+// execute runs code in a kernel that keeps its state.
+func (c *codeContext) execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	if req.Language != "" && req.Language != c.state.Language {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "the context is one of %s", c.state.Language)
 	}
@@ -43,9 +42,9 @@ func (p *Provider) executeInContext(ctx context.Context, c *codeContext, req sdk
 		return sdk.ExecuteResult{}, err
 	}
 	defer release()
-	running, over := p.Begin(req)
+	running, over := c.sb.p.Begin(req)
 	defer over()
-	cells := &cellRun{p: p, c: c, req: req, marker: frames.NewMarker()}
+	cells := &cellRun{c: c, req: req, marker: frames.NewMarker()}
 	cells.filter = frames.NewFilter(cells.marker, int(min(req.OutputLimit, 32<<20)), func(b []byte) error {
 		return cells.event(kernel.Event{Stdout: b})
 	}, func(payload []byte) bool {
@@ -53,8 +52,8 @@ func (p *Provider) executeInContext(ctx context.Context, c *codeContext, req sdk
 		return json.Valid(payload)
 	})
 	run := kernel.Run{
-		Kernel: cells, Request: req, Out: out, Language: c.state.Language, Execution: running, Files: p.finder(c.sb),
-		Limit: req.Timeout, Grace: p.patience.kernels,
+		Kernel: cells, Request: req, Out: out, Language: c.state.Language, Execution: running, Files: c.sb.finder(),
+		Limit: req.Timeout, Grace: c.sb.p.patience.kernels,
 	}
 	return run.Do(ctx)
 }
@@ -74,10 +73,10 @@ func checkCell(language sdk.Language, req sdk.ExecuteRequest) error {
 
 // Ready implements kernel.Kernel.
 func (r *cellRun) Ready(ctx context.Context) error {
-	if err := r.p.furnish(ctx, r.c); err != nil {
+	if err := r.c.furnish(ctx); err != nil {
 		return err
 	}
-	return r.p.findKernel(ctx, r.c)
+	return r.c.findKernel(ctx)
 }
 
 // Before implements kernel.Kernel: it sets variables.
@@ -104,7 +103,7 @@ func (r *cellRun) Call() string {
 // Cell implements kernel.Kernel.
 func (r *cellRun) Cell(ctx context.Context, code string, event func(kernel.Event) error) (ended bool, err error) {
 	r.event = event
-	err = r.p.interpreter(r.c.sb).Execute(ctx, r.c.state.ID, code, func(ev kernel.Event) error {
+	err = r.c.sb.interpreter().Execute(ctx, r.c.state.ID, code, func(ev kernel.Event) error {
 		if len(ev.Stdout) > 0 {
 			return r.filter.Write(ev.Stdout)
 		}
@@ -127,13 +126,13 @@ func (r *cellRun) Settled(ctx context.Context, failed kernel.Error, result *sdk.
 		if r.c.gone.Err() != nil {
 			return r.Lost()
 		}
-		r.p.furnished(r.c, false)
+		r.c.furnished(false)
 		result.ExitCode, result.Detail = 128+9, kernel.Ended
-		if r.p.memoryKills(ctx, r.c.sb) {
+		if r.c.sb.memoryKills(ctx) {
 			result.Status, result.Detail = sdk.StatusOutOfMemory, kernel.Killed
 		}
 	case interpreter.Interrupted(failed):
-		r.p.furnished(r.c, false)
+		r.c.furnished(false)
 		result.Detail = "the connection to the interpreter was lost within the sandbox; the context may have started afresh"
 	}
 	return nil
@@ -143,7 +142,7 @@ func (r *cellRun) Settled(ctx context.Context, failed kernel.Error, result *sdk.
 func (r *cellRun) Restart(context.Context) error {
 	ctx, cancel := context.WithTimeout(r.c.sb.gone, stopTimeout)
 	defer cancel()
-	return r.p.restart(ctx, r.c)
+	return r.c.restart(ctx)
 }
 
 // Gone implements kernel.Kernel.
@@ -173,8 +172,8 @@ func (r *cellRun) Class(err error) kernel.Class {
 // Explain implements kernel.Kernel.
 func (r *cellRun) Explain(ctx context.Context, err error) error {
 	if lacksContext(err, r.c.state.ID) {
-		r.p.dropContext(r.c)
+		r.c.drop()
 		return errNoContext()
 	}
-	return r.p.explain(ctx, r.c.sb, err)
+	return r.c.sb.explain(ctx, err)
 }

@@ -58,14 +58,14 @@ func (c *command) locked() sdk.Command {
 }
 
 // run runs the program to its end. started gets nil when it runs, or why it does not.
-func (c *command) run(ctx context.Context, p *Provider, job stream.Job, options envd.StartOptions, started chan<- error) {
+func (c *command) run(ctx context.Context, job stream.Job, options envd.StartOptions, started chan<- error) {
 	write := func(r *ring.Buffer) func([]byte) error {
 		return func(b []byte) error {
 			c.update(func() { r.Write(b) })
 			return nil
 		}
 	}
-	done, err := p.supervise(ctx, c.sb, job, options, sink{write(&c.stdout), write(&c.stderr)}, func(pid int) {
+	done, err := c.sb.supervise(ctx, job, options, sink{write(&c.stdout), write(&c.stderr)}, func(pid int) {
 		c.update(func() { c.pid = pid })
 		started <- nil
 	})
@@ -133,7 +133,7 @@ func (c *command) read(ctx context.Context, req sdk.ReadCommandRequest, out func
 }
 
 // signal sends one by its name.
-func (c *command) signal(ctx context.Context, p *Provider, name string) error {
+func (c *command) signal(ctx context.Context, name string) error {
 	number := unix.SignalNum(name)
 	if number == 0 {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "signal", "there is no signal %.30q", name)
@@ -147,7 +147,7 @@ func (c *command) signal(ctx context.Context, p *Provider, name string) error {
 	if !running {
 		return errEnded
 	}
-	_, exit, err := p.script(ctx, c.sb, stream.Signal(c.supervisor(), name))
+	_, exit, err := c.sb.script(ctx, stream.Signal(c.supervisor(), name))
 	if err == nil && exit != 0 {
 		return errEnded
 	}
@@ -165,7 +165,7 @@ const inputChunk = 256 << 10
 // endOfInput is Ctrl-D.
 const endOfInput = "\x04"
 
-func (c *command) write(ctx context.Context, p *Provider, data []byte, end bool) error {
+func (c *command) write(ctx context.Context, data []byte, end bool) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	state := c.snapshot()
@@ -180,24 +180,24 @@ func (c *command) write(ctx context.Context, p *Provider, data []byte, end bool)
 	}
 	pid := c.supervisor()
 	for piece := range slices.Chunk(data, inputChunk) {
-		err := p.envd(ctx, c.sb, func(client *envd.Client) error { return client.SendInput(ctx, pid, state.Terminal, piece) })
+		err := c.sb.tell(ctx, func(client *envd.Client) error { return client.SendInput(ctx, pid, state.Terminal, piece) })
 		if err != nil {
-			return c.notWritten(ctx, p, err)
+			return c.notWritten(ctx, err)
 		}
 	}
 	if end && !state.Terminal {
 		c.open = false
-		if err := p.envd(ctx, c.sb, func(client *envd.Client) error { return client.CloseStdin(ctx, pid) }); err != nil {
-			return c.notWritten(ctx, p, err)
+		if err := c.sb.tell(ctx, func(client *envd.Client) error { return client.CloseStdin(ctx, pid) }); err != nil {
+			return c.notWritten(ctx, err)
 		}
 	}
 	return nil
 }
 
 // notWritten tells a program that does not read any more from a failure.
-func (c *command) notWritten(ctx context.Context, p *Provider, err error) error {
+func (c *command) notWritten(ctx context.Context, err error) error {
 	if code := connectCode(err); code == "not_found" || code == "failed_precondition" || code == "internal" && strings.Contains(err.Error(), "stdin") {
 		return errClosed
 	}
-	return p.explain(ctx, c.sb, err)
+	return c.sb.explain(ctx, err)
 }

@@ -51,7 +51,7 @@ func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 	started := make(chan error, 2)
 	p.background.Go(func() {
 		defer stop()
-		c.run(running, p, job, options, started)
+		c.run(running, job, options, started)
 	})
 	select {
 	case err = <-started:
@@ -127,7 +127,7 @@ func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID strin
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, p, data, end)
+	return c.write(ctx, data, end)
 }
 
 // ResizeCommand implements sdk.Commands.
@@ -141,13 +141,13 @@ func (p *Provider) ResizeCommand(ctx context.Context, instanceID, commandID stri
 	} else if state.State != sdk.CommandRunning {
 		return errEnded
 	}
-	err = p.envd(ctx, c.sb, func(client *envd.Client) error {
+	err = c.sb.tell(ctx, func(client *envd.Client) error {
 		return client.Resize(ctx, c.supervisor(), envd.Terminal{Cols: size.Columns, Rows: size.Rows})
 	})
 	if connectCode(err) == "not_found" {
 		return errEnded
 	}
-	return p.explain(ctx, c.sb, err)
+	return c.sb.explain(ctx, err)
 }
 
 // SignalCommand implements sdk.Commands.
@@ -156,5 +156,5 @@ func (p *Provider) SignalCommand(ctx context.Context, instanceID, commandID, sig
 	if err != nil {
 		return err
 	}
-	return c.signal(ctx, p, signal)
+	return c.signal(ctx, signal)
 }

@@ -44,8 +44,8 @@ type codeContext struct {
 	pid int
 }
 
-func (p *Provider) interpreter(sb *sandbox) *interpreter.Client {
-	return interpreter.New(p.endpoint(sb, interpreter.Port, p.kernels))
+func (sb *sandbox) interpreter() *interpreter.Client {
+	return interpreter.New(sb.endpoint(interpreter.Port, sb.p.kernels))
 }
 
 // inContexts are the languages that contexts are made for.
@@ -63,48 +63,48 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 	case len(req.Env) > 0 && !cell.Supports(req.Language):
 		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "env", "contexts in %s have no environment of their own", req.Language)
 	}
-	if err := p.restoreContexts(ctx, sb); err != nil {
+	if err := sb.restoreContexts(ctx); err != nil {
 		return sdk.CodeContext{}, err
 	}
-	c, err := p.newContext(ctx, sb, req)
+	c, err := sb.newContext(ctx, req)
 	if err != nil {
 		return sdk.CodeContext{}, err
 	}
 	sb.mu.Lock()
 	sb.contexts = append(sb.contexts, c)
 	sb.mu.Unlock()
-	p.saveContexts(sb)
+	sb.saveContexts()
 	return c.state, nil
 }
 
 // newContext starts a kernel.
-func (p *Provider) newContext(ctx context.Context, sb *sandbox, req sdk.CreateContextRequest) (*codeContext, error) {
+func (sb *sandbox) newContext(ctx context.Context, req sdk.CreateContextRequest) (*codeContext, error) {
 	cwd := req.Cwd
 	if cwd == "" {
 		cwd = remote.Workspace
 	}
-	p.memoryKills(ctx, sb)
-	id, err := p.startKernel(ctx, sb, string(req.Language), absolute(cwd))
+	sb.memoryKills(ctx)
+	id, err := sb.startKernel(ctx, string(req.Language), absolute(cwd))
 	if err != nil {
 		return nil, err
 	}
-	return sb.newContext(sdk.CodeContext{ID: id, Language: req.Language, Cwd: absolute(cwd), CreatedAt: time.Now()}, req.Env, true), nil
+	return sb.contextOf(sdk.CodeContext{ID: id, Language: req.Language, Cwd: absolute(cwd), CreatedAt: time.Now()}, req.Env, true), nil
 }
 
-// newContext is the handle of a kernel.
-func (sb *sandbox) newContext(state sdk.CodeContext, env map[string]string, fresh bool) *codeContext {
+// contextOf is the handle of a kernel.
+func (sb *sandbox) contextOf(state sdk.CodeContext, env map[string]string, fresh bool) *codeContext {
 	c := &codeContext{sb: sb, state: state, env: env, turn: make(chan struct{}, 1), fresh: fresh}
 	c.gone, c.end = context.WithCancel(sb.gone)
 	return c
 }
 
 // startKernel waits a little for a code interpreter that is not up yet.
-func (p *Provider) startKernel(ctx context.Context, sb *sandbox, language, cwd string) (string, error) {
-	waiting, cancel := context.WithTimeout(ctx, p.patience.ready)
+func (sb *sandbox) startKernel(ctx context.Context, language, cwd string) (string, error) {
+	waiting, cancel := context.WithTimeout(ctx, sb.p.patience.ready)
 	defer cancel()
 	failed := 0
 	id, err := retry.Do(waiting, retry.Policy{Attempts: 100, Min: 100 * time.Millisecond, Max: time.Second}, func(context.Context) (string, error) {
-		id, err := p.interpreter(sb).CreateContext(ctx, language, cwd)
+		id, err := sb.interpreter().CreateContext(ctx, language, cwd)
 		if isClosedPort(err) || remote.NotSent(err) {
 			return id, retry.Again(err, 0)
 		}
@@ -121,9 +121,9 @@ func (p *Provider) startKernel(ctx context.Context, sb *sandbox, language, cwd s
 	case isClosedPort(err):
 		return "", sdk.Errorf(sdk.CodeNotSupported, "the template of this instance has no code interpreter: %w", err)
 	case lacksKernel(err):
-		return "", p.redact.Error(sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the code interpreter has no kernel for %s: %w", language, err))
+		return "", sb.p.redact.Error(sdk.FieldErrorf(sdk.CodeNotSupported, "language", "the code interpreter has no kernel for %s: %w", language, err))
 	}
-	return "", p.explain(ctx, sb, err)
+	return "", sb.explain(ctx, err)
 }
 
 // lacksKernel says that the code interpreter has no kernel for a language.
@@ -145,7 +145,7 @@ func (p *Provider) ListContexts(ctx context.Context, instanceID string) ([]sdk.C
 	if err != nil {
 		return nil, err
 	}
-	if err := p.restoreContexts(ctx, sb); err != nil {
+	if err := sb.restoreContexts(ctx); err != nil {
 		return nil, err
 	}
 	sb.mu.Lock()
@@ -164,8 +164,8 @@ func errNoContext() error {
 }
 
 // context finds a context of an instance.
-func (p *Provider) context(ctx context.Context, sb *sandbox, id string) (*codeContext, error) {
-	if err := p.restoreContexts(ctx, sb); err != nil {
+func (sb *sandbox) context(ctx context.Context, id string) (*codeContext, error) {
+	if err := sb.restoreContexts(ctx); err != nil {
 		return nil, err
 	}
 	sb.mu.Lock()
@@ -184,39 +184,39 @@ func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID str
 	if err != nil {
 		return err
 	}
-	c, err := p.context(ctx, sb, contextID)
+	c, err := sb.context(ctx, contextID)
 	if err != nil {
 		return err
 	}
-	return p.restart(ctx, c)
+	return c.restart(ctx)
 }
 
 // restart ends what runs in a kernel and forgets its state.
-func (p *Provider) restart(ctx context.Context, c *codeContext) error {
-	err := p.interpreter(c.sb).RestartContext(ctx, c.state.ID)
+func (c *codeContext) restart(ctx context.Context) error {
+	err := c.sb.interpreter().RestartContext(ctx, c.state.ID)
 	if lacksContext(err, c.state.ID) {
-		p.dropContext(c)
+		c.drop()
 		return errNoContext()
 	}
 	c.mu.Lock()
 	c.astray = err != nil
 	c.mu.Unlock()
 	if err != nil {
-		return p.explain(ctx, c.sb, err)
+		return c.sb.explain(ctx, err)
 	}
-	p.furnished(c, false)
+	c.furnished(false)
 	return nil
 }
 
 // furnished notes whether the kernel has its environment.
-func (p *Provider) furnished(c *codeContext, it bool) {
+func (c *codeContext) furnished(it bool) {
 	c.mu.Lock()
 	c.fresh = !it
 	if !it {
 		c.pid = 0 // it is another kernel
 	}
 	c.mu.Unlock()
-	p.saveContexts(c.sb)
+	c.sb.saveContexts()
 }
 
 // DeleteContext implements sdk.Contexts.
@@ -225,34 +225,34 @@ func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 	if err != nil {
 		return err
 	}
-	c, err := p.context(ctx, sb, contextID)
+	c, err := sb.context(ctx, contextID)
 	switch {
 	case sdk.CodeOf(err) == sdk.CodeNotFound && ctx.Err() == nil && sb.gone.Err() == nil:
 		return nil // it is gone already
 	case err != nil:
 		return err
 	}
-	return p.deleteContext(ctx, c)
+	return c.delete(ctx)
 }
 
-func (p *Provider) deleteContext(ctx context.Context, c *codeContext) error {
+func (c *codeContext) delete(ctx context.Context) error {
 	c.end()
-	err := p.interpreter(c.sb).DeleteContext(ctx, c.state.ID)
+	err := c.sb.interpreter().DeleteContext(ctx, c.state.ID)
 	if err != nil && !lacksContext(err, c.state.ID) {
-		return p.explain(ctx, c.sb, err)
+		return c.sb.explain(ctx, err)
 	}
-	p.dropContext(c)
+	c.drop()
 	return nil
 }
 
-// dropContext forgets one that the code interpreter does not have any more: it was
+// drop forgets one that the code interpreter does not have any more: it was
 // deleted, or the code interpreter was started again.
-func (p *Provider) dropContext(c *codeContext) {
+func (c *codeContext) drop() {
 	c.end()
 	c.sb.mu.Lock()
 	c.sb.contexts = slices.DeleteFunc(c.sb.contexts, func(other *codeContext) bool { return other == c })
 	c.sb.mu.Unlock()
-	p.saveContexts(c.sb)
+	c.sb.saveContexts()
 }
 
 // takeTurn waits until no other code runs in the context.
@@ -277,12 +277,12 @@ func (c *codeContext) takeTurn(ctx context.Context) (release func(), err error) 
 // furnish gives a new kernel what it does not have by itself, or not whole: the
 // environment of the instance and of the context, and, for one that was started again,
 // its directory.
-func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
+func (c *codeContext) furnish(ctx context.Context) error {
 	c.mu.Lock()
 	fresh, astray := c.fresh, c.astray
 	c.mu.Unlock()
 	if astray {
-		if err := p.restart(ctx, c); err != nil {
+		if err := c.restart(ctx); err != nil {
 			return err
 		}
 		fresh = true
@@ -292,25 +292,25 @@ func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
 	}
 	language := c.state.Language
 	ignored := func(kernel.Event) error { return nil }
-	if err := p.interpreter(c.sb).Execute(ctx, c.state.ID, cell.First(language), ignored); err != nil {
+	if err := c.sb.interpreter().Execute(ctx, c.state.ID, cell.First(language), ignored); err != nil {
 		return err
 	}
-	global, err := p.globalEnv(ctx, c.sb)
+	global, err := c.sb.globalEnv(ctx)
 	if err != nil {
 		return err
 	}
 	env := maps.Clone(global)
 	maps.Copy(env, c.env)
-	err = p.silently(ctx, c, cell.Furnish(language, env, c.state.Cwd, c.endFile()))
+	err = c.silently(ctx, cell.Furnish(language, env, c.state.Cwd, c.endFile()))
 	if failed, ok := errors.AsType[*kernel.CellError](err); ok && !cell.Supports(language) {
 		// What the code interpreter has pasted has to do.
-		p.logger.Warn("a kernel has not got its environment whole", "sandbox", c.sb.id, "language", language, "error", p.redact.Error(failed))
+		c.sb.p.logger.Warn("a kernel has not got its environment whole", "sandbox", c.sb.id, "language", language, "error", c.sb.p.redact.Error(failed))
 		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	p.furnished(c, true)
+	c.furnished(true)
 	return nil
 }
 
@@ -318,22 +318,19 @@ func (p *Provider) furnish(ctx context.Context, c *codeContext) error {
 func (c *codeContext) endFile() string { return "/tmp/.sandbox-kernel-" + c.state.ID }
 
 // silently runs a cell of our own.
-func (p *Provider) silently(ctx context.Context, c *codeContext, code string) error {
-	return p.interpreter(c.sb).Execute(ctx, c.state.ID, code, kernel.Quietly)
+func (c *codeContext) silently(ctx context.Context, code string) error {
+	return c.sb.interpreter().Execute(ctx, c.state.ID, code, kernel.Quietly)
 }
 
 // globalEnv is the environment that the sandbox was made with. It never changes.
-func (p *Provider) globalEnv(ctx context.Context, sb *sandbox) (map[string]string, error) {
+func (sb *sandbox) globalEnv(ctx context.Context) (map[string]string, error) {
 	sb.mu.Lock()
 	env := sb.env
 	sb.mu.Unlock()
 	if env != nil {
 		return env, nil
 	}
-	err := p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		env, err = c.Envs(ctx)
-		return err
-	})
+	env, err := ask(ctx, sb, func(c *envd.Client) (map[string]string, error) { return c.Envs(ctx) })
 	if err != nil {
 		return nil, err
 	}

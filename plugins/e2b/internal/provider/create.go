@@ -55,7 +55,7 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	sb := p.add(p.newSandbox(made, order.Metadata, now, now.Add(life)))
 	sb.restored.Store(true) // it has no contexts yet
 	sb.connected(made)      // a list may have been faster to make it known, without its tokens
-	if err := p.prepare(ctx, sb); err != nil {
+	if err := sb.prepare(ctx); err != nil {
 		if ctx.Err() != nil && req.IdempotencyKey != "" {
 			return nil, ctx.Err() // it may be all right
 		}
@@ -155,23 +155,23 @@ func (p *Provider) explainCreation(err error) error {
 }
 
 // prepare waits until a new sandbox answers, and makes the workspace.
-func (p *Provider) prepare(ctx context.Context, sb *sandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, p.patience.ready)
+func (sb *sandbox) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sb.p.patience.ready)
 	defer cancel()
 	if err := sb.tooOld(); err != nil {
 		return err
 	}
 	_, err := retry.Do(ctx, retry.Policy{Attempts: 100, Min: 50 * time.Millisecond, Max: time.Second}, func(ctx context.Context) (struct{}, error) {
-		err := p.envd(ctx, sb, func(c *envd.Client) error { return c.MakeDir(ctx, remote.Workspace) })
+		err := sb.tell(ctx, func(c *envd.Client) error { return c.MakeDir(ctx, remote.Workspace) })
 		if status := statusOf(err); isLost(err) || status >= 500 || status == http.StatusConflict || status == http.StatusTooManyRequests {
 			return struct{}{}, retry.Again(err, 0)
 		}
 		return struct{}{}, err
 	})
 	if err != nil {
-		return p.redact.Error(sdk.Errorf(sdk.CodeCreateFailed, "the new sandbox is not usable: %w", err))
+		return sb.p.redact.Error(sdk.Errorf(sdk.CodeCreateFailed, "the new sandbox is not usable: %w", err))
 	}
-	p.learnUser(ctx, sb)
+	sb.learnUser(ctx)
 	return nil
 }
 

@@ -122,7 +122,7 @@ func (p *Provider) carryOut(ctx context.Context, c *creation, template string, r
 	close(c.done)
 	p.mu.Unlock()
 	if err == nil && unwanted {
-		p.discard(sb)
+		sb.discard()
 	}
 }
 
@@ -134,8 +134,8 @@ func (p *Provider) forgetFailed(now time.Time) {
 }
 
 // discard ends a sandbox that nobody has got.
-func (p *Provider) discard(sb *sandbox) {
-	if err := p.kill(p.life, sb.id); err != nil {
-		p.logger.Warn("a sandbox that nobody waits for any more could not be ended; it ends by itself", "sandbox", sb.id, "error", err)
+func (sb *sandbox) discard() {
+	if err := sb.p.kill(sb.p.life, sb.id); err != nil {
+		sb.p.logger.Warn("a sandbox that nobody waits for any more could not be ended; it ends by itself", "sandbox", sb.id, "error", err)
 	}
 }

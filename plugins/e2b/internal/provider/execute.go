@@ -21,22 +21,22 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 	}
 	if req.ContextID != "" {
-		c, err := p.context(ctx, sb, req.ContextID)
+		c, err := sb.context(ctx, req.ContextID)
 		if err != nil {
 			return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 		}
-		return p.executeInContext(ctx, c, req, out)
+		return c.execute(ctx, req, out)
 	}
 	switch req.Language {
 	case sdk.TypeScript, sdk.R, sdk.Java:
-		return p.executeCell(ctx, sb, req, out)
+		return sb.executeCell(ctx, req, out)
 	default:
-		return p.executeProcess(ctx, sb, req, out)
+		return sb.executeProcess(ctx, req, out)
 	}
 }
 
 // executeProcess runs code as a process of its own.
-func (p *Provider) executeProcess(ctx context.Context, sb *sandbox, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+func (sb *sandbox) executeProcess(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	todo, err := program.ForProcess(req, program.Options{Dir: remote.Workspace})
 	if err != nil {
 		return sdk.ExecuteResult{}, err
@@ -46,15 +46,15 @@ func (p *Provider) executeProcess(ctx context.Context, sb *sandbox, req sdk.Exec
 	output := todo.Output(out)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	running, end := p.Begin(req)
+	running, end := sb.p.Begin(req)
 	defer end()
 	began := time.Now()
-	done, err := p.supervise(ctx, sb, what, envd.StartOptions{}, sink{output.Stdout, output.Stderr}, func(pid int) {
+	done, err := sb.supervise(ctx, what, envd.StartOptions{}, sink{output.Stdout, output.Stderr}, func(pid int) {
 		running.Reached(func(ctx context.Context) error {
 			// Whatever becomes of the signal, the code does not run for longer.
 			time.AfterFunc(sdk.InterruptGrace, func() { stop(errInterrupted) })
 			// It comes from a process in the sandbox: after one of envd's own, output would be lost.
-			_, _, err := p.script(ctx, sb, stream.Interrupt(pid))
+			_, _, err := sb.script(ctx, stream.Interrupt(pid))
 			return err
 		})
 	})
@@ -72,12 +72,12 @@ func (p *Provider) executeProcess(ctx context.Context, sb *sandbox, req sdk.Exec
 	if done == nil || done.Reason != "" {
 		return result, nil
 	}
-	return result, sdk.ExecutionError(p.finder(sb).Send(ctx, done.Files, req.Artifacts, output), true)
+	return result, sdk.ExecutionError(sb.finder().Send(ctx, done.Files, req.Artifacts, output), true)
 }
 
 // finder finds what an execution has made.
-func (p *Provider) finder(sb *sandbox) artifacts.Finder {
-	return artifacts.Finder{Store: store{p}, Instance: sb.id, Most: maxListed}
+func (sb *sandbox) finder() artifacts.Finder {
+	return artifacts.Finder{Store: store{sb.p}, Instance: sb.id, Most: maxListed}
 }
 
 // finish says what became of code, by what its supervisor has told, if anything.
@@ -100,20 +100,20 @@ var errInterrupted = errors.New("interrupted")
 
 // executeCell runs code in a kernel of its own, for languages that have no other
 // interpreter in the template.
-func (p *Provider) executeCell(ctx context.Context, sb *sandbox, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+func (sb *sandbox) executeCell(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	if err := checkCell(req.Language, req); err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	c, err := p.newContext(ctx, sb, sdk.CreateContextRequest{Language: req.Language})
+	c, err := sb.newContext(ctx, sdk.CreateContextRequest{Language: req.Language})
 	if err != nil {
 		return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(sb.gone, stopTimeout)
 		defer cancel()
-		if err := p.deleteContext(ending, c); err != nil && ending.Err() == nil {
-			p.logger.Warn("a kernel may be left in a sandbox", "sandbox", sb.id, "error", err)
+		if err := c.delete(ending); err != nil && ending.Err() == nil {
+			sb.p.logger.Warn("a kernel may be left in a sandbox", "sandbox", sb.id, "error", err)
 		}
 	}()
-	return p.executeInContext(ctx, c, req, out)
+	return c.execute(ctx, req, out)
 }

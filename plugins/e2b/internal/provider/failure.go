@@ -106,14 +106,14 @@ func codedFailure(err error) error {
 
 // explain makes an error of the broker of what a server in a sandbox, or the proxy
 // before it, has answered. Where it may be the sandbox that is gone, the API is asked.
-func (p *Provider) explain(ctx context.Context, sb *sandbox, err error) error {
+func (sb *sandbox) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := errors.AsType[*sdk.Error](err); ok {
 		return err
 	}
-	if cause := context.Cause(sb.gone); cause != nil && p.life.Err() == nil {
+	if cause := context.Cause(sb.gone); cause != nil && sb.p.life.Err() == nil {
 		return errNoInstance
 	}
 	if ctx.Err() != nil {
@@ -124,7 +124,7 @@ func (p *Provider) explain(ctx context.Context, sb *sandbox, err error) error {
 	case !answered,
 		e.Status == http.StatusBadGateway && (e.Port == 0 || e.Port == envd.Port),
 		e.Status == http.StatusServiceUnavailable, e.Status == http.StatusGatewayTimeout, e.Code == "unavailable":
-		detail, gone := p.inspect(ctx, sb.id)
+		detail, gone := sb.p.inspect(ctx, sb.id)
 		if gone != nil {
 			return gone
 		}
@@ -132,15 +132,15 @@ func (p *Provider) explain(ctx context.Context, sb *sandbox, err error) error {
 			return sdk.Errorf(sdk.CodeConflict, "the instance is paused")
 		}
 		if !answered || e.Port > 0 {
-			return p.redact.Error(sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the sandbox failed: %w", err))
+			return sb.p.redact.Error(sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the sandbox failed: %w", err))
 		}
-		return p.redact.Error(sdk.Errorf(sdk.CodeUnavailable, "the sandbox does not answer: %w", err))
+		return sb.p.redact.Error(sdk.Errorf(sdk.CodeUnavailable, "the sandbox does not answer: %w", err))
 	case e.Port > 0:
 		return sdk.Errorf(sdk.CodeConnectionFailed, "nothing listens at port %d of the sandbox: %w", e.Port, err)
 	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden:
-		return p.redact.Error(sdk.Errorf(sdk.CodeConnectionFailed, "the sandbox refuses its token: %w", err))
+		return sb.p.redact.Error(sdk.Errorf(sdk.CodeConnectionFailed, "the sandbox refuses its token: %w", err))
 	}
-	return p.failure(err)
+	return sb.p.failure(err)
 }
 
 // refused says that a call of a server in a sandbox has had no effect: the server or the

@@ -42,7 +42,7 @@ func (s store) Do(ctx context.Context, instanceID string, req guestfiles.Request
 	if err != nil {
 		return guestfiles.Answer{}, fmt.Errorf("encode a request: %w", err)
 	}
-	text, exit, err := s.p.script(ctx, sb, stream.Program{
+	text, exit, err := sb.script(ctx, stream.Program{
 		Argv: []string{"python3", "-I", "-c", fileProgram}, Env: map[string]string{"SANDBOX_REQUEST": string(request)},
 	})
 	if err != nil {
@@ -69,12 +69,8 @@ func (s store) Open(ctx context.Context, instanceID, name string, offset, length
 	if err != nil {
 		return nil, err
 	}
-	var content io.ReadCloser
-	err = s.p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		content, err = c.Download(ctx, name, offset, length)
-		return err
-	})
-	return content, s.p.explain(ctx, sb, err)
+	content, err := ask(ctx, sb, func(c *envd.Client) (io.ReadCloser, error) { return c.Download(ctx, name, offset, length) })
+	return content, sb.explain(ctx, err)
 }
 
 // Fill implements guestfiles.Store.
@@ -85,11 +81,11 @@ func (s store) Fill(ctx context.Context, instanceID string, req guestfiles.Reque
 	}
 	source := &watchedReader{Reader: content}
 	// Not through p.envd: content can be read once.
-	err = s.p.envdOf(sb).Upload(ctx, absolute(req.Draft), source)
+	err = sb.envdOf().Upload(ctx, absolute(req.Draft), source)
 	if source.err != nil {
 		return source.err
 	}
-	return s.p.explain(ctx, sb, err)
+	return sb.explain(ctx, err)
 }
 
 // watchedReader remembers what went wrong on the reading side.

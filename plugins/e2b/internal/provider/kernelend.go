@@ -60,7 +60,7 @@ func (r *cellRun) Watch(over <-chan struct{}, giveUp func()) {
 		case <-ctx.Done():
 		}
 	}()
-	text, err := r.p.awaitEnd(ctx, r.c, pid, r.req.Timeout)
+	text, err := r.c.awaitEnd(ctx, pid, r.req.Timeout)
 	if err != nil || ctx.Err() != nil || pid == 0 {
 		return
 	}
@@ -76,16 +76,16 @@ func (r *cellRun) Watch(over <-chan struct{}, giveUp func()) {
 }
 
 // awaitEnd waits for the end of the interpreter of a context.
-func (p *Provider) awaitEnd(ctx context.Context, c *codeContext, pid int, within time.Duration) ([]byte, error) {
+func (c *codeContext) awaitEnd(ctx context.Context, pid int, within time.Duration) ([]byte, error) {
 	program := envd.Program{Cmd: "/bin/sh", Args: []string{"-c", endScript, strconv.Itoa(pid), c.endFile()}, Cwd: "/"}
-	process, err := envd.New(p.endpoint(c.sb, envd.Port, p.streams), kernelUser).Start(ctx, program, envd.StartOptions{Limit: within + envdGrace})
+	process, err := envd.New(c.sb.endpoint(envd.Port, c.sb.p.streams), kernelUser).Start(ctx, program, envd.StartOptions{Limit: within + envdGrace})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		process.Close()
 		if ctx.Err() != nil { // it waits yet
-			p.endProcess(c.sb, process.PID)
+			c.sb.endProcess(process.PID)
 		}
 	}()
 	text, _, err := collect(process)
@@ -94,10 +94,10 @@ func (p *Provider) awaitEnd(ctx context.Context, c *codeContext, pid int, within
 
 // endProcess ends a process of ours that nobody needs any more. It may have ended by
 // itself.
-func (p *Provider) endProcess(sb *sandbox, pid int) {
+func (sb *sandbox) endProcess(pid int) {
 	ctx, cancel := context.WithTimeout(sb.gone, stopTimeout)
 	defer cancel()
-	_ = envd.New(p.endpoint(sb, envd.Port, p.streams), kernelUser).SendSignal(ctx, pid, envd.SignalKill)
+	_ = envd.New(sb.endpoint(envd.Port, sb.p.streams), kernelUser).SendSignal(ctx, pid, envd.SignalKill)
 }
 
 // Died implements kernel.Kernel.
@@ -105,7 +105,7 @@ func (r *cellRun) Died(ctx context.Context, _ error) (kernel.Death, bool) {
 	if !r.end.told() {
 		return kernel.Death{}, false
 	}
-	killed := r.p.memoryKills(ctx, r.c.sb)
+	killed := r.c.sb.memoryKills(ctx)
 	r.end.mu.Lock()
 	defer r.end.mu.Unlock()
 	return kernel.Death{Exit: r.end.exit, Memory: killed || r.end.memory}, true

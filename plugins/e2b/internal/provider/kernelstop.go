@@ -17,7 +17,7 @@ const kernelUser = "root"
 // findKernel learns the PID of what runs the cells, once for each kernel: Python is sure to
 // go on after a SIGINT, and that JavaScript has ended is told by nobody else. The code
 // interpreter itself interrupts nothing that it can be relied upon for.
-func (p *Provider) findKernel(ctx context.Context, c *codeContext) error {
+func (c *codeContext) findKernel(ctx context.Context) error {
 	c.mu.Lock()
 	known := c.pid != 0
 	c.mu.Unlock()
@@ -26,7 +26,7 @@ func (p *Provider) findKernel(ctx context.Context, c *codeContext) error {
 		return nil
 	}
 	var text bytes.Buffer
-	err := p.interpreter(c.sb).Execute(ctx, c.state.ID, show, func(ev kernel.Event) error {
+	err := c.sb.interpreter().Execute(ctx, c.state.ID, show, func(ev kernel.Event) error {
 		text.Write(ev.Stdout)
 		return nil
 	})
@@ -53,17 +53,17 @@ func (r *cellRun) Interrupt(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	defer context.AfterFunc(r.c.gone, cancel)()
-	err := r.p.interruptKernel(ctx, r.c.sb, pid)
+	err := r.c.sb.interruptKernel(ctx, pid)
 	if err != nil {
-		r.p.logger.Debug("a kernel could not be interrupted; it is restarted", "sandbox", r.c.sb.id, "error", r.p.failure(err))
+		r.c.sb.p.logger.Debug("a kernel could not be interrupted; it is restarted", "sandbox", r.c.sb.id, "error", r.c.sb.p.failure(err))
 	}
 	return err == nil
 }
 
 // interruptKernel sends a SIGINT to a kernel and what it has started.
-func (p *Provider) interruptKernel(ctx context.Context, sb *sandbox, pid int) error {
+func (sb *sandbox) interruptKernel(ctx context.Context, pid int) error {
 	program := envd.Program{Cmd: "/bin/sh", Args: []string{"-c", `kill -INT -- "-$0" 2>/dev/null || kill -INT "$0"`, strconv.Itoa(pid)}, Cwd: "/"}
-	process, err := envd.New(p.endpoint(sb, envd.Port, p.streams), kernelUser).Start(ctx, program, envd.StartOptions{Limit: stopTimeout})
+	process, err := envd.New(sb.endpoint(envd.Port, sb.p.streams), kernelUser).Start(ctx, program, envd.StartOptions{Limit: stopTimeout})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (p *Provider) renewLeases() {
 			places <- struct{}{}
 			renewing.Go(func() {
 				defer func() { <-places }()
-				p.renew(p.life, sb)
+				sb.renew(p.life)
 			})
 		}
 		renewing.Wait()
@@ -70,30 +70,30 @@ func (p *Provider) forgetEnded(now time.Time) {
 }
 
 // renew extends the lease of a sandbox.
-func (p *Provider) renew(ctx context.Context, sb *sandbox) {
+func (sb *sandbox) renew(ctx context.Context) {
 	sb.mu.Lock()
 	now := time.Now()
-	life := min(p.settings.Timeout, sb.deadline.Sub(now))
+	life := min(sb.p.settings.Timeout, sb.deadline.Sub(now))
 	sb.mu.Unlock()
 	if life <= 0 {
 		return
 	}
-	err := p.api.SetTimeout(ctx, sb.id, life)
+	err := sb.p.api.SetTimeout(ctx, sb.id, life)
 	switch {
 	case err == nil:
 		sb.leased(now.Add(life))
 	case isAbsent(err, sb.id):
 		// It is forgotten if a second look says the same.
-		if _, err := p.inspect(ctx, sb.id); err != nil && !errors.Is(err, errNoInstance) {
-			p.logger.Warn("the life of a sandbox could not be extended; it is tried again", "sandbox", sb.id, "error", err)
+		if _, err := sb.p.inspect(ctx, sb.id); err != nil && !errors.Is(err, errNoInstance) {
+			sb.p.logger.Warn("the life of a sandbox could not be extended; it is tried again", "sandbox", sb.id, "error", err)
 		}
 	case statusOf(err) == http.StatusBadRequest:
-		p.logger.Info("a sandbox has lived as long as the plan allows; it will end", "sandbox", sb.id, "error", p.failure(err))
+		sb.p.logger.Info("a sandbox has lived as long as the plan allows; it will end", "sandbox", sb.id, "error", sb.p.failure(err))
 		sb.mu.Lock()
 		sb.deadline = sb.endAt
 		sb.mu.Unlock()
 	default:
-		p.logger.Warn("the life of a sandbox could not be extended; it is tried again", "sandbox", sb.id, "error", p.failure(err))
+		sb.p.logger.Warn("the life of a sandbox could not be extended; it is tried again", "sandbox", sb.id, "error", sb.p.failure(err))
 	}
 }
 

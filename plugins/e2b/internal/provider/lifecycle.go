@@ -143,13 +143,9 @@ func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.
 	if err != nil {
 		return sdk.InstanceMetrics{}, err
 	}
-	var m envd.Metrics
-	err = p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		m, err = c.Metrics(ctx)
-		return err
-	})
+	m, err := ask(ctx, sb, func(c *envd.Client) (envd.Metrics, error) { return c.Metrics(ctx) })
 	if err != nil {
-		return sdk.InstanceMetrics{}, p.explain(ctx, sb, err)
+		return sdk.InstanceMetrics{}, sb.explain(ctx, err)
 	}
 	return sdk.InstanceMetrics{
 		MeasuredAt: time.Now(), CPULimit: m.CPUCount, Memory: m.MemUsed, MemoryLimit: m.MemTotal, Disk: m.DiskUsed, DiskLimit: m.DiskTotal,

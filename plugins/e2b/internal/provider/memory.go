@@ -11,13 +11,13 @@ import (
 // memoryKills looks whether the kernel of the sandbox has killed a process for memory
 // since the last look: nobody else tells why an interpreter has ended. A look that fails
 // shows nothing.
-func (p *Provider) memoryKills(ctx context.Context, sb *sandbox) (more bool) {
+func (sb *sandbox) memoryKills(ctx context.Context) (more bool) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	counter := stream.Program{Argv: []string{"grep", "-m1", "^oom_kill ", "/proc/vmstat"}}
-	text, _, err := p.script(ctx, sb, counter)
+	text, _, err := sb.script(ctx, counter)
 	if err != nil {
-		p.logger.Debug("it could not be seen whether memory is short", "sandbox", sb.id, "error", err)
+		sb.p.logger.Debug("it could not be seen whether memory is short", "sandbox", sb.id, "error", err)
 		return false
 	}
 	_, number, _ := bytes.Cut(bytes.TrimSpace(text), []byte(" "))

@@ -108,11 +108,11 @@ func (sb *sandbox) awaitListeners(ctx context.Context) {
 
 // standsStill says whether a sandbox is paused, by us or by somebody else: of that only
 // the API knows.
-func (p *Provider) standsStill(ctx context.Context, sb *sandbox) bool {
+func (sb *sandbox) standsStill(ctx context.Context) bool {
 	if sb.stands() != nil {
 		return true
 	}
-	detail, err := p.inspect(ctx, sb.id)
+	detail, err := sb.p.inspect(ctx, sb.id)
 	if err != nil || detail.State != control.StatePaused {
 		return false
 	}
@@ -131,17 +131,14 @@ var listening = retry.Policy{Attempts: 20, Min: 50 * time.Millisecond, Max: time
 const listeningTimeout = 3 * time.Second
 
 // listenAgain listens to a process again when the sandbox goes on.
-func (p *Provider) listenAgain(ctx context.Context, sb *sandbox, pid int) (*envd.Process, error) {
+func (sb *sandbox) listenAgain(ctx context.Context, pid int) (*envd.Process, error) {
 	return retry.Do(ctx, listening, func(context.Context) (process *envd.Process, err error) {
 		if err := sb.awaitRunning(ctx); err != nil {
 			return nil, err
 		}
-		err = p.envd(ctx, sb, func(c *envd.Client) error {
-			process, err = c.Connect(ctx, pid)
-			return err
-		})
+		process, err = ask(ctx, sb, func(c *envd.Client) (*envd.Process, error) { return c.Connect(ctx, pid) })
 		if status := statusOf(err); isLost(err) || status >= 500 || status == http.StatusConflict || status == http.StatusTooManyRequests {
-			p.standsStill(ctx, sb)
+			sb.standsStill(ctx)
 			return process, retry.Again(err, 0)
 		}
 		return process, err

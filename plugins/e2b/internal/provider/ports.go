@@ -24,14 +24,12 @@ func (p *Provider) DialPort(ctx context.Context, instanceID string, port uint16)
 	// The connection outlives the dialling, but not the sandbox.
 	life, end := context.WithCancel(sb.gone)
 	stop := context.AfterFunc(ctx, end)
-	var process *envd.Process
-	err = p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		process, err = c.Start(life, relay.Program(port), envd.StartOptions{Stdin: true})
-		return err
+	process, err := ask(ctx, sb, func(c *envd.Client) (*envd.Process, error) {
+		return c.Start(life, relay.Program(port), envd.StartOptions{Stdin: true})
 	})
 	if err != nil {
 		end()
-		return nil, p.explain(ctx, sb, err)
+		return nil, sb.explain(ctx, err)
 	}
 	first, err := ready(process)
 	if !stop() && err == nil {
@@ -43,11 +41,11 @@ func (p *Provider) DialPort(ctx context.Context, instanceID string, port uint16)
 		if errors.Is(err, errNothingListens) {
 			return nil, sdk.Errorf(sdk.CodeConnectionFailed, "nothing listens at port %d of the instance", port)
 		}
-		return nil, p.explain(ctx, sb, err)
+		return nil, sb.explain(ctx, err)
 	}
 	near, far := net.Pipe()
 	c := &portConn{Conn: near, port: port}
-	p.background.Go(func() { p.pass(life, end, sb, process, first, far) })
+	p.background.Go(func() { sb.pass(life, end, process, first, far) })
 	return c, nil
 }
 
@@ -71,12 +69,12 @@ func ready(process *envd.Process) ([]byte, error) {
 }
 
 // pass carries bytes both ways until either end is done, then ends the relay.
-func (p *Provider) pass(ctx context.Context, end context.CancelFunc, sb *sandbox, process *envd.Process, first []byte, far net.Conn) {
+func (sb *sandbox) pass(ctx context.Context, end context.CancelFunc, process *envd.Process, first []byte, far net.Conn) {
 	stop := context.AfterFunc(ctx, func() { far.Close() })
 	inbound := make(chan struct{})
 	go func() {
 		defer close(inbound)
-		p.passIn(ctx, sb, process.PID, far)
+		sb.passIn(ctx, process.PID, far)
 	}()
 	if _, err := far.Write(first); err == nil {
 		passOut(process, far)
@@ -92,7 +90,7 @@ func (p *Provider) pass(ctx context.Context, end context.CancelFunc, sb *sandbox
 	killing, cancel := context.WithTimeout(sb.gone, stopTimeout)
 	defer cancel()
 	// It may have ended by itself.
-	_ = p.envd(killing, sb, func(c *envd.Client) error { return c.SendSignal(killing, process.PID, envd.SignalKill) })
+	_ = sb.tell(killing, func(c *envd.Client) error { return c.SendSignal(killing, process.PID, envd.SignalKill) })
 }
 
 func passOut(process *envd.Process, far io.Writer) {
@@ -111,18 +109,18 @@ func passOut(process *envd.Process, far io.Writer) {
 
 // passIn sends what is written to the relay. One message is under way at a time, which
 // keeps their order.
-func (p *Provider) passIn(ctx context.Context, sb *sandbox, pid int, far io.Reader) {
+func (sb *sandbox) passIn(ctx context.Context, pid int, far io.Reader) {
 	buffer := make([]byte, inputChunk)
 	for {
 		n, err := far.Read(buffer)
 		if n > 0 {
-			sent := p.envd(ctx, sb, func(c *envd.Client) error { return c.SendInput(ctx, pid, false, buffer[:n]) })
+			sent := sb.tell(ctx, func(c *envd.Client) error { return c.SendInput(ctx, pid, false, buffer[:n]) })
 			if sent != nil {
 				return
 			}
 		}
 		if err != nil { // it is over either way
-			_ = p.envd(ctx, sb, func(c *envd.Client) error {
+			_ = sb.tell(ctx, func(c *envd.Client) error {
 				if !sb.has(closesInput) {
 					return c.SendSignal(ctx, pid, envd.SignalTerm)
 				}

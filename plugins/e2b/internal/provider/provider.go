@@ -121,7 +121,10 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	p.api = control.New(s.apiURL(), s.APIKey, p.calls)
 	found, err := p.listed(ctx)
 	if err != nil {
-		return p.refusedConfiguration(err)
+		if err = p.failure(err); sdk.CodeOf(err) == sdk.CodeInvalidConfig {
+			return sdk.FieldErrorf(sdk.CodeInvalidConfig, "api_key", "%w", err)
+		}
+		return err
 	}
 	if p.contexts, err = records.Open[[]savedContext]("contexts", req.StateDir, req.AbandonedDirs); err != nil {
 		return err
@@ -132,15 +135,6 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	p.forgetContextsOfOthers(found)
 	p.background.Go(p.renewLeases)
 	return nil
-}
-
-// refusedConfiguration names the setting where it is one.
-func (p *Provider) refusedConfiguration(err error) error {
-	err = p.failure(err)
-	if sdk.CodeOf(err) == sdk.CodeInvalidConfig {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "api_key", "%w", err)
-	}
-	return err
 }
 
 // newStreams makes a client for calls whose answers may take as long as they like.

@@ -29,7 +29,6 @@ type sink struct{ stdout, stderr func([]byte) error }
 
 // job is one that runs under a supervisor.
 type job struct {
-	p      *Provider
 	sb     *sandbox
 	run    *stream.Run
 	output *frames.Filter
@@ -62,12 +61,12 @@ type event struct {
 // supervise runs a job to its end. If ctx or the sandbox ends before, or the sink
 // fails, all processes of the job are ended, and it returns when they are. What
 // becomes of the job itself is in the report; it is nil if something has ended the supervisor.
-func (p *Provider) supervise(ctx context.Context, sb *sandbox, what stream.Job, options envd.StartOptions, to sink, started func(pid int)) (*supervise.Done, error) {
+func (sb *sandbox) supervise(ctx context.Context, what stream.Job, options envd.StartOptions, to sink, started func(pid int)) (*supervise.Done, error) {
 	run, err := stream.NewRun(what)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{p: p, sb: sb, run: run, sink: to, started: started, events: make(chan event)}
+	j := &job{sb: sb, run: run, sink: to, started: started, events: make(chan event)}
 	j.output = run.Output(to.stdout, func(r stream.Report) {
 		if r.Started && j.started != nil {
 			j.started(j.pid)
@@ -78,8 +77,8 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what stream.Job, 
 	})
 	program, file, upload := run.Program()
 	if upload != nil {
-		if err := p.envd(ctx, sb, func(c *envd.Client) error { return c.Upload(ctx, file, bytes.NewReader(upload)) }); err != nil {
-			return nil, sdk.ExecutionError(p.explain(ctx, sb, err), false)
+		if err := sb.tell(ctx, func(c *envd.Client) error { return c.Upload(ctx, file, bytes.NewReader(upload)) }); err != nil {
+			return nil, sdk.ExecutionError(sb.explain(ctx, err), false)
 		}
 	}
 	if what.Timeout > 0 {
@@ -105,11 +104,7 @@ func (p *Provider) supervise(ctx context.Context, sb *sandbox, what stream.Job, 
 
 // readEvents starts the program and passes on what it does.
 func (j *job) readEvents(ctx context.Context, program stream.Program, options envd.StartOptions) {
-	var process *envd.Process
-	err := j.p.envd(ctx, j.sb, func(c *envd.Client) (err error) {
-		process, err = c.Start(ctx, programOf(program), options)
-		return err
-	})
+	process, err := ask(ctx, j.sb, func(c *envd.Client) (*envd.Process, error) { return c.Start(ctx, programOf(program), options) })
 	if err != nil {
 		j.send(ctx, event{err: err})
 		return
@@ -122,10 +117,10 @@ func (j *job) readEvents(ctx context.Context, program stream.Program, options en
 	}
 	for {
 		ev, err := process.Next()
-		if isLost(err) && ctx.Err() == nil && j.p.standsStill(ctx, j.sb) {
+		if isLost(err) && ctx.Err() == nil && j.sb.standsStill(ctx) {
 			process.Close()
 			var again *envd.Process
-			if again, err = j.p.listenAgain(ctx, j.sb, process.PID); err == nil {
+			if again, err = j.sb.listenAgain(ctx, process.PID); err == nil {
 				process = again
 				j.sb.listens(j)
 				if !j.send(ctx, event{again: true}) {
@@ -237,7 +232,7 @@ func programOf(p stream.Program) envd.Program {
 // happened.
 func (j *job) lost(ctx context.Context, err error) error {
 	j.begun = j.pid != 0 || !refused(err)
-	explained := j.p.explain(ctx, j.sb, err)
+	explained := j.sb.explain(ctx, err)
 	if j.sb.isPaused() {
 		j.killLater() // nobody listens to it any more
 		return explained
@@ -297,7 +292,7 @@ func (j *job) kill() {
 // killLater ends the processes of the job when the sandbox goes on: while it is paused
 // nothing can be done to them.
 func (j *job) killLater() {
-	j.p.background.Go(func() {
+	j.sb.p.background.Go(func() {
 		if j.sb.awaitRunning(j.sb.gone) != nil {
 			return
 		}
@@ -329,11 +324,7 @@ func (j *job) awaitStart(ctx context.Context) bool {
 
 // find looks for a supervisor that was started although no answer came.
 func (j *job) find(ctx context.Context) bool {
-	var pids []int
-	err := j.p.envd(ctx, j.sb, func(c *envd.Client) (err error) {
-		pids, err = c.Tagged(ctx, j.run.Tag)
-		return err
-	})
+	pids, err := ask(ctx, j.sb, func(c *envd.Client) ([]int, error) { return c.Tagged(ctx, j.run.Tag) })
 	if err != nil || len(pids) == 0 {
 		return false
 	}
@@ -342,9 +333,9 @@ func (j *job) find(ctx context.Context) bool {
 }
 
 func (j *job) signal(ctx context.Context, signal envd.Signal) {
-	err := j.p.envd(ctx, j.sb, func(c *envd.Client) error { return c.SendSignal(ctx, j.pid, signal) })
+	err := j.sb.tell(ctx, func(c *envd.Client) error { return c.SendSignal(ctx, j.pid, signal) })
 	if err != nil && ctx.Err() == nil {
-		j.p.logger.Debug("a process could not be signalled; it may have ended", "sandbox", j.sb.id, "error", j.p.failure(err))
+		j.sb.p.logger.Debug("a process could not be signalled; it may have ended", "sandbox", j.sb.id, "error", j.sb.p.failure(err))
 	}
 }
 
@@ -352,8 +343,8 @@ func (j *job) signal(ctx context.Context, signal envd.Signal) {
 func (j *job) sweep() {
 	ctx, cancel := context.WithTimeout(j.sb.gone, stopTimeout)
 	defer cancel()
-	if _, _, err := j.p.script(ctx, j.sb, stream.Sweep(j.run.Tag)); err != nil && ctx.Err() == nil {
-		j.p.logger.Warn("processes that were to be ended may be left in a sandbox", "sandbox", j.sb.id, "error", err)
+	if _, _, err := j.sb.script(ctx, stream.Sweep(j.run.Tag)); err != nil && ctx.Err() == nil {
+		j.sb.p.logger.Warn("processes that were to be ended may be left in a sandbox", "sandbox", j.sb.id, "error", err)
 	}
 }
 
@@ -361,18 +352,16 @@ func (j *job) sweep() {
 const maxScriptOutput = 16 << 20
 
 // script runs a small program of ours and returns what it printed and its exit code.
-func (p *Provider) script(ctx context.Context, sb *sandbox, program stream.Program) (stdout []byte, exit int, err error) {
-	var process *envd.Process
-	err = p.envd(ctx, sb, func(c *envd.Client) (err error) {
-		process, err = c.Start(ctx, programOf(program), envd.StartOptions{Limit: time.Minute})
-		return err
+func (sb *sandbox) script(ctx context.Context, program stream.Program) (stdout []byte, exit int, err error) {
+	process, err := ask(ctx, sb, func(c *envd.Client) (*envd.Process, error) {
+		return c.Start(ctx, programOf(program), envd.StartOptions{Limit: time.Minute})
 	})
 	if err != nil {
-		return nil, 0, p.explain(ctx, sb, err)
+		return nil, 0, sb.explain(ctx, err)
 	}
 	defer process.Close()
 	if stdout, exit, err = collect(process); err != nil {
-		return nil, 0, p.explain(ctx, sb, err)
+		return nil, 0, sb.explain(ctx, err)
 	}
 	return stdout, exit, nil
 }

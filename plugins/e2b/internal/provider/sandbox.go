@@ -43,6 +43,7 @@ func isAbsent(err error, id string) bool {
 
 // sandbox is one that is believed to be there.
 type sandbox struct {
+	p            *Provider
 	id, template string
 	key          string
 	labels       map[string]string
@@ -90,7 +91,7 @@ var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "no such instance")
 // newSandbox makes the handle of one that was created.
 func (p *Provider) newSandbox(made control.Sandbox, metadata map[string]string, createdAt, endAt time.Time) *sandbox {
 	sb := &sandbox{
-		id: made.SandboxID, template: metadata[metaTemplate], key: metadata[metaKey], labels: map[string]string{}, createdAt: createdAt,
+		p: p, id: made.SandboxID, template: metadata[metaTemplate], key: metadata[metaKey], labels: map[string]string{}, createdAt: createdAt,
 		token: made.EnvdAccessToken, trafficToken: made.TrafficAccessToken, domain: made.Domain, version: made.EnvdVersion, endAt: endAt, deadline: endAt,
 		kills: -1, restoring: make(chan struct{}, 1),
 	}
@@ -186,7 +187,7 @@ func (p *Provider) lookup(ctx context.Context, id string) (*sandbox, error) {
 		sb.connected(made)
 	}
 	if detail.State != control.StatePaused {
-		p.learnUser(ctx, sb)
+		sb.learnUser(ctx)
 	}
 	return sb, nil
 }
@@ -245,14 +246,14 @@ func (sb *sandbox) connected(made control.Sandbox) {
 }
 
 // endpoint is a port of the sandbox.
-func (p *Provider) endpoint(sb *sandbox, port int, client *http.Client) e2bhttp.Endpoint {
+func (sb *sandbox) endpoint(port int, client *http.Client) e2bhttp.Endpoint {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	domain := sb.domain
 	if domain == "" {
-		domain = p.settings.Domain
+		domain = sb.p.settings.Domain
 	}
-	base := p.settings.SandboxURL
+	base := sb.p.settings.SandboxURL
 	if base == "" {
 		base = fmt.Sprintf("https://%d-%s.%s", port, sb.id, domain)
 	}
@@ -266,21 +267,26 @@ func (p *Provider) endpoint(sb *sandbox, port int, client *http.Client) e2bhttp.
 	return e2bhttp.Endpoint{Base: strings.TrimRight(base, "/"), Header: header, Client: client}
 }
 
-// envd makes a call of envd. A token that is not valid any more is renewed once.
-func (p *Provider) envd(ctx context.Context, sb *sandbox, call func(*envd.Client) error) error {
-	client := func() *envd.Client { return p.envdOf(sb) }
-	err := call(client())
+// ask makes a call of envd. A token that is not valid any more is renewed once.
+func ask[T any](ctx context.Context, sb *sandbox, call func(*envd.Client) (T, error)) (T, error) {
+	value, err := call(sb.envdOf())
 	if statusOf(err) != http.StatusUnauthorized {
-		return err
+		return value, err
 	}
-	detail, inspected := p.inspect(ctx, sb.id)
+	detail, inspected := sb.p.inspect(ctx, sb.id)
 	if inspected != nil {
-		return inspected
+		return value, inspected
 	}
 	if !sb.renewToken(detail) {
-		return err
+		return value, err
 	}
-	return call(client())
+	return call(sb.envdOf())
+}
+
+// tell is ask for what has no answer.
+func (sb *sandbox) tell(ctx context.Context, call func(*envd.Client) error) error {
+	_, err := ask(ctx, sb, func(c *envd.Client) (struct{}, error) { return struct{}{}, call(c) })
+	return err
 }
 
 // instance is the sandbox as the broker knows it.

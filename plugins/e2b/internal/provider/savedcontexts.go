@@ -22,7 +22,7 @@ type savedContext struct {
 
 // saveContexts writes down the contexts of a sandbox. If that fails, a later process
 // will not know them; for this one nothing is lost.
-func (p *Provider) saveContexts(sb *sandbox) {
+func (sb *sandbox) saveContexts() {
 	sb.saving.Lock()
 	defer sb.saving.Unlock()
 	sb.mu.Lock()
@@ -33,14 +33,14 @@ func (p *Provider) saveContexts(sb *sandbox) {
 		c.mu.Unlock()
 	}
 	sb.mu.Unlock()
-	if _, saved := p.contexts.Get(sb.id); !saved && len(all) == 0 {
+	if _, saved := sb.p.contexts.Get(sb.id); !saved && len(all) == 0 {
 		return
 	}
-	if err := p.contexts.Put(sb.id, all); err != nil {
-		p.logger.Warn("contexts could not be written down; they are forgotten when the plugin restarts", "sandbox", sb.id, "error", err)
+	if err := sb.p.contexts.Put(sb.id, all); err != nil {
+		sb.p.logger.Warn("contexts could not be written down; they are forgotten when the plugin restarts", "sandbox", sb.id, "error", err)
 	}
-	if sb.gone.Err() != nil && p.life.Err() == nil { // meanwhile
-		p.forgetContexts(sb.id)
+	if sb.gone.Err() != nil && sb.p.life.Err() == nil { // meanwhile
+		sb.p.forgetContexts(sb.id)
 	}
 }
 
@@ -63,7 +63,7 @@ func (p *Provider) forgetContextsOfOthers(found []control.Detail) {
 
 // restoreContexts makes the contexts known that an earlier process has made, once for
 // each sandbox: those that are written down and that the code interpreter still has.
-func (p *Provider) restoreContexts(ctx context.Context, sb *sandbox) error {
+func (sb *sandbox) restoreContexts(ctx context.Context) error {
 	if sb.restored.Load() {
 		return nil
 	}
@@ -73,24 +73,24 @@ func (p *Provider) restoreContexts(ctx context.Context, sb *sandbox) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	saved, _ := p.contexts.Get(sb.id)
+	saved, _ := sb.p.contexts.Get(sb.id)
 	if sb.restored.Load() || len(saved) == 0 {
 		sb.restored.Store(true)
 		return nil
 	}
-	kernels, err := p.interpreter(sb).Contexts(ctx)
+	kernels, err := sb.interpreter().Contexts(ctx)
 	if err != nil {
-		return p.explain(ctx, sb, err)
+		return sb.explain(ctx, err)
 	}
-	p.memoryKills(ctx, sb)
+	sb.memoryKills(ctx)
 	sb.mu.Lock()
 	for _, s := range saved {
 		if slices.Contains(kernels, s.ID) {
-			sb.contexts = append(sb.contexts, sb.newContext(sdk.CodeContext{ID: s.ID, Language: s.Language, Cwd: s.Cwd, CreatedAt: s.CreatedAt}, s.Env, s.Fresh))
+			sb.contexts = append(sb.contexts, sb.contextOf(sdk.CodeContext{ID: s.ID, Language: s.Language, Cwd: s.Cwd, CreatedAt: s.CreatedAt}, s.Env, s.Fresh))
 		}
 	}
 	sb.mu.Unlock()
 	sb.restored.Store(true)
-	p.saveContexts(sb)
+	sb.saveContexts()
 	return nil
 }

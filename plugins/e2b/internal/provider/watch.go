@@ -26,13 +26,9 @@ func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, re
 	defer stop()
 	defer context.AfterFunc(sb.gone, stop)()
 	root := absolute(req.Path)
-	var w *envd.Watcher
-	err = p.envd(watching, sb, func(c *envd.Client) (err error) {
-		w, err = c.Watch(watching, root, req.Recursive)
-		return err
-	})
+	w, err := ask(watching, sb, func(c *envd.Client) (*envd.Watcher, error) { return c.Watch(watching, root, req.Recursive) })
 	if err != nil {
-		return p.watchFailed(ctx, sb, err)
+		return sb.watchFailed(ctx, err)
 	}
 	defer w.Close()
 	if err := ready(); err != nil {
@@ -41,7 +37,7 @@ func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, re
 	for {
 		change, err := w.Next()
 		if err != nil {
-			return p.watchFailed(ctx, sb, err)
+			return sb.watchFailed(ctx, err)
 		}
 		kind, known := changeKinds[change.Kind]
 		if !known || strings.HasPrefix(path.Base(change.Name), guestfiles.DraftPrefix) {
@@ -59,12 +55,12 @@ var changeKinds = map[envd.ChangeKind]sdk.FileChangeKind{
 }
 
 // watchFailed says why a directory is not watched any more.
-func (p *Provider) watchFailed(ctx context.Context, sb *sandbox, err error) error {
+func (sb *sandbox) watchFailed(ctx context.Context, err error) error {
 	switch connectCode(err) {
 	case "not_found":
 		return sdk.FieldErrorf(sdk.CodeNotFound, "path", "there is no such directory")
 	case "invalid_argument":
 		return sdk.FieldErrorf(sdk.CodeConflict, "path", "is not a directory that can be watched")
 	}
-	return p.explain(ctx, sb, err)
+	return sb.explain(ctx, err)
 }
