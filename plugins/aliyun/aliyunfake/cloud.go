@@ -1,11 +1,27 @@
+// Package aliyunfake is an AgentRun for tests: both planes on one address, with templates and
+// sandboxes that live and die as the service's do, and code that really runs, under
+// bubblewrap. It is written from the service's documentation and the official
+// clients, and knows nothing of the provider: not even its types or its signatures.
+//
+// It is as strict as the service, and stricter where documents leave it open: HTTPS with
+// HTTP/2 on offer, paths to the byte, signatures over all that was sent, bodies without a
+// field more than is published, the limits of the service, clocks of idle sandboxes. Options
+// are what the documents leave open; faults make it lie: see Fault.
 package aliyunfake
 
 import (
+	"bytes"
+	"encoding/pem"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options are what documents leave open about the service.
@@ -276,3 +292,36 @@ const lifetime = 6 * time.Hour
 
 // skew is how far a clock may be off.
 const skew = 15 * time.Minute
+
+// trustVariable names the file with the certificates that programs trust.
+const trustVariable = "SSL_CERT_FILE"
+
+// trusted is that file, which must not be closed. It has no name, so that nothing is left
+// of it.
+var trusted *os.File
+
+// Trust makes this process, and those that it starts, trust all fakes beside what they
+// trust already. It comes before anything looks at the certificates of the system, which
+// are read once.
+func Trust() error {
+	var certificates bytes.Buffer
+	if file := os.Getenv(trustVariable); file != "" {
+		before, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		certificates.Write(before)
+	}
+	server := httptest.NewTLSServer(http.NotFoundHandler()) // all have the same one
+	defer server.Close()
+	err := pem.Encode(&certificates, &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	fd, failed := unix.MemfdCreate("aliyunfake", unix.MFD_CLOEXEC)
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	trusted = os.NewFile(uintptr(fd), "aliyunfake")
+	if _, err := trusted.Write(certificates.Bytes()); err != nil {
+		return err
+	}
+	return os.Setenv(trustVariable, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd))
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/cell"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -26,8 +27,8 @@ const streamAfter = 200 * time.Millisecond
 // sandbox (package place), where it is seen before.
 type cellRun struct {
 	p     *Provider
-	box   sandbox
-	saved savedContext
+	box   place.Box
+	saved contexts.Saved
 	c     *codeContext
 	req   sdk.ExecuteRequest
 	// name is that of its place in the sandbox.
@@ -41,23 +42,24 @@ type cellRun struct {
 var _ kernel.Kernel = (*cellRun)(nil)
 
 // executeInContext runs code in a kernel that keeps its state.
-func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+func (p *Provider) executeInContext(ctx context.Context, box place.Box, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	var fields map[string]json.RawMessage
 	if req.Arguments != nil && (json.Unmarshal(req.Arguments, &fields) != nil || fields == nil) {
 		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "must be a JSON object")
 	}
-	saved, c, err := p.takeTurn(ctx, box.ID, req.ContextID)
+	c, err := p.Find(ctx, box.ID, req.ContextID, box)
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	defer func() { <-c.turn }()
-	if req.Language != "" && string(req.Language) != saved.Language {
-		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "the context is one of %s", saved.Language)
+	release, err := p.Take(ctx, box, c, req.Language)
+	if err != nil {
+		return sdk.ExecuteResult{}, err
 	}
+	defer release()
 	running, over := p.Begin(req)
 	defer over()
 	run := kernel.Run{
-		Kernel: &cellRun{p: p, box: box, saved: saved, c: c, req: req}, Request: req, Out: out, Language: sdk.Language(saved.Language),
+		Kernel: &cellRun{p: p, box: box, c: c, req: req}, Request: req, Out: out, Language: c.Language,
 		Execution: running, Files: p.finder(box), Limit: p.limit(req), Cut: cutShorter, Grace: sdk.InterruptGrace,
 	}
 	return run.Do(ctx)
@@ -67,8 +69,11 @@ func (p *Provider) executeInContext(ctx context.Context, box sandbox, req sdk.Ex
 // A kernel that is gone is replaced.
 func (r *cellRun) Ready(ctx context.Context) error {
 	for first := true; ; first = false {
-		r.renewed, r.name = r.c.kernel(), remote.NewName()
-		code := cell.Begin(sdk.Language(r.saved.Language), cell.Start{ID: r.name, Env: r.box.Environment(r.saved.Env, r.req.Env)})
+		if r.c.Gone().Err() != nil {
+			return contexts.ErrNoContext()
+		}
+		r.renewed, r.saved, r.name = r.c.Kernel().Done(), r.c.Saved(), remote.NewName()
+		code := cell.Begin(r.c.Language, cell.Start{ID: r.name, Env: r.box.Environment(r.saved.Env, r.req.Env)})
 		result, err := r.p.data.ExecuteCode(ctx, r.box.ID, r.saved.Kernel, code, maxTimeout)
 		item, failed := failure(result)
 		if err == nil && !failed {
@@ -80,10 +85,7 @@ func (r *cellRun) Ready(ctx context.Context) error {
 			}
 			return r.p.explain(ctx, err, sdk.CodeUnavailable, "use the kernel")
 		}
-		if err := r.p.restart(ctx, r.box, r.req.ContextID); err != nil {
-			return err
-		}
-		if r.saved, _, err = r.p.use(r.box.ID, r.req.ContextID); err != nil {
+		if err := r.c.Restart(ctx); err != nil {
 			return err
 		}
 	}
@@ -97,7 +99,7 @@ func (r *cellRun) After() string { return "" }
 
 // Call implements kernel.Kernel.
 func (r *cellRun) Call() string {
-	return cell.Call(sdk.Language(r.saved.Language), r.req.Arguments, r.req.OutputLimit)
+	return cell.Call(r.c.Language, r.req.Arguments, r.req.OutputLimit)
 }
 
 // Cell implements kernel.Kernel.
@@ -130,7 +132,7 @@ func (r *cellRun) Cell(ctx context.Context, code string, event func(kernel.Event
 		abandon()
 		silence()
 		<-replies
-		return false, errors.Join(errNoContext(), <-streamed)
+		return false, errors.Join(contexts.ErrNoContext(), <-streamed)
 	}
 }
 
@@ -205,7 +207,7 @@ func (r *cellRun) Settled(context.Context, kernel.Error, *sdk.ExecuteResult) err
 
 // Restart implements kernel.Kernel.
 func (r *cellRun) Restart(ctx context.Context) error {
-	return r.p.restart(ctx, r.box, r.req.ContextID)
+	return r.c.Restart(ctx)
 }
 
 // Gone implements kernel.Kernel.
@@ -213,8 +215,10 @@ func (r *cellRun) Gone() <-chan struct{} { return r.renewed }
 
 // Lost implements kernel.Kernel.
 func (r *cellRun) Lost() error {
-	_, _, err := r.p.use(r.box.ID, r.req.ContextID)
-	return err
+	if r.c.Gone().Err() != nil {
+		return contexts.ErrNoContext()
+	}
+	return nil
 }
 
 // Class implements kernel.Kernel.

@@ -4,84 +4,51 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/cell"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 var _ sdk.Contexts = (*Provider)(nil)
 
-// contexts are those that this process has used. Which there are stands in the records.
-type contexts struct {
-	mu  sync.Mutex
-	all map[contextName]*codeContext
-}
-
-type contextName struct{ instance, context string }
-
-// codeContext is what is known of a context while somebody uses it.
+// codeContext is a context that a kernel of the service serves.
 type codeContext struct {
-	// turn holds a token while code runs.
-	turn chan struct{}
-
-	mu sync.Mutex
-	// renewed is closed when the kernel is another, or none any more.
-	renewed chan struct{}
+	*contexts.Context
+	p   *Provider
+	box place.Box
 }
 
-func errNoContext() error {
-	return sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context")
+// Context implements contexts.Service.
+func (s service) Context(box place.Box, saved contexts.Saved) *codeContext {
+	return &codeContext{contexts.New(context.Background(), box.ID, saved), s.p, box}
 }
 
-// use finds a context, and what is known of it.
-func (p *Provider) use(instanceID, id string) (savedContext, *codeContext, error) {
-	one, _ := p.records.Get(instanceID)
-	i := slices.IndexFunc(one.Contexts, func(s savedContext) bool { return s.ID == id })
-	if i < 0 {
-		return savedContext{}, nil, errNoContext()
+// Lost implements contexts.Service.
+func (s service) Lost(box place.Box) error {
+	if _, ok := s.p.records.Get(box.ID); !ok {
+		return errNoInstance
 	}
-	p.contexts.mu.Lock()
-	defer p.contexts.mu.Unlock()
-	name := contextName{instanceID, id}
-	c := p.contexts.all[name]
-	if c == nil {
-		c = &codeContext{turn: make(chan struct{}, 1), renewed: make(chan struct{})}
-		p.contexts.all[name] = c
-	}
-	return one.Contexts[i], c, nil
+	return nil
 }
 
-// forget drops what is known of contexts of an instance.
-func (c *contexts) forget(instanceID string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, one := range c.all {
-		if name.instance == instanceID {
-			one.renew()
-			delete(c.all, name)
-		}
-	}
+// Load implements contexts.Service.
+func (s service) Load(_ context.Context, box place.Box) ([]contexts.Saved, error) {
+	one, _ := s.p.records.Get(box.ID)
+	return one.Contexts, nil
 }
 
-// kernel is a channel that is closed when the kernel of now is gone.
-func (c *codeContext) kernel() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.renewed
+// Save implements contexts.Service.
+func (s service) Save(id string, all []contexts.Saved) error {
+	return s.p.records.Change(id, func(one record) record { one.Contexts = all; return one })
 }
 
-// renew tells code that runs that its kernel is gone.
-func (c *codeContext) renew() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.renewed)
-	c.renewed = make(chan struct{})
-}
+// Cwd implements contexts.Kernel.
+func (c *codeContext) Cwd() string { return c.box.Shown(c.Saved().Cwd) }
 
 // CreateContext implements sdk.Contexts.
 func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
@@ -98,27 +65,26 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 		return sdk.CodeContext{}, err
 	}
 	defer release()
-	saved := savedContext{ID: remote.NewName(), Language: string(req.Language), Cwd: box.Absolute(req.Cwd), Env: req.Env, CreatedAt: time.Now().UTC()}
+	if _, err := p.Contexts(ctx, box.ID, box); err != nil {
+		return sdk.CodeContext{}, err
+	}
+	saved := contexts.Saved{ID: remote.NewName(), Language: req.Language, Cwd: box.Absolute(req.Cwd), Env: req.Env, CreatedAt: time.Now().UTC()}
 	if saved, err = p.newKernel(ctx, box, saved); err != nil {
 		return sdk.CodeContext{}, err
 	}
-	err = p.changeContexts(box.ID, func(all []savedContext) []savedContext { return append(all, saved) })
-	if err != nil {
+	c := service{p}.Context(box, saved)
+	if err := p.Add(c); err != nil {
 		p.endKernel(ctx, box, saved.Kernel)
-		return sdk.CodeContext{}, err
+		return sdk.CodeContext{}, errors.Join(err, p.Drop(c))
 	}
-	return contextOf(box, saved, false), nil
-}
-
-func contextOf(box sandbox, s savedContext, busy bool) sdk.CodeContext {
-	return sdk.CodeContext{ID: s.ID, Language: sdk.Language(s.Language), Cwd: box.Shown(s.Cwd), CreatedAt: s.CreatedAt, Busy: busy}
+	return contexts.State(c), nil
 }
 
 // newKernel starts a kernel, and looks whether its output can be seen while code runs.
 // A creation whose answer is lost is not repeated: there would be one kernel more. Until
 // the kernel is in the record of its sandbox nobody else may make one there.
-func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (savedContext, error) {
-	made, err := p.data.CreateContext(ctx, box.ID, s.Language, s.Cwd)
+func (p *Provider) newKernel(ctx context.Context, box place.Box, s contexts.Saved) (contexts.Saved, error) {
+	made, err := p.data.CreateContext(ctx, box.ID, string(s.Language), s.Cwd)
 	if err != nil {
 		if repeatable(err) {
 			p.sweep(ctx, box, s)
@@ -127,8 +93,8 @@ func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (
 	}
 	s.Kernel = made.ID
 	name := remote.NewName()
-	cells := []string{cell.Begin(sdk.Language(s.Language), cell.Start{ID: name, Env: box.Environment(s.Env), Dir: s.Cwd})}
-	if s.Language == string(sdk.JavaScript) {
+	cells := []string{cell.Begin(s.Language, cell.Start{ID: name, Env: box.Environment(s.Env), Dir: s.Cwd})}
+	if s.Language == sdk.JavaScript {
 		cells = append(cells, cell.Print(name))
 	}
 	for _, code := range cells {
@@ -161,7 +127,7 @@ func (p *Provider) newKernel(ctx context.Context, box sandbox, s savedContext) (
 
 // sweep ends a kernel that may have been made although the answer was lost: one like it
 // that is in no record.
-func (p *Provider) sweep(ctx context.Context, box sandbox, like savedContext) {
+func (p *Provider) sweep(ctx context.Context, box place.Box, like contexts.Saved) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
 	kernels, err := again(ctx, func(ctx context.Context) ([]agentrun.Context, error) { return p.data.ListContexts(ctx, box.ID) })
@@ -170,8 +136,8 @@ func (p *Provider) sweep(ctx context.Context, box sandbox, like savedContext) {
 	}
 	one, _ := p.records.Get(box.ID)
 	for _, k := range kernels {
-		ours := slices.ContainsFunc(one.Contexts, func(s savedContext) bool { return s.Kernel == k.ID })
-		if !ours && k.Language == like.Language && k.Cwd == like.Cwd {
+		ours := slices.ContainsFunc(one.Contexts, func(s contexts.Saved) bool { return s.Kernel == k.ID })
+		if !ours && k.Language == string(like.Language) && k.Cwd == like.Cwd {
 			p.endKernel(ctx, box, k.ID)
 		}
 	}
@@ -188,7 +154,7 @@ func failure(r agentrun.CodeResult) (agentrun.Item, bool) {
 }
 
 // endKernel ends one, whoever waits.
-func (p *Provider) endKernel(ctx context.Context, box sandbox, kernel string) {
+func (p *Provider) endKernel(ctx context.Context, box place.Box, kernel string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
 	if err := p.deleteKernel(ctx, box, kernel); err != nil {
@@ -196,7 +162,7 @@ func (p *Provider) endKernel(ctx context.Context, box sandbox, kernel string) {
 	}
 }
 
-func (p *Provider) deleteKernel(ctx context.Context, box sandbox, kernel string) error {
+func (p *Provider) deleteKernel(ctx context.Context, box place.Box, kernel string) error {
 	_, err := again(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.data.DeleteContext(ctx, box.ID, kernel)
 	})
@@ -206,116 +172,42 @@ func (p *Provider) deleteKernel(ctx context.Context, box sandbox, kernel string)
 	return err
 }
 
-// ListContexts implements sdk.Contexts.
-func (p *Provider) ListContexts(ctx context.Context, instanceID string) ([]sdk.CodeContext, error) {
-	box, err := p.lookup(ctx, instanceID)
-	if err != nil {
-		return nil, err
-	}
-	var all []sdk.CodeContext
-	for _, s := range box.contexts {
-		_, c, err := p.use(instanceID, s.ID)
-		if err == nil {
-			all = append(all, contextOf(box, s, len(c.turn) > 0))
-		}
-	}
-	return all, nil
-}
-
-// RestartContext implements sdk.Contexts.
-func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID string) error {
-	box, err := p.lookup(ctx, instanceID)
-	if err != nil {
-		return err
-	}
-	return p.restart(ctx, box, contextID)
-}
-
-// restart ends a kernel with what runs in it, and starts another in its place.
-func (p *Provider) restart(ctx context.Context, box sandbox, contextID string) error {
-	release, err := p.changing.Take(ctx, contextID)
+// Restart ends a kernel with what runs in it, and starts another in its place.
+func (c *codeContext) Restart(ctx context.Context) error {
+	release, err := c.p.changing.Take(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	releaseAll, err := p.changing.Take(ctx, box.ID)
+	releaseAll, err := c.p.changing.Take(ctx, c.box.ID)
 	if err != nil {
 		return err
 	}
 	defer releaseAll()
-	s, c, err := p.use(box.ID, contextID)
+	if c.Gone().Err() != nil {
+		return contexts.ErrNoContext()
+	}
+	c.Renew()
+	old := c.Saved()
+	if err := c.p.deleteKernel(ctx, c.box, old.Kernel); err != nil {
+		return c.p.explain(ctx, err, sdk.CodeUnavailable, "end a kernel")
+	}
+	fresh, err := c.p.newKernel(ctx, c.box, old)
 	if err != nil {
 		return err
 	}
-	c.renew()
-	if err := p.deleteKernel(ctx, box, s.Kernel); err != nil {
-		return p.explain(ctx, err, sdk.CodeUnavailable, "end a kernel")
-	}
-	fresh, err := p.newKernel(ctx, box, s)
-	if err != nil {
-		return err
-	}
-	return p.changeContexts(box.ID, func(all []savedContext) []savedContext {
-		for i := range all {
-			if all[i].ID == contextID {
-				all[i] = fresh
-			}
-		}
-		return all
-	})
+	return c.p.Change(c, func(s *contexts.Saved) { *s = fresh })
 }
 
-// DeleteContext implements sdk.Contexts.
-func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID string) error {
-	box, err := p.lookup(ctx, instanceID)
-	if err != nil {
-		return err
-	}
-	release, err := p.changing.Take(ctx, contextID)
+// Delete ends the kernel.
+func (c *codeContext) Delete(ctx context.Context) error {
+	release, err := c.p.changing.Take(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	s, c, err := p.use(instanceID, contextID)
-	if err != nil {
-		return nil //nolint:nilerr // it is gone already
-	}
-	err = p.changeContexts(instanceID, func(all []savedContext) []savedContext {
-		return slices.DeleteFunc(all, func(s savedContext) bool { return s.ID == contextID })
-	})
-	if err != nil {
+	if err := c.p.Drop(c); err != nil {
 		return err
 	}
-	c.renew()
-	p.contexts.mu.Lock()
-	delete(p.contexts.all, contextName{instanceID, contextID})
-	p.contexts.mu.Unlock()
-	return p.explain(ctx, p.deleteKernel(ctx, box, s.Kernel), sdk.CodeUnavailable, "end a kernel")
-}
-
-// takeTurn waits until no other code runs in the context.
-func (p *Provider) takeTurn(ctx context.Context, instanceID, contextID string) (savedContext, *codeContext, error) {
-	timer := time.NewTimer(sdk.MaxContextWait)
-	defer timer.Stop()
-	for {
-		_, c, err := p.use(instanceID, contextID)
-		if err != nil {
-			return savedContext{}, nil, err
-		}
-		renewed := c.kernel()
-		select {
-		case c.turn <- struct{}{}:
-			// Who waited may find another kernel, or that the context is gone.
-			s, again, err := p.use(instanceID, contextID)
-			if err == nil && again == c {
-				return s, c, nil
-			}
-			<-c.turn
-		case <-renewed:
-		case <-timer.C:
-			return savedContext{}, nil, sdk.Errorf(sdk.CodeQuotaExceeded, "the context was busy for %v", sdk.MaxContextWait)
-		case <-ctx.Done():
-			return savedContext{}, nil, context.Cause(ctx)
-		}
-	}
+	return c.p.explain(ctx, c.p.deleteKernel(ctx, c.box, c.Saved().Kernel), sdk.CodeUnavailable, "end a kernel")
 }

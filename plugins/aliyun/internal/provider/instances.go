@@ -99,6 +99,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, effect *re
 		if err := p.records.Put(one.ID, one); err != nil {
 			return sdk.Instance{}, err
 		}
+		p.Forget(one.ID) // what was of this name has ended
 		s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) {
 			s, err := p.data.CreateSandbox(ctx, agentrun.SandboxInput{
 				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(min(p.settings.IdleTimeout, max(life, time.Minute)).Seconds()),
@@ -239,7 +240,7 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 		return err
 	}
 	err = p.records.Remove(id)
-	p.contexts.forget(id)
+	p.Forget(id)
 	p.leases.forget(id)
 	return err
 }

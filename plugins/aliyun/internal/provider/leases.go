@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 )
 
@@ -69,19 +71,14 @@ func (p *Provider) keepAlive(ctx context.Context) {
 	ticker := time.NewTicker(p.settings.IdleTimeout / 6)
 	defer ticker.Stop()
 	for {
-		var asking sync.WaitGroup
-		places := make(chan struct{}, parallelRenewals)
+		var asking errgroup.Group
+		asking.SetLimit(parallelRenewals)
 		for _, one := range p.records.All() {
-			if !p.leases.due(one, time.Now(), p.settings.IdleTimeout) {
-				continue
+			if p.leases.due(one, time.Now(), p.settings.IdleTimeout) {
+				asking.Go(func() error { p.renew(ctx, one.ID); return nil })
 			}
-			places <- struct{}{}
-			asking.Go(func() {
-				defer func() { <-places }()
-				p.renew(ctx, one.ID)
-			})
 		}
-		asking.Wait()
+		_ = asking.Wait() // they say what failed
 		select {
 		case <-ctx.Done():
 			return

@@ -164,5 +164,7 @@ func (p *Provider) forgetEnded(one record) error {
 		return nil
 	}
 	p.leases.forget(one.ID)
-	return p.records.Remove(one.ID)
+	err := p.records.Remove(one.ID)
+	p.Forget(one.ID)
+	return err
 }

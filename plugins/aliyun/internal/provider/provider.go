@@ -1,3 +1,10 @@
+// Package provider is the provider of Aliyun AgentRun: it keeps the contract of
+// package sdk with the sandboxes of that service.
+//
+// provider.go has what the broker asks first, settings.go what an operator can say,
+// instances.go how sandboxes come and go, execute.go how code runs in them, and
+// failures.go what the broker is told when the service fails. How the service is
+// spoken to is the business of package agentrun.
 package provider
 
 import (
@@ -15,6 +22,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/data"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -27,6 +35,7 @@ type Provider struct {
 	guestfiles.Calls  // sdk.Files
 	remote.Executions // sdk.Interrupter
 	*place.Commands   // sdk.Commands
+	*contexts.Book[place.Box, *codeContext]
 
 	log hclog.Logger
 
@@ -43,7 +52,6 @@ type Provider struct {
 
 	// changing is for who makes or ends kernels, by the ID of the sandbox or the context.
 	changing remote.Turns
-	contexts contexts
 	leases   leases
 	// end ends what runs beside the calls, and background is that.
 	end        context.CancelFunc
@@ -86,9 +94,10 @@ var (
 // New makes a provider; Configure connects it.
 func New(log hclog.Logger) sdk.Provider {
 	p := &Provider{
-		log:      log,
-		contexts: contexts{all: map[contextName]*codeContext{}}, leases: leases{used: map[string]time.Time{}, ended: map[string]bool{}},
+		log:    log,
+		leases: leases{used: map[string]time.Time{}, ended: map[string]bool{}},
 	}
+	p.Book = contexts.NewBook(service{p})
 	p.Commands = place.NewCommands(service{p}, log)
 	p.Calls = guestfiles.NewCalls(p.store(), guestfiles.Options{MostListed: maxListed, ReadAtOnce: readAtOnce, Left: func(instanceID string, err error) {
 		p.log.Warn("half a file may be left in a sandbox", "sandbox", instanceID, "error", p.secrets.Error(err))

@@ -1,3 +1,11 @@
+// Package agent is what runs inside a sandbox of the fake: envd, which has processes
+// and files, on one Unix socket, and the code interpreter on another.
+//
+// It behaves as the originals were seen to, inconvenient parts included: a stream
+// ends when the last holder of its pipes closes them, a time limit kills the direct
+// child alone, output that nobody reads is thrown away, zero values are left out of
+// JSON. Package e2bfake starts it and stands in front of it; it has no faults of its
+// own to inject.
 package agent
 
 import (
@@ -11,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/shape"
 )
 
 // Variable of the environment that makes a program an agent. Its Config comes as JSON on
@@ -91,3 +101,16 @@ func freeze(signal syscall.Signal) error {
 	}
 	return err
 }
+
+// The bodies that the code interpreter takes. What may be absent may be null too.
+var (
+	newContext = shape.Object{Optional: map[string]shape.Shape{
+		"language": shape.Nullable{Shape: shape.Text{}}, "cwd": shape.Nullable{Shape: shape.Text{}},
+	}}
+	newExecution = shape.Object{
+		Needed: map[string]shape.Shape{"code": shape.Text{}},
+		Optional: map[string]shape.Shape{
+			"context_id": shape.Nullable{Shape: shape.Text{}}, "language": shape.Nullable{Shape: shape.Text{}}, "env_vars": shape.Lacking{},
+		},
+	}
+)

@@ -15,6 +15,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/interpreter"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/kernel"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
@@ -22,26 +23,77 @@ import (
 
 var _ sdk.Contexts = (*Provider)(nil)
 
-// codeContext is a kernel of the code interpreter. What the service does not know of it
-// is written down (savedContext).
+// codeContext is a kernel of the code interpreter.
 type codeContext struct {
-	sb    *sandbox
-	state sdk.CodeContext // Busy apart, which turn says
-	env   map[string]string
-	// turn holds a token while code runs.
-	turn chan struct{}
-	// gone ends when it is deleted, or with its sandbox.
-	gone context.Context //nolint:containedctx // the lifetime of the context
-	end  context.CancelFunc
+	*contexts.Context
+	sb *sandbox
 
 	mu sync.Mutex
-	// fresh says that the kernel needs its environment and its directory before the next
-	// execution.
-	fresh bool
 	// astray says that code may run in the kernel that nobody listens to.
 	astray bool
 	// pid of what runs the cells; 0 if not known.
 	pid int
+}
+
+// service is a contexts.Service. The code interpreter lists its kernels, but knows nothing
+// of whose they are and of what they were made with, which is in the records.
+type service struct{ *Provider }
+
+// Box implements contexts.Service.
+func (s service) Box(ctx context.Context, instanceID string) (*sandbox, error) {
+	return s.lookup(ctx, instanceID)
+}
+
+// Lost implements contexts.Service.
+func (service) Lost(sb *sandbox) error {
+	if sb.gone.Err() != nil {
+		return errNoInstance
+	}
+	return nil
+}
+
+// Context implements contexts.Service.
+func (service) Context(sb *sandbox, saved contexts.Saved) *codeContext {
+	return &codeContext{Context: contexts.New(sb.gone, sb.id, saved), sb: sb}
+}
+
+// Load implements contexts.Service: what is written down and the code interpreter still has.
+func (s service) Load(ctx context.Context, sb *sandbox) ([]contexts.Saved, error) {
+	saved, _ := s.contexts.Get(sb.id)
+	if len(saved) == 0 {
+		return nil, nil
+	}
+	kernels, err := sb.interpreter().Contexts(ctx)
+	if err != nil {
+		return nil, sb.explain(ctx, err)
+	}
+	sb.memoryKills(ctx)
+	return slices.DeleteFunc(slices.Clone(saved), func(c contexts.Saved) bool { return !slices.Contains(kernels, c.ID) }), nil
+}
+
+// Save implements contexts.Service. If it fails, a later process will not know the
+// contexts; for this one nothing is lost.
+func (s service) Save(id string, all []contexts.Saved) error {
+	if _, saved := s.contexts.Get(id); !saved && len(all) == 0 {
+		return nil
+	}
+	if err := s.contexts.Put(id, all); err != nil {
+		s.logger.Warn("contexts could not be written down; they are forgotten when the plugin restarts", "sandbox", id, "error", err)
+	}
+	s.mu.Lock()
+	_, known := s.sandboxes[id]
+	s.mu.Unlock()
+	if !known { // meanwhile
+		s.forgetContexts(id)
+	}
+	return nil
+}
+
+// forgetContexts is for a sandbox that is gone.
+func (p *Provider) forgetContexts(id string) {
+	if err := p.contexts.Remove(id); err != nil {
+		p.logger.Warn("what was written down about a sandbox that is gone is left", "sandbox", id, "error", err)
+	}
 }
 
 func (sb *sandbox) interpreter() *interpreter.Client {
@@ -63,18 +115,14 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 	case len(req.Env) > 0 && !cell.Supports(req.Language):
 		return sdk.CodeContext{}, sdk.FieldErrorf(sdk.CodeNotSupported, "env", "contexts in %s have no environment of their own", req.Language)
 	}
-	if err := sb.restoreContexts(ctx); err != nil {
+	if _, err := p.Contexts(ctx, sb.id, sb); err != nil {
 		return sdk.CodeContext{}, err
 	}
 	c, err := sb.newContext(ctx, req)
 	if err != nil {
 		return sdk.CodeContext{}, err
 	}
-	sb.mu.Lock()
-	sb.contexts = append(sb.contexts, c)
-	sb.mu.Unlock()
-	sb.saveContexts()
-	return c.state, nil
+	return contexts.State(c), p.Add(c)
 }
 
 // newContext starts a kernel.
@@ -88,14 +136,8 @@ func (sb *sandbox) newContext(ctx context.Context, req sdk.CreateContextRequest)
 	if err != nil {
 		return nil, err
 	}
-	return sb.contextOf(sdk.CodeContext{ID: id, Language: req.Language, Cwd: absolute(cwd), CreatedAt: time.Now()}, req.Env, true), nil
-}
-
-// contextOf is the handle of a kernel.
-func (sb *sandbox) contextOf(state sdk.CodeContext, env map[string]string, fresh bool) *codeContext {
-	c := &codeContext{sb: sb, state: state, env: env, turn: make(chan struct{}, 1), fresh: fresh}
-	c.gone, c.end = context.WithCancel(sb.gone)
-	return c
+	saved := contexts.Saved{ID: id, Language: req.Language, Cwd: absolute(cwd), Env: req.Env, CreatedAt: time.Now(), Fresh: true}
+	return service{sb.p}.Context(sb, saved), nil
 }
 
 // startKernel waits a little for a code interpreter that is not up yet.
@@ -139,64 +181,11 @@ func lacksContext(err error, id string) bool {
 	return ok && e.Status == http.StatusNotFound && strings.Contains(e.Message, id)
 }
 
-// ListContexts implements sdk.Contexts.
-func (p *Provider) ListContexts(ctx context.Context, instanceID string) ([]sdk.CodeContext, error) {
-	sb, err := p.lookup(ctx, instanceID)
-	if err != nil {
-		return nil, err
-	}
-	if err := sb.restoreContexts(ctx); err != nil {
-		return nil, err
-	}
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	var all []sdk.CodeContext
-	for _, c := range sb.contexts {
-		state := c.state
-		state.Busy = len(c.turn) > 0
-		all = append(all, state)
-	}
-	return all, nil
-}
-
-func errNoContext() error {
-	return sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context")
-}
-
-// context finds a context of an instance.
-func (sb *sandbox) context(ctx context.Context, id string) (*codeContext, error) {
-	if err := sb.restoreContexts(ctx); err != nil {
-		return nil, err
-	}
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	for _, c := range sb.contexts {
-		if c.state.ID == id {
-			return c, nil
-		}
-	}
-	return nil, errNoContext()
-}
-
-// RestartContext implements sdk.Contexts.
-func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID string) error {
-	sb, err := p.lookup(ctx, instanceID)
-	if err != nil {
-		return err
-	}
-	c, err := sb.context(ctx, contextID)
-	if err != nil {
-		return err
-	}
-	return c.restart(ctx)
-}
-
-// restart ends what runs in a kernel and forgets its state.
-func (c *codeContext) restart(ctx context.Context) error {
-	err := c.sb.interpreter().RestartContext(ctx, c.state.ID)
-	if lacksContext(err, c.state.ID) {
-		c.drop()
-		return errNoContext()
+// Restart ends what runs in a kernel and forgets its state.
+func (c *codeContext) Restart(ctx context.Context) error {
+	err := c.sb.interpreter().RestartContext(ctx, c.ID)
+	if lacksContext(err, c.ID) {
+		return c.missing()
 	}
 	c.mu.Lock()
 	c.astray = err != nil
@@ -210,68 +199,29 @@ func (c *codeContext) restart(ctx context.Context) error {
 
 // furnished notes whether the kernel has its environment.
 func (c *codeContext) furnished(it bool) {
-	c.mu.Lock()
-	c.fresh = !it
 	if !it {
+		c.mu.Lock()
 		c.pid = 0 // it is another kernel
+		c.mu.Unlock()
 	}
-	c.mu.Unlock()
-	c.sb.saveContexts()
+	_ = c.sb.p.Change(c, func(s *contexts.Saved) { s.Fresh = !it }) // Save tells of failures
 }
 
-// DeleteContext implements sdk.Contexts.
-func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID string) error {
-	sb, err := p.lookup(ctx, instanceID)
-	if err != nil {
-		return err
-	}
-	c, err := sb.context(ctx, contextID)
-	switch {
-	case sdk.CodeOf(err) == sdk.CodeNotFound && ctx.Err() == nil && sb.gone.Err() == nil:
-		return nil // it is gone already
-	case err != nil:
-		return err
-	}
-	return c.delete(ctx)
+// missing forgets one that the code interpreter does not have any more: it was deleted, or
+// the code interpreter was started again.
+func (c *codeContext) missing() error {
+	_ = c.sb.p.Drop(c) // likewise
+	return contexts.ErrNoContext()
 }
 
-func (c *codeContext) delete(ctx context.Context) error {
-	c.end()
-	err := c.sb.interpreter().DeleteContext(ctx, c.state.ID)
-	if err != nil && !lacksContext(err, c.state.ID) {
+// Delete ends the kernel. While that fails it is listed yet, and no code runs in it.
+func (c *codeContext) Delete(ctx context.Context) error {
+	c.End()
+	err := c.sb.interpreter().DeleteContext(ctx, c.ID)
+	if err != nil && !lacksContext(err, c.ID) {
 		return c.sb.explain(ctx, err)
 	}
-	c.drop()
-	return nil
-}
-
-// drop forgets one that the code interpreter does not have any more: it was
-// deleted, or the code interpreter was started again.
-func (c *codeContext) drop() {
-	c.end()
-	c.sb.mu.Lock()
-	c.sb.contexts = slices.DeleteFunc(c.sb.contexts, func(other *codeContext) bool { return other == c })
-	c.sb.mu.Unlock()
-	c.sb.saveContexts()
-}
-
-// takeTurn waits until no other code runs in the context.
-func (c *codeContext) takeTurn(ctx context.Context) (release func(), err error) {
-	timer := time.NewTimer(sdk.MaxContextWait)
-	defer timer.Stop()
-	select {
-	case c.turn <- struct{}{}:
-		return func() { <-c.turn }, nil
-	case <-c.gone.Done():
-		if c.sb.gone.Err() != nil {
-			return nil, errNoInstance
-		}
-		return nil, errNoContext()
-	case <-timer.C:
-		return nil, sdk.Errorf(sdk.CodeQuotaExceeded, "the context was busy for %v", sdk.MaxContextWait)
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return c.sb.p.Drop(c)
 }
 
 // furnish gives a new kernel what it does not have by itself, or not whole: the
@@ -279,20 +229,19 @@ func (c *codeContext) takeTurn(ctx context.Context) (release func(), err error) 
 // its directory.
 func (c *codeContext) furnish(ctx context.Context) error {
 	c.mu.Lock()
-	fresh, astray := c.fresh, c.astray
+	astray := c.astray
 	c.mu.Unlock()
 	if astray {
-		if err := c.restart(ctx); err != nil {
+		if err := c.Restart(ctx); err != nil {
 			return err
 		}
-		fresh = true
 	}
-	if !fresh {
+	saved, language := c.Saved(), c.Language
+	if !saved.Fresh {
 		return nil
 	}
-	language := c.state.Language
 	ignored := func(kernel.Event) error { return nil }
-	if err := c.sb.interpreter().Execute(ctx, c.state.ID, cell.First(language), ignored); err != nil {
+	if err := c.sb.interpreter().Execute(ctx, c.ID, cell.First(language), ignored); err != nil {
 		return err
 	}
 	global, err := c.sb.globalEnv(ctx)
@@ -300,8 +249,8 @@ func (c *codeContext) furnish(ctx context.Context) error {
 		return err
 	}
 	env := maps.Clone(global)
-	maps.Copy(env, c.env)
-	err = c.silently(ctx, cell.Furnish(language, env, c.state.Cwd, c.endFile()))
+	maps.Copy(env, saved.Env)
+	err = c.silently(ctx, cell.Furnish(language, env, saved.Cwd, c.endFile()))
 	if failed, ok := errors.AsType[*kernel.CellError](err); ok && !cell.Supports(language) {
 		// What the code interpreter has pasted has to do.
 		c.sb.p.logger.Warn("a kernel has not got its environment whole", "sandbox", c.sb.id, "language", language, "error", c.sb.p.redact.Error(failed))
@@ -315,11 +264,11 @@ func (c *codeContext) furnish(ctx context.Context) error {
 }
 
 // endFile is where a kernel writes how it ends.
-func (c *codeContext) endFile() string { return "/tmp/.sandbox-kernel-" + c.state.ID }
+func (c *codeContext) endFile() string { return "/tmp/.sandbox-kernel-" + c.ID }
 
 // silently runs a cell of our own.
 func (c *codeContext) silently(ctx context.Context, code string) error {
-	return c.sb.interpreter().Execute(ctx, c.state.ID, code, kernel.Quietly)
+	return c.sb.interpreter().Execute(ctx, c.ID, code, kernel.Quietly)
 }
 
 // globalEnv is the environment that the sandbox was made with. It never changes.

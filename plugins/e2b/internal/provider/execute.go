@@ -21,7 +21,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 	}
 	if req.ContextID != "" {
-		c, err := sb.context(ctx, req.ContextID)
+		c, err := p.Find(ctx, sb.id, req.ContextID, sb)
 		if err != nil {
 			return sdk.ExecuteResult{}, sdk.ExecutionError(err, false)
 		}
@@ -111,7 +111,7 @@ func (sb *sandbox) executeCell(ctx context.Context, req sdk.ExecuteRequest, out 
 	defer func() {
 		ending, cancel := context.WithTimeout(sb.gone, stopTimeout)
 		defer cancel()
-		if err := c.delete(ending); err != nil && ending.Err() == nil {
+		if err := c.Delete(ending); err != nil && ending.Err() == nil {
 			sb.p.logger.Warn("a kernel may be left in a sandbox", "sandbox", sb.id, "error", err)
 		}
 	}()

@@ -1,9 +1,17 @@
+// Package provider is the sandbox provider for E2B and clouds that speak its protocol.
+//
+// An instance is a sandbox. An execution is a process in it, held by package
+// supervisor; a context is a kernel of the code interpreter. The clients of the three
+// servers are in the packages control, envd and interpreter; here is what the broker
+// wants of them, in this order to read: provider.go, sandbox.go, create.go, run.go,
+// execute.go. failure.go says which error of theirs is which of the broker's.
 package provider
 
 import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +20,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
@@ -22,6 +31,7 @@ import (
 type Provider struct {
 	guestfiles.Calls  // sdk.Files
 	remote.Executions // sdk.Interrupter
+	*contexts.Book[*sandbox, *codeContext]
 
 	logger   hclog.Logger
 	settings settings
@@ -41,7 +51,7 @@ type Provider struct {
 
 	usage usage
 	// contexts are those of each sandbox, by its ID.
-	contexts *records.Store[[]savedContext]
+	contexts *records.Store[[]contexts.Saved]
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
@@ -83,6 +93,7 @@ func newProvider(logger hclog.Logger, patience patience) *Provider {
 		logger: logger, patience: patience, life: life, end: end,
 		sandboxes: map[string]*sandbox{}, creations: map[string]*creation{},
 	}
+	p.Book = contexts.NewBook(service{p})
 	p.Calls = guestfiles.NewCalls(store{p}, guestfiles.Options{MostListed: maxListed, ReadAtOnce: readAtOnce, Left: func(instanceID string, err error) {
 		logger.Warn("half a file may be left in a sandbox", "sandbox", instanceID, "error", err)
 	}})
@@ -126,13 +137,17 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 		}
 		return err
 	}
-	if p.contexts, err = records.Open[[]savedContext]("contexts", req.StateDir, req.AbandonedDirs); err != nil {
+	if p.contexts, err = records.Open[[]contexts.Saved]("contexts", req.StateDir, req.AbandonedDirs); err != nil {
 		return err
 	}
 	for _, detail := range found {
 		p.adopt(detail)
 	}
-	p.forgetContextsOfOthers(found)
+	for id := range p.contexts.All() { // of sandboxes that have ended while nobody looked
+		if !slices.ContainsFunc(found, func(d control.Detail) bool { return d.SandboxID == id }) {
+			p.forgetContexts(id)
+		}
+	}
 	p.background.Go(p.renewLeases)
 	return nil
 }
@@ -190,4 +205,66 @@ func (p *Provider) Close(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// usage counts what is paid for.
+type usage struct {
+	mu      sync.Mutex
+	since   map[string]time.Time // of sandboxes that run
+	spent   time.Duration        // by those that do not any more
+	created int
+	failed  int
+}
+
+// begin counts from now on.
+func (u *usage) begin(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.since == nil {
+		u.since = map[string]time.Time{}
+	}
+	u.since[id] = time.Now()
+}
+
+// finish ends the counting for a sandbox that ended or was paused.
+func (u *usage) finish(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if since, ok := u.since[id]; ok {
+		u.spent += time.Since(since)
+		delete(u.since, id)
+	}
+}
+
+// creation counts one that ended.
+func (u *usage) creation(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err != nil {
+		u.failed++
+		return
+	}
+	u.created++
+}
+
+func (u *usage) metrics(costPerSecond float64) []sdk.Metric {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	seconds := u.spent
+	for _, since := range u.since {
+		seconds += time.Since(since)
+	}
+	counter := func(name, help string, value float64) sdk.Metric {
+		return sdk.Metric{Name: name, Help: help, Kind: sdk.MetricCounter, Value: value}
+	}
+	all := []sdk.Metric{
+		{Name: "sandboxes_running", Help: "Sandboxes that run, as far as this process knows.", Kind: sdk.MetricGauge, Value: float64(len(u.since))},
+		counter("sandboxes_created_total", "Sandboxes that were made.", float64(u.created)),
+		counter("sandboxes_failed_total", "Creations that failed.", float64(u.failed)),
+		counter("sandbox_seconds_total", "Seconds that sandboxes ran while this process was there.", seconds.Seconds()),
+	}
+	if costPerSecond > 0 {
+		all = append(all, counter("cost_total", "What these seconds cost, in the currency of cost_per_second.", seconds.Seconds()*costPerSecond))
+	}
+	return all
 }

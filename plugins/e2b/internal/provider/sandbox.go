@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
@@ -71,19 +70,11 @@ type sandbox struct {
 	listeners map[*job]int
 	heard     chan struct{}
 	commands  []*command
-	contexts  []*codeContext
 	// env is the environment that it was made with; nil before the first look.
 	env map[string]string
 	// kills is how many processes its kernel has killed for memory, as far as is known;
 	// -1 before the first look.
 	kills int64
-
-	// restoring holds a token while the contexts of an earlier process are looked for;
-	// restored says that they have been.
-	restoring chan struct{}
-	restored  atomic.Bool
-	// saving is held by who writes down the contexts.
-	saving sync.Mutex
 }
 
 var errNoInstance = sdk.Errorf(sdk.CodeNotFound, "no such instance")
@@ -93,7 +84,7 @@ func (p *Provider) newSandbox(made control.Sandbox, metadata map[string]string, 
 	sb := &sandbox{
 		p: p, id: made.SandboxID, template: metadata[metaTemplate], key: metadata[metaKey], labels: map[string]string{}, createdAt: createdAt,
 		token: made.EnvdAccessToken, trafficToken: made.TrafficAccessToken, domain: made.Domain, version: made.EnvdVersion, endAt: endAt, deadline: endAt,
-		kills: -1, restoring: make(chan struct{}, 1),
+		kills: -1,
 	}
 	for name, value := range metadata {
 		if label, ok := strings.CutPrefix(name, metaLabel); ok {
@@ -157,6 +148,7 @@ func (p *Provider) drop(id string) {
 	}
 	p.usage.finish(id)
 	sb.end(errNoInstance)
+	p.Forget(id)
 }
 
 // lookup finds a sandbox, and its token if an earlier process has made it.

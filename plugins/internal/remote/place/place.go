@@ -26,10 +26,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"path"
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/supervise"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
 
 var (
@@ -203,4 +208,236 @@ func parse(output []byte, value any) error {
 		return fmt.Errorf("the sandbox's answer was cut: %w", err)
 	}
 	return nil
+}
+
+// State is what is known of a command.
+type State struct {
+	ID   string   `json:"id"`
+	Argv []string `json:"argv"`
+	Cwd  string   `json:"cwd"`
+	// Started is a time of Unix.
+	Started float64 `json:"started"`
+	// Stdout and Stderr are how many bytes it has printed, kept or not.
+	Stdout   int64           `json:"stdout"`
+	Stderr   int64           `json:"stderr"`
+	Done     *supervise.Done `json:"done"`
+	Stdin    bool            `json:"stdin"`
+	Terminal bool            `json:"terminal"`
+	// Signals are those that it was sent.
+	Signals []int `json:"signals"`
+	// Taken is how many bytes of input it was given; Closed says that it takes no more.
+	Taken  int64 `json:"taken"`
+	Closed bool  `json:"closed"`
+}
+
+// Command starts a program whose output is kept, and returns when it runs.
+func Command(ctx context.Context, r Runner, p Program) (State, error) {
+	a, err := ask(ctx, r, start(p))
+	return a.State, err
+}
+
+// Inspect returns what is known of a command.
+func Inspect(ctx context.Context, r Runner, id string) (State, error) {
+	a, err := ask(ctx, r, call{Do: "state", ID: id})
+	return a.State, err
+}
+
+// States are of those that run or are still known, the oldest not necessarily first.
+func States(ctx context.Context, r Runner) ([]State, error) {
+	a, err := ask(ctx, r, call{Do: "list"})
+	return a.States, err
+}
+
+// Write writes to the input of a command, which has taken offset bytes before; what it
+// has taken of these meanwhile is not written again. It returns how many it has taken
+// then: a command that does not read takes no more for a while. ErrEnded means that its
+// input is closed.
+func Write(ctx context.Context, r Runner, id string, offset int64, data []byte, end bool) (int64, error) {
+	a, err := ask(ctx, r, call{Do: "write", ID: id, Offset: offset, Data: data, End: end, Wait: wait.Seconds()})
+	return a.Taken, err
+}
+
+// Resize tells a command the size of its terminal.
+func Resize(ctx context.Context, r Runner, id string, size Size) error {
+	_, err := ask(ctx, r, call{Do: "resize", ID: id, Rows: size.Rows, Columns: size.Columns})
+	return err
+}
+
+// Signal sends a signal to all processes of a command, and again only for another nonce.
+func Signal(ctx context.Context, r Runner, id, signal, nonce string) error {
+	_, err := ask(ctx, r, call{Do: "signal", ID: id, Signal: signal, Source: nonce})
+	return err
+}
+
+// Program is what is to be run.
+type Program struct {
+	// ID names it in the sandbox: letters and digits that nobody has used before.
+	ID string
+	// Argv is the command; "{}" in it stands for the file with Source, if Suffix is
+	// set.
+	Argv           []string
+	Source, Suffix string
+	Dir            string
+	// Env is added to the environment that commands have.
+	Env map[string]string
+	// Timeout of 0 is none.
+	Timeout time.Duration
+	// Grace is how long an interrupted program may go on.
+	Grace     time.Duration
+	Artifacts *supervise.Artifacts
+
+	// Keep makes it a command: so many bytes of each stream are kept, the latest ones.
+	Keep     int64
+	Stdin    bool
+	Terminal *Size
+}
+
+// Size is that of a terminal, in characters.
+type Size struct {
+	Rows    uint16 `json:"rows"`
+	Columns uint16 `json:"columns"`
+}
+
+// Progress is what a program has printed since the last call, and how it ended.
+type Progress struct {
+	Stdout, Stderr []byte
+	// StdoutAt and StderrAt are where they begin, in bytes since the start.
+	StdoutAt, StderrAt int64
+	// Done is nil while it runs, or while there is more output.
+	Done *supervise.Done
+	// Result is the JSON that main returned in a kernel.
+	Result string
+	// Kills is how many processes the kernel of the sandbox has killed for memory.
+	Kills int64
+}
+
+// start is the call that starts a program.
+func start(p Program) call {
+	return call{
+		Do: "run", ID: p.ID, Argv: p.Argv, Source: p.Source, Suffix: p.Suffix, Dir: p.Dir, Env: p.Env, Keep: p.Keep, Stdin: p.Stdin,
+		Terminal: p.Terminal, Artifacts: p.Artifacts, Timeout: p.Timeout.Seconds(), Grace: p.Grace.Seconds(), Most: most,
+		Wait: wait.Seconds(), Linger: linger.Seconds(), Piece: piece,
+	}
+}
+
+// scratch is a file for content on its way.
+func scratch(id string) string { return "/tmp/.sandbox-broker-" + id }
+
+// Start starts a program and returns its first output.
+func Start(ctx context.Context, r Runner, p Program) (Progress, error) {
+	return progress(ask(ctx, r, start(p)))
+}
+
+// Watch waits for output beyond these offsets, or for the end. ErrUnknown means that
+// the program was never started.
+func Watch(ctx context.Context, r Runner, id string, stdout, stderr int64) (Progress, error) {
+	return progress(ask(ctx, r, call{Do: "watch", ID: id, Stdout: stdout, Stderr: stderr, Wait: wait.Seconds(), Linger: linger.Seconds(), Piece: piece}))
+}
+
+// Look returns output beyond these offsets without waiting, and the result.
+func Look(ctx context.Context, r Runner, id string, stdout, stderr int64) (Progress, error) {
+	return progress(ask(ctx, r, call{Do: "watch", ID: id, Stdout: stdout, Stderr: stderr, Piece: piece, Result: true}))
+}
+
+func progress(a answer, err error) (Progress, error) {
+	return Progress{Stdout: a.Stdout, Stderr: a.Stderr, StdoutAt: a.StdoutAt, StderrAt: a.StderrAt, Done: a.Done, Result: a.Result, Kills: a.Kills}, err
+}
+
+// Cancel stops a program and returns when nothing of it is left.
+func Cancel(ctx context.Context, r Runner, id string) error {
+	_, err := ask(ctx, r, call{Do: "cancel", ID: id, Wait: 5})
+	return err
+}
+
+// Interrupt does to a program what Ctrl-C does, and ends it if it goes on.
+func Interrupt(ctx context.Context, r Runner, id string) error {
+	_, err := ask(ctx, r, call{Do: "interrupt", ID: id})
+	return err
+}
+
+// Poke sends a signal to the process whose number is kept under an ID; none asks only
+// whether it is there. It is ErrEnded if not, and ErrRefused if it is somebody else's.
+func Poke(ctx context.Context, r Runner, id, signal string) error {
+	_, err := ask(ctx, r, call{Do: "poke", ID: id, Signal: signal})
+	return err
+}
+
+// Box is one sandbox.
+type Box struct {
+	Runner
+	// ID is that of the instance.
+	ID string
+	// Workspace is where code works: remote.Workspace, where code can make that.
+	Workspace string
+	// Env is the environment of the instance.
+	Env map[string]string
+}
+
+// Service is what a provider knows of its service.
+type Service interface {
+	// Box finds the sandbox of an instance.
+	Box(ctx context.Context, instanceID string) (Box, error)
+	// Worth says whether a call that failed so is worth another try, and after what pause.
+	Worth(err error) (after time.Duration, again bool)
+	// Refused says that a call that failed so has certainly changed nothing.
+	Refused(err error) bool
+	// Explain makes an error of the broker of one of the service. What Known says yes to is
+	// returned as it is.
+	Explain(ctx context.Context, err error, doing string) error
+}
+
+// Known says whether a call that asked the sandbox came to an answer: what the sandbox says
+// of a program is none that a repeated call would change.
+func Known(err error) bool {
+	_, refused := errors.AsType[*sdk.Error](err)
+	return err == nil || refused || errors.Is(err, ErrUnknown) || errors.Is(err, ErrEnded) || errors.Is(err, ErrRefused)
+}
+
+// Ask repeats a call to a sandbox until it has an answer.
+func Ask[T any](ctx context.Context, s Service, call func(context.Context) (T, error)) (T, error) {
+	var answered error
+	value, err := remote.Again(ctx, retry.Policy{}, s.Worth, func(ctx context.Context) (T, error) {
+		value, err := call(ctx)
+		if answered = err; Known(err) {
+			return value, nil
+		}
+		return value, err
+	})
+	if err == nil {
+		err = answered
+	}
+	return value, err
+}
+
+// Environment is that of the instance, and more.
+func (b Box) Environment(more ...map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, b.Env)
+	for _, m := range more {
+		maps.Copy(all, m)
+	}
+	return all
+}
+
+// Real is where a path of the contract is in a sandbox whose code may not make the
+// directory that the contract names.
+func (b Box) Real(name string) string { return moved(name, remote.Workspace, b.Workspace) }
+
+// Shown is the opposite.
+func (b Box) Shown(name string) string { return moved(name, b.Workspace, remote.Workspace) }
+
+func moved(name, from, to string) string {
+	clean := path.Clean(name)
+	if from == to || clean != from && !strings.HasPrefix(clean, from+"/") {
+		return name
+	}
+	return to + clean[len(from):]
+}
+
+// Absolute is a path as the sandbox resolves it; empty for the workspace.
+func (b Box) Absolute(name string) string {
+	if path.IsAbs(name) {
+		return b.Real(path.Clean(name))
+	}
+	return path.Join(b.Workspace, name)
 }
