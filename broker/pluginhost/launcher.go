@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/handshake"
 )
 
 // defaultStartTimeout bounds the time from the start of a plugin to its
@@ -138,8 +139,8 @@ func (l *Launcher) Launch(ctx context.Context, spec Spec) (*Process, error) {
 
 func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
 	return &plugin.ClientConfig{
-		HandshakeConfig:  wire.Handshake(),
-		VersionedPlugins: wire.Plugins(),
+		HandshakeConfig:  handshake.Config(),
+		VersionedPlugins: handshake.Plugins(),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		RunnerFunc:       p.runner.prepare,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: l.dir.path},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/handshake"
 )
 
 const (
@@ -176,7 +177,7 @@ func (p *Process) start(ctx context.Context, config *plugin.ClientConfig) error 
 	if err != nil {
 		return err
 	}
-	raw, err := protocol.Dispense(wire.PluginKey)
+	raw, err := protocol.Dispense(handshake.Key)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/handshake"
 )
 
 const mockName = "mock"
@@ -57,7 +58,7 @@ func startPlugin(ctx context.Context, path string) (_ *mockPlugin, err error) {
 	// go-plugin gives it our standard input, whose end is not the plugin's.
 	cmd.Env = []string{"MOCK_START=deaf"}
 	p.process = plugin.NewClient(&plugin.ClientConfig{
-		HandshakeConfig: wire.Handshake(), VersionedPlugins: wire.Plugins(),
+		HandshakeConfig: handshake.Config(), VersionedPlugins: handshake.Plugins(),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		Cmd:              cmd, GRPCDialOptions: wire.DialOptions(),
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Off}),
@@ -66,7 +67,7 @@ func startPlugin(ctx context.Context, path string) (_ *mockPlugin, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a plugin: %w", err)
 	}
-	conn, err := protocol.Dispense(wire.PluginKey)
+	conn, err := protocol.Dispense(handshake.Key)
 	if err != nil {
 		return nil, err
 	}

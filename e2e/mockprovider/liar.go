@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/handshake"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -24,8 +25,8 @@ func serveLies() {
 		os.Exit(0)
 	}()
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig:  wire.Handshake(),
-		VersionedPlugins: map[int]plugin.PluginSet{wire.ProtocolVersion: {wire.PluginKey: &liarPlugin{}}},
+		HandshakeConfig:  handshake.Config(),
+		VersionedPlugins: map[int]plugin.PluginSet{wire.ProtocolVersion: {handshake.Key: &liarPlugin{}}},
 		GRPCServer:       plugin.DefaultGRPCServer,
 		Logger:           hclog.NewNullLogger(),
 	})

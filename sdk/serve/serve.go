@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/handshake"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
@@ -49,7 +50,7 @@ func Serve(factory Factory) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM)
 
 	srv := &server{logger: logger}
-	if os.Getenv(wire.Handshake().MagicCookieKey) == wire.Handshake().MagicCookieValue {
+	if os.Getenv(handshake.Config().MagicCookieKey) == handshake.Config().MagicCookieValue {
 		// Before the factory, which may already start processes that would
 		// inherit standard input.
 		lifeline, err := takeStdin()
@@ -62,9 +63,9 @@ func Serve(factory Factory) {
 	srv.provider = factory(logger)
 
 	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: wire.Handshake(),
+		HandshakeConfig: handshake.Config(),
 		VersionedPlugins: map[int]plugin.PluginSet{
-			wire.ProtocolVersion: {wire.PluginKey: &servedPlugin{server: srv}},
+			wire.ProtocolVersion: {handshake.Key: &servedPlugin{server: srv}},
 		},
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(opts, ServerOptions(logger)...)...)
@@ -154,7 +155,7 @@ func takeStdin() (*os.File, error) {
 var stripEnvironment = sync.OnceFunc(func() {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "PLUGIN_") || name == wire.Handshake().MagicCookieKey {
+		if strings.HasPrefix(name, "PLUGIN_") || name == handshake.Config().MagicCookieKey {
 			_ = os.Unsetenv(name)
 		}
 	}

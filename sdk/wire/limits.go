@@ -51,3 +51,20 @@ func (s *silence) broken(said int) error {
 	}
 	return nil
 }
+
+// DialOptions limit what messages from a plugin can cost.
+func DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(maxAnswer), // some calls have limits of their own
+			grpc.MaxCallSendMsgSize(MaxMessageBytes),
+			grpc.ForceCodecV2(newBoundedCodec()),
+		),
+		// gRPC's own limit is 16 MiB, and decodes the details in them to as much
+		// as fits into 40 times that.
+		grpc.WithMaxHeaderListSize(maxHeaders),
+		// The same as the other side's; see package serve.
+		grpc.WithInitialWindowSize(1 << 20), grpc.WithInitialConnWindowSize(8 << 20),
+		grpc.WithReadBufferSize(128 << 10), grpc.WithWriteBufferSize(128 << 10),
+	}
+}

@@ -1,13 +1,8 @@
 package wire
 
-import "github.com/hashicorp/go-plugin"
-
 // ProtocolVersion of the plugin contract that this SDK speaks; the highest that
 // broker and plugin share is used.
 const ProtocolVersion = 1
-
-// PluginKey is the name under which go-plugin dispenses the provider.
-const PluginKey = "provider"
 
 // MaxMessageBytes bounds a gRPC message between broker and plugin. gRPC's own
 // defaults are 4 MiB on one side and 2 GiB on the other. It is what a plugin must
@@ -22,17 +17,6 @@ const (
 	// info, warn, error or off.
 	EnvLogLevel = "SANDBOX_BROKER_LOG_LEVEL"
 )
-
-// Handshake is what go-plugin compares on both sides before anything else. The
-// cookie tells a person who starts a plugin by hand what it is; it protects
-// nothing.
-func Handshake() plugin.HandshakeConfig {
-	return plugin.HandshakeConfig{
-		ProtocolVersion:  ProtocolVersion,
-		MagicCookieKey:   "SANDBOX_BROKER_PLUGIN",
-		MagicCookieValue: "sandboxbroker.provider.v1",
-	}
-}
 
 // MetadataLogLevel is the name under which the broker sends its log level with the
 // calls that are no streams, health probes among them: trace, debug, info, warn,
