@@ -112,6 +112,24 @@ func TestADefaultContextThatIsGoneIsMadeAnew(t *testing.T) {
 	})
 }
 
+// A provider that has run the code cannot have missed the context: what it says is no
+// reason to run the code again, and to take as much output again.
+func TestCodeThatHasPrintedIsNotRunAgainInAnotherContext(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+		var k kernels
+		k.of(first)
+		var ran int
+		first.OnExecute = func(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+			ran++
+			assert.Check(t, out.Stdout([]byte("once")))
+			return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context")
+		}
+		_, err := s.Run(t.Context(), acme, inDefault("python", "s"))
+		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+		assert.Equal(t, ran, 1)
+	})
+}
+
 func TestWhatADefaultContextIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, first, second *instancetest.Provider) {
 		_, err := s.Run(t.Context(), acme, func() instance.RunRequest { r := inDefault("python", "s"); r.Context = "other"; return r }())

@@ -223,7 +223,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 		Artifacts:   req.artifacts(t.provider, s.limits().Artifacts),
 	}
 	result, err := t.ready.Execute(ctx, asked, out)
-	if req.Context != "" && lacksContext(err) { // nothing ran: it was deleted, or has ended
+	if req.Context != "" && lacksContext(err) && !out.ran() { // it was deleted, or has ended
 		if asked.ContextID, err = s.contexts.renew(ctx, e, t, asked.ContextID); err == nil {
 			result, err = t.ready.Execute(ctx, asked, out)
 		}

@@ -39,6 +39,7 @@ type output struct {
 	mu             sync.Mutex
 	stdout, stderr bytes.Buffer
 	artifacts      []sdk.Artifact
+	spoken         bool // the code has printed or made something
 	closed         bool
 }
 
@@ -59,12 +60,13 @@ func (o *output) write(p []byte, kept *bytes.Buffer, heard func(Listener, contex
 		return errShuttingDown
 	case len(p) == 0:
 		return nil
-	case o.listener != nil:
-		return o.tell(func() error { return heard(o.listener, o.ctx, p) })
-	default:
-		kept.Write(p)
-		return nil
 	}
+	o.spoken = true
+	if o.listener != nil {
+		return o.tell(func() error { return heard(o.listener, o.ctx, p) })
+	}
+	kept.Write(p)
+	return nil
 }
 
 func (o *output) tell(listener func() error) error {
@@ -80,11 +82,19 @@ func (o *output) Artifact(a sdk.Artifact) error {
 	if o.closed {
 		return errShuttingDown
 	}
+	o.spoken = true
 	if o.listener != nil {
 		return o.tell(func() error { return o.listener.Artifact(o.ctx, a) })
 	}
 	o.artifacts = append(o.artifacts, a)
 	return nil
+}
+
+// ran reports whether there was any output, so that code has run.
+func (o *output) ran() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.spoken
 }
 
 // close ends the output: what a provider sends after its answer is refused.
