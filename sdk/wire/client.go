@@ -179,7 +179,7 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 		case *providerv1.ExecuteResponse_Artifact:
 			said, err = 1, checked.artifact(e.Artifact)
 		case *providerv1.ExecuteResponse_Result:
-			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return decodeResult(e.Result, req.OutputLimit) })
+			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return DecodeResult(e.Result, req.OutputLimit) })
 		default: // an event of a later minor version
 		}
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -119,6 +120,20 @@ func EncodeError(err error) error {
 		return status.Error(codes.DeadlineExceeded, "deadline exceeded")
 	default:
 		return encodeCoded(sdk.Errorf(sdk.CodeInternal, "%w", err)).Err()
+	}
+}
+
+// EncodeErrors are the options of a gRPC server whose handlers return errors of the SDK,
+// and that does no more about them than EncodeError.
+func EncodeErrors() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			resp, err := handle(ctx, req)
+			return resp, EncodeError(err)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			return EncodeError(handle(srv, stream))
+		}),
 	}
 }
 

@@ -86,7 +86,7 @@ func (c *Client) InstallPackages(ctx context.Context, req sdk.InstallPackagesReq
 		case *providerv1.InstallPackagesResponse_Stderr:
 			said, err = len(e.Stderr), checked.Stderr(e.Stderr)
 		case *providerv1.InstallPackagesResponse_Result:
-			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return decodeResult(e.Result, req.OutputLimit) })
+			return lastly(ctx, cancel, stream, func() (sdk.ExecuteResult, error) { return DecodeResult(e.Result, req.OutputLimit) })
 		}
 		if err == nil {
 			err = quiet.broken(said)

@@ -63,7 +63,8 @@ func checkExitCode(code int, succeeded, failed bool) error {
 	return nil
 }
 
-func decodeResult(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResult, error) {
+// DecodeResult checks a result and decodes it: limit is that of its JSON, in bytes.
+func DecodeResult(wr *providerv1.ExecuteResult, limit int64) (sdk.ExecuteResult, error) {
 	r := sdk.ExecuteResult{
 		Status:          sdk.Status(wr.GetStatus()),
 		ExitCode:        int(wr.GetExitCode()),

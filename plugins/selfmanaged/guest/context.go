@@ -7,11 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/status"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Bounds on waiting for one's turn in a context.
@@ -47,13 +45,13 @@ type codeContext struct {
 }
 
 // errContextGone is for those who wait for a context that is deleted.
-var errContextGone = refusal.New(refusal.NotFound, "context_id", "the context was deleted")
+var errContextGone = sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "the context was deleted")
 
 // enter waits for the turn. The caller must leave.
 func (c *codeContext) enter(ctx context.Context) error {
 	if c.waiting.Add(1) > maxWaiting {
 		c.waiting.Add(-1)
-		return refusal.New(refusal.QuotaExceeded, "context_id", "%d executions wait for this context already", maxWaiting)
+		return sdk.FieldErrorf(sdk.CodeQuotaExceeded, "context_id", "%d executions wait for this context already", maxWaiting)
 	}
 	defer c.waiting.Add(-1)
 	timer := time.NewTimer(TurnBound)
@@ -61,11 +59,11 @@ func (c *codeContext) enter(ctx context.Context) error {
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
+		return ctx.Err()
 	case <-c.gone:
 		return errContextGone
 	case <-timer.C:
-		return refusal.New(refusal.QuotaExceeded, "context_id", "the context was busy for %s; interrupt what runs in it, or use another", TurnBound)
+		return sdk.FieldErrorf(sdk.CodeQuotaExceeded, "context_id", "the context was busy for %s; interrupt what runs in it, or use another", TurnBound)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +176,7 @@ func (c *codeContext) wasRestarted() bool {
 // startError puts into words why an interpreter cannot be started.
 func startError(err error) error {
 	if errors.Is(err, errUnknownLanguage) {
-		return refusal.New(refusal.InvalidRequest, "language", "%v", err)
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%v", err)
 	}
-	return refusal.New(refusal.Unavailable, "", "the interpreter could not be started: %v", err)
+	return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %v", err)
 }

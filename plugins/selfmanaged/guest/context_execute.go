@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/esm"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // InterruptGrace is how long code in a context may go on after it was interrupted.
@@ -25,12 +22,12 @@ const exitInterrupted = 130
 const stateKept = "the state of the context was kept"
 
 // execute runs code in the context. It waits until those before it have ended.
-func (c *codeContext) execute(ctx context.Context, running *interruptible, req *guestv1.ExecuteRequest, stream eventSender) error {
+func (c *codeContext) execute(ctx context.Context, running *interruptible, req *providerv1.ExecuteRequest, stream executionStream) error {
 	if req.GetLanguage() != "" && req.GetLanguage() != c.language {
-		return refusal.New(refusal.InvalidRequest, "language", "the context is for %s", c.language)
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "the context is for %s", c.language)
 	}
 	if c.language == Bash && req.Arguments != nil {
-		return refusal.New(refusal.InvalidRequest, "arguments", "bash has no main to give them to; use env")
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main to give them to; use env")
 	}
 	target := newContextTarget(ctx)
 	defer target.end()
@@ -61,11 +58,11 @@ func (c *codeContext) execute(ctx context.Context, running *interruptible, req *
 		return err
 	}
 	if c.wasRestarted() {
-		return refusal.New(refusal.Conflict, "context_id", "the context was restarted or deleted before the code began")
+		return sdk.FieldErrorf(sdk.CodeConflict, "context_id", "the context was restarted or deleted before the code began")
 	}
 	e := &contextExecution{context: c, resident: r, judged: c.language == Python, report: newReport(stream, req)}
 	e.report.verdict = found
-	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
+	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
 	target.runs(r.process)
@@ -74,13 +71,13 @@ func (c *codeContext) execute(ctx context.Context, running *interruptible, req *
 		return err
 	}
 	if interrupts.ended() {
-		result.Outcome = guestv1.ExecuteResult_OUTCOME_CANCELLED
-		if result.GetDetail() == "" {
+		result.Status = sdk.StatusCancelled
+		if result.Detail == "" {
 			result.Detail = stateKept
 		}
 	}
 	if lost != "" {
-		result.Detail = lost + " since the last execution, so this one began with a fresh one" + after("; ", result.GetDetail())
+		result.Detail = lost + " since the last execution, so this one began with a fresh one" + andThen(result.Detail)
 	}
 	e.report.files()
 	return e.report.finish(result)
@@ -95,13 +92,13 @@ type contextExecution struct {
 	number   int64
 }
 
-func (e *contextExecution) run(ctx context.Context, req *guestv1.ExecuteRequest) (*guestv1.ExecuteResult, error) {
+func (e *contextExecution) run(ctx context.Context, req *providerv1.ExecuteRequest) (sdk.ExecuteResult, error) {
 	r := e.resident
 	r.executions++
 	e.number = r.executions
 	payload, err := e.payload(req)
 	if err != nil {
-		return nil, refusal.New(refusal.InvalidRequest, "arguments", "is no JSON")
+		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "is no JSON")
 	}
 	wants := e.report.wants
 	r.want(func(f frames.Frame) bool { return f.Execution == e.number && wants(f) })
@@ -125,18 +122,18 @@ func (e *contextExecution) run(ctx context.Context, req *guestv1.ExecuteRequest)
 			done = nil
 		}
 	}
-	result := &guestv1.ExecuteResult{Outcome: outcome, Duration: durationpb.New(elapsed)}
+	result := sdk.ExecuteResult{Status: outcome, Duration: elapsed}
 	if done != nil {
 		for _, t := range r.output {
 			t.flush()
 		}
-		result.ExitCode, result.PeakMemoryBytes = done.ExitCode&0xff, max(done.PeakBytes, 0) // as of a process
-		if outcome == guestv1.ExecuteResult_OUTCOME_TIMEOUT {
+		result.ExitCode, result.PeakMemoryBytes = int(done.ExitCode&0xff), max(done.PeakBytes, 0) // as of a process
+		if outcome == sdk.StatusTimeout {
 			result.Detail = stateKept
 		}
 	} else {
 		e.context.drop(r)
-		e.explainEnd(result)
+		e.explainEnd(&result)
 	}
 	for _, t := range r.output {
 		t.to(nil)
@@ -146,13 +143,13 @@ func (e *contextExecution) run(ctx context.Context, req *guestv1.ExecuteRequest)
 		if done == nil {
 			e.context.forget("the interpreter of the context had to be killed when an execution was cancelled")
 		}
-		return nil, status.FromContextError(ctx.Err()).Err()
+		return sdk.ExecuteResult{}, ctx.Err()
 	}
 	return result, nil
 }
 
 // payload is what the interpreter reads.
-func (e *contextExecution) payload(req *guestv1.ExecuteRequest) ([]byte, error) {
+func (e *contextExecution) payload(req *providerv1.ExecuteRequest) ([]byte, error) {
 	if e.context.language == Bash {
 		return shellRequest(req, e.number), nil
 	}
@@ -166,8 +163,8 @@ func (e *contextExecution) payload(req *guestv1.ExecuteRequest) ([]byte, error) 
 
 // await takes what the runner reports until the execution has ended. Without a
 // done frame the interpreter has ended, or must be.
-func (e *contextExecution) await(ctx context.Context, timeout time.Duration) (*frames.Frame, guestv1.ExecuteResult_Outcome) {
-	outcome := guestv1.ExecuteResult_OUTCOME_EXITED
+func (e *contextExecution) await(ctx context.Context, timeout time.Duration) (*frames.Frame, sdk.Status) {
+	outcome := byItself
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	var grace <-chan time.Time
@@ -195,7 +192,7 @@ func (e *contextExecution) await(ctx context.Context, timeout time.Duration) (*f
 				first = false
 			}
 		case <-timer.C:
-			outcome = guestv1.ExecuteResult_OUTCOME_TIMEOUT
+			outcome = sdk.StatusTimeout
 			interrupt()
 		case <-cancelled:
 			interrupt()
@@ -206,20 +203,20 @@ func (e *contextExecution) await(ctx context.Context, timeout time.Duration) (*f
 }
 
 // explainEnd says how an execution ended that took the interpreter with it.
-func (e *contextExecution) explainEnd(result *guestv1.ExecuteResult) {
+func (e *contextExecution) explainEnd(result *sdk.ExecuteResult) {
 	r := e.resident
 	const afresh = "; the context starts afresh, without its state"
 	result.ExitCode = 128 + 9
 	if r.whole {
-		result.ExitCode = int32(r.exit.Code)
+		result.ExitCode = r.exit.Code
 	}
 	switch {
 	case e.context.wasRestarted():
-		result.Outcome, result.Detail = guestv1.ExecuteResult_OUTCOME_CANCELLED, "the context was restarted or deleted while the code ran"
-	case result.GetOutcome() == guestv1.ExecuteResult_OUTCOME_TIMEOUT:
+		result.Status, result.Detail = sdk.StatusCancelled, "the context was restarted or deleted while the code ran"
+	case result.Status == sdk.StatusTimeout:
 		result.Detail = fmt.Sprintf("the code went on for %s after it was interrupted, so its interpreter was killed", InterruptGrace) + afresh
 	case r.guarded.Killed():
-		result.Outcome, result.Detail = guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY, r.whyEnded()+afresh
+		result.Status, result.Detail = sdk.StatusOutOfMemory, r.whyEnded()+afresh
 	default:
 		result.Detail = r.whyEnded() + afresh
 	}
@@ -234,9 +231,10 @@ func (c *codeContext) forget(why string) {
 	}
 }
 
-func after(separator, text string) string {
+// andThen puts a sentence behind another one, if there is one.
+func andThen(text string) string {
 	if text == "" {
 		return ""
 	}
-	return separator + text
+	return "; " + text
 }

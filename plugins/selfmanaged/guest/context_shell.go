@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program/bash"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // shellContext makes the shell of a context of one that was just started: it reads
@@ -35,7 +35,7 @@ func shellSetUp(cwd string, env map[string]string) []byte {
 }
 
 // shellRequest is the line for one execution in it.
-func shellRequest(req *guestv1.ExecuteRequest, number int64) []byte {
+func shellRequest(req *providerv1.ExecuteRequest, number int64) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "__context_execution=%d;", number)
 	for _, name := range slices.Sorted(maps.Keys(req.GetEnv())) {

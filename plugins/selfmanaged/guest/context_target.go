@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // contextTarget is an execution in a context for those who interrupt it: it waits
@@ -61,11 +61,6 @@ func (t *contextTarget) Kill() {
 }
 
 // sendCancelled answers for code that was interrupted before it ran.
-func sendCancelled(stream eventSender) error {
-	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
-		return err
-	}
-	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: &guestv1.ExecuteResult{
-		Outcome: guestv1.ExecuteResult_OUTCOME_CANCELLED, ExitCode: exitInterrupted, Detail: "it had not begun",
-	}}})
+func sendCancelled(stream executionStream) error {
+	return answer(stream, sdk.ExecuteResult{Status: sdk.StatusCancelled, ExitCode: exitInterrupted, Detail: "it had not begun"})
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -37,14 +37,14 @@ func newContexts(g *guest) *contexts {
 func (s *contexts) CreateContext(ctx context.Context, req *providerv1.CreateContextRequest) (*providerv1.CreateContextResponse, error) {
 	in, guard, policy := s.guest.prepared()
 	if in == nil {
-		return nil, refusal.New(refusal.Unavailable, "", "the sandbox is not prepared")
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "the sandbox is not prepared")
 	}
 	language := req.GetLanguage()
 	switch {
 	case language != Python && language != JavaScript && language != Bash:
-		return nil, refusal.New(refusal.InvalidRequest, "language", "contexts are for %s, %s and %s", Python, JavaScript, Bash)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "contexts are for %s, %s and %s", Python, JavaScript, Bash)
 	case in.paths[language] == "":
-		return nil, refusal.New(refusal.InvalidRequest, "language", "%v", errUnknownLanguage)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%v", errUnknownLanguage)
 	}
 	cwd := req.GetCwd()
 	if !path.IsAbs(cwd) {
@@ -70,7 +70,7 @@ func (s *contexts) add(c *codeContext) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.all) >= maxContexts {
-		return refusal.New(refusal.QuotaExceeded, "", "this instance has %d contexts, which is the most; delete one", maxContexts)
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "this instance has %d contexts, which is the most; delete one", maxContexts)
 	}
 	s.made[c.language]++
 	c.id = fmt.Sprintf("%s-%d", c.language, s.made[c.language])
@@ -101,7 +101,7 @@ func (s *contexts) find(id string) (*codeContext, error) {
 	if c := s.lookUp(id); c != nil {
 		return c, nil
 	}
-	return nil, refusal.New(refusal.NotFound, "context_id", "no such context; it was never made or has been deleted")
+	return nil, sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context; it was never made or has been deleted")
 }
 
 // ListContexts implements providerv1.ContextServiceServer.

@@ -8,16 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // execution is one piece of code on its way through an interpreter.
@@ -28,7 +25,7 @@ type execution struct {
 	report  *report
 }
 
-func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy codepolicy.Policy, running *interruptible, req *guestv1.ExecuteRequest, stream eventSender) error {
+func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy codepolicy.Policy, running *interruptible, req *providerv1.ExecuteRequest, stream executionStream) error {
 	var callMain bool
 	var verdict verdict
 	if req.GetLanguage() == JavaScript {
@@ -39,14 +36,14 @@ func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy 
 	}
 	payload, err := requestPayload(req, callMain)
 	if err != nil {
-		return status.Errorf(codes.Internal, "encode request: %v", err)
+		return sdk.Errorf(sdk.CodeInternal, "encode request: %w", err)
 	}
 	p, err := in.take(req.GetLanguage())
 	switch {
 	case errors.Is(err, errUnknownLanguage):
-		return status.Error(codes.Unimplemented, err.Error())
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%w", err)
 	case err != nil:
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %w", err)
 	}
 	defer in.replace(req.GetLanguage())
 	defer p.wait()
@@ -63,42 +60,40 @@ func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy 
 	}
 	defer interrupts.ended()
 
-	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
+	if err := stream.SendHeader(nil); err != nil {
 		p.Kill()
 		return err
 	}
 	started := time.Now()
 	outcome, exit := e.run(payload, req.GetTimeout().AsDuration(), guarded)
 	if interrupts.ended() {
-		outcome = guestv1.ExecuteResult_OUTCOME_CANCELLED
+		outcome = sdk.StatusCancelled
 	}
 	elapsed := time.Since(started)
 	p.wait() // the answer shall not come before the last process has gone
 	if ctx.Err() != nil {
-		return status.FromContextError(ctx.Err()).Err()
+		return ctx.Err()
 	}
 	e.report.files()
-	return e.report.finish(&guestv1.ExecuteResult{
-		Outcome:         outcome,
-		ExitCode:        int32(exit.Code),
-		Duration:        durationpb.New(elapsed),
-		PeakMemoryBytes: exit.PeakBytes,
-	})
+	return e.report.finish(sdk.ExecuteResult{Status: outcome, ExitCode: exit.Code, Duration: elapsed, PeakMemoryBytes: exit.PeakBytes})
 }
 
 // sendBlocked answers for code that no interpreter has seen.
-func sendBlocked(stream eventSender, v verdict) error {
-	if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
+func sendBlocked(stream executionStream, v verdict) error {
+	return answer(stream, sdk.ExecuteResult{Status: sdk.StatusBlocked, ExitCode: exitBlocked, Findings: v.findings()})
+}
+
+// answer begins and ends the answer for code that did not run.
+func answer(stream executionStream, result sdk.ExecuteResult) error {
+	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
-	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: &guestv1.ExecuteResult{
-		Outcome: guestv1.ExecuteResult_OUTCOME_BLOCKED, ExitCode: exitBlocked, Findings: findingsToWire(v.Findings),
-	}}})
+	return stream.Send(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Result{Result: inWords(result, 0)}})
 }
 
 // run feeds the interpreter, forwards its output and returns when it and all it
 // started are gone and everything they wrote was sent.
-func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.Guarded) (guestv1.ExecuteResult_Outcome, isolation.Exit) {
+func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.Guarded) (sdk.Status, isolation.Exit) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
@@ -121,12 +116,12 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.G
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 
-	outcome := guestv1.ExecuteResult_OUTCOME_EXITED
+	outcome := byItself
 	var end ended
 	select {
 	case end = <-exited:
 	case <-timer.C:
-		outcome = guestv1.ExecuteResult_OUTCOME_TIMEOUT
+		outcome = sdk.StatusTimeout
 		e.process.Kill()
 		end = <-exited
 	case <-e.ctx.Done():
@@ -140,8 +135,8 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.G
 	if !end.ok {
 		end.Code = 128 + 9
 	}
-	if !end.ok && outcome == guestv1.ExecuteResult_OUTCOME_EXITED && guarded.Killed() {
-		outcome = guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY
+	if !end.ok && outcome == byItself && guarded.Killed() {
+		outcome = sdk.StatusOutOfMemory
 	}
 	return outcome, end.Exit
 }

@@ -14,9 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
@@ -27,6 +25,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/ports"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
@@ -42,12 +42,11 @@ const TemporaryDir = "/tmp"
 // RunDir, inside the sandbox, holds the runners; only the guest may write there.
 const RunDir = "/run/sandbox"
 
-// Languages, by the names that the SDK gives them. The guest does not import the
-// SDK: it would carry the whole plugin framework into every sandbox.
+// Languages, by the names that the protocol has for them.
 const (
-	Python     = "python"
-	JavaScript = "javascript"
-	Bash       = "bash"
+	Python     = string(sdk.Python)
+	JavaScript = string(sdk.JavaScript)
+	Bash       = string(sdk.Bash)
 )
 
 // Run serves the protocol until in ends. It leaves behind what it started: its
@@ -58,7 +57,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	if err := writeRunners(); err != nil {
 		return err
 	}
-	srv := grpc.NewServer(
+	srv := grpc.NewServer(append(wire.EncodeErrors(),
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
 		// A guest has little memory, and each read or write of its pipes is a
@@ -66,7 +65,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		grpc.InitialWindowSize(512<<10), grpc.InitialConnWindowSize(2<<20),
 		grpc.ReadBufferSize(64<<10), grpc.WriteBufferSize(128<<10),
 		grpc.ForceServerCodecV2(answerCodec()),
-	)
+	)...)
 	g := &guest{running: newInterruptible()}
 	g.contexts = newContexts(g)
 	if encoded := os.Getenv(PrepareVariable); encoded != "" {
@@ -76,6 +75,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		}
 	}
 	guestv1.RegisterGuestServiceServer(srv, g)
+	providerv1.RegisterProviderServiceServer(srv, executions{guest: g})
 	providerv1.RegisterContextServiceServer(srv, g.contexts)
 	providerv1.RegisterCommandServiceServer(srv, commands.NewServer(g.resources))
 	guestv1.RegisterInstallServiceServer(srv, &installations{guest: g})
@@ -114,7 +114,7 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 	case g.ahead:
 		g.ahead = false
 	case g.runtime != nil:
-		return nil, status.Error(codes.FailedPrecondition, "already prepared")
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "already prepared")
 	default:
 		if err := g.prepare(ctx, req); err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 	}
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
-		return nil, status.Errorf(codes.Internal, "uname: %v", err)
+		return nil, sdk.Errorf(sdk.CodeInternal, "uname: %w", err)
 	}
 	return &guestv1.PrepareResponse{Version: Version(), Kernel: unix.ByteSliceToString(uts.Release[:])}, nil
 }
@@ -131,16 +131,16 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error {
 	policy, err := preparePolicy(req.GetCodePolicy())
 	if err != nil {
-		return status.Error(codes.Internal, err.Error())
+		return sdk.Errorf(sdk.CodeInternal, "%w", err)
 	}
 	runtime := newInterpreters(req)
 	if req.GetPackages() {
 		if err := writePip(); err != nil {
-			return status.Error(codes.FailedPrecondition, err.Error())
+			return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 		}
 	}
 	if err := runtime.warmUp(ctx); err != nil {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
 	g.runtime, g.memory, g.policy = runtime, memory.NewGuard(req.GetMemoryLimit()), policy
 	return nil
@@ -156,7 +156,15 @@ func (g *guest) resources() (isolation.Limits, *memory.Guard, bool) {
 	return g.runtime.limits, g.memory, true
 }
 
-func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {
+// executions serves the one call of the provider's own service that a guest has.
+type executions struct {
+	providerv1.UnimplementedProviderServiceServer
+	*guest
+}
+
+// Execute streams output and ends with exactly one result. Cancelling the call kills the
+// execution.
+func (g executions) Execute(req *providerv1.ExecuteRequest, stream grpc.ServerStreamingServer[providerv1.ExecuteResponse]) error {
 	if req.GetContextId() != "" {
 		c, err := g.contexts.find(req.GetContextId())
 		if err != nil {
@@ -166,7 +174,7 @@ func (g *guest) Execute(req *guestv1.ExecuteRequest, stream grpc.ServerStreaming
 	}
 	runtime, memory, policy := g.prepared()
 	if runtime == nil {
-		return status.Error(codes.FailedPrecondition, "not prepared")
+		return sdk.Errorf(sdk.CodeUnavailable, "not prepared")
 	}
 	return execute(stream.Context(), runtime, memory, policy, g.running, req, stream)
 }
@@ -176,7 +184,7 @@ func (g *guest) Check(context.Context, *guestv1.CheckRequest) (*guestv1.CheckRes
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.runtime == nil {
-		return nil, status.Error(codes.FailedPrecondition, "not prepared")
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "not prepared")
 	}
 	return &guestv1.CheckResponse{}, nil
 }
@@ -207,6 +215,7 @@ func Version() string {
 	for _, file := range []protoreflect.FileDescriptor{
 		guestv1.File_sandboxbroker_guest_v1_guest_proto,
 		guestv1.File_sandboxbroker_guest_v1_packages_proto,
+		providerv1.File_sandboxbroker_provider_v1_provider_proto,
 		providerv1.File_sandboxbroker_provider_v1_commands_proto,
 		providerv1.File_sandboxbroker_provider_v1_lifecycle_proto,
 		providerv1.File_sandboxbroker_provider_v1_files_proto,

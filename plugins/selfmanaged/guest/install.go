@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/egress"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // installations serves the installers of packages. It holds nothing before its
@@ -34,9 +33,9 @@ func (in *installations) Install(req *guestv1.InstallRequest, stream grpc.Server
 	limits, guard, ok := in.guest.resources()
 	switch {
 	case !ok:
-		return status.Error(codes.FailedPrecondition, "not prepared")
+		return sdk.Errorf(sdk.CodeUnavailable, "not prepared")
 	case len(req.GetArgv()) == 0:
-		return status.Error(codes.InvalidArgument, "there is nothing to run")
+		return sdk.Errorf(sdk.CodeInvalidRequest, "there is nothing to run")
 	}
 	answer := &installStream{stream: stream}
 	proxy, err := egress.StartProxy(func(ctx context.Context, host string, port uint16) (net.Conn, error) {
@@ -45,7 +44,7 @@ func (in *installations) Install(req *guestv1.InstallRequest, stream grpc.Server
 		})
 	})
 	if err != nil {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
 	defer proxy.Close()
 
@@ -55,14 +54,14 @@ func (in *installations) Install(req *guestv1.InstallRequest, stream grpc.Server
 		Dir: TemporaryDir, PrivateTmp: true, Limits: limits,
 	})
 	if err != nil {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
 	defer p.wait()
 	defer p.Kill()
 	if err := p.Started(stream.Context()); err != nil {
 		return notStarted(err)
 	}
-	e := &execution{ctx: stream.Context(), process: p, report: newReport(answer, &guestv1.ExecuteRequest{OutputLimit: req.GetOutputLimit()})}
+	e := &execution{ctx: stream.Context(), process: p, report: newReport(answer, &providerv1.ExecuteRequest{OutputLimit: req.GetOutputLimit()})}
 	guarded := guard.Watch(p)
 	defer guarded.Release()
 
@@ -72,12 +71,11 @@ func (in *installations) Install(req *guestv1.InstallRequest, stream grpc.Server
 	p.wait()
 	proxy.Close() // nothing is sent after the result
 	if err := stream.Context().Err(); err != nil {
-		return status.FromContextError(err).Err()
+		return err
 	}
-	return answer.send(&guestv1.InstallResponse{Event: &guestv1.InstallResponse_Result{Result: &guestv1.ExecuteResult{
-		Outcome: outcome, ExitCode: int32(exit.Code), Duration: durationpb.New(elapsed),
-		Truncated: e.report.truncated, PeakMemoryBytes: exit.PeakBytes,
-	}}})
+	return answer.send(&guestv1.InstallResponse{Event: &guestv1.InstallResponse_Result{Result: inWords(sdk.ExecuteResult{
+		Status: outcome, ExitCode: exit.Code, Duration: elapsed, Truncated: e.report.truncated, PeakMemoryBytes: exit.PeakBytes,
+	}, req.GetTimeout().AsDuration())}})
 }
 
 func (in *installations) Tunnel(stream grpc.BidiStreamingServer[guestv1.TunnelRequest, guestv1.TunnelResponse]) error {
@@ -87,9 +85,9 @@ func (in *installations) Tunnel(stream grpc.BidiStreamingServer[guestv1.TunnelRe
 // notStarted says why an installer does not run.
 func notStarted(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return status.FromContextError(err).Err()
+		return err
 	}
-	return status.Error(codes.FailedPrecondition, err.Error())
+	return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 }
 
 // installerEnvironment is what an installer starts with. Its home is where user
@@ -114,11 +112,11 @@ type installStream struct {
 }
 
 // Send implements eventSender.
-func (s *installStream) Send(event *guestv1.ExecuteResponse) error {
+func (s *installStream) Send(event *providerv1.ExecuteResponse) error {
 	switch e := event.GetEvent().(type) {
-	case *guestv1.ExecuteResponse_Stdout:
+	case *providerv1.ExecuteResponse_Stdout:
 		return s.send(&guestv1.InstallResponse{Event: &guestv1.InstallResponse_Stdout{Stdout: e.Stdout}})
-	case *guestv1.ExecuteResponse_Stderr:
+	case *providerv1.ExecuteResponse_Stderr:
 		return s.send(&guestv1.InstallResponse{Event: &guestv1.InstallResponse_Stderr{Stderr: e.Stderr}})
 	default:
 		return errNoSuchEvent

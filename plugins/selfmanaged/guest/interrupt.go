@@ -5,10 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // interruptible finds executions by their ID while they run.
@@ -40,7 +38,7 @@ func (all *interruptible) add(id string, target interruptTarget) (*interrupts, e
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if id != "" && all.running[id] != nil {
-		return nil, status.Errorf(codes.AlreadyExists, "an execution with the ID %s runs already", id)
+		return nil, sdk.FieldErrorf(sdk.CodeConflict, "execution_id", "an execution with the ID %s runs already", id)
 	}
 	i := &interrupts{all: all, id: id, target: target}
 	all.running[id] = i
@@ -68,7 +66,7 @@ func (all *interruptible) interrupt(id string, grace time.Duration) error {
 	i := all.running[id]
 	switch {
 	case id == "" || i == nil:
-		return status.Errorf(codes.NotFound, "no execution with the ID %s runs", id)
+		return sdk.Errorf(sdk.CodeNotFound, "no execution with the ID %s runs", id)
 	case i.kill != nil:
 		return nil
 	}

@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -28,20 +27,20 @@ func (metrics) InstanceMetrics(context.Context, *providerv1.InstanceMetricsReque
 	m := &providerv1.InstanceMetricsResponse{MeasuredAt: timestamppb.Now()}
 	used, err := memory.InUse()
 	if err != nil {
-		return nil, status.Errorf(codes.Internal, "measure memory: %v", err)
+		return nil, sdk.Errorf(sdk.CodeInternal, "measure memory: %w", err)
 	}
 	m.MemoryBytes = used
 	for _, dir := range []string{isolation.WorkspaceDir, "/tmp"} {
 		var st unix.Statfs_t
 		if err := unix.Statfs(dir, &st); err != nil {
-			return nil, status.Errorf(codes.Internal, "measure %s: %v", dir, err)
+			return nil, sdk.Errorf(sdk.CodeInternal, "measure %s: %w", dir, err)
 		}
 		m.DiskBytes += int64(st.Blocks-st.Bfree) * st.Bsize
 		m.DiskLimitBytes += int64(st.Blocks) * st.Bsize
 	}
 	cpu, threads, err := processesInUse()
 	if err != nil {
-		return nil, status.Errorf(codes.Internal, "measure processes: %v", err)
+		return nil, sdk.Errorf(sdk.CodeInternal, "measure processes: %w", err)
 	}
 	m.CpuTime, m.Processes = durationpb.New(cpu), threads
 	return m, nil

@@ -9,8 +9,9 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program/javascript"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // exitBlocked is the exit code of code that was not run: what shells say of a
@@ -50,7 +51,7 @@ func preparePolicy(encoded []byte) (codepolicy.Policy, error) {
 
 // inspectJavaScript looks into code before it goes to Node: whether its main
 // expects to be called, and what the policy says.
-func inspectJavaScript(policy codepolicy.Policy, req *guestv1.ExecuteRequest) (callMain bool, v verdict) {
+func inspectJavaScript(policy codepolicy.Policy, req *providerv1.ExecuteRequest) (callMain bool, v verdict) {
 	mayCall := req.Arguments == nil && strings.Contains(req.GetCode(), "main")
 	if !mayCall && policy.Mode == codepolicy.Off {
 		return false, v
@@ -77,11 +78,11 @@ func (r *report) judge(f frames.Frame) {
 	r.verdict = v
 }
 
-// findingsToWire encodes findings for the plugin.
-func findingsToWire(findings []codepolicy.Finding) []*guestv1.Finding {
-	list := make([]*guestv1.Finding, 0, len(findings))
-	for _, f := range findings {
-		list = append(list, &guestv1.Finding{Line: int32(f.Line), Column: int32(f.Column), Rule: f.Rule, Message: f.Message})
+// findings are what the policy objects to, as the SDK has them.
+func (v verdict) findings() []sdk.Finding {
+	var list []sdk.Finding
+	for _, f := range v.Findings {
+		list = append(list, sdk.Finding{Line: f.Line, Column: f.Column, Rule: f.Rule, Message: f.Message})
 	}
 	return list
 }

@@ -4,23 +4,38 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/artifacts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
+	"google.golang.org/grpc/metadata"
 )
 
-// eventSender is the part of a gRPC stream that an execution needs.
+// eventSender is the part of a gRPC stream that a report needs.
 type eventSender interface {
-	Send(*guestv1.ExecuteResponse) error
+	Send(event *providerv1.ExecuteResponse) error
 }
+
+// executionStream is the answer to Execute. Its header says that the interpreter has the
+// code, or that it gets none: the time limit counts from there.
+type executionStream interface {
+	eventSender
+	SendHeader(header metadata.MD) error
+}
+
+// byItself is the status of code whose interpreter ended by itself, or by a signal of its
+// own, until inWords makes one of the SDK's of it.
+const byItself sdk.Status = ""
 
 // report sends what an execution produces, up to its limits.
 type report struct {
 	outputLimit int64
+	timeout     time.Duration
 	artifacts   *providerv1.ArtifactLimits // nil for none
 	before      artifacts.Snapshot
 
@@ -38,8 +53,8 @@ type report struct {
 }
 
 // newReport begins an execution: what lies in artifacts/ now is not its own.
-func newReport(stream eventSender, req *guestv1.ExecuteRequest) *report {
-	r := &report{outputLimit: req.GetOutputLimit(), artifacts: req.GetArtifacts(), stream: stream, calls: req.Arguments != nil}
+func newReport(stream eventSender, req *providerv1.ExecuteRequest) *report {
+	r := &report{outputLimit: req.GetOutputLimit(), timeout: req.GetTimeout().AsDuration(), artifacts: req.GetArtifacts(), stream: stream, calls: req.Arguments != nil}
 	if r.artifacts != nil {
 		r.before = artifacts.Take(isolation.WorkspaceDir)
 	}
@@ -65,9 +80,9 @@ func (r *report) output(stream int, p []byte) {
 	if len(p) == 0 {
 		return
 	}
-	event := &guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Stdout{Stdout: append([]byte(nil), p...)}}
+	event := &providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stdout{Stdout: append([]byte(nil), p...)}}
 	if stream == stderr {
-		event.Event = &guestv1.ExecuteResponse_Stderr{Stderr: append([]byte(nil), p...)}
+		event.Event = &providerv1.ExecuteResponse_Stderr{Stderr: append([]byte(nil), p...)}
 	}
 	_ = r.stream.Send(event)
 }
@@ -143,7 +158,7 @@ func (r *report) artifact(a *providerv1.Artifact) {
 	r.sent++
 	r.sentBytes += int64(len(a.GetData()))
 	r.group = max(r.group, a.GetGroup())
-	_ = r.stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Artifact{Artifact: a}})
+	_ = r.stream.Send(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Artifact{Artifact: a}})
 }
 
 // files sends the files that were asked for and those that the execution wrote
@@ -193,18 +208,59 @@ func (r *report) file(a *providerv1.Artifact) {
 const kindFile = "file"
 
 // finish sends the result, the last event.
-func (r *report) finish(result *guestv1.ExecuteResult) error {
+func (r *report) finish(result sdk.ExecuteResult) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result.Truncated = r.truncated
-	result.Findings = findingsToWire(r.verdict.Findings)
+	result.Findings = r.verdict.findings()
 	if r.verdict.Blocked {
-		result.Outcome, result.ExitCode = guestv1.ExecuteResult_OUTCOME_BLOCKED, exitBlocked
+		result.Status, result.ExitCode = sdk.StatusBlocked, exitBlocked
 	}
 	// What failed or was stopped has returned nothing, whatever it wrote; nor has
 	// what was never called.
-	if r.calls && result.GetOutcome() == guestv1.ExecuteResult_OUTCOME_EXITED && result.GetExitCode() == 0 {
+	if r.calls && result.Status == byItself && result.ExitCode == 0 {
 		result.Result = r.result
 	}
-	return r.stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: result}})
+	return r.stream.Send(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Result{Result: inWords(result, r.timeout)}})
+}
+
+// inWords says what became of the code, as agents read it.
+func inWords(result sdk.ExecuteResult, timeout time.Duration) *providerv1.ExecuteResult {
+	switch result.Status {
+	case sdk.StatusTimeout:
+		result.Detail = TimeoutDetail(timeout) + andThen(result.Detail)
+	case sdk.StatusOutOfMemory:
+		result.Detail = "the code used more memory than its sandbox has" + andThen(result.Detail)
+	case sdk.StatusBlocked:
+		result.Detail = blockedDetail(result.Findings)
+	case sdk.StatusCancelled:
+		result.Detail = "the execution was interrupted" + andThen(result.Detail)
+	case byItself:
+		result.Status = sdk.StatusFailed
+		if result.ExitCode == 0 {
+			result.Status = sdk.StatusSucceeded
+		}
+	}
+	return wire.EncodeResult(result)
+}
+
+// blockedDetail names what stands first in the code.
+func blockedDetail(findings []sdk.Finding) string {
+	if len(findings) == 0 {
+		return "the code policy refuses the code"
+	}
+	f := findings[0]
+	detail := fmt.Sprintf("line %d: %s (rule %s)", f.Line, f.Message, f.Rule)
+	switch more := len(findings) - 1; {
+	case more == 1:
+		detail += ", and one more finding"
+	case more > 1:
+		detail += fmt.Sprintf(", and %d more findings", more)
+	}
+	return detail
+}
+
+// TimeoutDetail says that code ran into its time limit.
+func TimeoutDetail(timeout time.Duration) string {
+	return fmt.Sprintf("the code was stopped at its time limit of %s", timeout)
 }

@@ -3,7 +3,6 @@ package guest
 import (
 	"encoding/json"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program/bash"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -28,7 +27,7 @@ type runnerArtifacts struct {
 }
 
 // requestPayload is what an interpreter reads from its request descriptor.
-func requestPayload(req *guestv1.ExecuteRequest, callMain bool) ([]byte, error) {
+func requestPayload(req *providerv1.ExecuteRequest, callMain bool) ([]byte, error) {
 	if req.GetLanguage() == Bash {
 		return []byte(bash.Script(req.GetEnv(), req.GetCode())), nil
 	}
@@ -37,7 +36,7 @@ func requestPayload(req *guestv1.ExecuteRequest, callMain bool) ([]byte, error) 
 	return line(r)
 }
 
-func newRunnerRequest(req *guestv1.ExecuteRequest) runnerRequest {
+func newRunnerRequest(req *providerv1.ExecuteRequest) runnerRequest {
 	r := runnerRequest{Code: req.GetCode(), Env: req.GetEnv(), ResultLimit: req.GetOutputLimit(), Artifacts: forRunner(req.GetArtifacts())}
 	if req.Arguments != nil {
 		raw := json.RawMessage(req.GetArguments())

@@ -17,11 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 //go:embed pip.py
@@ -86,7 +85,7 @@ func (in *installations) Requested(_ *guestv1.RequestedRequest, stream grpc.Serv
 	a.mu.Lock()
 	if a.serving {
 		a.mu.Unlock()
-		return status.Error(codes.FailedPrecondition, "somebody listens already")
+		return sdk.Errorf(sdk.CodeUnavailable, "somebody listens already")
 	}
 	a.serving, a.waiting = true, map[uint64]chan *guestv1.AnswerRequest{}
 	a.mu.Unlock()
@@ -97,14 +96,14 @@ func (in *installations) Requested(_ *guestv1.RequestedRequest, stream grpc.Serv
 	}()
 
 	if err := os.Remove(packagesSocket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
 	listener, err := net.Listen("unix", packagesSocket)
 	if err == nil {
 		err = os.Chmod(packagesSocket, 0o666)
 	}
 	if err != nil {
-		return status.Error(codes.FailedPrecondition, err.Error())
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
 	defer context.AfterFunc(stream.Context(), func() { _ = listener.Close() })()
 	defer listener.Close()

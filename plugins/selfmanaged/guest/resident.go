@@ -8,12 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/status"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // setUpBound is how long an interpreter may take to become a context.
@@ -70,12 +68,12 @@ func startResident(ctx context.Context, c *codeContext) (*resident, error) {
 		case !ok:
 			err = startError(errors.New("it ended at once"))
 		case f.Refused != "":
-			err = refusal.New(refusal.InvalidRequest, "cwd", "%.200q cannot be entered: %s", c.cwd, f.Refused)
+			err = sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "%.200q cannot be entered: %s", c.cwd, f.Refused)
 		default:
 			return r, nil
 		}
 	case <-ctx.Done():
-		err = status.FromContextError(ctx.Err()).Err()
+		err = ctx.Err()
 	case <-timer.C:
 		err = startError(fmt.Errorf("it was not ready within %s", setUpBound))
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
@@ -231,7 +231,7 @@ func (c *command) remember(signal syscall.Signal) {
 	c.sent[signal] = true
 }
 
-func errEnded() error { return refusal.New(refusal.Conflict, "", "the command has ended") }
+func errEnded() error { return sdk.Errorf(sdk.CodeConflict, "the command has ended") }
 
 func (c *command) hasEnded() bool {
 	c.mu.Lock()

@@ -14,11 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
@@ -61,7 +60,7 @@ func NewServer(resources Resources) *Server { return &Server{resources: resource
 func (s *Server) StartCommand(ctx context.Context, req *providerv1.StartCommandRequest) (*providerv1.StartCommandResponse, error) {
 	limits, guard, ok := s.resources()
 	if !ok {
-		return nil, refusal.New(refusal.Unavailable, "", "the sandbox is not prepared")
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "the sandbox is not prepared")
 	}
 	if err := check(req); err != nil {
 		return nil, err
@@ -90,19 +89,19 @@ func check(req *providerv1.StartCommandRequest) error {
 	for _, argument := range req.GetArgv() {
 		size += len(argument) + 1
 		if strings.ContainsRune(argument, 0) {
-			return refusal.New(refusal.InvalidRequest, "argv", "holds a NUL character, which no argument can")
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "holds a NUL character, which no argument can")
 		}
 	}
 	if size > maxArgv {
-		return refusal.New(refusal.InvalidRequest, "argv", "is longer than %d bytes; put it into a file", maxArgv)
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "is longer than %d bytes; put it into a file", maxArgv)
 	}
 	for name, value := range req.GetEnv() {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return refusal.New(refusal.InvalidRequest, "env", "holds a name or value that no environment can")
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, "env", "holds a name or value that no environment can")
 		}
 	}
 	if strings.ContainsRune(req.GetCwd(), 0) {
-		return refusal.New(refusal.InvalidRequest, "cwd", "holds a NUL character, which no path can")
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "holds a NUL character, which no path can")
 	}
 	return nil
 }
@@ -112,7 +111,7 @@ func (s *Server) reserve() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == maxRunning {
-		return refusal.New(refusal.QuotaExceeded, "", "%d commands run in this instance, which is the most; wait for one or end one", maxRunning)
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "%d commands run in this instance, which is the most; wait for one or end one", maxRunning)
 	}
 	s.running++
 	return nil
@@ -167,7 +166,7 @@ func (s *Server) find(id string) (*command, error) {
 			return c, nil
 		}
 	}
-	return nil, refusal.New(refusal.NotFound, "", "no such command")
+	return nil, sdk.Errorf(sdk.CodeNotFound, "no such command")
 }
 
 // ReadCommand implements the service.
@@ -201,7 +200,7 @@ func (s *Server) ReadCommand(req *providerv1.ReadCommandRequest, stream grpc.Ser
 			select {
 			case <-changed:
 			case <-stream.Context().Done():
-				return status.FromContextError(stream.Context().Err()).Err()
+				return stream.Context().Err()
 			}
 		}
 	}
@@ -211,7 +210,7 @@ func (s *Server) follow() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.followers == maxFollowers {
-		return refusal.New(refusal.QuotaExceeded, "", "%d readers follow commands of this instance, which is the most", maxFollowers)
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "%d readers follow commands of this instance, which is the most", maxFollowers)
 	}
 	s.followers++
 	return nil
@@ -224,13 +223,13 @@ func (s *Server) WriteCommand(ctx context.Context, req *providerv1.WriteCommandR
 		return nil, err
 	}
 	if c.input == nil {
-		return nil, refusal.New(refusal.Conflict, "", "the command was started without standard input")
+		return nil, sdk.Errorf(sdk.CodeConflict, "the command was started without standard input")
 	}
 	switch err := c.input.Write(ctx, req.GetData(), req.GetEnd()); {
 	case errors.Is(err, pipe.ErrClosed):
-		return nil, refusal.New(refusal.Conflict, "", "the command's standard input is closed")
+		return nil, sdk.Errorf(sdk.CodeConflict, "the command's standard input is closed")
 	case err != nil:
-		return nil, status.FromContextError(err).Err()
+		return nil, err
 	}
 	return &providerv1.WriteCommandResponse{}, nil
 }
@@ -242,7 +241,7 @@ func (s *Server) ResizeCommand(_ context.Context, req *providerv1.ResizeCommandR
 	case err != nil:
 		return nil, err
 	case c.terminal == nil:
-		return nil, refusal.New(refusal.Conflict, "", "the command has no terminal")
+		return nil, sdk.Errorf(sdk.CodeConflict, "the command has no terminal")
 	}
 	if err := isolation.Resize(c.terminal, windowSize(req.GetTerminal())); err != nil {
 		return nil, errEnded()
@@ -258,7 +257,7 @@ func (s *Server) SignalCommand(_ context.Context, req *providerv1.SignalCommandR
 	}
 	signal := unix.SignalNum(req.GetSignal())
 	if signal == 0 {
-		return nil, refusal.New(refusal.InvalidRequest, "signal", "must be the name of a signal, such as SIGTERM")
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "signal", "must be the name of a signal, such as SIGTERM")
 	}
 	if err := c.signal(signal); err != nil {
 		return nil, err
@@ -275,7 +274,7 @@ func start(ctx context.Context, req *providerv1.StartCommandRequest, limits isol
 	defer streams.close()
 	if err != nil {
 		c.close()
-		return nil, refusal.New(refusal.Internal, "", "start a command: %v", err)
+		return nil, sdk.Errorf(sdk.CodeInternal, "start a command: %v", err)
 	}
 	env := req.GetEnv()
 	if req.GetTerminal() != nil && env["TERM"] == "" {
@@ -292,7 +291,7 @@ func start(ctx context.Context, req *providerv1.StartCommandRequest, limits isol
 	c.process, err = isolation.Start(spec, streams.Streams)
 	if err != nil {
 		c.close()
-		return nil, refusal.New(refusal.Unavailable, "", "start a command: %v", err)
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "start a command: %v", err)
 	}
 	err = c.process.Started(ctx)
 	if err == nil && req.GetTerminal() != nil {
@@ -311,16 +310,16 @@ func start(ctx context.Context, req *providerv1.StartCommandRequest, limits isol
 // notStarted puts into words why a program was not started.
 func notStarted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return status.FromContextError(ctx.Err()).Err()
+		return ctx.Err()
 	}
 	if refused, ok := errors.AsType[*isolation.Refused](err); ok {
-		code := refusal.InvalidRequest
+		code := sdk.CodeInvalidRequest
 		if refused.Field == "" {
-			code = refusal.QuotaExceeded
+			code = sdk.CodeQuotaExceeded
 		}
-		return refusal.New(code, refused.Field, "%s", refused.Message)
+		return sdk.FieldErrorf(code, refused.Field, "%s", refused.Message)
 	}
-	return refusal.New(refusal.Unavailable, "", "%v", fmt.Errorf("start a command: %w", err))
+	return sdk.Errorf(sdk.CodeUnavailable, "%v", fmt.Errorf("start a command: %w", err))
 }
 
 // directory is where a command runs. A relative one is below the workspace.

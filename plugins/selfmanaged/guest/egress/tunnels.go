@@ -7,10 +7,9 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // chunk is how much of a connection is read at once.
@@ -72,14 +71,14 @@ func (t *Tunnels) Serve(stream grpc.BidiStreamingServer[guestv1.TunnelRequest, g
 	}
 	accept := first.GetAccept()
 	if accept == nil {
-		return status.Error(codes.InvalidArgument, "a tunnel begins with what it answers")
+		return sdk.Errorf(sdk.CodeInvalidRequest, "a tunnel begins with what it answers")
 	}
 	t.mu.Lock()
 	answer := t.waiting[accept.GetId()]
 	delete(t.waiting, accept.GetId())
 	t.mu.Unlock()
 	if answer == nil {
-		return status.Error(codes.NotFound, "nobody wants this connection")
+		return sdk.Errorf(sdk.CodeNotFound, "nobody wants this connection")
 	}
 	if accept.GetRefused() != "" {
 		return give(stream.Context(), answer, tunnel{err: &RefusedError{accept.GetRefused()}})

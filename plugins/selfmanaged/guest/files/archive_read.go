@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -26,7 +26,7 @@ func (s *service) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Se
 		return err
 	}
 	if len(req.GetPaths()) > maxArchivePaths {
-		return refusal.New(refusal.InvalidRequest, "paths", "must be at most %d", maxArchivePaths)
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "must be at most %d", maxArchivePaths)
 	}
 	dir, err := at.openDirectory()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *service) below(at place, dir *directory, name string) (found, error) {
 	within := place{root: at.String(), field: "paths"}
 	var ok bool
 	if within.name, ok = strings.CutPrefix(p.String(), at.String()+"/"); !ok {
-		return found{}, refusal.New(refusal.InvalidRequest, "paths", "must be below %s", at.String())
+		return found{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "must be below %s", at.String())
 	}
 	f := found{base: path.Base(within.name), name: within.name}
 	if f.dir, err = subAsUser(dir, path.Dir(within.name)); err != nil {
@@ -160,7 +160,7 @@ func (a *archiver) regular(f found, header *tar.Header) error {
 	content := &untilDone{a.ctx, io.LimitReader(file, info.size)}
 	n, err := io.CopyBuffer(struct{ io.Writer }{a.tar}, struct{ io.Reader }{content}, a.buf)
 	if err == nil && n < info.size {
-		return refusal.New(refusal.Conflict, a.at.field, "%s: became shorter while it was read", a.at.below(f.name))
+		return sdk.FieldErrorf(sdk.CodeConflict, a.at.field, "%s: became shorter while it was read", a.at.below(f.name))
 	}
 	return a.explain(f, err)
 }

@@ -12,9 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/tarstream"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
@@ -88,7 +87,7 @@ func (u *unpacker) unpack(content io.Reader) error {
 		case err != nil:
 			return badArchive(err)
 		case entries == maxEntries:
-			return refusal.New(refusal.InvalidRequest, fieldContent, "has more than %d entries", maxEntries)
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "has more than %d entries", maxEntries)
 		}
 		if err := u.entry(header, reader); err != nil {
 			return err
@@ -100,20 +99,20 @@ func (u *unpacker) unpack(content io.Reader) error {
 func drain(content io.Reader) error {
 	n, err := io.Copy(io.Discard, io.LimitReader(content, maxTrailer+1))
 	if err == nil && n > maxTrailer {
-		err = refusal.New(refusal.InvalidRequest, fieldContent, "has more than %d bytes behind the end of the archive", maxTrailer)
+		err = sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "has more than %d bytes behind the end of the archive", maxTrailer)
 	}
 	return err
 }
 
 // badArchive tells an archive that makes no sense from a sender that broke off.
 func badArchive(err error) error {
-	if _, ok := status.FromError(err); ok {
+	if explained(err) {
 		return err
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return refusal.New(refusal.InvalidRequest, fieldContent, "is a tar archive that is cut off")
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "is a tar archive that is cut off")
 	}
-	return refusal.New(refusal.InvalidRequest, fieldContent, "is not a tar archive without compression")
+	return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "is not a tar archive without compression")
 }
 
 func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
@@ -122,7 +121,7 @@ func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 		return err
 	}
 	refuse := func(why string) error {
-		return refusal.New(refusal.InvalidRequest, fieldContent, "%q: %s", header.Name, why)
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "%q: %s", header.Name, why)
 	}
 	for key := range header.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
@@ -166,13 +165,13 @@ func entryName(header *tar.Header) (string, error) {
 	tooLong := slices.ContainsFunc(parts, func(part string) bool { return len(part) > maxName })
 	switch {
 	case strings.HasPrefix(name, "/"):
-		return "", refusal.New(refusal.InvalidRequest, fieldContent, "%q: is an absolute name", name)
+		return "", sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "%q: is an absolute name", name)
 	case slices.Contains(parts, ".."):
-		return "", refusal.New(refusal.InvalidRequest, fieldContent, "%q: has .. in its name", name)
+		return "", sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "%q: has .. in its name", name)
 	case tooLong || len(name) > maxPath || len(parts) > maxDepth:
-		return "", refusal.New(refusal.InvalidRequest, fieldContent, "%.100q…: is too long a name", name)
+		return "", sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "%.100q…: is too long a name", name)
 	case strings.ContainsRune(name, 0) || strings.ContainsRune(header.Linkname, 0):
-		return "", refusal.New(refusal.InvalidRequest, fieldContent, "%q: has a NUL in its name", name)
+		return "", sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "%q: has a NUL in its name", name)
 	}
 	return path.Clean(name), nil
 }
@@ -220,7 +219,7 @@ func (u *unpacker) makeDirectory(dir *directory, name string, mode fs.FileMode) 
 			case statErr != nil:
 				return statErr
 			case old.isSymlink():
-				return refusal.New(refusal.InvalidRequest, fieldContent, "%q: leads through a symbolic link", name)
+				return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "%q: leads through a symbolic link", name)
 			case !old.isDir():
 				return unix.ENOTDIR
 			}
@@ -251,7 +250,7 @@ func (u *unpacker) regular(name string, header *tar.Header, content io.Reader) e
 		return err
 	}
 	if err := d.fill(content, make([]byte, copyBytes)); err != nil {
-		if _, ok := status.FromError(err); ok {
+		if explained(err) {
 			return err
 		}
 		return badArchive(err)
@@ -283,7 +282,7 @@ func (u *unpacker) makeWay(dir *directory, name string) error {
 
 func (u *unpacker) link(name, target string) error {
 	if target == "" || len(target) > maxPath {
-		return refusal.New(refusal.InvalidRequest, fieldContent, "%q: is a symbolic link to nothing or to too long a name", name)
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "%q: is a symbolic link to nothing or to too long a name", name)
 	}
 	dir, err := u.directory(path.Dir(name))
 	if err != nil {

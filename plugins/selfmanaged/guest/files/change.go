@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -126,7 +126,7 @@ func (s *service) transfer(from, to string, overwrite bool) (*transfer, error) {
 		return nil, err
 	}
 	if below := t.from.String() + "/"; strings.HasPrefix(t.to.String()+"/", below) {
-		return nil, refusal.New(refusal.InvalidRequest, "to", "must be neither from itself nor below it")
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "to", "must be neither from itself nor below it")
 	}
 	if t.fromDir, t.fromBase, err = t.from.parent(false); err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // copy copies what is at from to a draft beside to, and gives that its name when
@@ -117,7 +117,7 @@ func (c *copier) one(f found, into *directory, name string) error {
 	case 0:
 		return c.regular(f, into, name)
 	default:
-		return refusal.New(refusal.Conflict, c.from.field, "%s: is a socket, a pipe or a device", c.from.below(f.name))
+		return sdk.FieldErrorf(sdk.CodeConflict, c.from.field, "%s: is a socket, a pipe or a device", c.from.below(f.name))
 	}
 }
 

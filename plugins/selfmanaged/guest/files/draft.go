@@ -8,9 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"golang.org/x/sys/unix"
-
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
 )
 
 // A draft is what is not finished yet, beside its final name, so that it appears
@@ -56,7 +55,7 @@ func (s *service) newDraft(at place, dir *directory) (*draft, error) {
 
 func (d *draft) askRoom() error {
 	if err := d.room(); err != nil {
-		return refusal.New(refusal.QuotaExceeded, d.at.field, "%s", err)
+		return sdk.FieldErrorf(sdk.CodeQuotaExceeded, d.at.field, "%s", err)
 	}
 	return nil
 }
@@ -126,5 +125,5 @@ func (p place) inTheWay(old info) error {
 	case 0:
 		return p.explain(unix.EEXIST)
 	}
-	return refusal.New(refusal.Conflict, p.field, "%s: %s is in the way", p.String(), kind)
+	return sdk.FieldErrorf(sdk.CodeConflict, p.field, "%s: %s is in the way", p.String(), kind)
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
-
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -142,7 +140,7 @@ func FuzzPlace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		root, name, err := files.Place(roots, path)
 		if err != nil {
-			assert.Equal(t, code(wire.DecodeError(err)), sdk.CodeInvalidRequest)
+			assert.Equal(t, code(err), sdk.CodeInvalidRequest)
 			return
 		}
 		assert.Assert(t, root == roots[0] || root == roots[1])

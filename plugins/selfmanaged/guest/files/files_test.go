@@ -40,7 +40,7 @@ func serve(t *testing.T, room func() error) served {
 		assert.NilError(t, os.Chmod(dir, 0o1777)) // as in a sandbox
 	}
 	assert.NilError(t, os.Chmod(filepath.Dir(s.workspace), 0o755))
-	server := grpc.NewServer(grpc.ForceServerCodecV2(filechunk.Codec()))
+	server := grpc.NewServer(append(wire.EncodeErrors(), grpc.ForceServerCodecV2(filechunk.Codec()))...)
 	files.Register(server, files.Options{Roots: []string{s.workspace, s.temporary}, Room: room})
 	listener := bufconn.Listen(1 << 20)
 	done := make(chan struct{})

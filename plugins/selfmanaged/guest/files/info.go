@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -59,7 +59,7 @@ func (p place) openRegular(dir *directory, name string) (*os.File, info, error) 
 	var st unix.Stat_t
 	err = unix.Fstat(int(file.Fd()), &st)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = refusal.New(refusal.Conflict, p.field, "%s: is not a regular file", p.String())
+		err = sdk.FieldErrorf(sdk.CodeConflict, p.field, "%s: is not a regular file", p.String())
 	}
 	if err != nil {
 		_ = file.Close()

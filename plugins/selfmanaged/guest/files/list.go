@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
@@ -93,7 +93,7 @@ func globOf(text string) (func(name string) bool, error) {
 	}
 	pattern, err := glob.Compile(text)
 	if err != nil {
-		return nil, refusal.New(refusal.InvalidRequest, "glob", "%v", err)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "%v", err)
 	}
 	return pattern.Match, nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Bounds of Linux on names, in bytes. The path's has room for its final NUL.
@@ -29,7 +29,7 @@ type place struct {
 // to resolve.
 func (s *service) place(field, asked string) (place, error) {
 	wrong := func(format string, args ...any) error {
-		return refusal.New(refusal.InvalidRequest, field, format, args...)
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, field, format, args...)
 	}
 	switch {
 	case asked == "":
@@ -75,7 +75,7 @@ func (p place) isRoot() bool { return p.name == "." }
 // refuseRoot is the error for a call that changes what only what is below the root
 // may suffer.
 func (p place) refuseRoot() error {
-	return refusal.New(refusal.InvalidRequest, p.field, "must be below %s, not that itself", p.root)
+	return sdk.FieldErrorf(sdk.CodeInvalidRequest, p.field, "must be below %s, not that itself", p.root)
 }
 
 // locate opens the directory that the place is in and returns the place's name

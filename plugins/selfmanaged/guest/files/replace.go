@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -18,13 +18,13 @@ const (
 func (s *service) ReplaceInFiles(ctx context.Context, req *providerv1.ReplaceInFilesRequest) (*providerv1.ReplaceInFilesResponse, error) {
 	switch {
 	case req.GetOld() == "":
-		return nil, refusal.New(refusal.InvalidRequest, "old", "must not be empty")
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "old", "must not be empty")
 	case len(req.GetOld()) > maxReplaceText:
-		return nil, refusal.New(refusal.InvalidRequest, "old", "must have at most %d bytes", maxReplaceText)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "old", "must have at most %d bytes", maxReplaceText)
 	case len(req.GetNew()) > maxReplaceText:
-		return nil, refusal.New(refusal.InvalidRequest, "new", "must have at most %d bytes", maxReplaceText)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "new", "must have at most %d bytes", maxReplaceText)
 	case len(req.GetPaths()) > maxReplacePaths:
-		return nil, refusal.New(refusal.InvalidRequest, "paths", "must be at most %d", maxReplacePaths)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "must be at most %d", maxReplacePaths)
 	}
 	places := make([]place, 0, len(req.GetPaths()))
 	for _, path := range req.GetPaths() {

@@ -14,7 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/validtext"
 )
@@ -91,9 +91,9 @@ func compile(req *providerv1.SearchFilesRequest) (*expression, error) {
 	text := req.GetPattern()
 	switch {
 	case text == "":
-		return nil, refusal.New(refusal.InvalidRequest, "pattern", "must not be empty")
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "pattern", "must not be empty")
 	case len(text) > maxPattern:
-		return nil, refusal.New(refusal.InvalidRequest, "pattern", "must have at most %d bytes", maxPattern)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "pattern", "must have at most %d bytes", maxPattern)
 	case req.GetLiteral():
 		text = regexp.QuoteMeta(text)
 	}
@@ -102,7 +102,7 @@ func compile(req *providerv1.SearchFilesRequest) (*expression, error) {
 	}
 	pattern, err := compileBounded(text)
 	if err != nil {
-		return nil, refusal.New(refusal.InvalidRequest, "pattern", "%v", err)
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "pattern", "%v", err)
 	}
 	return pattern, nil
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -41,7 +41,7 @@ func (s *service) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.Serv
 	case s.watchers <- struct{}{}:
 		defer func() { <-s.watchers }()
 	default:
-		return refusal.New(refusal.QuotaExceeded, "", "the instance is watched %d times already", maxWatchers)
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "the instance is watched %d times already", maxWatchers)
 	}
 	w, err := newWatch(stream.Context(), at, req.GetRecursive())
 	if err != nil {
@@ -210,7 +210,7 @@ func (w *watch) take(told *changes, wd int32, mask uint32, name string) error {
 		return nil
 	case mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF) != 0:
 		if dir == "." {
-			return refusal.New(refusal.NotFound, w.at.field, "%s: the directory was removed or moved", w.at.String())
+			return sdk.FieldErrorf(sdk.CodeNotFound, w.at.field, "%s: the directory was removed or moved", w.at.String())
 		}
 		return nil // the directory above tells
 	case name == "" || isDraft(name):

@@ -10,6 +10,7 @@
 package guestv1
 
 import (
+	providerv1 "github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -356,7 +357,7 @@ func (x *InstallResponse) GetStderr() []byte {
 	return nil
 }
 
-func (x *InstallResponse) GetResult() *ExecuteResult {
+func (x *InstallResponse) GetResult() *providerv1.ExecuteResult {
 	if x != nil {
 		if x, ok := x.Event.(*InstallResponse_Result); ok {
 			return x.Result
@@ -387,7 +388,7 @@ type InstallResponse_Stderr struct {
 }
 
 type InstallResponse_Result struct {
-	Result *ExecuteResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
+	Result *providerv1.ExecuteResult `protobuf:"bytes,3,opt,name=result,proto3,oneof"`
 }
 
 type InstallResponse_Connect struct {
@@ -649,7 +650,7 @@ var File_sandboxbroker_guest_v1_packages_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_guest_v1_packages_proto_rawDesc = "" +
 	"\n" +
-	"%sandboxbroker/guest/v1/packages.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\"sandboxbroker/guest/v1/guest.proto\"\x12\n" +
+	"%sandboxbroker/guest/v1/packages.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a(sandboxbroker/provider/v1/provider.proto\"\x12\n" +
 	"\x10RequestedRequest\"G\n" +
 	"\x11RequestedResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\"\n" +
@@ -667,11 +668,11 @@ const file_sandboxbroker_guest_v1_packages_proto_rawDesc = "" +
 	"\foutput_limit\x18\x04 \x01(\x03R\voutputLimit\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcc\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x01\n" +
 	"\x0fInstallResponse\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
-	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12?\n" +
-	"\x06result\x18\x03 \x01(\v2%.sandboxbroker.guest.v1.ExecuteResultH\x00R\x06result\x12;\n" +
+	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12B\n" +
+	"\x06result\x18\x03 \x01(\v2(.sandboxbroker.provider.v1.ExecuteResultH\x00R\x06result\x12;\n" +
 	"\aconnect\x18\x04 \x01(\v2\x1f.sandboxbroker.guest.v1.ConnectH\x00R\aconnectB\a\n" +
 	"\x05event\"A\n" +
 	"\aConnect\x12\x0e\n" +
@@ -707,24 +708,24 @@ func file_sandboxbroker_guest_v1_packages_proto_rawDescGZIP() []byte {
 
 var file_sandboxbroker_guest_v1_packages_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_sandboxbroker_guest_v1_packages_proto_goTypes = []any{
-	(*RequestedRequest)(nil),    // 0: sandboxbroker.guest.v1.RequestedRequest
-	(*RequestedResponse)(nil),   // 1: sandboxbroker.guest.v1.RequestedResponse
-	(*AnswerRequest)(nil),       // 2: sandboxbroker.guest.v1.AnswerRequest
-	(*AnswerResponse)(nil),      // 3: sandboxbroker.guest.v1.AnswerResponse
-	(*InstallRequest)(nil),      // 4: sandboxbroker.guest.v1.InstallRequest
-	(*InstallResponse)(nil),     // 5: sandboxbroker.guest.v1.InstallResponse
-	(*Connect)(nil),             // 6: sandboxbroker.guest.v1.Connect
-	(*TunnelRequest)(nil),       // 7: sandboxbroker.guest.v1.TunnelRequest
-	(*Accept)(nil),              // 8: sandboxbroker.guest.v1.Accept
-	(*TunnelResponse)(nil),      // 9: sandboxbroker.guest.v1.TunnelResponse
-	nil,                         // 10: sandboxbroker.guest.v1.InstallRequest.EnvEntry
-	(*durationpb.Duration)(nil), // 11: google.protobuf.Duration
-	(*ExecuteResult)(nil),       // 12: sandboxbroker.guest.v1.ExecuteResult
+	(*RequestedRequest)(nil),         // 0: sandboxbroker.guest.v1.RequestedRequest
+	(*RequestedResponse)(nil),        // 1: sandboxbroker.guest.v1.RequestedResponse
+	(*AnswerRequest)(nil),            // 2: sandboxbroker.guest.v1.AnswerRequest
+	(*AnswerResponse)(nil),           // 3: sandboxbroker.guest.v1.AnswerResponse
+	(*InstallRequest)(nil),           // 4: sandboxbroker.guest.v1.InstallRequest
+	(*InstallResponse)(nil),          // 5: sandboxbroker.guest.v1.InstallResponse
+	(*Connect)(nil),                  // 6: sandboxbroker.guest.v1.Connect
+	(*TunnelRequest)(nil),            // 7: sandboxbroker.guest.v1.TunnelRequest
+	(*Accept)(nil),                   // 8: sandboxbroker.guest.v1.Accept
+	(*TunnelResponse)(nil),           // 9: sandboxbroker.guest.v1.TunnelResponse
+	nil,                              // 10: sandboxbroker.guest.v1.InstallRequest.EnvEntry
+	(*durationpb.Duration)(nil),      // 11: google.protobuf.Duration
+	(*providerv1.ExecuteResult)(nil), // 12: sandboxbroker.provider.v1.ExecuteResult
 }
 var file_sandboxbroker_guest_v1_packages_proto_depIdxs = []int32{
 	10, // 0: sandboxbroker.guest.v1.InstallRequest.env:type_name -> sandboxbroker.guest.v1.InstallRequest.EnvEntry
 	11, // 1: sandboxbroker.guest.v1.InstallRequest.timeout:type_name -> google.protobuf.Duration
-	12, // 2: sandboxbroker.guest.v1.InstallResponse.result:type_name -> sandboxbroker.guest.v1.ExecuteResult
+	12, // 2: sandboxbroker.guest.v1.InstallResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
 	6,  // 3: sandboxbroker.guest.v1.InstallResponse.connect:type_name -> sandboxbroker.guest.v1.Connect
 	8,  // 4: sandboxbroker.guest.v1.TunnelRequest.accept:type_name -> sandboxbroker.guest.v1.Accept
 	4,  // 5: sandboxbroker.guest.v1.InstallService.Install:input_type -> sandboxbroker.guest.v1.InstallRequest
@@ -747,7 +748,6 @@ func file_sandboxbroker_guest_v1_packages_proto_init() {
 	if File_sandboxbroker_guest_v1_packages_proto != nil {
 		return
 	}
-	file_sandboxbroker_guest_v1_guest_proto_init()
 	file_sandboxbroker_guest_v1_packages_proto_msgTypes[5].OneofWrappers = []any{
 		(*InstallResponse_Stdout)(nil),
 		(*InstallResponse_Stderr)(nil),

@@ -16,7 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/refusal"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
@@ -28,8 +28,6 @@ const (
 	chunk = 32 << 10
 	// dialTimeout bounds the wait for a program that listens and accepts nothing.
 	dialTimeout = 5 * time.Second
-	// connectionFailed is sdk.CodeConnectionFailed.
-	connectionFailed = "SB003"
 )
 
 // Register makes srv serve the ports of this sandbox. Nothing is allocated before
@@ -52,11 +50,11 @@ func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortReq
 	}
 	port := first.GetHeader().GetPort()
 	if port == 0 || port > 1<<16-1 {
-		return refusal.New(refusal.InvalidRequest, "port", "must be from 1 to 65535")
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "port", "must be from 1 to 65535")
 	}
 	defer s.open.Add(-1)
 	if s.open.Add(1) > MaxConnections {
-		return refusal.New(refusal.QuotaExceeded, "", "the instance has %d connections to its ports already", MaxConnections)
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "the instance has %d connections to its ports already", MaxConnections)
 	}
 	ctx := stream.Context()
 	conn, err := dial(ctx, port)
@@ -83,10 +81,10 @@ func dial(ctx context.Context, port uint32) (*net.TCPConn, error) {
 			return tcp, nil
 		}
 		if ctx.Err() != nil {
-			return nil, refusal.New(connectionFailed, "", "what listens on port %d of the instance does not accept connections", port)
+			return nil, sdk.Errorf(sdk.CodeConnectionFailed, "what listens on port %d of the instance does not accept connections", port)
 		}
 	}
-	return nil, refusal.New(connectionFailed, "", "nothing listens on port %d of the instance", port)
+	return nil, sdk.Errorf(sdk.CodeConnectionFailed, "nothing listens on port %d of the instance", port)
 }
 
 // receive writes to the program what the caller sends, and passes on that the
@@ -121,7 +119,7 @@ func send(conn *net.TCPConn, stream grpc.BidiStreamingServer[providerv1.DialPort
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return refusal.New(connectionFailed, "", "the connection broke")
+			return sdk.Errorf(sdk.CodeConnectionFailed, "the connection broke")
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func serve(t *testing.T) providerv1.PortServiceClient {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
-	srv := grpc.NewServer()
+	srv := grpc.NewServer(wire.EncodeErrors()...)
 	ports.Register(srv)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()

@@ -10,15 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
@@ -115,131 +111,106 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 	defer waiting.Wait()
 	defer cancel(nil)
 
-	bound := time.Now().Add(startTries*toStart + toEnd)
-	watchdog := time.AfterFunc(time.Until(bound), func() { cancel(ErrStuck) })
-	defer watchdog.Stop()
-	// The time that a slow reader takes is not the guest's.
-	deliver := func(write func([]byte) error, p []byte) error {
-		watchdog.Stop()
-		began := time.Now()
-		defer func() {
-			bound = bound.Add(time.Since(began))
-			watchdog.Reset(time.Until(bound))
-		}()
-		return write(p)
-	}
-
-	var arguments []byte
-	if req.Arguments != nil {
-		arguments = req.Arguments
-	}
-	stream, err := c.rpc.Execute(callCtx, &guestv1.ExecuteRequest{
-		Language: string(req.Language), Code: req.Code, Arguments: arguments, Env: env,
-		Timeout: durationpb.New(req.Timeout), OutputLimit: req.OutputLimit,
-		ExecutionId: req.ExecutionID, ContextId: req.ContextID, Artifacts: limits(req.Artifacts),
-	})
-	artifacts := newArtifacts(req.Artifacts, out)
-	for err == nil {
-		var event *guestv1.ExecuteResponse
-		if event, err = stream.Recv(); err != nil {
-			break
-		}
-		var unread error
-		switch e := event.GetEvent().(type) {
-		case *guestv1.ExecuteResponse_Started:
-			if start.seen() {
-				bound = time.Now().Add(toEnd)
-				watchdog.Reset(toEnd)
+	watch := newWatchdog(startTries*toStart+toEnd, cancel)
+	defer watch.stop()
+	watched := watchedConn{c.conn, func(stream grpc.ClientStream) {
+		waiting.Go(func() {
+			if header, err := stream.Header(); err == nil && header != nil && start.seen() {
+				watch.restart(toEnd)
 			}
-		case *guestv1.ExecuteResponse_Stdout:
-			unread = deliver(out.Stdout, e.Stdout)
-		case *guestv1.ExecuteResponse_Stderr:
-			unread = deliver(out.Stderr, e.Stderr)
-		case *guestv1.ExecuteResponse_Artifact:
-			unread = deliver(func([]byte) error { return artifacts.take(e.Artifact) }, nil)
-		case *guestv1.ExecuteResponse_Result:
-			return result(e.Result, req.Timeout), nil
-		}
-		if unread != nil {
-			return sdk.ExecuteResult{}, unread
-		}
-	}
-	return sdk.ExecuteResult{}, c.explain(ctx, callCtx, err)
+		})
+	}}
+	req.Env = env
+	result, err := wire.InstanceClient(watched).Execute(callCtx, req, watchedOutput{out, watch})
+	return result, c.explain(ctx, callCtx, err)
 }
 
-// explain turns a stream's error into what Execute promises.
+// explain puts the end of a call into one of the errors of this package.
 func (c *Client) explain(ctx, callCtx context.Context, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case context.Cause(callCtx) != nil:
 		return context.Cause(callCtx)
-	case status.Code(err) == codes.DeadlineExceeded: // gRPC's clock was a moment ahead of ctx's
-		return context.DeadlineExceeded
-	case errors.Is(err, io.EOF), status.Code(err) == codes.Unavailable, status.Code(err) == codes.Canceled:
-		// The guest itself never says these; the last means that we closed.
+	case errors.Is(err, wire.ErrPluginGone), errors.Is(err, context.Canceled):
+		// The guest itself never says the latter: it means that we closed.
 		return ErrGone
-	case refused(err) != nil:
-		return refused(err)
-	case status.Code(err) == codes.Unimplemented:
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "%s", status.Convert(err).Message())
-	case status.Code(err) == codes.FailedPrecondition:
-		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %s", status.Convert(err).Message())
 	default:
-		return sdk.Errorf(sdk.CodeInternal, "execute in the sandbox: %w", err)
+		return err
 	}
 }
 
-func result(r *guestv1.ExecuteResult, timeout time.Duration) sdk.ExecuteResult {
-	result := sdk.ExecuteResult{
-		ExitCode:        int(r.GetExitCode() & 0xff), // as of a process, whatever the sandbox says
-		Duration:        max(r.GetDuration().AsDuration(), 0),
-		Truncated:       r.GetTruncated(),
-		PeakMemoryBytes: max(r.GetPeakMemoryBytes(), 0),
-		Detail:          printable(r.GetDetail()),
-	}
-	if r.Result != nil && json.Valid(r.Result) {
-		result.Result = r.Result
-	}
-	for _, f := range r.GetFindings() {
-		result.Findings = append(result.Findings, sdk.Finding{
-			Line: int(f.GetLine()), Column: int(f.GetColumn()), Rule: f.GetRule(), Message: f.GetMessage(),
-		})
-	}
-	switch {
-	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_TIMEOUT:
-		result.Status, result.Detail = sdk.StatusTimeout, joined(TimeoutDetail(timeout), result.Detail)
-	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_OUT_OF_MEMORY:
-		result.Status, result.Detail = sdk.StatusOutOfMemory, joined("the code used more memory than its sandbox has", result.Detail)
-	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_BLOCKED:
-		result.Status, result.Detail = sdk.StatusBlocked, blockedDetail(result.Findings)
-	case r.GetOutcome() == guestv1.ExecuteResult_OUTCOME_CANCELLED:
-		result.Status, result.Detail = sdk.StatusCancelled, joined("the execution was interrupted", result.Detail)
-	case result.ExitCode == 0:
-		result.Status = sdk.StatusSucceeded
-	default:
-		result.Status = sdk.StatusFailed
-	}
-	return result
+// watchdog ends a call that takes too long.
+type watchdog struct {
+	mu     sync.Mutex
+	timer  *time.Timer
+	bound  time.Time
+	paused bool
 }
 
-// blockedDetail names what stands first in the code.
-func blockedDetail(findings []sdk.Finding) string {
-	if len(findings) == 0 {
-		return "the code policy refuses the code"
-	}
-	f := findings[0]
-	detail := fmt.Sprintf("line %d: %s (rule %s)", f.Line, f.Message, f.Rule)
-	switch more := len(findings) - 1; {
-	case more == 1:
-		detail += ", and one more finding"
-	case more > 1:
-		detail += fmt.Sprintf(", and %d more findings", more)
-	}
-	return detail
+func newWatchdog(d time.Duration, cancel context.CancelCauseFunc) *watchdog {
+	return &watchdog{timer: time.AfterFunc(d, func() { cancel(ErrStuck) }), bound: time.Now().Add(d)}
 }
 
-// TimeoutDetail says that code ran into its time limit.
-func TimeoutDetail(timeout time.Duration) string {
-	return fmt.Sprintf("the code was stopped at its time limit of %s", timeout)
+// restart has the whole of d before it.
+func (w *watchdog) restart(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bound = time.Now().Add(d); !w.paused {
+		w.timer.Reset(d)
+	}
+}
+
+func (w *watchdog) stop() { w.timer.Stop() }
+
+// during makes a call whose time is not the guest's: that of a slow reader. There is one
+// such call at a time.
+func (w *watchdog) during(call func() error) error {
+	w.mu.Lock()
+	w.paused = true
+	w.timer.Stop()
+	w.mu.Unlock()
+	began := time.Now()
+	err := call()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.paused = false
+	w.bound = w.bound.Add(time.Since(began))
+	w.timer.Reset(time.Until(w.bound))
+	return err
+}
+
+// watchedOutput delivers output on its reader's time.
+type watchedOutput struct {
+	out   sdk.Output
+	watch *watchdog
+}
+
+func (o watchedOutput) Stdout(p []byte) error {
+	return o.watch.during(func() error { return o.out.Stdout(p) })
+}
+
+func (o watchedOutput) Stderr(p []byte) error {
+	return o.watch.during(func() error { return o.out.Stderr(p) })
+}
+
+func (o watchedOutput) Artifact(a sdk.Artifact) error {
+	return o.watch.during(func() error { return o.out.Artifact(a) })
+}
+
+// watchedConn tells of the streams that begin on a connection.
+type watchedConn struct {
+	grpc.ClientConnInterface
+	begun func(grpc.ClientStream)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (c watchedConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := c.ClientConnInterface.NewStream(ctx, desc, method, opts...)
+	if err == nil {
+		c.begun(stream)
+	}
+	return stream, err
 }

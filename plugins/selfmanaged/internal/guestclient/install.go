@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // maxTunnels is how many connections of one installation may be open or on their
@@ -72,13 +73,13 @@ func (c *Client) Install(ctx context.Context, installer Installer, timeout time.
 				unread = sdk.Errorf(sdk.CodeUnavailable, "the installation asked for too many connections")
 			}
 		case *guestv1.InstallResponse_Result:
-			return result(e.Result, timeout), nil
+			return wire.DecodeResult(e.Result, outputLimit)
 		}
 		if unread != nil {
 			return sdk.ExecuteResult{}, unread
 		}
 	}
-	return sdk.ExecuteResult{}, c.explain(ctx, callCtx, err)
+	return sdk.ExecuteResult{}, c.explain(ctx, callCtx, wire.DecodeError(err))
 }
 
 // tunnel answers one wish for a connection, and returns when that has ended.

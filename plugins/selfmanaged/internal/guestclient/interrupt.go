@@ -4,12 +4,10 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 // Interrupt interrupts an execution and returns when that was begun. What still runs
@@ -17,12 +15,5 @@ import (
 // running.
 func (c *Client) Interrupt(ctx context.Context, executionID string, grace time.Duration) error {
 	_, err := c.rpc.Interrupt(ctx, &guestv1.InterruptRequest{ExecutionId: executionID, Grace: durationpb.New(grace)})
-	switch {
-	case err == nil:
-		return nil
-	case status.Code(err) == codes.NotFound:
-		return sdk.Errorf(sdk.CodeNotFound, "no such execution is running")
-	default:
-		return c.explain(ctx, ctx, err)
-	}
+	return c.explain(ctx, ctx, wire.DecodeError(err))
 }

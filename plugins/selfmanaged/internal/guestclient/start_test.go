@@ -15,25 +15,25 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 // slowGuest takes code after a while, and answers checks after another.
 type slowGuest struct {
 	guestv1.UnimplementedGuestServiceServer
+	providerv1.UnimplementedProviderServiceServer
 	start, check time.Duration
 }
 
-func (g *slowGuest) Execute(_ *guestv1.ExecuteRequest, stream grpc.ServerStreamingServer[guestv1.ExecuteResponse]) error {
+func (g *slowGuest) Execute(_ *providerv1.ExecuteRequest, stream grpc.ServerStreamingServer[providerv1.ExecuteResponse]) error {
 	if !wait(stream.Context(), g.start) {
 		return stream.Context().Err()
 	}
-	// A guest that repeats itself gains no time by it.
-	for range 3 {
-		if err := stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Started{Started: &guestv1.ExecuteStarted{}}}); err != nil {
-			return err
-		}
+	if err := stream.SendHeader(nil); err != nil {
+		return err
 	}
-	return stream.Send(&guestv1.ExecuteResponse{Event: &guestv1.ExecuteResponse_Result{Result: &guestv1.ExecuteResult{}}})
+	return stream.Send(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Result{Result: &providerv1.ExecuteResult{Status: "succeeded"}}})
 }
 
 func (g *slowGuest) Check(ctx context.Context, _ *guestv1.CheckRequest) (*guestv1.CheckResponse, error) {
@@ -88,12 +88,13 @@ func TestABusyGuestIsNotTakenForALostOne(t *testing.T) {
 }
 
 // connect serves a guest in the bubble until the test ends.
-func connect(t *testing.T, g guestv1.GuestServiceServer) *guestclient.Client {
+func connect(t *testing.T, g *slowGuest) *guestclient.Client {
 	t.Helper()
 	fromGuest, toPlugin := io.Pipe()
 	fromPlugin, toGuest := io.Pipe()
-	server := grpc.NewServer()
+	server := grpc.NewServer(wire.EncodeErrors()...)
 	guestv1.RegisterGuestServiceServer(server, g)
+	providerv1.RegisterProviderServiceServer(server, g)
 	listener := stdio.NewListener(stdio.NewConn(fromPlugin, toPlugin))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

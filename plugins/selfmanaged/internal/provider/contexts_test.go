@@ -11,7 +11,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -124,7 +124,7 @@ func testContextEnds(t *testing.T, newProvider makeProvider) {
 	assert.Equal(t, o.ExitCode, 130)
 	assert.Equal(t, o.stdout, "so far\n")
 	assert.Check(t, is.Contains(o.stderr, "line 2, in <module>\n    while True: pass\nKeyboardInterrupt\n"))
-	assert.Equal(t, o.Detail, guestclient.TimeoutDetail(limit)+"; the state of the context was kept")
+	assert.Equal(t, o.Detail, guest.TimeoutDetail(limit)+"; the state of the context was kept")
 	assert.Equal(t, c.run("x").value(), "1", "an interrupt keeps the state")
 	o = c.run("import asyncio\nawait asyncio.sleep(100)", func(r *sdk.ExecuteRequest) { r.Timeout = 300 * time.Millisecond })
 	assert.Equal(t, o.ExitCode, 130)

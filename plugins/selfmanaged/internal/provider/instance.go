@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -163,7 +164,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		p.lose(i)
 		return sdk.ExecuteResult{
 			Status: sdk.StatusTimeout, ExitCode: 137, Duration: time.Since(started),
-			Detail: guestclient.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
+			Detail: guest.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
 		}, nil
 	case errors.Is(err, guestclient.ErrGone):
 		return p.executionLost(ctx, i, started)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/packages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -96,7 +97,7 @@ func (p *Provider) installationEnded(ctx context.Context, i *instance, req sdk.I
 		p.lose(i)
 		return sdk.ExecuteResult{
 			Status: sdk.StatusTimeout, ExitCode: 137, Duration: time.Since(started),
-			Detail: guestclient.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
+			Detail: guest.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
 		}, nil
 	case errors.Is(err, guestclient.ErrGone):
 		return p.executionLost(ctx, i, started)
