@@ -44,7 +44,7 @@ func TestAPanicOverOnePluginIsThatPluginsError(t *testing.T) {
 	for _, name := range []string{"broken", "other", "used"} {
 		assert.NilError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexit 5\n"), 0o700))
 	}
-	sockets, err := os.MkdirTemp("", "la") // t.TempDir is too long for paths of sockets
+	sockets, err := os.MkdirTemp("", "la") //nolint:usetesting // t.TempDir is too long for a socket
 	assert.NilError(t, err)
 	defer func() { assert.Check(t, os.RemoveAll(sockets)) }()
 	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{

@@ -75,7 +75,7 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 	c := service{p}.Context(box, saved)
 	if err := p.Add(c); err != nil {
 		p.endKernel(ctx, box, saved.Kernel)
-		return sdk.CodeContext{}, errors.Join(err, p.Drop(c))
+		return sdk.CodeContext{}, err
 	}
 	return contexts.State(c), nil
 }

@@ -168,28 +168,45 @@ func (b *Book[B, C]) Contexts(ctx context.Context, instanceID string, box B) ([]
 	return slices.Clone(all), nil
 }
 
-// Add enters a context that is new, if those of its instance were loaded.
+// Add enters a context that is new, if those of its instance were loaded. One that cannot
+// be written down is not entered.
 func (b *Book[B, C]) Add(c C) error {
 	return b.enter(c.Base().instance, func(all []C) []C { return append(all, c) })
 }
 
-// Drop ends a context and forgets it.
+// Drop ends a context and forgets it. While it cannot be written down that it is gone, it
+// is there.
 func (b *Book[B, C]) Drop(c C) error {
 	base := c.Base()
-	base.end()
-	return b.enter(base.instance, func(all []C) []C {
+	err := b.enter(base.instance, func(all []C) []C {
 		return slices.DeleteFunc(all, func(other C) bool { return other.Base() == base })
 	})
+	if err == nil {
+		base.end()
+	}
+	return err
 }
 
-// enter changes which contexts an instance has, and writes that down.
+// enter changes which contexts an instance has, when that was written down.
 func (b *Book[B, C]) enter(instanceID string, change func([]C) []C) error {
+	b.saving.Lock()
+	defer b.saving.Unlock()
 	b.mu.Lock()
-	if all, known := b.all[instanceID]; known {
-		b.all[instanceID] = change(all)
-	}
+	all, known := b.all[instanceID]
 	b.mu.Unlock()
-	return b.save(instanceID)
+	if !known {
+		return nil
+	}
+	all = change(slices.Clone(all))
+	if err := b.write(instanceID, all); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, known := b.all[instanceID]; known { // else it was forgotten meanwhile
+		b.all[instanceID] = all
+	}
+	return nil
 }
 
 // Change changes what is saved of a context.
@@ -198,22 +215,14 @@ func (b *Book[B, C]) Change(c C, change func(*Saved)) error {
 	base.mu.Lock()
 	change(&base.saved)
 	base.mu.Unlock()
-	return b.save(base.instance)
+	return b.enter(base.instance, func(all []C) []C { return all })
 }
 
-// save writes down the contexts of an instance.
-func (b *Book[B, C]) save(instanceID string) error {
-	b.saving.Lock()
-	defer b.saving.Unlock()
-	b.mu.Lock()
-	all, known := b.all[instanceID]
+// write writes down the contexts of an instance. The caller holds saving.
+func (b *Book[B, C]) write(instanceID string, all []C) error {
 	saved := make([]Saved, len(all))
 	for i, c := range all {
 		saved[i] = c.Base().Saved()
-	}
-	b.mu.Unlock()
-	if !known {
-		return nil
 	}
 	return b.service.Save(instanceID, saved)
 }

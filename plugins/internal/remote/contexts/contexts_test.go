@@ -80,6 +80,15 @@ func TestWhatIsSavedIsLoadedOnceAndWrittenAtEachChange(t *testing.T) {
 	assert.Equal(t, c.loads, 1)
 	c.full = errors.New("the disk is full")
 	assert.ErrorIs(t, c.book.Change(a, func(*contexts.Saved) {}), c.full)
+	assert.ErrorIs(t, c.book.Add(c.Context(c.box, contexts.Saved{ID: "c"})), c.full)
+	assert.ErrorIs(t, c.book.DeleteContext(t.Context(), "i", "a"), c.full)
+	assert.NilError(t, a.Gone().Err(), "it is there, to be deleted again")
+	c.full = nil
+	all, err := c.book.ListContexts(t.Context(), "i")
+	assert.NilError(t, err)
+	assert.Equal(t, len(all), 1)
+	assert.NilError(t, c.book.DeleteContext(t.Context(), "i", "a"))
+	assert.Equal(t, len(c.saved), 0)
 }
 
 func TestOneAtATimeRunsCodeInAContext(t *testing.T) {
