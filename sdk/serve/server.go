@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve/services"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,11 +25,6 @@ type server struct {
 	providerv1.UnimplementedInterruptServiceServer
 	providerv1.UnimplementedContextServiceServer
 	providerv1.UnimplementedCommandServiceServer
-	providerv1.UnimplementedFileServiceServer
-	providerv1.UnimplementedFileSearchServiceServer
-	providerv1.UnimplementedFileWatchServiceServer
-	providerv1.UnimplementedFileModeServiceServer
-	providerv1.UnimplementedArchiveServiceServer
 	providerv1.UnimplementedPortServiceServer
 	providerv1.UnimplementedPauseServiceServer
 	providerv1.UnimplementedLifetimeServiceServer
@@ -46,11 +42,7 @@ func (s *server) register(registrar grpc.ServiceRegistrar) {
 	providerv1.RegisterInterruptServiceServer(registrar, s)
 	providerv1.RegisterContextServiceServer(registrar, s)
 	providerv1.RegisterCommandServiceServer(registrar, s)
-	providerv1.RegisterFileServiceServer(registrar, s)
-	providerv1.RegisterFileSearchServiceServer(registrar, s)
-	providerv1.RegisterFileWatchServiceServer(registrar, s)
-	providerv1.RegisterFileModeServiceServer(registrar, s)
-	providerv1.RegisterArchiveServiceServer(registrar, s)
+	services.RegisterFiles(registrar, s.provider)
 	providerv1.RegisterPortServiceServer(registrar, s)
 	providerv1.RegisterPauseServiceServer(registrar, s)
 	providerv1.RegisterLifetimeServiceServer(registrar, s)
@@ -60,11 +52,7 @@ func (s *server) register(registrar grpc.ServiceRegistrar) {
 
 // capable returns the provider as the interface of a capability.
 func capable[T any](s *server, c sdk.Capability) (T, error) {
-	p, ok := s.provider.(T)
-	if !ok {
-		return p, sdk.NotSupported(s.provider.Describe().Name, c)
-	}
-	return p, nil
+	return services.Capable[T](s.provider, c)
 }
 
 // ServerOptions are the limits and interceptors of a gRPC server that serves a

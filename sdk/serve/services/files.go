@@ -1,4 +1,7 @@
-package serve
+// Package services has the services of the provider protocol that serve a provider's files.
+// Plugins serve them by package serve. What is no plugin, such as the guest of a sandbox,
+// does so without go-plugin.
+package services
 
 import (
 	"context"
@@ -16,8 +19,43 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+// files puts the files of a provider behind gRPC.
+type files struct {
+	providerv1.UnimplementedFileServiceServer
+	providerv1.UnimplementedFileSearchServiceServer
+	providerv1.UnimplementedFileWatchServiceServer
+	providerv1.UnimplementedFileModeServiceServer
+	providerv1.UnimplementedArchiveServiceServer
+	provider any
+}
+
+// RegisterFiles serves sdk.Files, sdk.FileSearcher, sdk.FileWatcher, sdk.FileModeSetter and
+// sdk.Archiver; those that the provider lacks answer so. The codec of the server is that of
+// filechunk, and its interceptors encode errors.
+func RegisterFiles(registrar grpc.ServiceRegistrar, provider any) {
+	s := &files{provider: provider}
+	providerv1.RegisterFileServiceServer(registrar, s)
+	providerv1.RegisterFileSearchServiceServer(registrar, s)
+	providerv1.RegisterFileWatchServiceServer(registrar, s)
+	providerv1.RegisterFileModeServiceServer(registrar, s)
+	providerv1.RegisterArchiveServiceServer(registrar, s)
+}
+
+// Capable returns a provider as the interface of a capability.
+func Capable[T any](provider any, c sdk.Capability) (T, error) {
+	p, ok := provider.(T)
+	if ok {
+		return p, nil
+	}
+	name := ""
+	if described, ok := provider.(sdk.Provider); ok {
+		name = described.Describe().Name
+	}
+	return p, sdk.NotSupported(name, c)
+}
+
+func (s *files) StatFile(ctx context.Context, req *providerv1.StatFileRequest) (*providerv1.StatFileResponse, error) {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +70,8 @@ func (s *server) StatFile(ctx context.Context, req *providerv1.StatFileRequest) 
 // message of any size, and an author may hand over all of a list at once.
 const maxEntries = 500
 
-func (s *server) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerStreamingServer[providerv1.ListFilesResponse]) error {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+func (s *files) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerStreamingServer[providerv1.ListFilesResponse]) error {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return err
 	}
@@ -57,8 +95,8 @@ func (s *server) ListFiles(req *providerv1.ListFilesRequest, stream grpc.ServerS
 	return stream.Send(&providerv1.ListFilesResponse{Truncated: true})
 }
 
-func (s *server) ReadFile(req *providerv1.ReadFileRequest, stream grpc.ServerStreamingServer[providerv1.ReadFileResponse]) error {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+func (s *files) ReadFile(req *providerv1.ReadFileRequest, stream grpc.ServerStreamingServer[providerv1.ReadFileResponse]) error {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return err
 	}
@@ -75,8 +113,8 @@ func (s *server) ReadFile(req *providerv1.ReadFileRequest, stream grpc.ServerStr
 	return sendChunks(content, stream, filechunk.FieldOfFile)
 }
 
-func (s *server) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFileRequest, providerv1.WriteFileResponse]) error {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+func (s *files) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFileRequest, providerv1.WriteFileResponse]) error {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return err
 	}
@@ -97,8 +135,8 @@ func (s *server) WriteFile(stream grpc.ClientStreamingServer[providerv1.WriteFil
 	return stream.SendAndClose(&providerv1.WriteFileResponse{File: wire.EncodeFile(info)})
 }
 
-func (s *server) MakeDirectory(ctx context.Context, req *providerv1.MakeDirectoryRequest) (*providerv1.MakeDirectoryResponse, error) {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+func (s *files) MakeDirectory(ctx context.Context, req *providerv1.MakeDirectoryRequest) (*providerv1.MakeDirectoryResponse, error) {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +147,8 @@ func (s *server) MakeDirectory(ctx context.Context, req *providerv1.MakeDirector
 	return &providerv1.MakeDirectoryResponse{File: wire.EncodeFile(info)}, nil
 }
 
-func (s *server) MoveFile(ctx context.Context, req *providerv1.MoveFileRequest) (*providerv1.MoveFileResponse, error) {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+func (s *files) MoveFile(ctx context.Context, req *providerv1.MoveFileRequest) (*providerv1.MoveFileResponse, error) {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +159,8 @@ func (s *server) MoveFile(ctx context.Context, req *providerv1.MoveFileRequest) 
 	return &providerv1.MoveFileResponse{File: wire.EncodeFile(info)}, nil
 }
 
-func (s *server) CopyFile(ctx context.Context, req *providerv1.CopyFileRequest) (*providerv1.CopyFileResponse, error) {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+func (s *files) CopyFile(ctx context.Context, req *providerv1.CopyFileRequest) (*providerv1.CopyFileResponse, error) {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +171,8 @@ func (s *server) CopyFile(ctx context.Context, req *providerv1.CopyFileRequest) 
 	return &providerv1.CopyFileResponse{File: wire.EncodeFile(info)}, nil
 }
 
-func (s *server) RemoveFile(ctx context.Context, req *providerv1.RemoveFileRequest) (*providerv1.RemoveFileResponse, error) {
-	p, err := capable[sdk.Files](s, sdk.CapabilityFiles)
+func (s *files) RemoveFile(ctx context.Context, req *providerv1.RemoveFileRequest) (*providerv1.RemoveFileResponse, error) {
+	p, err := Capable[sdk.Files](s.provider, sdk.CapabilityFiles)
 	if err != nil {
 		return nil, err
 	}

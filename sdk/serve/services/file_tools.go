@@ -1,4 +1,4 @@
-package serve
+package services
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-func (s *server) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.ServerStreamingServer[providerv1.SearchFilesResponse]) error {
-	p, err := capable[sdk.FileSearcher](s, sdk.CapabilityFileSearch)
+func (s *files) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.ServerStreamingServer[providerv1.SearchFilesResponse]) error {
+	p, err := Capable[sdk.FileSearcher](s.provider, sdk.CapabilityFileSearch)
 	if err != nil {
 		return err
 	}
@@ -40,8 +40,8 @@ func (s *server) SearchFiles(req *providerv1.SearchFilesRequest, stream grpc.Ser
 	return stream.Send(&providerv1.SearchFilesResponse{Truncated: true})
 }
 
-func (s *server) ReplaceInFiles(ctx context.Context, req *providerv1.ReplaceInFilesRequest) (*providerv1.ReplaceInFilesResponse, error) {
-	p, err := capable[sdk.FileSearcher](s, sdk.CapabilityFileSearch)
+func (s *files) ReplaceInFiles(ctx context.Context, req *providerv1.ReplaceInFilesRequest) (*providerv1.ReplaceInFilesResponse, error) {
+	p, err := Capable[sdk.FileSearcher](s.provider, sdk.CapabilityFileSearch)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func (s *server) ReplaceInFiles(ctx context.Context, req *providerv1.ReplaceInFi
 	return resp, nil
 }
 
-func (s *server) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.ServerStreamingServer[providerv1.WatchFilesResponse]) error {
-	p, err := capable[sdk.FileWatcher](s, sdk.CapabilityFileWatch)
+func (s *files) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.ServerStreamingServer[providerv1.WatchFilesResponse]) error {
+	p, err := Capable[sdk.FileWatcher](s.provider, sdk.CapabilityFileWatch)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (s *server) WatchFiles(req *providerv1.WatchFilesRequest, stream grpc.Serve
 		})
 }
 
-func (s *server) SetFileMode(ctx context.Context, req *providerv1.SetFileModeRequest) (*providerv1.SetFileModeResponse, error) {
-	p, err := capable[sdk.FileModeSetter](s, sdk.CapabilityFileMode)
+func (s *files) SetFileMode(ctx context.Context, req *providerv1.SetFileModeRequest) (*providerv1.SetFileModeResponse, error) {
+	p, err := Capable[sdk.FileModeSetter](s.provider, sdk.CapabilityFileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (s *server) SetFileMode(ctx context.Context, req *providerv1.SetFileModeReq
 	return &providerv1.SetFileModeResponse{File: wire.EncodeFile(info)}, nil
 }
 
-func (s *server) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.ServerStreamingServer[providerv1.ReadArchiveResponse]) error {
-	p, err := capable[sdk.Archiver](s, sdk.CapabilityArchives)
+func (s *files) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.ServerStreamingServer[providerv1.ReadArchiveResponse]) error {
+	p, err := Capable[sdk.Archiver](s.provider, sdk.CapabilityArchives)
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (s *server) ReadArchive(req *providerv1.ReadArchiveRequest, stream grpc.Ser
 	return sendChunks(content, stream, filechunk.FieldOfReadArchive)
 }
 
-func (s *server) WriteArchive(stream grpc.ClientStreamingServer[providerv1.WriteArchiveRequest, providerv1.WriteArchiveResponse]) error {
-	p, err := capable[sdk.Archiver](s, sdk.CapabilityArchives)
+func (s *files) WriteArchive(stream grpc.ClientStreamingServer[providerv1.WriteArchiveRequest, providerv1.WriteArchiveResponse]) error {
+	p, err := Capable[sdk.Archiver](s.provider, sdk.CapabilityArchives)
 	if err != nil {
 		return err
 	}
