@@ -2,8 +2,8 @@ package localfiles
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"path"
@@ -17,32 +17,34 @@ const maxArchivePaths = 1000
 
 // ReadArchive implements sdk.Archiver.
 func (f *Files) ReadArchive(ctx context.Context, req sdk.ReadArchiveRequest) (io.ReadCloser, error) {
+	at, err := f.place(req.InstanceID, "directory", req.Directory)
+	if err != nil {
+		return nil, err
+	}
 	if len(req.Paths) > maxArchivePaths {
 		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "must be at most %d", maxArchivePaths)
 	}
-	at, err := f.at(req.InstanceID, "directory", req.Directory, true)
+	dir, err := at.open()
 	if err != nil {
 		return nil, err
 	}
-	names, err := at.wanted(req.Paths)
-	if err != nil {
-		at.close()
-		return nil, err
+	a := &archiver{at: at, dir: dir}
+	for _, name := range req.Paths {
+		if err := a.want(name); err != nil {
+			a.close()
+			return nil, err
+		}
 	}
 	reader, writer := io.Pipe()
-	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
+	var cancel context.CancelFunc
+	a.ctx, cancel = context.WithCancel(ctx)
+	stop := context.AfterFunc(a.ctx, func() { writer.CloseWithError(a.ctx.Err()) })
 	go func() {
 		defer close(ended)
-		defer at.close()
-		a := &archive{ctx: ctx, at: at, tar: tar.NewWriter(writer)}
-		err := a.pack(names)
-		if err == nil {
-			err = a.tar.Close()
-		}
-		writer.CloseWithError(at.explain(err))
+		defer a.close()
+		writer.CloseWithError(at.explain(a.pack(writer)))
 	}()
-	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
 	return &packed{reader, func() {
 		stop()
 		cancel()
@@ -63,107 +65,122 @@ func (p *packed) Close() error {
 	return nil
 }
 
-// wanted checks which paths below a directory are asked for.
-func (at place) wanted(paths []string) ([]string, error) {
-	info, err := at.root.Stat(at.name)
-	switch {
-	case err != nil:
-		return nil, at.explain(err)
-	case !info.IsDir():
-		return nil, at.refuse(sdk.CodeConflict, "is not a directory")
-	}
-	names := make([]string, 0, len(paths))
-	for _, asked := range paths {
-		full := path.Join(at.String(), asked)
-		name, below := strings.CutPrefix(full, strings.TrimSuffix(at.String(), "/")+"/")
-		if path.IsAbs(asked) || !below {
-			return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "%s: must be below %s", asked, at)
-		}
-		entry := at.below(name)
-		entry.field = "paths"
-		if _, err := entry.root.Lstat(entry.name); err != nil {
-			return nil, entry.explain(err)
-		}
-		names = append(names, name)
-	}
-	return names, nil
+// archiver writes one archive.
+type archiver struct {
+	ctx    context.Context //nolint:containedctx // it lives as long as one call
+	at     place
+	dir    *directory
+	wanted []found // nothing for all that is in the directory
+	tar    *tar.Writer
+	buf    []byte
 }
 
-// archive is one that is being written.
-type archive struct {
-	ctx context.Context //nolint:containedctx // it lives as long as one call
-	at  place
-	tar *tar.Writer
+func (a *archiver) close() {
+	for _, f := range a.wanted {
+		f.dir.close()
+	}
+	a.dir.close()
 }
 
-// pack writes what has these names; all that is in the directory if there are none.
-func (a *archive) pack(names []string) error {
-	if len(names) == 0 {
-		return a.tree(".")
+// want finds a path below the directory.
+func (a *archiver) want(asked string) error {
+	full := path.Join(a.at.String(), asked)
+	name, below := strings.CutPrefix(full, strings.TrimSuffix(a.at.String(), "/")+"/")
+	if path.IsAbs(asked) || !below {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "%s: must be below %s", asked, a.at)
 	}
-	for _, name := range names {
-		info, err := a.at.root.Lstat(a.at.below(name).name)
-		if err != nil {
-			return err
-		}
-		if err := a.entry(name, info); err != nil {
-			return err
-		}
-		if info.IsDir() {
-			if err := a.tree(name); err != nil {
-				return err
-			}
-		}
+	if _, _, err := a.at.files.split("paths", full); err != nil {
+		return err
 	}
+	at := a.at.below(name)
+	at.field = "paths"
+	f := found{base: path.Base(name), name: name}
+	var err error
+	if f.dir, err = at.sub(a.dir, path.Dir(name)); err != nil {
+		return at.explain(err)
+	}
+	if f.info, err = rightly(at, func() (info, error) { return f.dir.lstat(f.base) }); err != nil {
+		f.dir.close()
+		return at.explain(err)
+	}
+	a.wanted = append(a.wanted, f)
 	return nil
 }
 
-func (a *archive) tree(prefix string) error {
-	w := &walker{ctx: a.ctx, at: a.at.below(prefix), depth: anyDepth, complete: true, visit: func(name string, info fs.FileInfo) error {
-		return a.entry(path.Join(prefix, name), info)
-	}}
-	return w.walk()
+// pack writes the archive. It reaches the reader in pieces of the size of a message.
+func (a *archiver) pack(to io.Writer) error {
+	buffered := bufio.NewWriterSize(to, chunkBytes)
+	a.tar, a.buf = tar.NewWriter(buffered), make([]byte, copyBytes)
+	if len(a.wanted) == 0 {
+		if err := a.tree(a.dir, ""); err != nil {
+			return err
+		}
+	}
+	for _, f := range a.wanted {
+		if err := a.entry(f); err != nil {
+			return err
+		}
+		if !f.info.isDir() {
+			continue
+		}
+		sub, err := a.at.sub(f.dir, f.base)
+		if err == nil {
+			err = a.tree(sub, f.name)
+			sub.close()
+		}
+		if err != nil {
+			return a.at.below(f.name).explain(err)
+		}
+	}
+	if err := a.tar.Close(); err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
-// entry writes a file, a link, or a directory without what is in it. Its header is
-// made by hand: tar's own would look up the names of users of this machine.
-func (a *archive) entry(name string, info fs.FileInfo) error {
-	at := a.at.below(name)
-	header := &tar.Header{Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second)}
-	switch info.Mode().Type() {
+// tree writes what is in a directory, under a prefix.
+func (a *archiver) tree(dir *directory, prefix string) error {
+	w := &walker{ctx: a.ctx, at: a.at.below(prefix), depth: anyDepth, complete: true, visit: func(f found) error {
+		f.name = path.Join(prefix, f.name)
+		return a.entry(f)
+	}}
+	return w.walk(dir)
+}
+
+// entry writes a file, a link, or a directory without what is in it. Its header is made by
+// hand: tar's own would look up the names of users.
+func (a *archiver) entry(f found) error {
+	at := a.at.below(f.name)
+	header := &tar.Header{Name: f.name, Mode: int64(f.info.mode.Perm()), ModTime: f.info.modified.Truncate(time.Second)}
+	switch f.info.mode.Type() {
 	case fs.ModeDir:
-		header.Typeflag, header.Name = tar.TypeDir, name+"/"
-		return a.tar.WriteHeader(header)
+		header.Typeflag, header.Name = tar.TypeDir, f.name+"/"
 	case fs.ModeSymlink:
-		target, err := at.root.Readlink(at.name)
-		if err != nil {
-			return nil //nolint:nilerr // it has gone
+		header.Typeflag, header.Linkname = tar.TypeSymlink, at.target(f)
+		if header.Linkname == "" {
+			return nil // it has gone
 		}
-		header.Typeflag, header.Linkname = tar.TypeSymlink, target
-		return a.tar.WriteHeader(header)
 	case 0:
-		return at.explain(a.regular(at, header))
+		return at.explain(a.regular(at, f, header))
 	default:
 		return nil
 	}
+	return a.tar.WriteHeader(header)
 }
 
-func (a *archive) regular(at place, header *tar.Header) error {
-	file, info, err := at.open()
+func (a *archiver) regular(at place, f found, header *tar.Header) error {
+	file, i, err := at.openRegular(f.dir, f.base)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	header.Typeflag, header.Size = tar.TypeReg, info.Size()
+	header.Typeflag, header.Size = tar.TypeReg, i.size
 	if err := a.tar.WriteHeader(header); err != nil {
 		return err
 	}
-	n, err := io.Copy(a.tar, untilDone{a.ctx, io.LimitReader(file, info.Size())})
-	if err == nil && n < info.Size() {
+	n, err := io.CopyBuffer(struct{ io.Writer }{a.tar}, untilDone{a.ctx, io.LimitReader(file, i.size)}, a.buf)
+	if err == nil && n < i.size {
 		return at.refuse(sdk.CodeConflict, "became shorter while it was read")
-	}
-	if errors.Is(err, io.ErrClosedPipe) {
-		return a.ctx.Err()
 	}
 	return err
 }

@@ -11,15 +11,18 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/tarstream"
 )
 
 const (
-	// maxEntries bounds an archive: each entry costs an inode, whatever its size.
+	// maxEntries bounds an archive: each entry costs memory of the sandbox's
+	// kernel, whatever its size.
 	maxEntries = 200_000
-	// maxTrailer is how much may follow the end of an archive. tar pads it to a block
-	// of its own, of 10 KiB as a rule.
+	// maxTrailer is how much may follow the end of an archive. tar pads it to a
+	// block of its own, of 10 KiB as a rule.
 	maxTrailer = 1 << 20
 )
 
@@ -28,26 +31,53 @@ const fieldContent = "content"
 
 // WriteArchive implements sdk.Archiver.
 func (f *Files) WriteArchive(ctx context.Context, instanceID, directory string, content io.Reader) (sdk.ArchiveSummary, error) {
-	at, err := f.at(instanceID, "directory", directory, true)
-	return using(at, err, func(at place) (sdk.ArchiveSummary, error) {
-		info, err := at.root.Stat(at.name)
-		switch {
-		case err != nil:
-			return sdk.ArchiveSummary{}, err
-		case !info.IsDir():
-			return sdk.ArchiveSummary{}, at.refuse(sdk.CodeConflict, "is not a directory")
-		}
-		at.field = fieldContent
-		u := &unpacker{at: at}
-		err = u.unpack(&broken{Reader: untilDone{ctx, content}})
-		return u.summary, err
-	})
+	at, err := f.place(instanceID, "directory", directory)
+	if err != nil {
+		return sdk.ArchiveSummary{}, err
+	}
+	dir, err := at.open()
+	if err != nil {
+		return sdk.ArchiveSummary{}, err
+	}
+	defer dir.close()
+	at.field = fieldContent
+	u := &unpacker{at: at, dir: dir, content: &broken{Reader: untilDone{ctx, content}}}
+	defer u.close()
+	err = u.unpack()
+	return u.summary, err
 }
 
 // unpacker unpacks one archive.
 type unpacker struct {
 	at      place
+	dir     *directory
+	content *broken
+
+	// parent is the directory of the last entry: neighbours mostly share it.
+	parent     *directory
+	parentName string
+
 	summary sdk.ArchiveSummary
+}
+
+func (u *unpacker) close() { u.parent.close() }
+
+func (u *unpacker) unpack() error {
+	reader := tarstream.NewReader(u.content)
+	for entries := 0; ; entries++ {
+		header, err := reader.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return drain(u.content)
+		case err != nil:
+			return u.content.explain(err)
+		case entries == maxEntries:
+			return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "has more than %d entries", maxEntries)
+		}
+		if err := u.entry(header, reader); err != nil {
+			return err
+		}
+	}
 }
 
 // broken remembers why a stream ended before its end.
@@ -64,21 +94,17 @@ func (b *broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (u *unpacker) unpack(content *broken) error {
-	reader := tarstream.NewReader(content)
-	for entries := 0; ; entries++ {
-		header, err := reader.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return drain(content)
-		case err != nil:
-			return content.explain(err)
-		case entries == maxEntries:
-			return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "has more than %d entries", maxEntries)
-		}
-		if err := u.entry(header, reader); err != nil {
-			return content.explain(err)
-		}
+// explain tells an archive that makes no sense from a sender that broke off.
+func (b *broken) explain(err error) error {
+	switch {
+	case b.err != nil:
+		return b.err
+	case explained(err):
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "is a tar archive that is cut off")
+	default:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "is not a tar archive without compression")
 	}
 }
 
@@ -89,22 +115,6 @@ func drain(content io.Reader) error {
 		err = sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "has more than %d bytes behind the end of the archive", maxTrailer)
 	}
 	return err
-}
-
-// explain tells an archive that makes no sense from a sender that broke off and from a
-// file that cannot be written.
-func (b *broken) explain(err error) error {
-	if b.err != nil {
-		return b.err
-	}
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "is a tar archive that is cut off")
-	case errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, fieldContent, "is not a tar archive without compression")
-	default:
-		return err
-	}
 }
 
 func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
@@ -126,19 +136,21 @@ func (u *unpacker) entry(header *tar.Header, content io.Reader) error {
 		}
 		return refuse("has no name")
 	}
-	at := u.at.below(name)
 	switch header.Typeflag {
 	case tar.TypeXGlobalHeader: // such as git archive writes
 		return nil
 	case tar.TypeReg:
-		return u.regular(at, header, content)
+		u.summary.Files++
+		return u.regular(name, header, content)
 	case tar.TypeDir:
-		if err := u.parents(at); err != nil {
+		dir, err := u.directory(path.Dir(name))
+		if err != nil {
 			return err
 		}
-		return at.explain(u.directory(at, fs.FileMode(header.Mode).Perm()))
+		return u.makeDirectory(dir, name, fs.FileMode(header.Mode).Perm())
 	case tar.TypeSymlink:
-		return at.explain(u.link(at, header.Linkname))
+		u.summary.Files++
+		return u.link(name, header.Linkname)
 	case tar.TypeLink:
 		return refuse("is a hard link")
 	case tar.TypeGNUSparse:
@@ -166,96 +178,123 @@ func entryName(header *tar.Header) (string, error) {
 	return path.Clean(name), nil
 }
 
-// parents makes the directories above an entry. They lead through no symbolic link:
-// those are the archive's, or code's, and would send a file elsewhere than its name
-// says.
-func (u *unpacker) parents(at place) error {
-	below := strings.TrimPrefix(strings.TrimPrefix(at.name, u.at.name), "/")
-	for i, char := range below {
-		if char != '/' {
-			continue
-		}
-		parent := u.at.below(below[:i])
-		if err := u.directory(parent, 0); err != nil {
-			return parent.explain(err)
-		}
+// directory opens a directory below the archive's, and makes what is missing. It goes
+// through no symbolic link: those are the archive's, or code's, which would send a file
+// elsewhere than its name says.
+func (u *unpacker) directory(name string) (*directory, error) {
+	if name == "." {
+		return u.dir, nil
 	}
-	return nil
+	if u.parent != nil && u.parentName == name {
+		return u.parent, nil
+	}
+	at, done := u.dir, ""
+	for part := range strings.SplitSeq(name, "/") {
+		done = path.Join(done, part)
+		err := u.makeDirectory(at, done, 0)
+		var next *directory
+		if err == nil {
+			next, err = u.at.sub(at, part)
+		}
+		if at != u.dir {
+			at.close()
+		}
+		if err != nil {
+			return nil, u.at.below(done).explain(err)
+		}
+		at = next
+	}
+	u.close()
+	u.parent, u.parentName = at, name
+	return at, nil
 }
 
-// directory makes a directory whose parent is there, or gives the one that is there its
-// mode. Mode 0 leaves that as it is.
-func (u *unpacker) directory(at place, mode fs.FileMode) error {
-	err := at.root.Mkdir(at.name, 0o755)
-	if errors.Is(err, fs.ErrExist) {
-		old, err := at.root.Lstat(at.name)
-		switch {
-		case err != nil:
+// makeDirectory makes the directory name, whose parent is dir, or gives the one that is
+// there its mode. Mode 0 leaves that as it is.
+func (u *unpacker) makeDirectory(dir *directory, name string, mode fs.FileMode) error {
+	at, base := u.at.below(name), path.Base(name)
+	return at.explain(at.as(func() error {
+		err := dir.mkdir(base)
+		if errors.Is(err, fs.ErrExist) {
+			old, statErr := dir.lstat(base)
+			switch {
+			case statErr != nil:
+				return statErr
+			case old.isSymlink():
+				return at.refuse(sdk.CodeInvalidRequest, "leads through a symbolic link")
+			case !old.isDir():
+				return unix.ENOTDIR
+			}
+			err = nil
+		}
+		if err != nil || mode == 0 {
 			return err
-		case old.Mode().Type() == fs.ModeSymlink:
-			return at.refuse(sdk.CodeInvalidRequest, "leads through a symbolic link")
-		case !old.IsDir():
-			return at.refuse(sdk.CodeConflict, "is not a directory")
 		}
-	} else if err != nil {
-		return err
-	}
-	if mode == 0 {
-		return nil
-	}
-	return at.root.Chmod(at.name, mode)
+		return dir.chmod(base, mode)
+	}))
 }
 
-func (u *unpacker) regular(at place, header *tar.Header, content io.Reader) error {
-	if err := u.parents(at); err != nil {
+func (u *unpacker) regular(name string, header *tar.Header, content io.Reader) error {
+	dir, err := u.directory(path.Dir(name))
+	if err != nil {
 		return err
 	}
-	modified := header.ModTime
-	if !modified.After(time.Unix(0, 0)) {
-		modified = time.Time{}
+	at, base := u.at.below(name), path.Base(name)
+	// What cannot fit is refused before it is sent.
+	var disk unix.Statfs_t
+	if unix.Statfs(at.path, &disk) == nil && disk.Blocks > 0 && header.Size > int64(disk.Bavail)*disk.Bsize {
+		return at.full()
 	}
-	// A link that is where the entry goes is replaced, and not followed.
-	if old, err := at.root.Lstat(at.name); err == nil && old.Mode().Type() == fs.ModeSymlink {
-		if err := at.root.Remove(at.name); err != nil {
-			return at.explain(err)
+	d, err := at.newDraft(dir)
+	defer d.discard()
+	if err != nil {
+		return err
+	}
+	if err := d.fill(content, make([]byte, copyBytes)); err != nil {
+		return u.content.explain(err)
+	}
+	u.summary.Bytes += header.Size
+	err = at.as(func() error {
+		if header.ModTime.After(time.Unix(0, 0)) {
+			if err := dir.setTime(d.name, header.ModTime); err != nil {
+				return err
+			}
 		}
-	}
-	counted := &counter{Reader: content}
-	if err := at.write(counted, fs.FileMode(header.Mode).Perm(), modified); err != nil {
+		// A link that is where the entry goes is replaced, and not followed. Anything else
+		// but a file stays, and is in the way.
+		if old, err := dir.lstat(base); err == nil && old.isSymlink() {
+			return dir.remove(base)
+		}
+		return nil
+	})
+	if err != nil {
 		return at.explain(err)
 	}
-	u.summary.Files++
-	u.summary.Bytes += counted.n
-	return nil
+	return d.commit(base, fs.FileMode(header.Mode).Perm())
 }
 
-// counter counts what is read.
-type counter struct {
-	io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
-func (u *unpacker) link(at place, target string) error {
+func (u *unpacker) link(name, target string) error {
+	at, base := u.at.below(name), path.Base(name)
 	if target == "" || len(target) > maxPath {
 		return at.refuse(sdk.CodeInvalidRequest, "is a symbolic link to nothing or to too long a name")
 	}
-	if err := u.parents(at); err != nil {
+	dir, err := u.directory(path.Dir(name))
+	if err != nil {
 		return err
 	}
-	old, err := at.root.Lstat(at.name)
-	if err == nil && !old.Mode().IsRegular() && old.Mode().Type() != fs.ModeSymlink {
-		return at.inTheWay(old)
-	}
-	draft := at.draft()
-	if err := draft.become(at, draft.root.Symlink(target, draft.name)); err != nil {
+	draft := newDraftName()
+	return at.explain(at.as(func() error {
+		old, err := dir.lstat(base)
+		if err == nil && !old.isRegular() && !old.isSymlink() {
+			return at.inTheWay(old)
+		}
+		if err := dir.symlink(target, draft); err != nil {
+			return err
+		}
+		err = dir.rename(draft, dir, base, 0)
+		if err != nil {
+			_ = dir.remove(draft)
+		}
 		return err
-	}
-	u.summary.Files++
-	return nil
+	}))
 }

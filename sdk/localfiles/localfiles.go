@@ -1,7 +1,29 @@
+// Package localfiles keeps the contract of sdk.Files, sdk.FileSearcher,
+// sdk.FileWatcher, sdk.FileModeSetter and sdk.Archiver for instances whose files are
+// directories of this machine. A provider embeds Files, and has the five capabilities:
+//
+//	type Provider struct {
+//		*localfiles.Files
+//		…
+//	}
+//
+//	p.Files = localfiles.New(localfiles.Options{Directory: p.directory})
+//
+// Code in the instance may be hostile, and change names and links at any moment. Every
+// path is resolved below the place that it is in, name by name from open directories
+// (see resolve), so that nothing leads out of there. Nothing waits for the other end of a
+// pipe. Lists, searches, copies and archives end with their context, and are bounded.
+//
+// Everything is done with the rights of the plugin, unless Options.As takes those of the
+// user that code runs as.
+//
+// Nothing is started or kept before the first call, and buffers are small: the guest of a
+// sandbox uses this package too, and there is one in every sandbox.
 package localfiles
 
 import (
-	"os"
+	"errors"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"strings"
@@ -16,12 +38,21 @@ const (
 	maxDepth     = 256     // directories in one another
 	anyDepth     = maxDepth + 1
 	maxResults   = 100_000 // entries or matches of one call
-	maxLinks     = 40      // symbolic links that a path leads through
-	copyBytes    = 128 << 10
+	maxLinks     = 40      // symbolic links that a path leads through, as in Linux
 
 	// Of Linux on names, in bytes. That of paths has room for the final NUL.
 	maxName = 255
 	maxPath = 4095
+)
+
+const (
+	// copyBytes is the buffer for copies inside an instance.
+	copyBytes = 128 << 10
+	// chunkBytes is what a message of the protocol carries: filechunk.Size. One system
+	// call writes it, and one gives it.
+	chunkBytes = 1<<20 - 128
+	// listBatch is how many entries or matches are passed on at once.
+	listBatch = 200
 )
 
 // Options of Files.
@@ -30,42 +61,79 @@ type Options struct {
 	// path. The place /workspace is the directory workspace in it. For an unknown
 	// instance it returns an *sdk.Error with CodeNotFound.
 	Directory func(instanceID string) (string, error)
-	// Places are where code can write, as it sees them: absolute paths of one name
-	// each. Relative paths begin at the first. /workspace and /tmp unless given.
+	// Places are where code can write, as it sees them: absolute paths. Relative paths
+	// begin at the first. /workspace and /tmp unless given.
 	Places []string
+	// As calls its argument with the rights of the user that code runs as; nil leaves
+	// those of the plugin. All that names a file is called so, in pieces that wait for
+	// no other goroutine.
+	As func(do func() error) error
+	// Room returns an error when there is no room for more, which is asked now and then
+	// while something is written. Nil stands for room as long as the disk has some.
+	Room func() error
+	// Watchers is how many calls of WatchFiles there may be at once; 0 for any number.
+	Watchers int
 }
 
 // Files implements sdk.Files, sdk.FileSearcher, sdk.FileWatcher, sdk.FileModeSetter and
 // sdk.Archiver.
-type Files struct{ options Options }
+type Files struct {
+	options  Options
+	watchers chan struct{} // holds one for each WatchFiles; nil if they are not counted
+}
 
 var (
-	_ sdk.Files        = (*Files)(nil)
-	_ sdk.FileSearcher = (*Files)(nil)
-	_ sdk.Archiver     = (*Files)(nil)
+	_ sdk.Files          = (*Files)(nil)
+	_ sdk.FileSearcher   = (*Files)(nil)
+	_ sdk.FileWatcher    = (*Files)(nil)
+	_ sdk.FileModeSetter = (*Files)(nil)
+	_ sdk.Archiver       = (*Files)(nil)
 )
 
 // New returns the files of the instances whose directories options name. It touches
 // nothing.
 func New(options Options) *Files {
-	if len(options.Places) == 0 {
-		options.Places = []string{"/workspace", "/tmp"}
+	f := &Files{options: options}
+	if len(f.options.Places) == 0 {
+		f.options.Places = []string{"/workspace", "/tmp"}
 	}
-	return &Files{options}
+	if f.options.As == nil {
+		f.options.As = func(do func() error) error { return do() }
+	}
+	if f.options.Room == nil {
+		f.options.Room = func() error { return nil }
+	}
+	if f.options.Watchers > 0 {
+		f.watchers = make(chan struct{}, f.options.Watchers)
+	}
+	return f
 }
 
-// place is a path that a caller asked for, in an open directory that nothing leads
-// out of.
+// place is a path that a caller asked for.
 type place struct {
-	root *os.Root
-	top  string // what code calls root, such as /workspace
-	name string // below root; "." for root itself
+	files *Files
+	path  string // of top on this machine
+	top   string // what code calls that, such as /workspace
+	name  string // below top; "." for top itself
 	// field of the request that it came from, for errors.
 	field string
 }
 
-// split checks a path and finds which of the places it is in. "." and ".." are taken
-// out of it as text; links are left to resolve.
+// place checks a path, and finds where it leads on this machine.
+func (f *Files) place(instanceID, field, asked string) (place, error) {
+	top, name, err := f.split(field, asked)
+	if err != nil {
+		return place{}, err
+	}
+	directory, err := f.options.Directory(instanceID)
+	if err != nil {
+		return place{}, err
+	}
+	return place{files: f, path: filepath.Join(directory, top), top: top, name: name, field: field}, nil
+}
+
+// split checks a path, and finds which of the places it is in. "." and ".." are taken out
+// of it as text; links are left to resolve.
 func (f *Files) split(field, asked string) (top, name string, err error) {
 	wrong := func(format string, args ...any) (string, string, error) {
 		return "", "", sdk.FieldErrorf(sdk.CodeInvalidRequest, field, format, args...)
@@ -101,60 +169,7 @@ func (f *Files) split(field, asked string) (top, name string, err error) {
 	return wrong("must be below %s", strings.Join(f.options.Places, " or "))
 }
 
-// at opens the place of a path, which the caller closes. Symbolic links on the way are
-// resolved; with follow, one at its end too.
-func (f *Files) at(instanceID, field, asked string, follow bool) (place, error) {
-	top, name, err := f.split(field, asked)
-	if err != nil {
-		return place{}, err
-	}
-	directory, err := f.options.Directory(instanceID)
-	if err != nil {
-		return place{}, err
-	}
-	at := place{top: top, name: name, field: field}
-	if at.root, err = os.OpenRoot(filepath.Join(directory, filepath.FromSlash(top))); err != nil {
-		return place{}, at.explain(err)
-	}
-	if at.name, err = at.resolve(name, follow); err != nil {
-		defer at.root.Close()
-		return place{}, place{top: top, name: name, field: field}.explain(err)
-	}
-	return at, nil
-}
-
-// change is at for what shall be made, moved or removed: not the place itself, and a
-// link at the end is meant itself.
-func (f *Files) change(instanceID, field, asked string) (place, error) {
-	at, err := f.at(instanceID, field, asked, false)
-	if err == nil && at.name == "." {
-		at.close()
-		return place{}, at.refuseTop()
-	}
-	return at, err
-}
-
-func (at place) refuseTop() error {
-	return sdk.FieldErrorf(sdk.CodeInvalidRequest, at.field, "must be below %s, not that itself", at.top)
-}
-
-// using calls do with a place and words its errors for the agent.
-func using[T any](at place, err error, do func(at place) (T, error)) (T, error) {
-	var none T
-	if err != nil {
-		return none, err
-	}
-	defer at.close()
-	result, err := do(at)
-	if err != nil {
-		return none, at.explain(err)
-	}
-	return result, nil
-}
-
-func (at place) close() { _ = at.root.Close() }
-
-// String is the absolute path.
+// String is the absolute path, as code sees it.
 func (at place) String() string { return path.Join(at.top, at.name) }
 
 // below is a place below this one.
@@ -163,8 +178,81 @@ func (at place) below(name string) place {
 	return at
 }
 
-// beside is a place in the same directory.
-func (at place) beside(base string) place {
-	at.name = path.Join(path.Dir(at.name), base)
-	return at
+// refuseTop is the error for a call that changes what only what is below a place of
+// Options may suffer.
+func (at place) refuseTop() error {
+	return sdk.FieldErrorf(sdk.CodeInvalidRequest, at.field, "must be below %s, not that itself", at.top)
+}
+
+// as calls do with the rights that code has.
+func (at place) as(do func() error) error { return at.files.options.As(do) }
+
+// rightly is as for what has a result.
+func rightly[T any](at place, do func() (T, error)) (result T, err error) {
+	err = at.as(func() (err error) {
+		result, err = do()
+		return err
+	})
+	return result, err
+}
+
+// from calls do with the open directory of the top, and the rights that code has. It
+// returns the directory that do opens.
+func (at place) from(do func(top *directory) (*directory, error)) (*directory, error) {
+	dir, err := rightly(at, func() (*directory, error) {
+		top, err := openRoot(at.path)
+		if err != nil {
+			return nil, err
+		}
+		defer top.close()
+		return do(top)
+	})
+	return dir, at.explain(err)
+}
+
+// locate opens the directory that the place is in and returns the place's name there,
+// which is "." for the top itself. With follow, the name is no symbolic link.
+func (at place) locate(follow bool) (dir *directory, base string, err error) {
+	dir, err = at.from(func(top *directory) (dir *directory, err error) {
+		dir, base, err = resolve(top, at.top, at.name, follow)
+		return dir, err
+	})
+	return dir, base, err
+}
+
+// parent is locate for what shall be made, moved or removed: not the top, and a link at
+// the end is meant itself. Missing directories are made if that is wanted.
+func (at place) parent(makeMissing bool) (*directory, string, error) {
+	if at.name == "." {
+		return nil, "", at.refuseTop()
+	}
+	dir, err := at.from(func(top *directory) (*directory, error) { return at.ensure(top, path.Dir(at.name), makeMissing) })
+	return dir, path.Base(at.name), err
+}
+
+// ensure opens a directory below the top, and makes what is missing.
+func (at place) ensure(top *directory, name string, makeMissing bool) (*directory, error) {
+	dir, err := resolveDirectory(top, at.top, name)
+	if !makeMissing || !errors.Is(err, fs.ErrNotExist) || name == "." {
+		return dir, err
+	}
+	above, err := at.ensure(top, path.Dir(name), true)
+	if err != nil {
+		return nil, err
+	}
+	defer above.close()
+	if err := above.mkdir(path.Base(name)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return above.sub(path.Base(name))
+}
+
+// open opens the place itself as a directory.
+func (at place) open() (*directory, error) {
+	return at.from(func(top *directory) (*directory, error) { return resolveDirectory(top, at.top, at.name) })
+}
+
+// sub opens a directory below an open one, by a path that holds no links.
+func (at place) sub(dir *directory, name string) (*directory, error) {
+	return rightly(at, func() (*directory, error) { return openBelow(dir, name) })
 }

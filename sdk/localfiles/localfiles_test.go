@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localfiles"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 )
 
 func ExampleNew() {
@@ -270,7 +271,7 @@ func TestListsAreInOrderAndBounded(t *testing.T) {
 	assert.DeepEqual(t, names, []string{"/workspace/a", "/workspace/b"})
 	assert.Assert(t, truncated)
 	names, _ = s.list(t, sdk.ListFilesRequest{Path: "link", Depth: 9, Limit: 9, Glob: "**/*.txt"})
-	assert.DeepEqual(t, names, []string{"/workspace/a/x.txt", "/workspace/a/y/z.txt"})
+	assert.DeepEqual(t, names, []string{"/workspace/link/x.txt", "/workspace/link/y/z.txt"}) // below the path that was asked for
 	_, err := s.ListFiles(t.Context(), sdk.ListFilesRequest{Path: "b/c", Depth: 1, Limit: 1}, nil)
 	assert.Equal(t, codeOf(err), sdk.CodeConflict)
 	_, err = s.ListFiles(t.Context(), sdk.ListFilesRequest{Path: ".", Glob: "[", Depth: 1, Limit: 1}, nil)
@@ -494,4 +495,42 @@ func TestOtherPlaces(t *testing.T) {
 	_, err = files.StatFile(t.Context(), "", "/workspace/a")
 	assert.Equal(t, codeOf(err), sdk.CodeInvalidRequest)
 	assert.Equal(t, codeOf(files.RemoveFile(t.Context(), "", "/data", true)), sdk.CodeInvalidRequest)
+}
+
+// What is read and written is as large as what a message carries.
+func TestAChunkIsThatOfTheProtocol(t *testing.T) {
+	assert.Equal(t, localfiles.ChunkBytes, filechunk.Size)
+}
+
+func FuzzReplace(f *testing.F) {
+	f.Add("aaaa", "aa", "b", 3)
+	f.Add(strings.Repeat("ab", 100), "ba", "", 7)
+	f.Fuzz(func(t *testing.T, text, old, replacement string, repeat int) {
+		if old == "" {
+			return
+		}
+		text = strings.Repeat(text, min(max(repeat, 1), 1000))
+		var got strings.Builder
+		count, err := localfiles.ReplaceAll(t.Context(), &got, strings.NewReader(text), []byte(old), []byte(replacement))
+		assert.NilError(t, err)
+		assert.Equal(t, count, int64(strings.Count(text, old)))
+		assert.Equal(t, got.String(), strings.ReplaceAll(text, old, replacement))
+	})
+}
+
+func FuzzPlace(f *testing.F) {
+	for _, path := range []string{"a", "/tmp/../workspace", "..", "/workspacex", "//workspace//a/./b/", "/", "a\x00", "\xff", "../tmp/x"} {
+		f.Add(path)
+	}
+	roots := []string{"/workspace", "/tmp"}
+	f.Fuzz(func(t *testing.T, path string) {
+		root, name, err := localfiles.Place(roots, path)
+		if err != nil {
+			assert.Equal(t, codeOf(err), sdk.CodeInvalidRequest)
+			return
+		}
+		assert.Assert(t, root == roots[0] || root == roots[1])
+		assert.Assert(t, filepath.IsLocal(name) && filepath.Clean(name) == name, "%q", name)
+		assert.Assert(t, !strings.ContainsRune(name, 0))
+	})
 }

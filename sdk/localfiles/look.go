@@ -8,111 +8,164 @@ import (
 	"math"
 	"os"
 	"path"
-	"syscall"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 )
 
-// Nothing that is opened waits for the other end of a pipe.
-const (
-	openDirectory = os.O_RDONLY | syscall.O_DIRECTORY | syscall.O_NONBLOCK
-	openToRead    = os.O_RDONLY | syscall.O_NONBLOCK
-)
-
-// listBatch is how many entries or matches are passed on at once.
-const listBatch = 200
-
 // StatFile implements sdk.Files.
 func (f *Files) StatFile(_ context.Context, instanceID, name string) (sdk.FileInfo, error) {
-	at, err := f.at(instanceID, "path", name, false)
-	return using(at, err, place.stat)
-}
-
-func (at place) stat() (sdk.FileInfo, error) {
-	info, err := at.root.Lstat(at.name)
+	at, err := f.place(instanceID, "path", name)
 	if err != nil {
 		return sdk.FileInfo{}, err
 	}
-	return at.describe(info), nil
+	dir, base, err := at.locate(false)
+	if err != nil {
+		return sdk.FileInfo{}, err
+	}
+	defer dir.close()
+	return at.lstat(dir, base)
 }
 
-func (at place) describe(info fs.FileInfo) sdk.FileInfo {
-	d := sdk.FileInfo{Path: at.String(), Type: sdk.FileOther, Mode: info.Mode().Perm(), ModifiedAt: info.ModTime()}
-	switch info.Mode().Type() {
+// lstat describes what has a name in a directory.
+func (at place) lstat(dir *directory, name string) (sdk.FileInfo, error) {
+	target := ""
+	i, err := rightly(at, func() (info, error) {
+		i, err := dir.lstat(name)
+		if err == nil && i.isSymlink() {
+			target, err = dir.readlink(name)
+		}
+		return i, err
+	})
+	if err != nil {
+		return sdk.FileInfo{}, at.explain(err)
+	}
+	return at.describe(i, target), nil
+}
+
+// describe says what lstat said about the place. target is that of a symbolic link.
+func (at place) describe(i info, target string) sdk.FileInfo {
+	d := sdk.FileInfo{Path: valid(at.String()), Type: sdk.FileOther, Mode: i.mode.Perm(), ModifiedAt: i.modified}
+	switch i.mode.Type() {
 	case 0:
-		d.Type, d.Size = sdk.FileRegular, info.Size()
+		d.Type, d.Size = sdk.FileRegular, i.size
 	case fs.ModeDir:
 		d.Type = sdk.FileDirectory
 	case fs.ModeSymlink:
-		d.Type = sdk.FileSymlink
-		d.Target, _ = at.root.Readlink(at.name) // it may be gone by now
+		d.Type, d.Target = sdk.FileSymlink, valid(target)
 	}
 	return d
 }
 
+// valid is a name as it is shown.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
 // ListFiles implements sdk.Files.
-func (f *Files) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
-	selects, err := glob.Compile(req.Glob)
+func (f *Files) ListFiles(ctx context.Context, req sdk.ListFilesRequest, pass func([]sdk.FileInfo) error) (truncated bool, err error) {
+	at, err := f.place(req.InstanceID, "path", req.Path)
 	if err != nil {
-		return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "%w", err)
+		return false, err
 	}
-	at, err := f.at(req.InstanceID, "path", req.Path, true)
-	return using(at, err, func(at place) (bool, error) {
-		limit, truncated := min(req.Limit, maxResults), false
-		var batch []sdk.FileInfo
-		w := &walker{ctx: ctx, at: at, depth: req.Depth, visit: func(name string, info fs.FileInfo) error {
-			entry := at.below(name)
-			switch {
-			case !selects.Match(name):
-				return nil
-			case limit == 0, len(entry.String()) > maxPath:
-				truncated = true
-				return fs.SkipAll
-			}
-			limit--
-			batch = append(batch, entry.describe(info))
-			if len(batch) < listBatch {
-				return nil
-			}
-			err := found(batch)
-			batch = nil
-			return err
-		}}
-		if err := w.walk(); err != nil {
-			return false, err
+	selects, err := globOf(req.Glob)
+	if err != nil {
+		return false, err
+	}
+	dir, err := at.open()
+	if err != nil {
+		return false, err
+	}
+	defer dir.close()
+	limit := min(max(req.Limit, 1), maxResults)
+	var batch []sdk.FileInfo
+	w := &walker{ctx: ctx, at: at, depth: max(req.Depth, 1), visit: func(f found) error {
+		entry := at.below(f.name)
+		switch {
+		case !selects(f.name):
+			return nil
+		case limit == 0, len(entry.String()) > maxPath:
+			truncated = true
+			return fs.SkipAll
 		}
-		if len(batch) > 0 {
-			if err := found(batch); err != nil {
-				return false, err
-			}
+		limit--
+		batch = append(batch, entry.describe(f.info, at.target(f)))
+		if len(batch) < listBatch {
+			return nil
 		}
-		return truncated || w.skipped, nil
-	})
+		err := pass(batch)
+		batch = nil
+		return err
+	}}
+	if err := w.walk(dir); err != nil {
+		return false, at.explain(err)
+	}
+	if len(batch) > 0 {
+		err = pass(batch)
+	}
+	return truncated || w.skipped, err
+}
+
+// target is where a symbolic link points, as it is written there; nothing if it has gone,
+// or is none.
+func (at place) target(f found) string {
+	if !f.info.isSymlink() {
+		return ""
+	}
+	target, _ := rightly(at, func() (string, error) { return f.dir.readlink(f.base) })
+	return target
+}
+
+// globOf returns what tells whether a relative path matches; an empty glob matches
+// everything.
+func globOf(text string) (func(name string) bool, error) {
+	if text != "" {
+		text = path.Clean(text)
+	}
+	pattern, err := glob.Compile(text)
+	if err != nil {
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "%w", err)
+	}
+	return pattern.Match, nil
 }
 
 // ReadFile implements sdk.Files.
 func (f *Files) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.FileInfo, io.ReadCloser, error) {
-	type opened struct {
-		io.Reader
-		io.Closer
+	at, err := f.place(req.InstanceID, "path", req.Path)
+	if err != nil {
+		return sdk.FileInfo{}, nil, err
 	}
-	var content io.ReadCloser
-	at, err := f.at(req.InstanceID, "path", req.Path, true)
-	info, err := using(at, err, func(at place) (sdk.FileInfo, error) {
-		file, info, err := at.open()
-		if err != nil {
-			return sdk.FileInfo{}, err
-		}
-		offset, length := section(info.Size(), req.Offset, req.Length)
-		content = opened{untilDone{ctx, io.NewSectionReader(file, offset, length)}, file}
-		return at.describe(info), nil
-	})
-	return info, content, err
+	dir, base, err := at.locate(true)
+	if err != nil {
+		return sdk.FileInfo{}, nil, err
+	}
+	defer dir.close()
+	file, i, err := at.openRegular(dir, base)
+	if err != nil {
+		return sdk.FileInfo{}, nil, err
+	}
+	offset, length := section(i.size, req.Offset, req.Length)
+	return at.describe(i, ""), &opened{untilDone{ctx, io.NewSectionReader(file, offset, length)}, at, file}, nil
 }
 
-// section returns which bytes of a file of a size are meant. What it grows by while it
-// is read is none of them.
+// opened is content that is being read.
+type opened struct {
+	untilDone
+	at place
+	io.Closer
+}
+
+func (o *opened) Read(p []byte) (int, error) {
+	n, err := o.untilDone.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = o.at.explain(err)
+	}
+	return n, err
+}
+
+// section returns which bytes of a file of a size are meant. What it grows by while it is
+// read is none of them.
 func section(size, offset, length int64) (from, count int64) {
 	if offset < 0 {
 		offset += size // it cannot overflow: the signs differ
@@ -124,20 +177,23 @@ func section(size, offset, length int64) (from, count int64) {
 	return offset, min(length, size-offset)
 }
 
-// open opens a regular file for reading, and nothing else.
-func (at place) open() (*os.File, fs.FileInfo, error) {
-	file, err := at.root.OpenFile(at.name, openToRead, 0)
+// openRegular opens a regular file in a directory for reading, and nothing else. The place
+// is what errors name.
+func (at place) openRegular(dir *directory, name string) (*os.File, info, error) {
+	file, err := rightly(at, func() (*os.File, error) { return dir.open(name, unix.O_RDONLY, 0) })
 	if err != nil {
-		return nil, nil, err
+		return nil, info{}, at.explain(err)
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	var st unix.Stat_t
+	err = unix.Fstat(int(file.Fd()), &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = at.refuse(sdk.CodeConflict, "is not a regular file")
 	}
 	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
+		_ = file.Close()
+		return nil, info{}, at.explain(err)
 	}
-	return file, info, nil
+	return file, infoOf(&st), nil
 }
 
 // untilDone is a reader that ends with a context.
@@ -152,6 +208,3 @@ func (r untilDone) Read(p []byte) (int, error) {
 	}
 	return r.Reader.Read(p)
 }
-
-// base is the last name of a place, that of the whole if it is one.
-func (at place) base() string { return path.Base(at.String()) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -27,15 +26,17 @@ func (f *Files) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesReques
 	case len(req.Paths) > maxReplacePaths:
 		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "must be at most %d", maxReplacePaths)
 	}
+	places := make([]place, 0, len(req.Paths))
 	for _, name := range req.Paths { // before anything is changed
-		if _, _, err := f.split("paths", name); err != nil {
+		at, err := f.place(req.InstanceID, "paths", name)
+		if err != nil {
 			return nil, err
 		}
+		places = append(places, at)
 	}
 	var replaced []sdk.FileReplacement
-	for _, name := range req.Paths {
-		at, err := f.change(req.InstanceID, "paths", name)
-		count, err := using(at, err, func(at place) (int64, error) { return at.replace(ctx, []byte(req.Old), []byte(req.New)) })
+	for _, at := range places {
+		count, err := at.replace(ctx, []byte(req.Old), []byte(req.New))
 		if err != nil {
 			return nil, err
 		}
@@ -45,34 +46,32 @@ func (f *Files) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesReques
 }
 
 // replace replaces a text in a file. One that does not have it is not touched.
-func (at place) replace(ctx context.Context, before, after []byte) (count int64, err error) {
-	file, info, err := at.open()
+func (at place) replace(ctx context.Context, before, after []byte) (int64, error) {
+	dir, base, err := at.parent(false)
+	if err != nil {
+		return 0, err
+	}
+	defer dir.close()
+	file, i, err := at.openRegular(dir, base)
 	if err != nil {
 		return 0, err
 	}
 	defer file.Close()
-	content := untilDone{ctx, io.LimitReader(file, info.Size())}
-	if count, err = replaceAll(io.Discard, content, before, after); err != nil || count == 0 {
+	d, err := at.newDraft(dir)
+	defer d.discard()
+	if err != nil {
 		return 0, err
 	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return 0, err
+	count, err := replaceAll(ctx, d, untilDone{ctx, io.LimitReader(file, i.size)}, before, after)
+	if err != nil || count == 0 {
+		return 0, at.explain(err)
 	}
-	reader, writer := io.Pipe()
-	counted := make(chan int64, 1)
-	go func() {
-		n, err := replaceAll(writer, untilDone{ctx, io.LimitReader(file, info.Size())}, before, after)
-		writer.CloseWithError(err)
-		counted <- n
-	}()
-	err = at.write(reader, info.Mode().Perm(), time.Time{})
-	_ = reader.Close()
-	return <-counted, err
+	return count, d.commit(base, i.mode)
 }
 
-// replaceAll copies from one to the other with each before replaced by after, and
-// counts. It holds little more than before in memory.
-func replaceAll(to io.Writer, from io.Reader, before, after []byte) (count int64, err error) {
+// replaceAll copies from one to the other with each before replaced by after,
+// and counts. It holds little more than before in memory.
+func replaceAll(ctx context.Context, to io.Writer, from io.Reader, before, after []byte) (count int64, err error) {
 	buf := make([]byte, 0, max(2*len(before), copyBytes))
 	for ended := false; !ended; {
 		n, err := io.ReadFull(from, buf[len(buf):cap(buf)])
@@ -85,6 +84,9 @@ func replaceAll(to io.Writer, from io.Reader, before, after []byte) (count int64
 		}
 		rest := buf
 		for i := bytes.Index(rest, before); i >= 0; i = bytes.Index(rest, before) {
+			if err := ctx.Err(); err != nil { // what takes the place may be long
+				return count, err
+			}
 			if _, err := to.Write(rest[:i]); err != nil {
 				return count, err
 			}

@@ -6,57 +6,115 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-var errEscapes = errors.New("leads out through a symbolic link")
-
-// resolve takes the symbolic links out of a name: relative ones, and those to absolute
-// paths that are in this place as code sees it, which os.Root alone would refuse. What
-// code changes behind it leads nowhere else: os.Root sees to that, whatever the name.
-func (at place) resolve(name string, follow bool) (string, error) {
-	done, links := ".", 0
+// resolve walks a path below the directory that is at the path root, link by link
+// and name by name, and never leaves it: ".." goes back to the directory that it
+// came from, and a link to an absolute path is followed if that is below root. It
+// returns the directory that the last name is in, and that name. With follow it is
+// no symbolic link; it need not exist. The name is "." for the directory itself.
+//
+// os.Root does the same, but can be led out under gVisor; see directory.sub.
+func resolve(top *directory, root, name string, follow bool) (*directory, string, error) {
+	first, err := top.duplicate()
+	if err != nil {
+		return nil, "", err
+	}
+	passed := []*directory{first}
+	defer func() {
+		for _, d := range passed {
+			d.close()
+		}
+	}()
+	give := func(base string) (*directory, string, error) {
+		last := passed[len(passed)-1]
+		passed = passed[:len(passed)-1]
+		return last, base, nil
+	}
+	links := 0
 	for parts := strings.Split(name, "/"); len(parts) > 0; {
-		part := parts[0]
+		at, part := passed[len(passed)-1], parts[0]
 		parts = parts[1:]
 		switch part {
 		case "", ".":
 			continue
 		case "..":
-			if done == "." {
-				return "", errEscapes
+			if len(passed) == 1 {
+				return nil, "", errEscapes
 			}
-			done = path.Dir(done)
+			at.close()
+			passed = passed[:len(passed)-1]
 			continue
 		}
-		next := path.Join(done, part)
-		if len(parts) == 0 && !follow {
-			return next, nil
+		last := len(parts) == 0
+		if last && !follow {
+			return give(part)
 		}
-		info, err := at.root.Lstat(next)
+		i, err := at.lstat(part)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return path.Join(append([]string{next}, parts...)...), nil // who asks will hear of it
+		case last && errors.Is(err, fs.ErrNotExist):
+			return give(part)
 		case err != nil:
-			return "", err
-		case info.Mode().Type() != fs.ModeSymlink:
-			done = next
+			return nil, "", err
+		case i.isSymlink():
+			target, err := at.readlink(part)
+			if err != nil {
+				return nil, "", err
+			}
+			if links++; links > maxLinks {
+				return nil, "", unix.ELOOP
+			}
+			if path.IsAbs(target) {
+				if target, err = filepath.Rel(root, target); err != nil || !filepath.IsLocal(target) {
+					return nil, "", errEscapes
+				}
+				for _, d := range passed[1:] {
+					d.close()
+				}
+				passed = passed[:1]
+			}
+			parts = append(strings.Split(target, "/"), parts...)
+		case last:
+			return give(part)
+		case len(passed) > maxDepth:
+			return nil, "", errTooDeep
+		default:
+			sub, err := at.sub(part)
+			if err != nil {
+				return nil, "", err
+			}
+			passed = append(passed, sub)
+		}
+	}
+	return give(".")
+}
+
+// resolveDirectory opens a directory by a path, as resolve understands it.
+func resolveDirectory(top *directory, root, name string) (*directory, error) {
+	dir, base, err := resolve(top, root, name, true)
+	if err != nil || base == "." {
+		return dir, err
+	}
+	defer dir.close()
+	return dir.sub(base)
+}
+
+// openBelow opens a directory by a path that holds no links.
+func openBelow(top *directory, name string) (*directory, error) {
+	at, err := top.duplicate()
+	for part := range strings.SplitSeq(name, "/") {
+		if err != nil {
+			return nil, err
+		}
+		if part == "." {
 			continue
 		}
-		target, err := at.root.Readlink(next)
-		if err != nil {
-			return "", err
-		}
-		if links++; links > maxLinks {
-			return "", syscall.ELOOP
-		}
-		if path.IsAbs(target) {
-			if target, err = filepath.Rel(at.top, path.Clean(target)); err != nil || !filepath.IsLocal(target) {
-				return "", errEscapes
-			}
-			done = "."
-		}
-		parts = append(strings.Split(target, "/"), parts...)
+		var next *directory
+		next, err = at.sub(part)
+		at.close()
+		at = next
 	}
-	return done, nil
+	return at, err
 }

@@ -3,90 +3,110 @@ package localfiles
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// walker goes through what is below a directory, in the order of paths, a directory
-// before what is in it. It follows no symbolic link and does not see drafts.
+// lstatBatch is how many entries of a directory are looked at between two
+// questions whether anybody still wants to know.
+const lstatBatch = 128
+
+// found is an entry that a walk came across.
+type found struct {
+	dir  *directory // that it is in; valid during the visit only
+	base string     // its name there
+	name string     // relative to where the walk began
+	info info
+}
+
+// walker goes through what is below a directory, in the order of paths, a
+// directory before what is in it. It follows no symbolic link and does not see
+// drafts.
 type walker struct {
 	ctx   context.Context //nolint:containedctx // it lives as long as one call
-	at    place
+	at    place           // where it begins
 	depth int
-	// visit is called for each entry, by its name relative to where the walk began.
-	// It may return fs.SkipDir for a directory, fs.SkipAll to end the walk.
-	visit func(name string, info fs.FileInfo) error
+	// visit is called for each entry. It may return fs.SkipDir for a directory,
+	// fs.SkipAll to end the walk.
+	visit func(found) error
 	// complete makes it an error to leave something out.
 	complete bool
-	// skipped tells that something was left out: a directory that may not be read,
-	// one that is too large, or too deep a nest.
+	// skipped tells that something was left out: a directory that may not be
+	// read, one that is too large, or too deep a nest.
 	skipped bool
 }
 
-var (
-	errTooDeep        = fmt.Errorf("there are more than %d directories in one another", maxDepth)
-	errTooManyWatches = errors.New("there are too many directories to watch")
-	errTooLarge       = fmt.Errorf("a directory has more than %d entries", maxDirectory)
-)
-
-// walk visits what is in the directory at.
-func (w *walker) walk() error {
-	info, err := w.at.root.Stat(w.at.name)
-	if err == nil && !info.IsDir() {
-		err = syscall.ENOTDIR
-	}
-	if err == nil {
-		err = w.below(".", 1)
-	}
+// walk visits what is in a directory.
+func (w *walker) walk(dir *directory) error {
+	err := w.below(dir, "", 1)
 	if errors.Is(err, fs.SkipAll) {
 		return nil
 	}
 	return err
 }
 
-func (w *walker) below(at string, level int) error {
-	names, err := w.names(at)
+func (w *walker) below(dir *directory, at string, level int) error {
+	names, err := w.at.names(dir)
 	if errors.Is(err, errTooLarge) && !w.complete {
 		w.skipped, err = true, nil
 	}
 	if err != nil {
 		return err
 	}
-	for _, base := range names {
+	for batch := range slices.Chunk(names, lstatBatch) {
 		if err := w.ctx.Err(); err != nil {
 			return err
 		}
-		name := path.Join(at, base)
-		info, err := w.at.root.Lstat(path.Join(w.at.name, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-			continue // it was removed meanwhile
-		case err != nil:
+		infos := make([]*info, len(batch))
+		err := w.at.as(func() error {
+			for i, name := range batch {
+				at, err := dir.lstat(name)
+				switch {
+				case err == nil:
+					infos[i] = &at
+				case !errors.Is(err, fs.ErrNotExist):
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		if err := w.entry(name, info, level); err != nil {
-			return err
+		for i, name := range batch {
+			if infos[i] == nil {
+				continue // removed meanwhile
+			}
+			if err := w.ctx.Err(); err != nil { // to match a long path takes its time
+				return err
+			}
+			if err := w.entry(found{dir, name, path.Join(at, name), *infos[i]}, level); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (w *walker) entry(name string, info fs.FileInfo, level int) error {
-	err := w.visit(name, info)
+func (w *walker) entry(f found, level int) error {
+	err := w.visit(f)
 	switch {
 	case errors.Is(err, fs.SkipDir):
 		return nil
-	case err != nil, !info.IsDir(), level == w.depth:
+	case err != nil, !f.info.isDir(), level == w.depth:
 		return err
 	case level == maxDepth:
 		err = errTooDeep
 	default:
-		err = w.below(name, level+1)
-		if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		var sub *directory
+		if sub, err = w.at.sub(f.dir, f.base); err == nil {
+			err = w.below(sub, f.name, level+1)
+			sub.close()
+		}
+		if !gone(err) {
 			return err
 		}
 	}
@@ -98,23 +118,7 @@ func (w *walker) entry(name string, info fs.FileInfo, level int) error {
 	return nil
 }
 
-// names returns the names in a directory in their order, without drafts. With
-// errTooLarge come the first that were met.
-func (w *walker) names(at string) ([]string, error) {
-	directory, err := w.at.root.OpenFile(path.Join(w.at.name, at), openDirectory, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer directory.Close()
-	names, err := directory.Readdirnames(maxDirectory + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	err = nil
-	if len(names) > maxDirectory {
-		names, err = names[:maxDirectory], errTooLarge
-	}
-	names = slices.DeleteFunc(names, isDraft)
-	slices.Sort(names)
-	return names, err
+// gone tells a directory that was there a moment ago, or that may not be read.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -22,56 +21,68 @@ const maxWatches = 2000
 const watchMask = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_DELETE |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-var _ sdk.FileWatcher = (*Files)(nil)
-
 // WatchFiles implements sdk.FileWatcher.
 func (f *Files) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
-	at, err := f.at(req.InstanceID, "path", req.Path, true)
-	_, err = using(at, err, func(at place) (struct{}, error) {
-		w, err := newWatch(ctx, at, req.Recursive)
+	at, err := f.place(req.InstanceID, "path", req.Path)
+	if err != nil {
+		return err
+	}
+	if f.watchers != nil {
+		select {
+		case f.watchers <- struct{}{}:
+			defer func() { <-f.watchers }()
+		default:
+			return sdk.Errorf(sdk.CodeQuotaExceeded, "the instance is watched %d times already", cap(f.watchers))
+		}
+	}
+	w, err := newWatch(ctx, at, req.Recursive)
+	if err != nil {
+		return at.explain(err)
+	}
+	defer w.close()
+	if err := ready(); err != nil {
+		return err
+	}
+	for {
+		changes, err := w.next()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if len(changes) > 0 {
+			if err := changed(changes); err != nil {
+				return err
+			}
+		}
 		if err != nil {
-			return struct{}{}, err
+			return at.explain(err)
 		}
-		defer w.close()
-		if err := ready(); err != nil {
-			return struct{}{}, err
-		}
-		for {
-			changes, err := w.next()
-			if ctx.Err() != nil {
-				return struct{}{}, ctx.Err()
-			}
-			if len(changes) > 0 {
-				if err := changed(changes); err != nil {
-					return struct{}{}, err
-				}
-			}
-			if err != nil {
-				return struct{}{}, err
-			}
-		}
-	})
-	return err
+	}
 }
 
 // watch is one inotify instance with the directories that it watches.
 type watch struct {
 	ctx       context.Context //nolint:containedctx // it lives as long as one call
 	at        place
+	root      *directory // the directory at
 	recursive bool
 	events    *os.File
-	directory map[int32]string // watch descriptor to path relative to at
+	directory map[int32]string // watch descriptor to path relative to root
 	buf       []byte
 	unhook    func() bool
 }
 
 func newWatch(ctx context.Context, at place, recursive bool) (*watch, error) {
+	root, err := at.open()
+	if err != nil {
+		return nil, err
+	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
+		root.close()
 		return nil, fmt.Errorf("inotify: %w", err)
 	}
 	w := &watch{
-		ctx: ctx, at: at, recursive: recursive,
+		ctx: ctx, at: at, root: root, recursive: recursive,
 		events: os.NewFile(uintptr(fd), "inotify"), directory: map[int32]string{}, buf: make([]byte, 16<<10),
 	}
 	// To close the file is what ends a read that waits.
@@ -90,10 +101,11 @@ func (w *watch) close() {
 	if w.unhook() {
 		_ = w.events.Close()
 	}
+	w.root.close()
 }
 
-// add watches a directory and, where that is wanted, those below. It returns what is in
-// them.
+// add watches a directory and, where that is wanted, those below. It returns what
+// is in them.
 func (w *watch) add(name string) (inside []string, err error) {
 	if err := w.addOne(name); err != nil {
 		return nil, err
@@ -101,10 +113,15 @@ func (w *watch) add(name string) (inside []string, err error) {
 	if !w.recursive {
 		return nil, nil
 	}
-	below := &walker{ctx: w.ctx, at: w.at.below(name), depth: anyDepth, visit: func(entry string, info fs.FileInfo) error {
-		full := path.Join(name, entry)
+	dir, err := w.at.sub(w.root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.close()
+	below := &walker{ctx: w.ctx, at: w.at.below(name), depth: anyDepth, visit: func(f found) error {
+		full := path.Join(name, f.name)
 		inside = append(inside, full)
-		if !info.IsDir() {
+		if !f.info.isDir() {
 			return nil
 		}
 		err := w.addOne(full)
@@ -113,25 +130,27 @@ func (w *watch) add(name string) (inside []string, err error) {
 		}
 		return err
 	}}
-	return inside, below.walk()
+	return inside, below.walk(dir)
 }
 
-// gone tells a directory that was there a moment ago, or that may not be read.
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// addOne watches one directory. It is opened below the root; the descriptor then names
-// it to inotify, which knows no openat.
+// addOne watches one directory. It is opened with the user's rights and below the
+// root; the descriptor then names it to inotify, which knows no openat.
 func (w *watch) addOne(name string) error {
 	if len(w.directory) >= maxWatches {
 		return errTooManyWatches
 	}
-	directory, err := w.at.root.OpenFile(w.at.below(name).name, openDirectory, 0)
+	dir, err := rightly(w.at, func() (*os.File, error) {
+		sub, err := openBelow(w.root, name)
+		if err != nil {
+			return nil, err
+		}
+		defer sub.close()
+		return sub.entries()
+	})
 	if err != nil {
 		return err
 	}
-	defer directory.Close()
+	defer dir.Close()
 	raw, err := w.events.SyscallConn()
 	if err != nil {
 		return err
@@ -139,7 +158,7 @@ func (w *watch) addOne(name string) error {
 	var wd int
 	var addErr error
 	err = raw.Control(func(fd uintptr) {
-		wd, addErr = unix.InotifyAddWatch(int(fd), fmt.Sprintf("/proc/self/fd/%d", directory.Fd()), watchMask)
+		wd, addErr = unix.InotifyAddWatch(int(fd), fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), watchMask)
 	})
 	if err = errors.Join(err, addErr); err != nil {
 		return err
@@ -176,7 +195,7 @@ func (w *watch) take(told *changes, wd int32, mask uint32, name string) error {
 		told.add(sdk.FileChangesLost, "")
 		return nil
 	}
-	directory, known := w.directory[wd]
+	dir, known := w.directory[wd]
 	switch {
 	case !known:
 		return nil
@@ -184,14 +203,14 @@ func (w *watch) take(told *changes, wd int32, mask uint32, name string) error {
 		delete(w.directory, wd)
 		return nil
 	case mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF) != 0:
-		if directory == "." {
+		if dir == "." {
 			return w.at.refuse(sdk.CodeNotFound, "the directory was removed or moved")
 		}
 		return nil // the directory above tells
 	case name == "" || isDraft(name):
 		return nil
 	}
-	at := path.Join(directory, name)
+	at := path.Join(dir, name)
 	full := w.at.below(at).String()
 	switch {
 	case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
@@ -231,15 +250,15 @@ func (w *watch) follow(told *changes, name string) error {
 	return nil
 }
 
-// forget stops watching a directory that was moved away, with those below: their paths
-// are not true any more.
+// forget stops watching a directory that was moved away, with those below: their
+// paths are not true any more.
 func (w *watch) forget(name string) error {
 	raw, err := w.events.SyscallConn()
 	if err != nil {
 		return err
 	}
-	for wd, directory := range w.directory {
-		if directory != name && !strings.HasPrefix(directory, name+"/") {
+	for wd, dir := range w.directory {
+		if dir != name && !strings.HasPrefix(dir, name+"/") {
 			continue
 		}
 		delete(w.directory, wd)
@@ -255,7 +274,7 @@ type changes []sdk.FileChange
 // add tells a change, unless it was the last one too: a program that writes in small
 // pieces modifies a file a thousand times.
 func (c *changes) add(kind sdk.FileChangeKind, name string) {
-	if len(name) > maxPath {
+	if name = valid(name); len(name) > maxPath {
 		kind, name = sdk.FileChangesLost, ""
 	}
 	change := sdk.FileChange{Kind: kind, Path: name}

@@ -14,7 +14,6 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/files"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -130,21 +129,4 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 	assert.NilError(t, err)
 	_, err = os.Lstat(filepath.Join(s.workspace, "bad\xff"))
 	assert.NilError(t, err, "archives carry any name")
-}
-
-func FuzzPlace(f *testing.F) {
-	for _, path := range []string{"a", "/tmp/../workspace", "..", "/workspacex", "//workspace//a/./b/", "/", "a\x00", "\xff", "../tmp/x"} {
-		f.Add(path)
-	}
-	roots := []string{"/workspace", "/tmp"}
-	f.Fuzz(func(t *testing.T, path string) {
-		root, name, err := files.Place(roots, path)
-		if err != nil {
-			assert.Equal(t, code(err), sdk.CodeInvalidRequest)
-			return
-		}
-		assert.Assert(t, root == roots[0] || root == roots[1])
-		assert.Assert(t, filepath.IsLocal(name) && filepath.Clean(name) == name, "%q", name)
-		assert.Assert(t, !strings.ContainsRune(name, 0))
-	})
 }

@@ -11,7 +11,6 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/files"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -101,20 +100,4 @@ func TestTextIsReplaced(t *testing.T) {
 	text, err = s.read(t, "a")
 	assert.NilError(t, err)
 	assert.Equal(t, text, "1 two\n", "those before it are changed")
-}
-
-func FuzzReplace(f *testing.F) {
-	f.Add("aaaa", "aa", "b", 3)
-	f.Add(strings.Repeat("ab", 100), "ba", "", 7)
-	f.Fuzz(func(t *testing.T, text, old, replacement string, repeat int) {
-		if old == "" {
-			return
-		}
-		text = strings.Repeat(text, min(max(repeat, 1), 1000))
-		var got strings.Builder
-		count, err := files.ReplaceAll(t.Context(), &got, strings.NewReader(text), []byte(old), []byte(replacement))
-		assert.NilError(t, err)
-		assert.Equal(t, count, int64(strings.Count(text, old)))
-		assert.Equal(t, got.String(), strings.ReplaceAll(text, old, replacement))
-	})
 }

@@ -1,3 +1,12 @@
+// Package files serves the files of the sandbox: the provider's capabilities
+// files, file_search, file_watch, file_mode and archives, by the same gRPC services
+// that a provider serves, ignoring instance IDs.
+//
+// Two things keep a call to what code in the sandbox may touch itself. Every path is
+// resolved below /workspace or /tmp, the only places where code can write, whatever links
+// and renames code plays with meanwhile (see package localfiles). And every system call
+// that names a file is made with the rights of the user that code runs as (see asUser), so
+// the kernel refuses what it would refuse to code.
 package files
 
 import (
@@ -6,7 +15,32 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk/localfiles"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve/services"
 )
+
+// maxWatchers is how many calls of WatchFiles there may be at once.
+const maxWatchers = 16
+
+// Options of the services.
+type Options struct {
+	// Roots are the directories below which files may be touched. Relative
+	// paths begin at the first.
+	Roots []string
+	// Room returns an error when memory is scarce, which files take as well; nil
+	// if nobody knows. It is asked now and then while something is written.
+	Room func() error
+}
+
+// Register adds the services to a server, as services.RegisterFiles does.
+func Register(registrar grpc.ServiceRegistrar, o Options) {
+	services.RegisterFiles(registrar, localfiles.New(localfiles.Options{
+		Directory: func(string) (string, error) { return "/", nil },
+		Places:    o.Roots, As: asUser, Room: o.Room, Watchers: maxWatchers,
+	}))
+}
 
 // userID is the user and group that code runs as.
 const userID = 1000

@@ -1,10 +1,12 @@
-package files
+package localfiles
+
+// ChunkBytes is chunkBytes for a test.
+const ChunkBytes = chunkBytes
 
 // ReplaceAll is replaceAll for the fuzz test.
 var ReplaceAll = replaceAll
 
 // Place says where a path leads, for the fuzz test.
 func Place(roots []string, path string) (root, name string, err error) {
-	p, err := (&service{options: Options{Roots: roots}}).place("path", path)
-	return p.root, p.name, err
+	return New(Options{Places: roots}).split("path", path)
 }

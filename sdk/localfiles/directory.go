@@ -1,7 +1,9 @@
-package files
+package localfiles
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -25,14 +27,13 @@ func openRoot(path string) (*directory, error) {
 	return &directory{fd}, nil
 }
 
-// Close ends it. A nil directory is closed.
-func (d *directory) Close() error {
+// close ends it. A nil directory is closed.
+func (d *directory) close() {
 	if d == nil || d.fd < 0 {
-		return nil
+		return
 	}
-	fd := d.fd
+	_ = unix.Close(d.fd)
 	d.fd = -1
-	return unix.Close(fd)
 }
 
 // sub opens a directory in it. O_PATH opens whatever is there without an effect
@@ -103,20 +104,28 @@ func (d *directory) symlink(target, name string) error { return unix.Symlinkat(t
 
 func (d *directory) mkdir(name string) error { return unix.Mkdirat(d.fd, name, 0o755) }
 
-// chmod sets the mode of a directory in it; files have theirs set through their
-// descriptor.
+// chmod sets the mode of a file of any kind that is no link. It holds the very file that it
+// changes: a link that code puts in its place meanwhile is not followed. O_PATH opens also
+// what may not be read.
 func (d *directory) chmod(name string, mode fs.FileMode) error {
-	sub, err := d.sub(name)
+	fd, err := unix.Openat(d.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
-	file, err := sub.entries()
-	if err != nil {
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	defer file.Close()
-	return file.Chmod(mode.Perm())
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return unix.ELOOP
+	}
+	return chmodOpen(fd, mode)
+}
+
+// chmodOpen sets the mode of what is open, if only by O_PATH.
+func chmodOpen(fd int, mode fs.FileMode) error {
+	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), uint32(mode.Perm()))
 }
 
 // setTime sets when a file was modified.
@@ -142,20 +151,25 @@ func (d *directory) remove(name string) error {
 	return err
 }
 
-// removeAll removes what has a name, with all that is in it.
-func (d *directory) removeAll(name string, depth int) error {
+// removeAll removes what has a name, with all that is in it, also where code has taken
+// itself the right to do so.
+func (d *directory) removeAll(ctx context.Context, name string, depth int) error {
 	err := d.remove(name)
-	if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+	switch {
+	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
 		return err
-	}
-	if depth == 0 {
+	case depth == 0:
 		return errTooDeep
 	}
 	sub, err := d.sub(name)
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
+	defer sub.close()
+	var st unix.Stat_t
+	if err := unix.Fstat(sub.fd, &st); err == nil && st.Mode&0o700 != 0o700 {
+		_ = chmodOpen(sub.fd, fs.FileMode(st.Mode)|0o700)
+	}
 	file, err := sub.entries()
 	if err != nil {
 		return err
@@ -164,7 +178,10 @@ func (d *directory) removeAll(name string, depth int) error {
 	for {
 		names, err := file.Readdirnames(1000)
 		for _, entry := range names {
-			if err := sub.removeAll(entry, depth-1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := sub.removeAll(ctx, entry, depth-1); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -206,14 +223,10 @@ func infoOf(st *unix.Stat_t) info {
 	return i
 }
 
-// readNames returns the names in a directory in their order, without drafts.
-// With errTooLarge come the first that were met.
-func (d *directory) readNames() ([]string, error) {
-	var file *os.File
-	err := asUser(func() (err error) {
-		file, err = d.entries()
-		return err
-	})
+// names returns the names in a directory in their order, without drafts. With
+// errTooLarge come the first that were met.
+func (at place) names(dir *directory) ([]string, error) {
+	file, err := rightly(at, dir.entries)
 	if err != nil {
 		return nil, err
 	}
