@@ -484,6 +484,86 @@ func TestChangesAreToldAsTheyCome(t *testing.T) {
 	assert.ErrorIs(t, <-ended, context.Canceled)
 }
 
+func TestWatchersAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	assert.NilError(t, os.Mkdir(filepath.Join(dir, "workspace"), 0o700))
+	files := localfiles.New(localfiles.Options{Directory: func(string) (string, error) { return dir, nil }, Watchers: 1})
+	watch := func(ready func() error) error {
+		return files.WatchFiles(t.Context(), sdk.WatchFilesRequest{Path: "."}, ready, nil)
+	}
+	enough := errors.New("enough")
+	for range 2 { // one that has ended makes room
+		assert.ErrorIs(t, watch(func() error {
+			assert.Equal(t, codeOf(watch(nil)), sdk.CodeQuotaExceeded)
+			return enough
+		}), enough)
+	}
+}
+
+// All that names a file is called with the rights that are given, never one within another.
+func TestRightsAreTakenForEveryName(t *testing.T) {
+	dir := t.TempDir()
+	assert.NilError(t, os.MkdirAll(filepath.Join(dir, "workspace", "d"), 0o700))
+	refused := errors.New("refused")
+	allowed, within := true, false
+	files := localfiles.New(localfiles.Options{
+		Directory: func(string) (string, error) { return dir, nil },
+		As: func(do func() error) error {
+			assert.Check(t, !within)
+			within = true
+			defer func() { within = false }()
+			if !allowed {
+				return refused
+			}
+			return do()
+		},
+	})
+	ctx := t.Context()
+	calls := map[string]func() error{
+		"write": func() error {
+			_, err := files.WriteFile(ctx, sdk.WriteFileRequest{Path: "d/f", MakeParents: true}, strings.NewReader("a"))
+			return err
+		},
+		"stat": func() error { _, err := files.StatFile(ctx, "", "d"); return err },
+		"make": func() error { _, err := files.MakeDirectory(ctx, "", "e/f", 0o700); return err },
+		"mode": func() error { _, err := files.SetFileMode(ctx, "", "d", 0o700); return err },
+		"copy": func() error { _, err := files.CopyFile(ctx, sdk.MoveFileRequest{From: "d", To: "copy"}); return err },
+		"archive": func() error {
+			_, err := files.WriteArchive(ctx, "", ".", archived(t, tar.Header{Name: "g/h"}))
+			return err
+		},
+		"list": func() error {
+			_, err := files.ListFiles(ctx, sdk.ListFilesRequest{Path: ".", Depth: 9, Limit: 9}, func([]sdk.FileInfo) error { return nil })
+			return err
+		},
+		"search": func() error {
+			_, err := files.SearchFiles(ctx, sdk.SearchFilesRequest{Path: ".", Pattern: "x", Limit: 9}, nil)
+			return err
+		},
+		"watch": func() error {
+			ended, cancel := context.WithCancel(ctx)
+			err := files.WatchFiles(ended, sdk.WatchFilesRequest{Path: ".", Recursive: true}, func() error { cancel(); return nil }, nil)
+			if errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		},
+		"remove": func() error {
+			err := files.RemoveFile(ctx, "", "copy", true)
+			if codeOf(err) == sdk.CodeNotFound {
+				return nil // it was not copied yet
+			}
+			return err
+		},
+	}
+	for name, call := range calls {
+		allowed = true
+		assert.Check(t, call(), name)
+		allowed = false
+		assert.Check(t, is.ErrorIs(call(), refused), name)
+	}
+}
+
 func TestOtherPlaces(t *testing.T) {
 	dir := t.TempDir()
 	assert.NilError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
