@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 
 	"google.golang.org/grpc"
@@ -233,11 +234,17 @@ func misbehaved(what string) error {
 	return sdk.Errorf(sdk.CodeInternal, "the plugin %s", what)
 }
 
+// onceCompiled compiles a form at its first use. A guest, which is in every sandbox, checks
+// none of these, and 255 repeated characters take a quarter of a megabyte.
+func onceCompiled(form string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(form) })
+}
+
 var (
-	pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
-	wordName   = regexp.MustCompile(`^[a-z0-9][a-z0-9_.+-]{0,62}$`)
+	pluginName = onceCompiled(`^[a-z][a-z0-9_]{0,62}$`)
+	wordName   = onceCompiled(`^[a-z0-9][a-z0-9_.+-]{0,62}$`)
 	// instanceID keeps IDs safe in logs and URLs.
-	instanceID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+	instanceID = onceCompiled(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
 )
 
 const (
@@ -282,8 +289,8 @@ func decodeMetrics(wms []*providerv1.Metric) ([]sdk.Metric, error) {
 
 func decodeDescription(resp *providerv1.DescribeResponse) (sdk.Description, error) {
 	d := sdk.Description{Name: resp.GetName(), Version: resp.GetVersion(), Summary: resp.GetSummary(), Icon: resp.GetIcon(), Tags: resp.GetTags(), Ephemeral: resp.GetEphemeral()}
-	if !pluginName.MatchString(d.Name) {
-		return d, fmt.Errorf("name %.70q is not of the form %s", d.Name, pluginName)
+	if !pluginName().MatchString(d.Name) {
+		return d, fmt.Errorf("name %.70q is not of the form %s", d.Name, pluginName())
 	}
 	if len(d.Version) > maxText || len(d.Summary) > maxText {
 		return d, fmt.Errorf("version or summary is longer than %d bytes", maxText)
@@ -306,8 +313,8 @@ func decodeDescription(resp *providerv1.DescribeResponse) (sdk.Description, erro
 	}
 	for _, wt := range resp.GetTemplates() {
 		t := sdk.Template{Name: wt.GetName(), Description: wt.GetDescription()}
-		if !wordName.MatchString(t.Name) {
-			return d, fmt.Errorf("template %.70q is not of the form %s", t.Name, wordName)
+		if !wordName().MatchString(t.Name) {
+			return d, fmt.Errorf("template %.70q is not of the form %s", t.Name, wordName())
 		}
 		if len(t.Description) > maxText || !onePrintableLine(t.Description) {
 			return d, fmt.Errorf("template %q: the description is more than one line of printable text, or above %d bytes", t.Name, maxText)
@@ -357,8 +364,8 @@ func names[T ~string](words []string) ([]T, error) {
 	}
 	list := make([]T, 0, len(words))
 	for _, w := range words {
-		if !wordName.MatchString(w) {
-			return nil, fmt.Errorf("%.70q is not of the form %s", w, wordName)
+		if !wordName().MatchString(w) {
+			return nil, fmt.Errorf("%.70q is not of the form %s", w, wordName())
 		}
 		list = append(list, T(w))
 	}
@@ -366,8 +373,8 @@ func names[T ~string](words []string) ([]T, error) {
 }
 
 func decodeInstance(wi *providerv1.Instance) (sdk.Instance, error) {
-	if !instanceID.MatchString(wi.GetId()) {
-		return sdk.Instance{}, misbehaved(fmt.Sprintf("gave an instance the ID %.70q, which is not of the form %s", wi.GetId(), instanceID))
+	if !instanceID().MatchString(wi.GetId()) {
+		return sdk.Instance{}, misbehaved(fmt.Sprintf("gave an instance the ID %.70q, which is not of the form %s", wi.GetId(), instanceID()))
 	}
 	if err := boundedFacts(wi.GetLabels(), wi.GetMetadata()); err != nil {
 		return sdk.Instance{}, err

@@ -133,7 +133,7 @@ func decodeCommand(wc *providerv1.Command) (sdk.Command, error) {
 		StdoutBytes: max(wc.GetStdoutBytes(), 0), StderrBytes: max(wc.GetStderrBytes(), 0), Stdin: wc.GetStdin(), Terminal: wc.GetTerminal(),
 	}
 	switch {
-	case !instanceID.MatchString(cmd.ID):
+	case !instanceID().MatchString(cmd.ID):
 		return cmd, misbehaved("gave a command an ID that is not acceptable")
 	case !boundedArgv(cmd.Argv), len(cmd.Cwd) > maxText:
 		return cmd, misbehaved("described a command unacceptably")

@@ -47,10 +47,10 @@ func (c *Client) DeleteContext(ctx context.Context, instanceID, contextID string
 }
 
 func decodeContext(wc *providerv1.Context) (sdk.CodeContext, error) {
-	if !instanceID.MatchString(wc.GetId()) {
+	if !instanceID().MatchString(wc.GetId()) {
 		return sdk.CodeContext{}, misbehaved("gave a context an ID that is not acceptable")
 	}
-	if !wordName.MatchString(wc.GetLanguage()) || len(wc.GetCwd()) > maxText {
+	if !wordName().MatchString(wc.GetLanguage()) || len(wc.GetCwd()) > maxText {
 		return sdk.CodeContext{}, misbehaved("described a context unacceptably")
 	}
 	return sdk.CodeContext{

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -141,11 +140,11 @@ func anyItems[T any](list []T) []any {
 }
 
 var (
-	iconName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
+	iconName = onceCompiled(`^[a-z0-9][a-z0-9-]{0,39}$`)
 	// iconImage has nothing in it that could end the attribute or the style in
 	// which a page puts it.
-	iconImage = regexp.MustCompile(`^data:image/(svg\+xml|png|webp);base64,[A-Za-z0-9+/]+={0,2}$`)
-	tagForm   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,39}$`)
+	iconImage = onceCompiled(`^data:image/(svg\+xml|png|webp);base64,[A-Za-z0-9+/]+={0,2}$`)
+	tagForm   = onceCompiled(`^[a-z0-9][a-z0-9._-]{0,39}$`)
 )
 
 // CheckAppearance checks what a Description says for lists of providers: Icon and
@@ -154,15 +153,15 @@ func CheckAppearance(icon string, tags []string) error {
 	switch {
 	case len(icon) > sdk.MaxIcon:
 		return fmt.Errorf("the icon is larger than %d KiB", sdk.MaxIcon>>10)
-	case icon != "" && !iconName.MatchString(icon) && !iconImage.MatchString(icon):
-		return fmt.Errorf("the icon %.70q is neither a name of the form %s nor a data URI of an image (svg+xml, png or webp) in base64", icon, iconName)
+	case icon != "" && !iconName().MatchString(icon) && !iconImage().MatchString(icon):
+		return fmt.Errorf("the icon %.70q is neither a name of the form %s nor a data URI of an image (svg+xml, png or webp) in base64", icon, iconName())
 	case len(tags) > sdk.MaxTags:
 		return fmt.Errorf("%d tags, more than %d", len(tags), sdk.MaxTags)
 	}
 	for i, tag := range tags {
 		switch {
-		case !tagForm.MatchString(tag):
-			return fmt.Errorf("the tag %.70q is not of the form %s", tag, tagForm)
+		case !tagForm().MatchString(tag):
+			return fmt.Errorf("the tag %.70q is not of the form %s", tag, tagForm())
 		case slices.Contains(tags[:i], tag):
 			return fmt.Errorf("the tag %q stands there twice", tag)
 		}

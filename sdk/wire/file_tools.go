@@ -78,7 +78,7 @@ func (c *Client) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, read
 			if len(wc.GetPath()) > maxText {
 				return misbehaved("answered a path that is not acceptable")
 			}
-			if !wordName.MatchString(wc.GetKind()) { // one of a later version may be new
+			if !wordName().MatchString(wc.GetKind()) { // one of a later version may be new
 				return misbehaved("told a change of an unacceptable kind")
 			}
 			changes = append(changes, sdk.FileChange{Kind: sdk.FileChangeKind(wc.GetKind()), Path: wc.GetPath()})

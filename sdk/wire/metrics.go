@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // metricName is also the form of the names of labels.
-var metricName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
+var metricName = onceCompiled(`^[a-z][a-z0-9_]{0,62}$`)
 
 // metricLabelProvider is the label that the broker adds.
 const metricLabelProvider = "provider"
@@ -25,8 +24,8 @@ func CheckMetrics(metrics []sdk.Metric) error {
 	}
 	first, seen := map[string]sdk.Metric{}, map[string]bool{}
 	for _, m := range metrics {
-		if !metricName.MatchString(m.Name) {
-			return fmt.Errorf("metric name %.70q is not of the form %s", m.Name, metricName)
+		if !metricName().MatchString(m.Name) {
+			return fmt.Errorf("metric name %.70q is not of the form %s", m.Name, metricName())
 		}
 		if err := checkMetric(m); err != nil {
 			return fmt.Errorf("metric %s: %w", m.Name, err)
@@ -58,8 +57,8 @@ func checkMetric(m sdk.Metric) error {
 		return fmt.Errorf("%d labels, more than %d", len(m.Labels), sdk.MaxMetricLabels)
 	}
 	for name, value := range m.Labels {
-		if !metricName.MatchString(name) || name == metricLabelProvider {
-			return fmt.Errorf("label name %.70q is reserved or not of the form %s", name, metricName)
+		if !metricName().MatchString(name) || name == metricLabelProvider {
+			return fmt.Errorf("label name %.70q is reserved or not of the form %s", name, metricName())
 		}
 		if len(value) > sdk.MaxMetricLabelValue {
 			return fmt.Errorf("the value of its label %s is above %d bytes", name, sdk.MaxMetricLabelValue)

@@ -52,15 +52,12 @@ type Client struct {
 
 // New makes a client of a connection. Close it before the connection.
 func New(conn *stdio.Conn) (*Client, error) {
-	cc, err := grpc.NewClient("passthrough:guest",
+	// What a guest says is bounded as what a plugin says.
+	cc, err := grpc.NewClient("passthrough:guest", append(wire.DialOptions(),
 		grpc.WithContextDialer(stdio.Dialer(conn)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(guest.MaxMessageBytes), grpc.MaxCallSendMsgSize(guest.MaxMessageBytes)),
-		// As between broker and plugin; see serve.ServerOptions.
-		grpc.WithInitialWindowSize(1<<20), grpc.WithInitialConnWindowSize(8<<20),
-		grpc.WithReadBufferSize(128<<10), grpc.WithWriteBufferSize(128<<10),
 		grpc.WithIdleTimeout(0), // a second connection cannot be had
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the guest: %w", err)
 	}
@@ -78,7 +75,7 @@ func (c *Client) Close() error { return c.conn.Close() }
 func (c *Client) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*guestv1.PrepareResponse, error) {
 	resp, err := c.rpc.Prepare(ctx, req, grpc.WaitForReady(true))
 	if err != nil {
-		return nil, fmt.Errorf("prepare the guest: %w", err)
+		return nil, fmt.Errorf("prepare the guest: %w", wire.DecodeError(err))
 	}
 	if got, want := resp.GetVersion(), guest.Version(); got != want {
 		return nil, fmt.Errorf("the guest speaks another protocol (%s) than the plugin (%s): install both from one build", got, want)
@@ -89,7 +86,7 @@ func (c *Client) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gue
 // Check asks the guest whether it is well.
 func (c *Client) Check(ctx context.Context) error {
 	if _, err := c.rpc.Check(ctx, &guestv1.CheckRequest{}); err != nil {
-		return fmt.Errorf("check the guest: %w", err)
+		return fmt.Errorf("check the guest: %w", wire.DecodeError(err))
 	}
 	return nil
 }
@@ -120,8 +117,12 @@ func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[st
 			}
 		})
 	}}
-	req.Env = env
-	result, err := wire.InstanceClient(watched).Execute(callCtx, req, watchedOutput{out, watch})
+	req.InstanceID, req.Env = "", env
+	delivered := &watchedOutput{out: out, watch: watch}
+	result, err := wire.InstanceClient(watched).Execute(callCtx, req, delivered)
+	if delivered.err != nil {
+		return result, delivered.err
+	}
 	return result, c.explain(ctx, callCtx, err)
 }
 
@@ -186,18 +187,27 @@ func (w *watchdog) during(call func() error) error {
 type watchedOutput struct {
 	out   sdk.Output
 	watch *watchdog
+	err   error // of the reader, which is not the guest's
 }
 
-func (o watchedOutput) Stdout(p []byte) error {
-	return o.watch.during(func() error { return o.out.Stdout(p) })
+func (o *watchedOutput) deliver(call func() error) error {
+	err := o.watch.during(call)
+	if o.err == nil {
+		o.err = err
+	}
+	return err
 }
 
-func (o watchedOutput) Stderr(p []byte) error {
-	return o.watch.during(func() error { return o.out.Stderr(p) })
+func (o *watchedOutput) Stdout(p []byte) error {
+	return o.deliver(func() error { return o.out.Stdout(p) })
 }
 
-func (o watchedOutput) Artifact(a sdk.Artifact) error {
-	return o.watch.during(func() error { return o.out.Artifact(a) })
+func (o *watchedOutput) Stderr(p []byte) error {
+	return o.deliver(func() error { return o.out.Stderr(p) })
+}
+
+func (o *watchedOutput) Artifact(a sdk.Artifact) error {
+	return o.deliver(func() error { return o.out.Artifact(a) })
 }
 
 // watchedConn tells of the streams that begin on a connection.
