@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -159,10 +160,11 @@ func TestOutputArrivesByteForByte(t *testing.T) {
 func TestOutputThatIsCutEndsWithAWholeCharacter(t *testing.T) {
 	f := start(t)
 	f.provider.OnExecute = func(_ context.Context, _ sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-		for range 600 { // the limit is 1024
-			assert.Check(t, out.Stdout([]byte("€")))
+		text := []byte(strings.Repeat("€", 342))
+		for piece := range slices.Chunk(text[:1024], 3) {
+			assert.Check(t, out.Stdout(piece))
 		}
-		return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+		return sdk.ExecuteResult{Status: sdk.StatusSucceeded, Truncated: true}, nil
 	}
 	h := f.events(`{"code":"1","language":"python"}`)
 	assert.Equal(t, string(h.output("stdout")), strings.Repeat("€", 341))

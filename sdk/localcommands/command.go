@@ -15,6 +15,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/ring"
+	"golang.org/x/sys/unix"
 )
 
 // streams are those of a command, in the order of its outputs.
@@ -22,13 +23,14 @@ var streams = [2]sdk.Stream{sdk.Stdout, sdk.Stderr}
 
 // command is a program that is being started, runs or has run.
 type command struct {
-	process Process         // once it has begun
-	from    [2]*pipe.Reader // our ends of the output pipes
-	input   *pipe.Writer    // nil if it was not asked for
-	done    chan struct{}   // closed when nothing of it is left
+	process  Process         // once it has begun
+	from     [2]*pipe.Reader // our ends of the output pipes; the second is nil for a terminal
+	input    *pipe.Writer    // nil if it was not asked for
+	terminal *os.File        // what from[0] reads; nil without one
+	done     chan struct{}   // closed when nothing of it is left
 
 	mu      sync.Mutex
-	state   sdk.Command // its ID, Argv, Cwd and Stdin never change; State is empty before it has begun
+	state   sdk.Command // its ID, Argv, Cwd, Stdin and Terminal never change; State is empty before it has begun
 	output  [2]ring.Buffer
 	changed chan struct{} // closed at the next change; nil if nobody waits
 	sent    map[syscall.Signal]bool
@@ -36,11 +38,17 @@ type command struct {
 	timedOut, instanceEnded bool
 }
 
-func newCommand(req sdk.CommandRequest) *command {
-	keep := int(min(max(req.KeepOutput, 1), math.MaxInt32))
+func newCommand(req sdk.CommandRequest, most int64) *command {
+	if most <= 0 {
+		most = math.MaxInt32
+	}
+	keep := int(min(max(req.KeepOutput, 1), most))
 	return &command{
 		done: make(chan struct{}), output: [2]ring.Buffer{ring.New(keep), ring.New(keep)}, sent: map[syscall.Signal]bool{},
-		state: sdk.Command{ID: "c" + strings.ToLower(rand.Text()), Argv: slices.Clone(req.Argv), Cwd: directory(req.Cwd), Stdin: req.Stdin},
+		state: sdk.Command{
+			ID: "c" + strings.ToLower(rand.Text()), Argv: slices.Clone(req.Argv), Cwd: directory(req.Cwd),
+			Stdin: req.Stdin || req.Terminal != nil, Terminal: req.Terminal != nil,
+		},
 	}
 }
 
@@ -55,8 +63,12 @@ func (e theirEnds) close() {
 	}
 }
 
-// open makes the pipes of the command. What was made is to be closed after an error too.
+// open makes the pipes of the command, unless it has a terminal. What was made is to be
+// closed after an error too.
 func (c *command) open(req sdk.CommandRequest) (theirs theirEnds, err error) {
+	if req.Terminal != nil {
+		return theirs, nil
+	}
 	var failed [3]error
 	for i, end := range []**os.File{&theirs.stdout, &theirs.stderr} {
 		var ours *os.File
@@ -72,6 +84,36 @@ func (c *command) open(req sdk.CommandRequest) (theirs theirEnds, err error) {
 	}
 	return theirs, errors.Join(failed[:]...)
 }
+
+// takeTerminal takes our end of the terminal of a program that was started.
+func (c *command) takeTerminal(process Process) error {
+	has, ok := process.(TerminalProcess)
+	if !ok {
+		return sdk.Errorf(sdk.CodeInternal, "the program was started without its terminal")
+	}
+	ours, err := has.Terminal()
+	if err == nil {
+		c.terminal, c.from[0], c.input = ours, pipe.NewReader(ours), pipe.NewWriter(ours, true)
+	}
+	return err
+}
+
+// resize tells the terminal its size.
+func (c *command) resize(size sdk.TerminalSize) error {
+	const most = math.MaxUint16
+	window := unix.Winsize{Row: uint16(min(size.Rows, most)), Col: uint16(min(size.Columns, most))}
+	raw, err := c.terminal.SyscallConn()
+	var failed error
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &window) })
+	}
+	if err != nil || failed != nil {
+		return errEnded()
+	}
+	return nil
+}
+
+func errEnded() error { return sdk.Errorf(sdk.CodeConflict, "the command has ended") }
 
 // close closes our ends.
 func (c *command) close() {
@@ -101,14 +143,18 @@ func (c *Commands) live(in *instance, one *command, timeout time.Duration) {
 		stopTimer = time.AfterFunc(timeout, func() { one.kill(&one.timedOut) }).Stop
 	}
 	var reading sync.WaitGroup
-	for i := range one.from {
-		reading.Go(func() { one.read(i) })
+	for i, f := range one.from {
+		if f != nil {
+			reading.Go(func() { one.read(i) })
+		}
 	}
 	exit, err := one.process.Wait()
 	stopTimer()
 	stopWatching()
 	for _, f := range one.from {
-		f.End()
+		if f != nil {
+			f.End()
+		}
 	}
 	reading.Wait()
 	one.close()
@@ -129,7 +175,7 @@ func (c *command) kill(reason *bool) {
 
 // read takes what the command prints until its end, whether anybody wants it or not.
 func (c *command) read(i int) {
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, 16<<10)
 	for {
 		n, err := c.from[i].Read(buf)
 		if n > 0 {
@@ -139,7 +185,7 @@ func (c *command) read(i int) {
 			c.mu.Unlock()
 		}
 		if err != nil {
-			return
+			return // for a terminal that is EIO
 		}
 	}
 }
@@ -167,7 +213,7 @@ func (c *command) signal(number syscall.Signal) error {
 	case running && c.process.Signal(number) == nil:
 		return nil
 	default:
-		return sdk.Errorf(sdk.CodeConflict, "the command has ended")
+		return errEnded()
 	}
 }
 
@@ -215,6 +261,13 @@ func (c *command) held() int {
 	return c.output[0].Held() + c.output[1].Held()
 }
 
+func (c *command) forgetOutput() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.output[0].Forget()
+	c.output[1].Forget()
+}
+
 func (c *command) describe() sdk.Command {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,7 +313,7 @@ func (r *reader) next() (pieces []sdk.CommandOutput, changed <-chan struct{}, st
 		if r.at[i] >= until {
 			continue
 		}
-		offset, data := c.output[i].Read(r.at[i], min(until-r.at[i], sdk.MaxOutputChunk))
+		offset, data := c.output[i].Read(r.at[i], min(until-r.at[i], maxChunk))
 		data = data[:min(max(until-offset, 0), int64(len(data)))] // what comes later was not meant
 		r.at[i] = offset + int64(len(data))
 		if len(data) > 0 {

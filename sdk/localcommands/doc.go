@@ -18,8 +18,7 @@
 // know it any more, and EndAllCommands when it is closed.
 //
 // A command never waits for a reader: what a slow one misses is told by offsets. It has
-// ended when its Process has, whoever has its pipes still open then. There are no
-// terminals.
+// ended when its Process has, whoever has its pipes still open then.
 //
 // The package works on Linux only.
 package localcommands

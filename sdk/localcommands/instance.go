@@ -82,7 +82,8 @@ func (c *Commands) known(instanceID string) []*command {
 	return known
 }
 
-// forget makes room among the commands of an instance that have ended.
+// forget makes room among the commands of an instance that have ended: commands first,
+// then the output of old ones, but never that of the last.
 func (c *Commands) forget(in *instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,10 +92,12 @@ func (c *Commands) forget(in *instance) {
 		if !one.hasEnded() {
 			continue
 		}
-		ended++
-		output += one.held()
-		if ended > maxEnded || ended > minEnded && output > maxEndedOutput {
+		if ended++; ended > maxEnded {
 			in.commands = slices.Delete(in.commands, i, i+1)
+			continue
+		}
+		if output += one.held(); output > maxEndedOutput && ended > 1 {
+			one.forgetOutput()
 		}
 	}
 }

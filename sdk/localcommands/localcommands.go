@@ -3,6 +3,7 @@ package localcommands
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -29,6 +30,14 @@ type Options struct {
 	Start func(ctx context.Context, instanceID string, program Program) (Process, error)
 	// MaxRunning is how many commands may run in an instance at once: 32 unless given.
 	MaxRunning int
+	// MaxFollowers is how many readers may follow commands at once; 0 is any number.
+	MaxFollowers int
+	// MaxKept bounds, in bytes, what is kept of each output of a command, whatever is asked
+	// for; 0 is no bound.
+	MaxKept int64
+	// Terminals says that commands may have one: Start returns a TerminalProcess for a
+	// Program with a Terminal.
+	Terminals bool
 }
 
 // Program says what to start.
@@ -39,6 +48,9 @@ type Program struct {
 	Env map[string]string
 	// Dir is where it starts: an absolute path, as code sees it.
 	Dir string
+	// Terminal is the size of the terminal that the program gets in place of the three
+	// files; nil for a program without one.
+	Terminal *sdk.TerminalSize
 	// Stdin, Stdout and Stderr are for the program itself. The caller of Start closes
 	// them; nothing else that is started may inherit them. Stdin is nil if it is empty.
 	Stdin, Stdout, Stderr *os.File
@@ -56,6 +68,13 @@ type Process interface {
 	Wait() (Exit, error)
 }
 
+// TerminalProcess is a Process whose program has a terminal.
+type TerminalProcess interface {
+	Process
+	// Terminal returns our end of it, once, which the caller closes.
+	Terminal() (*os.File, error)
+}
+
 // Exit is how a program has ended.
 type Exit struct {
 	// Code is the exit code; 128 plus the signal when one ended it.
@@ -68,11 +87,14 @@ type Exit struct {
 const (
 	// defaultRunning is Options.MaxRunning unless given.
 	defaultRunning = 32
-	// As many ended commands of an instance stay known for certain, as the contract has
-	// it, and as many at most. Those between make room when all of them hold more
-	// output than maxEndedOutput.
-	minEnded, maxEnded = 10, 32
-	maxEndedOutput     = 16 << 20
+	// maxEnded is how many ended commands of an instance stay known. When all of them hold
+	// more than maxEndedOutput, the output of old ones is forgotten, but that of the last.
+	maxEnded       = 32
+	maxEndedOutput = 16 << 20
+	// maxArgv bounds a program's arguments together, in bytes: lists show them.
+	maxArgv = 128 << 10
+	// maxChunk is the most bytes of output that are passed on at once.
+	maxChunk = 32 << 10
 )
 
 // Commands implements sdk.Commands.
@@ -81,6 +103,7 @@ type Commands struct {
 
 	mu        sync.Mutex
 	instances map[string]*instance // those that have commands
+	followers int
 }
 
 var _ sdk.Commands = (*Commands)(nil)
@@ -95,14 +118,14 @@ func New(options Options) *Commands {
 
 // StartCommand implements sdk.Commands.
 func (c *Commands) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
-	started := newCommand(req)
+	started := newCommand(req, c.options.MaxKept)
 	// In this order: EndCommands finds the command, or the command no instance.
 	in, err := c.reserve(req.InstanceID, started)
 	if err != nil {
 		return sdk.Command{}, err
 	}
 	if err = c.options.Check(req.InstanceID); err == nil {
-		err = check(req)
+		err = c.check(req)
 	}
 	if err == nil {
 		err = c.start(ctx, in, started, req)
@@ -116,14 +139,20 @@ func (c *Commands) StartCommand(ctx context.Context, req sdk.CommandRequest) (sd
 }
 
 // check finds what no program can be started with.
-func check(req sdk.CommandRequest) error {
+func (c *Commands) check(req sdk.CommandRequest) error {
+	size := 0
+	for _, argument := range req.Argv {
+		size += len(argument) + 1
+	}
 	switch {
-	case req.Terminal != nil:
+	case req.Terminal != nil && !c.options.Terminals:
 		return sdk.Errorf(sdk.CodeNotSupported, "this provider has no terminals")
 	case len(req.Argv) == 0 || req.Argv[0] == "":
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "must name a program")
 	case slices.ContainsFunc(req.Argv, func(a string) bool { return strings.ContainsRune(a, 0) }):
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "holds a NUL character, which no argument can")
+	case size > maxArgv:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "is longer than %d bytes; put it into a file", maxArgv)
 	case strings.ContainsRune(req.Cwd, 0):
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "holds a NUL character, which no path can")
 	}
@@ -146,6 +175,17 @@ func directory(cwd string) string {
 	return path.Join(workspace, cwd)
 }
 
+// environment is what a command adds to that of its instance.
+func environment(req sdk.CommandRequest) map[string]string {
+	if req.Terminal == nil || req.Env["TERM"] != "" {
+		return req.Env
+	}
+	env := map[string]string{}
+	maps.Copy(env, req.Env)
+	env["TERM"] = "xterm-256color"
+	return env
+}
+
 // start starts the program of a command, unless the instance or ctx ends before.
 func (c *Commands) start(ctx context.Context, in *instance, started *command, req sdk.CommandRequest) error {
 	theirs, err := started.open(req)
@@ -157,16 +197,19 @@ func (c *Commands) start(ctx context.Context, in *instance, started *command, re
 	defer cancel()
 	defer context.AfterFunc(in.life, cancel)()
 	process, err := c.options.Start(starting, in.id, Program{
-		Argv: req.Argv, Env: req.Env, Dir: started.state.Cwd, Stdin: theirs.stdin, Stdout: theirs.stdout, Stderr: theirs.stderr,
+		Argv: req.Argv, Env: environment(req), Dir: started.state.Cwd,
+		Terminal: req.Terminal, Stdin: theirs.stdin, Stdout: theirs.stdout, Stderr: theirs.stderr,
 	})
-	if err == nil && starting.Err() != nil {
+	if err == nil {
+		if err = starting.Err(); err == nil && req.Terminal != nil {
+			err = started.takeTerminal(process)
+		}
+		if err == nil {
+			started.begin(process)
+			return nil
+		}
 		process.Kill()
 		_, _ = process.Wait() // nobody knows of it
-		err = starting.Err()
-	}
-	if err == nil {
-		started.begin(process)
-		return nil
 	}
 	switch unknown, _ := errors.AsType[*exec.Error](err); {
 	case ctx.Err() != nil:
@@ -211,6 +254,13 @@ func (c *Commands) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 	if err != nil {
 		return sdk.Command{}, err
 	}
+	if req.Follow {
+		leave, err := c.follow()
+		if err != nil {
+			return sdk.Command{}, err
+		}
+		defer leave()
+	}
 	r := read.reader(req)
 	for {
 		pieces, changed, state := r.next()
@@ -235,6 +285,21 @@ func (c *Commands) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 	}
 }
 
+// follow counts a reader that follows a command, until it leaves.
+func (c *Commands) follow() (leave func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if most := c.options.MaxFollowers; most > 0 && c.followers >= most {
+		return nil, sdk.Errorf(sdk.CodeQuotaExceeded, "%d readers follow commands, which is the most", most)
+	}
+	c.followers++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.followers--
+	}, nil
+}
+
 // WriteCommand implements sdk.Commands.
 func (c *Commands) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
 	written, err := c.find(instanceID, commandID)
@@ -251,12 +316,16 @@ func (c *Commands) WriteCommand(ctx context.Context, instanceID, commandID strin
 	return err
 }
 
-// ResizeCommand implements sdk.Commands: no command has a terminal.
-func (c *Commands) ResizeCommand(_ context.Context, instanceID, commandID string, _ sdk.TerminalSize) error {
-	if _, err := c.find(instanceID, commandID); err != nil {
+// ResizeCommand implements sdk.Commands. The programs of the terminal get SIGWINCH.
+func (c *Commands) ResizeCommand(_ context.Context, instanceID, commandID string, size sdk.TerminalSize) error {
+	resized, err := c.find(instanceID, commandID)
+	if err != nil {
 		return err
 	}
-	return sdk.Errorf(sdk.CodeConflict, "the command has no terminal")
+	if resized.terminal == nil {
+		return sdk.Errorf(sdk.CodeConflict, "the command has no terminal")
+	}
+	return resized.resize(size)
 }
 
 // SignalCommand implements sdk.Commands.

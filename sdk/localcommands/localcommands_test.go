@@ -466,9 +466,9 @@ func TestToStopReadingDoesNotStopTheCommand(t *testing.T) {
 }
 
 func TestEndedCommandsStayKnownForAWhile(t *testing.T) {
-	cases := map[string]struct{ output, commands, known int }{
-		"that printed little": {10, 40, 32},
-		"that printed much":   {2 << 20, 12, 10},
+	cases := map[string]struct{ output, commands, known, read int }{
+		"that printed little": {10, 40, 32, 32},
+		"that printed much":   {2 << 20, 12, 12, 8}, // 16 MiB are kept in all
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -494,7 +494,17 @@ func TestEndedCommandsStayKnownForAWhile(t *testing.T) {
 				if err != nil || list[0].ID != running || list[len(list)-1].ID != last {
 					return poll.Error(fmt.Errorf("%v: %w", list, err))
 				}
-				return poll.Compare(is.Equal(len(list), c.known+1))
+				read := 0
+				for _, one := range list[1:] {
+					_, err := commands.ReadCommand(t.Context(), sdk.ReadCommandRequest{InstanceID: "i", CommandID: one.ID}, func(sdk.CommandOutput) error {
+						read++
+						return io.EOF // one piece tells
+					})
+					if err != nil && !errors.Is(err, io.EOF) {
+						return poll.Error(err)
+					}
+				}
+				return poll.Compare(is.DeepEqual([]int{len(list), read}, []int{c.known + 1, c.read}))
 			})
 		})
 	}

@@ -24,8 +24,6 @@ type server struct {
 	providerv1.UnimplementedProviderServiceServer
 	providerv1.UnimplementedInterruptServiceServer
 	providerv1.UnimplementedContextServiceServer
-	providerv1.UnimplementedCommandServiceServer
-	providerv1.UnimplementedPortServiceServer
 	providerv1.UnimplementedPauseServiceServer
 	providerv1.UnimplementedLifetimeServiceServer
 	providerv1.UnimplementedMetricsServiceServer
@@ -41,9 +39,9 @@ func (s *server) register(registrar grpc.ServiceRegistrar) {
 	providerv1.RegisterProviderServiceServer(registrar, s)
 	providerv1.RegisterInterruptServiceServer(registrar, s)
 	providerv1.RegisterContextServiceServer(registrar, s)
-	providerv1.RegisterCommandServiceServer(registrar, s)
+	services.RegisterCommands(registrar, s.provider)
 	services.RegisterFiles(registrar, s.provider)
-	providerv1.RegisterPortServiceServer(registrar, s)
+	services.RegisterPorts(registrar, s.provider)
 	providerv1.RegisterPauseServiceServer(registrar, s)
 	providerv1.RegisterLifetimeServiceServer(registrar, s)
 	providerv1.RegisterMetricsServiceServer(registrar, s)

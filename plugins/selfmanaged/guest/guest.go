@@ -26,6 +26,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/ports"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve/services"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
@@ -77,11 +78,11 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	guestv1.RegisterGuestServiceServer(srv, g)
 	providerv1.RegisterProviderServiceServer(srv, executions{guest: g})
 	providerv1.RegisterContextServiceServer(srv, g.contexts)
-	providerv1.RegisterCommandServiceServer(srv, commands.NewServer(g.resources))
+	services.RegisterCommands(srv, commands.New(g.resources))
 	guestv1.RegisterInstallServiceServer(srv, &installations{guest: g})
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
 	files.Register(srv, files.Options{Roots: []string{isolation.WorkspaceDir, TemporaryDir}, Room: g.room})
-	ports.Register(srv)
+	services.RegisterPorts(srv, &ports.Ports{})
 	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
 		return nil

@@ -1,6 +1,6 @@
-// Package services has the services of the provider protocol that serve a provider's files.
-// Plugins serve them by package serve. What is no plugin, such as the guest of a sandbox,
-// does so without go-plugin.
+// Package services has those services of the provider protocol that others than plugins
+// serve as well: files, commands and ports. Plugins serve them by package serve; what is no
+// plugin, such as the guest of a sandbox, does so without go-plugin.
 package services
 
 import (

@@ -11,67 +11,62 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/sandbox-broker/sandbox-broker/sdk"
-	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
 const (
 	// MaxConnections is how many connections there may be at once: each has
 	// buffers, and they come out of the sandbox's own memory.
 	MaxConnections = 128
-	// chunk is how many bytes one message carries.
-	chunk = 32 << 10
 	// dialTimeout bounds the wait for a program that listens and accepts nothing.
 	dialTimeout = 5 * time.Second
 )
 
-// Register makes srv serve the ports of this sandbox. Nothing is allocated before
-// the first connection.
-func Register(srv grpc.ServiceRegistrar) {
-	providerv1.RegisterPortServiceServer(srv, &server{})
-}
+// Ports implements sdk.Ports for this sandbox, the one instance that it knows. The zero
+// value is ready to use.
+type Ports struct{ open atomic.Int32 }
 
-type server struct {
-	providerv1.UnimplementedPortServiceServer
-
-	open atomic.Int32
-}
-
-// DialPort implements providerv1.PortServiceServer.
-func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) error {
-	first, err := stream.Recv()
-	if err != nil {
-		return err
+// DialPort implements sdk.Ports.
+func (p *Ports) DialPort(ctx context.Context, _ string, port uint16) (net.Conn, error) {
+	if p.open.Add(1) > MaxConnections {
+		p.open.Add(-1)
+		return nil, sdk.Errorf(sdk.CodeQuotaExceeded, "the instance has %d connections to its ports already", MaxConnections)
 	}
-	port := first.GetHeader().GetPort()
-	if port == 0 || port > 1<<16-1 {
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "port", "must be from 1 to 65535")
-	}
-	defer s.open.Add(-1)
-	if s.open.Add(1) > MaxConnections {
-		return sdk.Errorf(sdk.CodeQuotaExceeded, "the instance has %d connections to its ports already", MaxConnections)
-	}
-	ctx := stream.Context()
 	conn, err := dial(ctx, port)
 	if err != nil {
-		return err
+		p.open.Add(-1)
+		return nil, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err := stream.Send(&providerv1.DialPortResponse{}); err != nil {
-		return err
+	return &connection{TCPConn: conn, closed: sync.OnceFunc(func() { p.open.Add(-1) })}, nil
+}
+
+// connection is one that is counted until it is closed.
+type connection struct {
+	*net.TCPConn
+	closed func()
+}
+
+// Read tells the caller that the connection broke, and nothing of how.
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = sdk.Errorf(sdk.CodeConnectionFailed, "the connection broke")
 	}
-	go receive(conn, stream) // it ends when the call does, which is when this function returns
-	return send(conn, stream)
+	return n, err
+}
+
+// Close ends the connection.
+func (c *connection) Close() error {
+	defer c.closed()
+	return c.TCPConn.Close()
 }
 
 // dial tries both loopback addresses: what listens on localhost has one of them.
-func dial(ctx context.Context, port uint32) (*net.TCPConn, error) {
+func dial(ctx context.Context, port uint16) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	for _, host := range []string{"127.0.0.1", "::1"} {
@@ -85,41 +80,4 @@ func dial(ctx context.Context, port uint32) (*net.TCPConn, error) {
 		}
 	}
 	return nil, sdk.Errorf(sdk.CodeConnectionFailed, "nothing listens on port %d of the instance", port)
-}
-
-// receive writes to the program what the caller sends, and passes on that the
-// caller has ended.
-func receive(conn *net.TCPConn, stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) {
-	for {
-		m, err := stream.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			_ = conn.CloseWrite()
-			return
-		case err != nil:
-			return // DialPort hears of it by its context
-		}
-		if _, err := conn.Write(m.GetData()); err != nil {
-			return // and of this by reading
-		}
-	}
-}
-
-// send sends what the program writes until it ends.
-func send(conn *net.TCPConn, stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) error {
-	buf := make([]byte, chunk)
-	for {
-		n, err := conn.Read(buf)
-		if n > 0 {
-			if err := stream.Send(&providerv1.DialPortResponse{Data: buf[:n]}); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return sdk.Errorf(sdk.CodeConnectionFailed, "the connection broke")
-		}
-	}
 }

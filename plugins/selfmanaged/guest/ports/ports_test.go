@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/sdk/serve/services"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
 	"go.uber.org/goleak"
@@ -31,7 +32,7 @@ func serve(t *testing.T) providerv1.PortServiceClient {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	srv := grpc.NewServer(wire.EncodeErrors()...)
-	ports.Register(srv)
+	services.RegisterPorts(srv, &ports.Ports{})
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:guest", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -1,4 +1,4 @@
-package serve
+package services
 
 import (
 	"context"
@@ -11,8 +11,20 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"
 )
 
-func (s *server) StartCommand(ctx context.Context, req *providerv1.StartCommandRequest) (*providerv1.StartCommandResponse, error) {
-	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
+// commands puts the commands of a provider behind gRPC.
+type commands struct {
+	providerv1.UnimplementedCommandServiceServer
+	provider any
+}
+
+// RegisterCommands serves sdk.Commands; a provider that lacks them answers so. The
+// interceptors of the server encode errors.
+func RegisterCommands(registrar grpc.ServiceRegistrar, provider any) {
+	providerv1.RegisterCommandServiceServer(registrar, &commands{provider: provider})
+}
+
+func (s *commands) StartCommand(ctx context.Context, req *providerv1.StartCommandRequest) (*providerv1.StartCommandResponse, error) {
+	p, err := Capable[sdk.Commands](s.provider, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +46,8 @@ func (s *server) StartCommand(ctx context.Context, req *providerv1.StartCommandR
 	return &providerv1.StartCommandResponse{Command: wire.EncodeCommand(c)}, nil
 }
 
-func (s *server) ListCommands(ctx context.Context, req *providerv1.ListCommandsRequest) (*providerv1.ListCommandsResponse, error) {
-	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
+func (s *commands) ListCommands(ctx context.Context, req *providerv1.ListCommandsRequest) (*providerv1.ListCommandsResponse, error) {
+	p, err := Capable[sdk.Commands](s.provider, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +62,8 @@ func (s *server) ListCommands(ctx context.Context, req *providerv1.ListCommandsR
 	return resp, nil
 }
 
-func (s *server) ReadCommand(req *providerv1.ReadCommandRequest, stream grpc.ServerStreamingServer[providerv1.ReadCommandResponse]) error {
-	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
+func (s *commands) ReadCommand(req *providerv1.ReadCommandRequest, stream grpc.ServerStreamingServer[providerv1.ReadCommandResponse]) error {
+	p, err := Capable[sdk.Commands](s.provider, sdk.CapabilityCommands)
 	if err != nil {
 		return err
 	}
@@ -69,24 +81,24 @@ func (s *server) ReadCommand(req *providerv1.ReadCommandRequest, stream grpc.Ser
 	return stream.Send(&providerv1.ReadCommandResponse{Event: &providerv1.ReadCommandResponse_Command{Command: wire.EncodeCommand(c)}})
 }
 
-func (s *server) WriteCommand(ctx context.Context, req *providerv1.WriteCommandRequest) (*providerv1.WriteCommandResponse, error) {
-	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
+func (s *commands) WriteCommand(ctx context.Context, req *providerv1.WriteCommandRequest) (*providerv1.WriteCommandResponse, error) {
+	p, err := Capable[sdk.Commands](s.provider, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
 	return &providerv1.WriteCommandResponse{}, p.WriteCommand(ctx, req.GetInstanceId(), req.GetCommandId(), req.GetData(), req.GetEnd())
 }
 
-func (s *server) ResizeCommand(ctx context.Context, req *providerv1.ResizeCommandRequest) (*providerv1.ResizeCommandResponse, error) {
-	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
+func (s *commands) ResizeCommand(ctx context.Context, req *providerv1.ResizeCommandRequest) (*providerv1.ResizeCommandResponse, error) {
+	p, err := Capable[sdk.Commands](s.provider, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}
 	return &providerv1.ResizeCommandResponse{}, p.ResizeCommand(ctx, req.GetInstanceId(), req.GetCommandId(), wire.DecodeTerminalSize(req.GetTerminal()))
 }
 
-func (s *server) SignalCommand(ctx context.Context, req *providerv1.SignalCommandRequest) (*providerv1.SignalCommandResponse, error) {
-	p, err := capable[sdk.Commands](s, sdk.CapabilityCommands)
+func (s *commands) SignalCommand(ctx context.Context, req *providerv1.SignalCommandRequest) (*providerv1.SignalCommandResponse, error) {
+	p, err := Capable[sdk.Commands](s.provider, sdk.CapabilityCommands)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package serve
+package services
 
 import (
 	"context"
@@ -17,8 +17,21 @@ import (
 // many, and this fits gRPC's buffers of 32 KiB.
 const portChunk = 32<<10 - 128
 
-func (s *server) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) error {
-	p, err := capable[sdk.Ports](s, sdk.CapabilityPorts)
+// ports puts the ports of a provider behind gRPC.
+type ports struct {
+	providerv1.UnimplementedPortServiceServer
+	provider any
+}
+
+// RegisterPorts serves sdk.Ports; a provider that lacks them answers so. The interceptors
+// of the server encode errors.
+func RegisterPorts(registrar grpc.ServiceRegistrar, provider any) {
+	providerv1.RegisterPortServiceServer(registrar, &ports{provider: provider})
+}
+
+// DialPort carries one connection.
+func (s *ports) DialPort(stream grpc.BidiStreamingServer[providerv1.DialPortRequest, providerv1.DialPortResponse]) error {
+	p, err := Capable[sdk.Ports](s.provider, sdk.CapabilityPorts)
 	if err != nil {
 		return err
 	}
