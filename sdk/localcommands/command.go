@@ -2,12 +2,10 @@ package localcommands
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -38,7 +36,7 @@ type command struct {
 	timedOut, instanceEnded bool
 }
 
-func newCommand(req sdk.CommandRequest, most int64) *command {
+func newCommand(id string, req sdk.CommandRequest, most int64) *command {
 	if most <= 0 {
 		most = math.MaxInt32
 	}
@@ -46,7 +44,7 @@ func newCommand(req sdk.CommandRequest, most int64) *command {
 	return &command{
 		done: make(chan struct{}), output: [2]ring.Buffer{ring.New(keep), ring.New(keep)}, sent: map[syscall.Signal]bool{},
 		state: sdk.Command{
-			ID: "c" + strings.ToLower(rand.Text()), Argv: slices.Clone(req.Argv), Cwd: directory(req.Cwd),
+			ID: id, Argv: slices.Clone(req.Argv), Cwd: directory(req.Cwd),
 			Stdin: req.Stdin || req.Terminal != nil, Terminal: req.Terminal != nil,
 		},
 	}

@@ -36,7 +36,7 @@ func readAll(c *command) (stdout []byte, lost int64) {
 
 // running is a command that keeps so many bytes of each output.
 func running(keep int64) *command {
-	c := newCommand(sdk.CommandRequest{KeepOutput: keep}, 0)
+	c := newCommand("c", sdk.CommandRequest{KeepOutput: keep}, 0)
 	c.state.State = sdk.CommandRunning
 	return c
 }

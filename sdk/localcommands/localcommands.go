@@ -2,6 +2,7 @@ package localcommands
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"os"
@@ -35,6 +36,9 @@ type Options struct {
 	// MaxKept bounds, in bytes, what is kept of each output of a command, whatever is asked
 	// for; 0 is no bound.
 	MaxKept int64
+	// NewID names a command. It is random unless given, so that no name comes again when
+	// the plugin is started anew.
+	NewID func() string
 	// Terminals says that commands may have one: Start returns a TerminalProcess for a
 	// Program with a Terminal.
 	Terminals bool
@@ -113,12 +117,15 @@ func New(options Options) *Commands {
 	if options.MaxRunning <= 0 {
 		options.MaxRunning = defaultRunning
 	}
+	if options.NewID == nil {
+		options.NewID = func() string { return "c" + strings.ToLower(rand.Text()) }
+	}
 	return &Commands{options: options, instances: map[string]*instance{}}
 }
 
 // StartCommand implements sdk.Commands.
 func (c *Commands) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
-	started := newCommand(req, c.options.MaxKept)
+	started := newCommand(c.options.NewID(), req, c.options.MaxKept)
 	// In this order: EndCommands finds the command, or the command no instance.
 	in, err := c.reserve(req.InstanceID, started)
 	if err != nil {

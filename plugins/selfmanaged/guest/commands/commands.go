@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +31,9 @@ type Resources func() (limits isolation.Limits, guard *memory.Guard, ok bool)
 
 // New returns the commands of the sandbox. What they start ends with the guest.
 func New(resources Resources) *localcommands.Commands {
+	var started atomic.Int64
 	return localcommands.New(localcommands.Options{
+		NewID: func() string { return "c-" + strconv.FormatInt(started.Add(1), 10) },
 		Check: func(string) error { return nil }, // the sandbox is the one instance
 		Start: resources.start, Terminals: true,
 		MaxRunning: maxRunning, MaxFollowers: maxFollowers, MaxKept: maxKept,
