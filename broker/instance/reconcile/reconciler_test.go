@@ -20,16 +20,20 @@ type owner struct{ revision }
 
 type revision interface{ routing.Provider }
 
-// slow is a provider whose lists take a second.
+// slow is a provider whose lists take a second, by the clock of the test's bubble.
 type slow struct {
 	sdk.Provider
 	lists atomic.Int64
 }
 
-func (s *slow) List(context.Context) ([]sdk.Instance, error) {
+func (s *slow) List(ctx context.Context) ([]sdk.Instance, error) {
 	s.lists.Add(1)
-	time.Sleep(time.Second)
-	return []sdk.Instance{{ID: "box"}}, nil
+	select {
+	case <-time.After(time.Second):
+		return []sdk.Instance{{ID: "box"}}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func TestAListBeganAfterItWasAskedForAndIsShared(t *testing.T) {
@@ -45,7 +49,7 @@ func TestAListBeganAfterItWasAskedForAndIsShared(t *testing.T) {
 			})
 		}
 		ask(one)
-		time.Sleep(time.Second / 2)
+		<-time.After(time.Second / 2) // the first list is under way
 		for range 3 {
 			ask(one)
 		}

@@ -6,7 +6,6 @@ package commands
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 
@@ -70,7 +69,7 @@ func notStarted(err error) error {
 		}
 		return sdk.FieldErrorf(code, refused.Field, "%s", refused.Message)
 	}
-	return sdk.Errorf(sdk.CodeUnavailable, "%w", fmt.Errorf("start a command: %w", err))
+	return sdk.Errorf(sdk.CodeUnavailable, "start a command: %w", err)
 }
 
 // process is a program in a PID namespace, which ends with its init.

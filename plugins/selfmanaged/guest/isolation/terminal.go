@@ -34,7 +34,7 @@ func handOverTerminal(socket int, size unix.Winsize) (theirs *os.File, err error
 		return err
 	})
 	if err == nil {
-		err = Resize(ours, size)
+		err = resize(ours, size)
 	}
 	if err == nil {
 		err = unix.Sendmsg(socket, []byte{0}, unix.UnixRights(int(ours.Fd())), nil, 0)
@@ -101,8 +101,8 @@ func (p *Process) Terminal() (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "terminal"), nil
 }
 
-// Resize tells a terminal its size, and its programs with SIGWINCH.
-func Resize(ours *os.File, size unix.Winsize) error {
+// resize tells a terminal its size, and its programs with SIGWINCH.
+func resize(ours *os.File, size unix.Winsize) error {
 	raw, err := ours.SyscallConn()
 	if err != nil {
 		return err
