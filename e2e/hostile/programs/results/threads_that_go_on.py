@@ -8,12 +8,18 @@ import threading
 
 def on():
     open("/workspace/early", "w").close()
-    time.sleep(0.05)
+    while True:  # until main has returned, and longer
+        try:
+            os.fstat(4)
+        except OSError:
+            break
+        time.sleep(0.001)
     try:
         os.write(4, b'{"kind": "value", "length": 16}\n{"forged": true}')
     except OSError:
         pass
-    time.sleep(0.05)
+    while not os.path.exists("/workspace/next"):
+        time.sleep(0.001)
     open("/workspace/late", "w").close()
 
 
@@ -26,6 +32,7 @@ def main():
 # --- next execution
 # status: succeeded
 # stdout: early True\nlate False
+open("/workspace/next", "w").close()
 time.sleep(0.3)
 for name in "early", "late":
     print(name, os.path.exists("/workspace/" + name))
