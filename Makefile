@@ -21,7 +21,7 @@ EXAMPLE := examples/bubblewrap-provider
 # The race detector needs a C compiler; without one the tests still run.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
-.PHONY: help build runsc rootfs demo run test unit e2e corpus chaos live live-clean lint fmt generate drift bench soak clean tools
+.PHONY: help build runsc rootfs demo run test unit e2e corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -127,6 +127,9 @@ drift: tools
 
 bench: build runsc ## figures of the whole system, side by side in one run
 	@go run ./e2e/bench
+
+plots: build runsc ## plots of latency by load, into docs/
+	@go run ./e2e/bench -run '^$$' -plots docs
 
 soak: build runsc ## 2,000 changes of the settings under load, half of them wrong, with figures
 	go test ./e2e/soak -count=1 -v -timeout 3h -reloads 2000 -saves 200

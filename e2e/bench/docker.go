@@ -19,40 +19,31 @@ const (
 // measureDocker compares the runtime docker with `docker run`. Where there is no
 // engine that will do, the line says why.
 func measureDocker(ctx context.Context, l lab, count int) (lines []line, err error) {
-	result := line{
-		what: fmt.Sprintf("the same through the runtime `docker`, %d clients", crew()),
-		aim:  "reported",
-	}
+	e := entry{row: "docker", what: fmt.Sprintf("fresh sandboxes, sustained, through `runtime = \"docker\"`: create, run Python hello, destroy through REST, %d clients", crew()), claims: []claim{ratio(rate)}}
 	if reason := noDocker(ctx); reason != "" {
-		result.measured = "not measured: " + reason
-		return []line{result}, nil
+		return []line{{Row: e.row, What: e.what, Note: "not measured: " + reason}}, nil
 	}
 	host := ""
 	if address := os.Getenv("DOCKER_HOST"); address != "" {
-		host = fmt.Sprintf("docker_host = %q", address)
+		host = fmt.Sprintf("\n  docker_host = %q", address)
 	}
-	d, err := startDaemon(ctx, l, l.plugins(), fmt.Sprintf(`provider "self_managed" {
-  runtime       = "docker"
-  pool_size     = %d
-  queue_timeout = "5m"
-  %s
-}`, stock, host))
+	ds, err := l.start(ctx, l.selfManaged(fmt.Sprintf("runtime = \"docker\"\n  pool_size = %d\n  queue_timeout = \"5m\"%s", stock, host)))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = joinStop(err, d) }()
-	if err := d.oneShot(pythonHello); err != nil {
+	defer func() { err = joinStop(err, ds) }()
+	if err := ds.each(func(d *daemon) error { return d.oneShot(pythonHello) }); err != nil {
 		return nil, err
 	}
-	rest := func(ctx context.Context) error { return allContainersUp(ctx, stock) }
-	ours, theirs, err := contest(ctx, count, rest, func() error { return d.lifeCycle(pythonHello) }, dockerRun)
-	if err != nil {
-		return nil, err
+	e.ours = ds.sides(func(d *daemon) turn {
+		return sustained(crew(), stock+crew(), func(int) error { return d.lifeCycle(pythonHello) })
+	})
+	e.beside = &side{
+		fmt.Sprintf("`docker run --rm --runtime=runsc` of the same image with Python hello, %d at once", crew()),
+		sustained(crew(), crew(), func(int) error { return dockerRun() }),
 	}
-	result.measured = ours.String()
-	result.beside = fmt.Sprintf("`docker run --rm --runtime=runsc` of the same image with Python hello, %d at once: %s", crew(), theirs)
-	result.compared = fmt.Sprintf("%.2fx", ours.rate()/theirs.rate())
-	return []line{result}, nil
+	rest := func(ctx context.Context) error { return allContainersUp(ctx, len(ds)*stock) }
+	return contest{turns: fewTurns, rest: rest}.run(ctx, count, []entry{e})
 }
 
 // noDocker says why there is no engine to measure with, "" if there is.

@@ -10,70 +10,126 @@ import (
 )
 
 const (
-	// idleFor is how long the CPU time of idle sandboxes is watched.
-	idleFor = 15 * time.Second
-	// mostMemory of an idle sandbox, and mostIdle of one CPU for broker and
-	// plugin, are the aims.
-	mostMemory = 30 << 20
-	mostIdle   = 0.05
+	// idleFor is how long the CPU time of idle sandboxes is watched in each turn.
+	idleFor = 2500 * time.Millisecond
+	// calm is how long the last sandbox may take to come to rest.
+	calm = 2 * time.Second
 )
 
-// measureIdle holds many Python sandboxes that are ready and do nothing.
-func measureIdle(ctx context.Context, l lab, count int) (lines []line, err error) {
-	d, err := startDaemon(ctx, l, l.plugins(), fmt.Sprintf(`provider "self_managed" {
-  pool_size     = 0
-  max_sandboxes = %d
-  queue_timeout = "10m"
+// measureIdle holds many Python sandboxes that are ready and do nothing. They are made
+// in turns: what each turn adds, divided by how many it makes, is a measurement of its
+// own. An older build has its turns afterwards, when there is room.
+func measureIdle(ctx context.Context, l lab, count int) ([]line, error) {
+	if l.held > 0 {
+		count = l.held
+	}
+	size := line{
+		Row: "idle/size", What: fmt.Sprintf("an idle warm Python sandbox: PSS of all its processes on the host, and their number; %d held", count),
+		Claims: []claim{own(memory).atMost(30), own(processes).atMost(8)},
+	}
+	work := line{
+		Row: "idle/cpu", What: fmt.Sprintf("broker and plugin while %d idle sandboxes are held, over %.0f s", count, manyTurns*idleFor.Seconds()),
+		BesideWhat: "the sandboxes themselves together", Claims: []claim{own(processor).atMost(5)},
+	}
+	for i, b := range l.builds {
+		one := l
+		one.builds = []build{b}
+		held, ours, theirs, err := one.idle(ctx, count)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			size.Ours, work.Ours, work.Beside = held, ours, theirs
+		} else {
+			size.Old, work.Old = held, ours
+		}
+	}
+	for _, l := range []*line{&size, &work} {
+		for i, c := range l.Claims {
+			l.Claims[i] = c.about(*l, nil)
+		}
+	}
+	return []line{size, work}, nil
 }
-limits { create_timeout = "10m" }`, count))
+
+// idle measures one build: its sandboxes, and what broker and plugin, and the
+// sandboxes, need meanwhile.
+func (l lab) idle(ctx context.Context, count int) (held, ours, theirs *series, err error) {
+	ds, err := l.start(ctx, l.selfManaged(fmt.Sprintf("pool_size = 0\n  max_sandboxes = %d\n  queue_timeout = \"10m\"", count))+"limits { create_timeout = \"10m\" }")
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	defer func() { err = joinStop(err, d) }()
-	if err := d.hold(ctx, count); err != nil {
-		return nil, err
+	defer func() { err = joinStop(err, ds) }()
+	if held, err = ds[0].holdInTurns(ctx, count); err != nil {
+		return nil, nil, nil, err
 	}
-	if err := wait(ctx, 2*time.Second); err != nil { // for the last one to come to rest
-		return nil, err
+	ours, theirs, err = ds[0].watchIdle(ctx)
+	return held, ours, theirs, err
+}
+
+// holdInTurns makes sandboxes that stay, and weighs them.
+func (d *daemon) holdInTurns(ctx context.Context, count int) (*series, error) {
+	turns := min(fewTurns, count)
+	s := &series{N: count}
+	made, weighed, counted := 0, int64(0), 0
+	for i := range turns {
+		each := count*(i+1)/turns - made
+		made += each
+		if err := d.hold(ctx, each); err != nil {
+			return nil, err
+		}
+		if err := wait(ctx, calm); err != nil {
+			return nil, err
+		}
+		p, err := d.parts()
+		if err != nil {
+			return nil, err
+		}
+		pss, err := p.sandboxes.pss()
+		if err != nil {
+			return nil, err
+		}
+		s.Turns = append(s.Turns, perSandbox(pss-weighed, len(p.sandboxes)-counted, each))
+		s.All = perSandbox(pss, len(p.sandboxes), made)
+		weighed, counted = pss, len(p.sandboxes)
 	}
+	return s, nil
+}
+
+func perSandbox(pss int64, count, sandboxes int) figures {
+	return figures{memory: float64(pss) / (1 << 20) / float64(sandboxes), processes: float64(count) / float64(sandboxes)}
+}
+
+// watchIdle measures what is used while nothing is done.
+func (d *daemon) watchIdle(ctx context.Context) (ours, theirs *series, err error) {
 	p, err := d.parts()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	began := time.Now()
-	oursBefore, theirsBefore, err := p.cpu()
-	if err != nil {
-		return nil, err
+	ours, theirs = &series{N: manyTurns}, &series{N: manyTurns}
+	began, most := time.Now(), time.Duration(0)
+	ourFirst, theirFirst, err := p.cpu()
+	ourLast, theirLast := ourFirst, theirFirst
+	for range manyTurns {
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := wait(ctx, idleFor); err != nil {
+			return nil, nil, err
+		}
+		ourNow, theirNow, failed := p.cpu()
+		now := time.Since(began)
+		ours.Turns = append(ours.Turns, share(ourNow-ourLast, now-most))
+		theirs.Turns = append(theirs.Turns, share(theirNow-theirLast, now-most))
+		ourLast, theirLast, most, err = ourNow, theirNow, now, failed
 	}
-	if err := wait(ctx, idleFor); err != nil {
-		return nil, err
-	}
-	oursAfter, theirsAfter, err := p.cpu()
-	if err != nil {
-		return nil, err
-	}
-	took := time.Since(began)
-	ours, theirs := ratio(oursAfter-oursBefore, took), ratio(theirsAfter-theirsBefore, took)
-	memory, err := p.sandboxes.pss()
-	if err != nil {
-		return nil, err
-	}
-	each := memory / int64(count)
-	return []line{
-		{
-			what:     fmt.Sprintf("memory of an idle warm Python sandbox, PSS of all its processes on the host, %d held", count),
-			measured: fmt.Sprintf("%.1f MB (%.1f processes each)", float64(each)/(1<<20), float64(len(p.sandboxes))/float64(count)),
-			aim:      fmt.Sprintf("<= %d MB", mostMemory>>20),
-			met:      judge(each <= mostMemory),
-		},
-		{
-			what:     fmt.Sprintf("broker and plugin while %d idle sandboxes are held, over %.0f s", count, took.Seconds()),
-			measured: fmt.Sprintf("%.2f %% of a CPU", 100*ours),
-			beside:   fmt.Sprintf("the sandboxes themselves together: %.2f %% of a CPU", 100*theirs),
-			aim:      fmt.Sprintf("<= %.0f %%", 100*mostIdle),
-			met:      judge(ours <= mostIdle),
-		},
-	}, nil
+	ours.All, theirs.All = share(ourLast-ourFirst, most), share(theirLast-theirFirst, most)
+	return ours, theirs, err
+}
+
+// share of a CPU.
+func share(used, of time.Duration) figures {
+	return figures{processor: 100 * float64(used) / float64(of)}
 }
 
 // hold makes Python sandboxes that stay.
@@ -98,7 +154,7 @@ func (d *daemon) hold(ctx context.Context, count int) error {
 type parts struct{ ours, sandboxes family }
 
 func (d *daemon) parts() (p parts, err error) {
-	all, err := processes()
+	all, err := listProcesses()
 	if err != nil {
 		return p, err
 	}

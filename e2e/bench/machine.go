@@ -29,15 +29,13 @@ func describeMachine(ctx context.Context, l lab) string {
 	if err := unix.Uname(&uts); err == nil {
 		kernel = unix.ByteSliceToString(uts.Release[:])
 	}
-	runsc, err := findRunsc(l)
 	version := "no runsc"
-	if err == nil {
-		version = firstLine(ctx, runsc, "--version")
+	if l.runsc != "" {
+		version = firstLine(ctx, l.runsc, "--version")
 	}
-	return fmt.Sprintf("%d CPUs (%s), Linux %s, %s, as %s; %s, %s, Node.js %s, %s; broker %s; load average %s.",
-		runtime.NumCPU(), processor(), kernel, groups, user, version,
-		firstLine(ctx, python, "--version"), firstLine(ctx, node, "--version"), runtime.Version(),
-		firstLine(ctx, "git", "describe", "--tags", "--always", "--dirty"), loadAverage())
+	return fmt.Sprintf("%d CPUs (%s), Linux %s, %s, as %s; %s, %s, Node.js %s, %s.",
+		runtime.NumCPU(), modelOfCPU(), kernel, groups, user, version,
+		firstLine(ctx, python, "--version"), firstLine(ctx, node, "--version"), runtime.Version())
 }
 
 // The interpreters that sandboxes of the host's root file system use too.
@@ -58,12 +56,14 @@ func systemProgram(names ...string) string {
 	return names[0]
 }
 
-// findRunsc finds the gVisor that the plugin uses.
-func findRunsc(l lab) (string, error) {
-	if path, err := exec.LookPath("runsc"); err == nil {
-		return path, nil
+// findRunsc finds the gVisor that the plugin uses, "" if there is none.
+func findRunsc(b build) string {
+	for _, name := range []string{"runsc", filepath.Join(b.bin, "runsc")} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
 	}
-	return exec.LookPath(filepath.Join(l.bin, "runsc"))
+	return ""
 }
 
 func firstLine(ctx context.Context, name string, args ...string) string {
@@ -75,7 +75,7 @@ func firstLine(ctx context.Context, name string, args ...string) string {
 	return first
 }
 
-func processor() string {
+func modelOfCPU() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return "unknown"

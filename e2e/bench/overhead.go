@@ -9,20 +9,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"sync"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-const (
-	// perSecond is the constant rate of requests.
-	perSecond = 5000
-	// mostOverhead of the broker, in the median, is the aim.
-	mostOverhead = time.Millisecond
-)
+// perSecond is the constant rate of requests.
+const perSecond = 5000
 
 // mockHello is "run" by the mock provider: it prints the code.
 var mockHello = program{"python", "python", "1", "1"}
@@ -30,55 +20,59 @@ var mockHello = program{"python", "python", "1", "1"}
 // measureOverhead sends executions to the mock provider at a constant rate, in
 // turn through the broker's REST API and to a plugin of its own over gRPC.
 func measureOverhead(ctx context.Context, l lab, count int) (lines []line, err error) {
-	dir, err := buildMock(ctx)
+	m, err := startMock(ctx, l, "")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := startDaemon(ctx, l, dir, `provider "mock" {}`)
-	if err != nil {
-		return nil, err
+	defer func() { err = joinStop(err, m) }()
+	e := entry{
+		row: "overhead", what: fmt.Sprintf("an execution at a constant %d requests a second, mock provider, client and servers on the same CPUs", perSecond),
+		beside: &side{"the same over gRPC to the plugin", steady(perSecond, m.plugin.execute)},
+		claims: []claim{difference(p50).atMost(0.4), difference(p99).atMost(3)},
 	}
-	defer func() { err = joinStop(err, d) }()
-	throughBroker, err := d.requests()
-	if err != nil {
-		return nil, err
-	}
-	p, err := startPlugin(ctx, filepath.Join(dir, mockName))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = joinStop(err, p) }()
-
-	each := max(count/rounds, 1)
-	var rest, direct times
-	for round := range rounds + 1 {
-		for _, side := range []struct {
-			do  func() error
-			all *times
-		}{{p.execute, &direct}, {throughBroker, &rest}} {
-			n := each
-			if round == 0 { // the first warms up
-				n = min(each, perSecond)
-			}
-			t, err := atConstantRate(ctx, n, side.do)
-			if err != nil {
-				return nil, err
-			}
-			if round > 0 {
-				*side.all = append(*side.all, t...)
-			}
+	for _, d := range m.brokers {
+		do, err := d.requests()
+		if err != nil {
+			return nil, err
 		}
+		e.ours = append(e.ours, &side{"broker", steady(perSecond, do)})
 	}
-	more := rest.percentile(50) - direct.percentile(50)
-	return []line{{
-		what:     fmt.Sprintf("broker overhead at a constant %d requests a second, mock provider, client and servers on the same CPUs", perSecond),
-		measured: rest.String(),
-		beside:   "the same over gRPC to the plugin: " + direct.String(),
-		compared: fmt.Sprintf("p50 %s, p99 %s", difference(more), difference(rest.percentile(99)-direct.percentile(99))),
-		aim:      "p50 <= " + difference(mostOverhead),
-		met:      judge(more <= mostOverhead),
-	}}, nil
+	return contest{turns: manyTurns, warm: perSecond}.run(ctx, count, []entry{e})
+}
+
+// mocked are brokers with the mock provider, and a plugin without a broker.
+type mocked struct {
+	dir     string // with the executable of the plugin, and no other
+	brokers daemons
+	plugin  *mockPlugin
+}
+
+// startMock starts them. The caller owes a stop.
+func startMock(ctx context.Context, l lab, config string) (m *mocked, err error) {
+	m = &mocked{}
+	if m.dir, err = buildMock(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = joinStop(err, m)
+		}
+	}()
+	if m.brokers, err = l.startWith(ctx, func(build) string { return m.dir }, "provider \"mock\" {}\n"+config); err != nil {
+		return nil, err
+	}
+	if m.plugin, err = startPlugin(ctx, filepath.Join(m.dir, mockName)); err != nil {
+		return m, err
+	}
+	return m, nil
+}
+
+func (m *mocked) stop() error {
+	err := m.brokers.stop()
+	if m.plugin != nil {
+		err = errors.Join(err, m.plugin.stop())
+	}
+	return errors.Join(err, os.RemoveAll(m.dir))
 }
 
 // requests returns a function that executes code in an instance made now.
@@ -102,38 +96,4 @@ func (d *daemon) requests() (func() error, error) {
 		}
 		return nil
 	}, nil
-}
-
-// atConstantRate begins count calls at perSecond, however long each takes, and
-// times them from the moment when they should have begun: a server that is late
-// for one is late for those behind it too.
-func atConstantRate(ctx context.Context, count int, do func() error) (times, error) {
-	// Go's own timers are rounded up to a millisecond where a process has little
-	// else to do. That would be most of what is measured, and more of it on the
-	// side that gives the client less to do.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	all, errs := make(times, count), make([]error, count)
-	var wg sync.WaitGroup
-	began := time.Now()
-	for i := range count {
-		due := began.Add(time.Duration(i) * time.Second / perSecond)
-		for left := time.Until(due); left > 0; left = time.Until(due) {
-			pause := unix.NsecToTimespec(left.Nanoseconds())
-			_ = unix.Nanosleep(&pause, nil) // when a signal cuts it short, it is done again
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		wg.Go(func() {
-			errs[i] = do()
-			all[i] = time.Since(due)
-		})
-	}
-	wg.Wait()
-	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if len(failed) > 0 {
-		return nil, fmt.Errorf("%d of %d requests failed, the first: %w", len(failed), count, failed[0])
-	}
-	return all, ctx.Err()
 }

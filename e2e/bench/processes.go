@@ -22,8 +22,8 @@ type process struct {
 // clockTick is the unit of times in /proc, which is the same on all systems.
 const clockTick = 10 * time.Millisecond
 
-// processes lists those that live now.
-func processes() (family, error) {
+// listProcesses lists those that live now.
+func listProcesses() (family, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (p process) pss() (int64, error) {
 func quiet(ctx context.Context) error {
 	const look, most = 300 * time.Millisecond, 20 * time.Millisecond
 	tree := func() (family, error) {
-		all, err := processes()
+		all, err := listProcesses()
 		return descendants(all, os.Getpid()), err
 	}
 	before, err := tree()

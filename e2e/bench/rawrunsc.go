@@ -67,7 +67,7 @@ func newRawRunsc(d *daemon, p program, argv ...string) (*rawRunsc, error) {
 
 // runscProcess is the command line of some sandbox of the broker.
 func runscProcess(d *daemon) ([]string, error) {
-	all, err := processes()
+	all, err := listProcesses()
 	if err != nil {
 		return nil, err
 	}

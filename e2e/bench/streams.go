@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -29,64 +26,58 @@ const (
 // mock provider prints, since what the host's clock says is no business of a
 // sandbox. A line that is missing or not in its place is an error.
 func measureStreams(ctx context.Context, l lab, count int) (lines []line, err error) {
-	dir, err := buildMock(ctx)
+	m, err := startMock(ctx, l, fmt.Sprintf("limits { output = %d }", mostOutput))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := startDaemon(ctx, l, dir, fmt.Sprintf("provider \"mock\" {}\nlimits { output = %d }", mostOutput))
-	if err != nil {
+	defer func() { err = joinStop(err, m) }()
+	instances := map[*daemon]string{}
+	if err := m.brokers.each(func(d *daemon) (err error) {
+		instances[d], err = d.create(mockHello.template)
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	defer func() { err = joinStop(err, d) }()
-	id, err := d.create(mockHello.template)
-	if err != nil {
-		return nil, err
+	lines, err = contest{turns: fewTurns}.run(ctx, count, []entry{{
+		row: "streams",
+		what: fmt.Sprintf("%d streams at once of %d lines a second each: from the plugin's pipe to the client, mock provider, client and servers on the same CPUs",
+			streamsAtOnce, linesPerSecond),
+		ours: m.brokers.sides(func(d *daemon) turn {
+			return streams(func(ctx context.Context, code string, to *lineReader) error {
+				return d.stream(ctx, instances[d], code, to)
+			})
+		}),
+		beside: &side{"the same over gRPC from the plugin", streams(func(ctx context.Context, code string, to *lineReader) error {
+			return m.plugin.run(ctx, code, to)
+		})},
+		claims: []claim{difference(p50), difference(p99)},
+	}})
+	for i := range lines {
+		lines[i].Note = "all complete and in order, as they should" // else there is an error
 	}
-	p, err := startPlugin(ctx, filepath.Join(dir, mockName))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = joinStop(err, p) }()
+	return lines, err
+}
 
-	each := max(count/rounds, 1)
-	code := fmt.Sprintf(`mock: {"lines": %d, "lines_per_second": %d}`, each, linesPerSecond)
-	var rest, direct times
-	for range rounds {
-		for _, side := range []struct {
-			read func(ctx context.Context, code string, to *lineReader) error
-			all  *times
-		}{
-			{func(ctx context.Context, code string, to *lineReader) error { return p.run(ctx, code, to) }, &direct},
-			{func(ctx context.Context, code string, to *lineReader) error { return d.stream(ctx, id, code, to) }, &rest},
-		} {
-			group, ctx := errgroup.WithContext(ctx)
-			readers := make([]lineReader, streamsAtOnce)
-			for i := range readers {
-				group.Go(func() error {
-					if err := side.read(ctx, code, &readers[i]); err != nil {
-						return err
-					}
-					return readers[i].end(each)
-				})
-			}
-			if err := group.Wait(); err != nil {
-				return nil, err
-			}
-			for _, r := range readers {
-				*side.all = append(*side.all, r.delays...)
-			}
+// streams reads so many lines in each of many streams.
+func streams(read func(ctx context.Context, code string, to *lineReader) error) turn {
+	return func(ctx context.Context, count int) (m measured, err error) {
+		code := fmt.Sprintf(`mock: {"lines": %d, "lines_per_second": %d}`, count, linesPerSecond)
+		group, ctx := errgroup.WithContext(ctx)
+		readers := make([]lineReader, streamsAtOnce)
+		for i := range readers {
+			group.Go(func() error {
+				if err := read(ctx, code, &readers[i]); err != nil {
+					return err
+				}
+				return readers[i].end(count)
+			})
 		}
+		err = group.Wait()
+		for _, r := range readers {
+			m.took = append(m.took, r.delays...)
+		}
+		return m, err
 	}
-	return []line{{
-		what: fmt.Sprintf("%d streams at once of %d lines a second each, %d lines in all: from the plugin's pipe to the client, mock provider, client and servers on the same CPUs",
-			streamsAtOnce, linesPerSecond, len(rest)),
-		measured: "all complete and in order; " + rest.String(),
-		beside:   "the same over gRPC from the plugin: " + direct.String(),
-		compared: fmt.Sprintf("p50 %s, p99 %s", difference(rest.percentile(50)-direct.percentile(50)), difference(rest.percentile(99)-direct.percentile(99))),
-		aim:      "complete, in order",
-		met:      met, // else there is an error
-	}}, nil
 }
 
 // stream runs code in an instance and reads what it prints as events.

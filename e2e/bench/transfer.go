@@ -9,31 +9,18 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"time"
 )
 
-const (
-	transferBytes = 100 << 20
-	// leastPart of a transfer, as a part of that of the plain copy, is the aim.
-	leastPart = 0.3
-)
+const transferBytes = 100 << 20
 
 // measureTransfer sends a file up and down through REST, in turn with a plain
 // server that keeps it in memory too, on the same loopback.
 func measureTransfer(ctx context.Context, l lab, count int) (lines []line, err error) {
-	d, err := startDaemon(ctx, l, l.plugins(), `provider "self_managed" {
-  pool_size    = 1
-  workspace_mb = 256
-  memory_mb    = 1024
-}`)
+	ds, err := l.start(ctx, l.selfManaged("pool_size = 1\n  workspace_mb = 256\n  memory_mb = 1024"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = joinStop(err, d) }()
-	id, err := d.create("bash")
-	if err != nil {
-		return nil, err
-	}
+	defer func() { err = joinStop(err, ds) }()
 	dir, err := os.MkdirTemp("/dev/shm", "sb")
 	if err != nil {
 		return nil, err
@@ -42,40 +29,29 @@ func measureTransfer(ctx context.Context, l lab, count int) (lines []line, err e
 	plain := httptest.NewServer(keepFile(filepath.Join(dir, "file")))
 	defer plain.Close()
 
-	through := "http://" + d.http.Addr + "/api/v1/instances/" + id + "/files/content?path=file"
-	var up, down, plainUp, plainDown times
-	for round := range count + 1 {
-		for _, transfer := range []struct {
-			method, url string
-			took        *times
-		}{
-			{http.MethodPut, through, &up},
-			{http.MethodPut, plain.URL, &plainUp},
-			{http.MethodGet, through, &down},
-			{http.MethodGet, plain.URL, &plainDown},
-		} {
-			began := time.Now()
-			if err := transferFile(ctx, transfer.method, transfer.url); err != nil {
-				return nil, err
-			}
-			if round > 0 { // the first is to warm up
-				*transfer.took = append(*transfer.took, time.Since(began))
-			}
+	paths := map[*daemon]string{}
+	if err := ds.each(func(d *daemon) error {
+		id, err := d.create("bash")
+		paths[d] = "http://" + d.http.Addr + "/api/v1/instances/" + id + "/files/content?path=file"
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	transfer := func(method, url string) turn {
+		return func(ctx context.Context, count int) (measured, error) {
+			return alone(func() error { return transferFile(ctx, method, url) })(ctx, count)
 		}
 	}
-	return []line{transferLine("up", up, plainUp), transferLine("down", down, plainDown)}, nil
-}
-
-func transferLine(way string, took, plain times) line {
-	part := ratio(plain.percentile(50), took.percentile(50))
-	return line{
-		what:     "100 MiB " + way + " through `/instances/{id}/files/content`",
-		measured: took.String(),
-		beside:   "a plain Go server with a file in memory: " + plain.String(),
-		compared: fmt.Sprintf("%.2fx its rate", part),
-		aim:      fmt.Sprintf(">= %.1fx", leastPart),
-		met:      judge(part >= leastPart),
+	var entries []entry
+	for _, way := range []struct{ name, method string }{{"up", http.MethodPut}, {"down", http.MethodGet}} {
+		entries = append(entries, entry{
+			row: "transfer/" + way.name, what: "100 MiB " + way.name + " through `/instances/{id}/files/content`",
+			ours:   ds.sides(func(d *daemon) turn { return transfer(way.method, paths[d]) }),
+			beside: &side{"a plain Go server with a file in memory", transfer(way.method, plain.URL)},
+			claims: []claim{ratio(rate).atLeast(0.4)},
+		})
 	}
+	return contest{turns: manyTurns, warm: 1, singly: true}.run(ctx, count, entries)
 }
 
 // transferFile sends a file, or receives it, with a connection of its own.
