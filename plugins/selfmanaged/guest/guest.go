@@ -134,7 +134,8 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 	if err != nil {
 		return sdk.Errorf(sdk.CodeInternal, "%w", err)
 	}
-	runtime := newInterpreters(req)
+	guard := memory.NewGuard(req.GetMemoryLimit())
+	runtime := newInterpreters(req, guard)
 	if req.GetPackages() {
 		if err := writePip(); err != nil {
 			return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
@@ -143,7 +144,7 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 	if err := runtime.warmUp(ctx); err != nil {
 		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
-	g.runtime, g.memory, g.policy = runtime, memory.NewGuard(req.GetMemoryLimit()), policy
+	g.runtime, g.memory, g.policy = runtime, guard, policy
 	return nil
 }
 

@@ -4,28 +4,25 @@ import (
 	"context"
 	"crypto/rand"
 	"embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/forkserver"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/sdk/program/returned"
 )
 
 // runners run code in interpreters; parts of them are loaded when they are needed.
 //
-//go:embed runner.py context.py display.py notebook.py context.sh runner.js context.js display.js
+//go:embed runner.py fork_server.py context.py display.py notebook.py context.sh runner.js context.js display.js
 var runners embed.FS
-
-// restartDelay is how long after an execution the next interpreter is started
-// ahead. Most instances run one execution and are then destroyed: for them it
-// would be wasted.
-const restartDelay = 50 * time.Millisecond
 
 // errUnknownLanguage is answered for a language that has no interpreter here.
 var errUnknownLanguage = errors.New("no interpreter for this language in the sandbox")
@@ -37,66 +34,62 @@ type interpreters struct {
 	limits isolation.Limits
 	warm   []string
 
-	mu    sync.Mutex
-	ahead map[string]*ahead // by language
+	forks forks
+
+	room func() bool // whether there is memory for more of them than were asked for
+
+	mu       sync.Mutex
+	reserves map[string]*reserve // by language
 }
 
-// ahead is an interpreter that was started before anybody needs it.
-type ahead struct {
-	ready   chan struct{} // closed when the rest is valid
-	process *process
-	err     error
+// forks is the fork server for Python.
+type forks struct {
+	mu     sync.Mutex
+	server *forkserver.Server
+	broken error // why there is none; it is not tried again
 }
 
-func newInterpreters(req *guestv1.PrepareRequest) *interpreters {
+func newInterpreters(req *guestv1.PrepareRequest, guard *memory.Guard) *interpreters {
 	return &interpreters{
 		paths:  req.GetInterpreters(),
 		limits: isolation.Limits{Processes: req.GetProcessLimit(), FileSize: req.GetFileSizeLimit()},
 		warm:   req.GetWarm(),
-		ahead:  map[string]*ahead{},
+		room:   guard.HalfFree, reserves: map[string]*reserve{},
 	}
 }
 
-// warmUp starts the warm interpreters and waits until they are ready.
+// warmUp makes the warm interpreters and waits until they are ready.
 func (in *interpreters) warmUp(ctx context.Context) error {
 	for _, language := range in.warm {
-		a := in.startAhead(language)
-		select {
-		case <-a.ready:
-			if a.err != nil {
-				return a.err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := in.reserve(language).warmUp(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// startAhead starts an interpreter in the background, unless there is one.
-func (in *interpreters) startAhead(language string) *ahead {
+// reserve returns the reserve of a language that has an interpreter.
+func (in *interpreters) reserve(language string) *reserve {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	a := in.ahead[language]
-	if a == nil {
-		a = &ahead{ready: make(chan struct{})}
-		in.ahead[language] = a
-		go func() {
-			defer close(a.ready)
-			a.process, a.err = in.start(language)
-		}()
+	r := in.reserves[language]
+	if r == nil {
+		least := 0
+		if slices.Contains(in.warm, language) {
+			least = 1
+		}
+		r = newReserve(least, in.room, func() (*process, error) { return in.start(language) })
+		in.reserves[language] = r
 	}
-	return a
+	return r
 }
 
 // start starts an interpreter and waits until it is ready.
 func (in *interpreters) start(language string) (*process, error) {
-	s, leaves := in.waiting(language)
-	p, err := startProcess(s)
+	p, err := in.begin(language)
 	if err != nil {
 		return nil, err
 	}
-	p.leaves = leaves
 	if err := p.waitReady(); err != nil {
 		p.Kill()
 		p.wait()
@@ -105,30 +98,52 @@ func (in *interpreters) start(language string) (*process, error) {
 	return p, nil
 }
 
+// begin starts or forks an interpreter.
+func (in *interpreters) begin(language string) (*process, error) {
+	s, leaves := in.waiting(language)
+	if language == Python {
+		if server := in.forks.ready(s); server != nil {
+			p, err := makeProcess(func(t forkserver.Streams) (isolated, error) { return server.Fork(t) })
+			if !errors.Is(err, forkserver.ErrEnded) {
+				return p, err
+			}
+		}
+	}
+	p, err := startProcess(s)
+	if err != nil {
+		return nil, err
+	}
+	p.leaves = leaves
+	return p, nil
+}
+
+// ready returns a fork server of interpreters that s would start; nil if there can be
+// none.
+func (f *forks) ready(s isolation.Spec) *forkserver.Server {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.server != nil && f.server.Ended() {
+		f.server = nil
+	}
+	if f.server == nil && f.broken == nil {
+		if f.server, f.broken = forkserver.Start(append(slices.Clip(s.Argv), "serve"), s.Env, s.Limits); f.broken != nil {
+			fmt.Fprintln(os.Stderr, "sandbox: every interpreter is started afresh:", f.broken)
+		}
+	}
+	return f.server
+}
+
 // take returns an interpreter that has run nothing before: the one that was
 // started ahead, or one that is started now.
 func (in *interpreters) take(language string) (*process, error) {
 	if in.paths[language] == "" {
 		return nil, errUnknownLanguage
 	}
-	in.mu.Lock()
-	a := in.ahead[language]
-	delete(in.ahead, language)
-	in.mu.Unlock()
-	if a != nil {
-		if <-a.ready; a.err == nil {
-			return a.process, nil
-		}
-	}
-	return in.start(language)
+	return in.reserve(language).take()
 }
 
-// replace starts the next interpreter ahead, a little later.
-func (in *interpreters) replace(language string) {
-	if slices.Contains(in.warm, language) {
-		time.AfterFunc(restartDelay, func() { in.startAhead(language) })
-	}
-}
+// replace makes the next interpreter ahead, a little later.
+func (in *interpreters) replace(language string) { in.reserve(language).replace() }
 
 // waiting is an interpreter that waits for a request, and the file that it may leave.
 func (in *interpreters) waiting(language string) (s isolation.Spec, leaves string) {
@@ -170,6 +185,16 @@ func writeRunners() error {
 	for _, f := range files {
 		if sources[f.Name()], err = runners.ReadFile(f.Name()); err != nil {
 			return fmt.Errorf("find the runners: %w", err)
+		}
+	}
+	filter, err := isolation.NamespaceFilter()
+	if err != nil {
+		return err
+	}
+	for _, instruction := range filter {
+		sources["namespaces.bpf"], err = binary.Append(sources["namespaces.bpf"], binary.NativeEndian, instruction)
+		if err != nil {
+			return fmt.Errorf("encode the filter: %w", err)
 		}
 	}
 	for name, source := range sources {

@@ -1,20 +1,46 @@
 package guest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/forkserver"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
+)
+
+// isolated is a program with its descendants: one that was started, or one that was
+// forked.
+type isolated interface {
+	// Roots are the processes from which all of it descends.
+	Roots() []int
+	// Started returns when the program runs, or why it cannot.
+	Started(ctx context.Context) error
+	// Exit returns how the program ended, once it has. ok is false if it was killed.
+	Exit() (exit isolation.Exit, ok bool)
+	// Interrupt sends SIGINT to what runs in the foreground.
+	Interrupt()
+	// Kill ends every process of it.
+	Kill()
+	// Wait returns when every process of it has gone.
+	Wait()
+}
+
+var (
+	_ isolated = (*isolation.Process)(nil)
+	_ isolated = (*forkserver.Process)(nil)
 )
 
 // process is an interpreter. What it runs arrives later, so it can be started
 // ahead.
 type process struct {
-	*isolation.Process
+	isolated
 	request *os.File // its descriptor 3: what to run; ends after it
 	stdout  *pipe.Reader
 	stderr  *pipe.Reader
@@ -27,38 +53,58 @@ type process struct {
 // startProcess starts an interpreter. What it shall run is written to request.
 // The caller must end it with wait.
 func startProcess(s isolation.Spec) (*process, error) {
+	return makeProcess(func(t forkserver.Streams) (isolated, error) {
+		return isolation.Start(s, isolation.Streams{Stdout: t.Stdout, Stderr: t.Stderr, Extra: []*os.File{t.Request, t.Result}})
+	})
+}
+
+// makeProcess makes an interpreter of what begin makes.
+func makeProcess(begin func(forkserver.Streams) (isolated, error)) (*process, error) {
 	p := &process{}
-	var theirs []*os.File
+	var theirs forkserver.Streams
 	defer func() {
-		for _, f := range theirs {
-			_ = f.Close()
+		for _, f := range []*os.File{theirs.Stdout, theirs.Stderr, theirs.Result, theirs.Request} {
+			if f != nil {
+				_ = f.Close()
+			}
 		}
 	}()
-	output := func(ours **pipe.Reader) (*os.File, error) {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, err
+	var err error
+	for _, output := range []struct {
+		ours   **pipe.Reader
+		theirs **os.File
+	}{{&p.stdout, &theirs.Stdout}, {&p.stderr, &theirs.Stderr}, {&p.result, &theirs.Result}} {
+		var r *os.File
+		if r, *output.theirs, err = halfBlockingPipe(0); err != nil {
+			break
 		}
-		*ours = pipe.NewReader(r)
-		theirs = append(theirs, w)
-		return w, nil
+		*output.ours = pipe.NewReader(r)
 	}
-	stdout, err1 := output(&p.stdout)
-	stderr, err2 := output(&p.stderr)
-	result, err3 := output(&p.result)
-	request, ours, err4 := os.Pipe()
-	if err4 == nil {
-		p.request, theirs = ours, append(theirs, request)
-	}
-	err := errors.Join(err1, err2, err3, err4)
 	if err == nil {
-		p.Process, err = isolation.Start(s, isolation.Streams{Stdout: stdout, Stderr: stderr, Extra: []*os.File{request, result}})
+		p.request, theirs.Request, err = halfBlockingPipe(1)
+	}
+	if err == nil {
+		p.isolated, err = begin(theirs)
 	}
 	if err != nil {
 		p.closePipes()
 		return nil, err
 	}
 	return p, nil
+}
+
+// halfBlockingPipe makes a pipe of which one end, 0 to read or 1 to write, is ours and
+// has deadlines. The other, which a program gets, blocks: os.Pipe would make both
+// alike, and undo it for the one, with twice the system calls.
+func halfBlockingPipe(end int) (ours, theirs *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fds[end]), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
+		return nil, nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return os.NewFile(uintptr(fds[end]), "|"), os.NewFile(uintptr(fds[1-end]), "|"), nil
 }
 
 // waitReady returns when the interpreter says that it waits for a request.

@@ -302,14 +302,22 @@ def leave(code, module):
     exit_now(code)
 
 
+def settle():
+    """Leave alone what is there before the code comes."""
+    gc.collect()
+    gc.freeze()
+
+
 def main():
-    os.set_inheritable(3, False)
-    os.set_inheritable(CHANNEL, False)
     policy = load_policy()
     channel = Channel()
     displays = Displays(channel)
-    gc.collect()
-    gc.freeze()
+    if sys.argv[1:] == ["serve"]:
+        part("fork_server").serve()
+    else:
+        settle()
+    os.set_inheritable(3, False)
+    os.set_inheritable(CHANNEL, False)
     os.write(CHANNEL, b"R")
     module = types.ModuleType("__main__")
     code = 0

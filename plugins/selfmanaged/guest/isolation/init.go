@@ -111,15 +111,8 @@ func confine(s Spec) error {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
-	for resource, limit := range map[int]uint64{
-		unix.RLIMIT_NPROC:  s.Limits.Processes,
-		unix.RLIMIT_FSIZE:  s.Limits.FileSize,
-		unix.RLIMIT_NOFILE: 1024,
-		unix.RLIMIT_CORE:   0,
-	} {
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
-			return fmt.Errorf("set limit %d: %w", resource, err)
-		}
+	if err := s.Limits.Set(0); err != nil {
+		return err
 	}
 	return forbidNamespaces()
 }
@@ -214,11 +207,6 @@ func reapUntil(pid int) (Exit, error) {
 		case got != pid:
 			continue
 		}
-		exit := Exit{Code: ws.ExitStatus(), PeakBytes: usage.Maxrss << 10}
-		if ws.Signaled() {
-			exit.Signal = int(ws.Signal())
-			exit.Code = 128 + exit.Signal
-		}
-		return exit, nil
+		return ExitOf(ws, usage.Maxrss<<10), nil
 	}
 }

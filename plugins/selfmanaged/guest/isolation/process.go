@@ -26,6 +26,22 @@ type Limits struct {
 	FileSize uint64
 }
 
+// Set puts the limits, and those that are the same for all, in force for a process; 0
+// is the caller.
+func (l Limits) Set(pid int) error {
+	for resource, limit := range map[int]uint64{
+		unix.RLIMIT_NPROC:  l.Processes,
+		unix.RLIMIT_FSIZE:  l.FileSize,
+		unix.RLIMIT_NOFILE: 1024,
+		unix.RLIMIT_CORE:   0,
+	} {
+		if err := unix.Prlimit(pid, resource, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
+			return fmt.Errorf("set limit %d: %w", resource, err)
+		}
+	}
+	return nil
+}
+
 // Spec says what to start.
 type Spec struct {
 	// Argv is the program and its arguments. A name without a slash is looked up
@@ -73,6 +89,16 @@ type Exit struct {
 	Signal int
 	// PeakBytes of memory of the program and the children it waited for.
 	PeakBytes int64
+}
+
+// ExitOf tells how a program ended from what the kernel says of it.
+func ExitOf(status unix.WaitStatus, peakBytes int64) Exit {
+	exit := Exit{Code: status.ExitStatus(), PeakBytes: peakBytes}
+	if status.Signaled() {
+		exit.Signal = int(status.Signal())
+		exit.Code = 128 + exit.Signal
+	}
+	return exit
 }
 
 // Refused is why a program cannot be started.
@@ -140,8 +166,8 @@ func Start(s Spec, streams Streams) (*Process, error) {
 	return p, nil
 }
 
-// PID of the init process, from which all processes of the program descend.
-func (p *Process) PID() int { return p.init.Process.Pid }
+// Roots are the processes from which all processes of the program descend: its init.
+func (p *Process) Roots() []int { return []int{p.init.Process.Pid} }
 
 // Started returns when the program runs, or with a *Refused if it cannot. When
 // ctx ends, everything is killed. It must be called at most once, and before Exit.

@@ -19,14 +19,14 @@ var auditArchitectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm
 // for the usual numbers could be passed.
 const otherABI = 0x40000000
 
-// forbidNamespaces keeps the calling thread, and all that it starts, from making
-// namespaces. In a user namespace anybody is root: of mounts without a size limit,
-// of raw sockets, and of a chroot from which one climbs to a hidden file system
-// that all executions of a sandbox share. The thread must be locked.
-func forbidNamespaces() error {
+// NamespaceFilter is a seccomp filter that keeps who has it, and all that it starts,
+// from making namespaces. In a user namespace anybody is root: of mounts without a size
+// limit, of raw sockets, and of a chroot from which one climbs to a hidden file system
+// that all executions of a sandbox share.
+func NamespaceFilter() ([]unix.SockFilter, error) {
 	arch, ok := auditArchitectures[runtime.GOARCH]
 	if !ok {
-		return fmt.Errorf("forbid namespaces: unknown architecture %s", runtime.GOARCH)
+		return nil, fmt.Errorf("forbid namespaces: unknown architecture %s", runtime.GOARCH)
 	}
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -37,7 +37,7 @@ func forbidNamespaces() error {
 		// Offsets in struct seccomp_data; of the first argument the lower half.
 		number, architecture, flags = 0, 4, 16
 	)
-	filter := []unix.SockFilter{
+	return []unix.SockFilter{
 		{Code: load, K: architecture},
 		{Code: equals, K: arch, Jf: 7},
 		{Code: load, K: number},
@@ -52,6 +52,14 @@ func forbidNamespaces() error {
 		{Code: end, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
 		{Code: end, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
 		{Code: end, K: unix.SECCOMP_RET_ALLOW},
+	}, nil
+}
+
+// forbidNamespaces gives the calling thread, which must be locked, NamespaceFilter.
+func forbidNamespaces() error {
+	filter, err := NamespaceFilter()
+	if err != nil {
+		return err
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {

@@ -3,14 +3,18 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The guard looks again after shortestPause if memory is short. A program can
@@ -50,8 +54,8 @@ type Guard struct {
 
 // Program is what the guard watches over, with its descendants.
 type Program interface {
-	// PID of the process from which all of it descends, a child of the guest.
-	PID() int
+	// Roots are the processes from which all of it descends.
+	Roots() []int
 	Kill()
 }
 
@@ -80,6 +84,12 @@ func (m *Guard) Room() error {
 		return nil
 	}
 	return fmt.Errorf("the instance's memory is full: programs and files may use %d MiB together", m.limit>>20)
+}
+
+// HalfFree reports whether at least half of the memory is free.
+func (m *Guard) HalfFree() bool {
+	used, err := InUse()
+	return err == nil && used < m.limit/2
 }
 
 // Watch puts a program under the guard until Release is called.
@@ -148,7 +158,7 @@ func pause(free int64) time.Duration {
 // killLargest kills the program whose processes use most, if that is enough
 // or whoever it is.
 func (m *Guard) killLargest(whoever bool) bool {
-	resident := residentByInit()
+	resident := residentByProcess()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	atLeast := m.limit / 4
@@ -157,7 +167,7 @@ func (m *Guard) killLargest(whoever bool) bool {
 	}
 	var largest *Guarded
 	for g := range m.watched {
-		if r := resident[g.program.PID()]; !g.Killed() && r >= atLeast {
+		if r := resident.below(g.program.Roots()); !g.Killed() && r >= atLeast {
 			largest, atLeast = g, r
 		}
 	}
@@ -190,11 +200,11 @@ func InUse() (int64, error) {
 }
 
 func memoryField(file, name string) (int64, error) {
-	text, err := os.ReadFile(file)
+	text, err := read(file)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if field, value, _ := strings.Cut(line, ":"); field == name {
 			return kilobytes(value)
 		}
@@ -202,20 +212,32 @@ func memoryField(file, name string) (int64, error) {
 	return 0, os.ErrNotExist
 }
 
+// read returns the beginning of a file, which one of procfs has whole. It does so in
+// three system calls; os.ReadFile has ten.
+func read(file string) (string, error) {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	var text [8 << 10]byte
+	n, err := unix.Read(fd, text[:])
+	return string(text[:max(n, 0)]), errors.Join(err, unix.Close(fd))
+}
+
 func kilobytes(field string) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(field), " kB"), 10, 64)
 	return n << 10, err
 }
 
-// residentByInit sums the resident memory of all processes by the child of the
-// guest that they descend from: the init of their program. Orphans belong to
-// their namespace's init, so the way up always leads there.
-func residentByInit() map[int]int64 {
-	type proc struct {
-		parent   int
-		resident int64
-	}
-	procs := map[int]proc{}
+// residents are the processes of the sandbox, by their PID.
+type residents map[int]struct {
+	parent int
+	bytes  int64
+}
+
+// residentByProcess reads what memory each process has.
+func residentByProcess() residents {
+	all := residents{}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -225,30 +247,40 @@ func residentByInit() map[int]int64 {
 		if err != nil {
 			continue
 		}
-		text, err := os.ReadFile("/proc/" + entry.Name() + "/status")
+		text, err := read("/proc/" + entry.Name() + "/status")
 		if err != nil {
 			continue // it has just ended
 		}
-		var p proc
-		for line := range strings.Lines(string(text)) {
+		p := all[pid]
+		for line := range strings.Lines(text) {
 			name, value, _ := strings.Cut(line, ":")
 			switch name {
 			case "PPid":
 				p.parent, _ = strconv.Atoi(strings.TrimSpace(value))
 			case "VmRSS":
-				p.resident, _ = kilobytes(value)
+				p.bytes, _ = kilobytes(value)
 			}
 		}
-		procs[pid] = p
+		all[pid] = p
 	}
+	return all
+}
+
+// below sums the memory of the processes that descend from roots, and of the roots but
+// for children of the guest: those are init processes, which hold nothing of a program's.
+func (all residents) below(roots []int) (sum int64) {
 	guest := os.Getpid()
-	sums := map[int]int64{}
-	for pid, p := range procs {
-		top := pid
-		for steps := 0; steps < len(procs) && procs[top].parent != guest; steps++ {
-			top = procs[top].parent
+	for pid, p := range all {
+		if p.parent == guest {
+			continue
 		}
-		sums[top] += p.resident
+		for steps := 0; steps < len(all) && pid > 0; steps++ {
+			if slices.Contains(roots, pid) {
+				sum += p.bytes
+				break
+			}
+			pid = all[pid].parent
+		}
 	}
-	return sums
+	return sum
 }

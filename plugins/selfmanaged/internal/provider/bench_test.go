@@ -54,3 +54,21 @@ func BenchmarkWarm(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSession runs hello world again and again in one sandbox.
+func BenchmarkSession(b *testing.B) {
+	p := New(hclog.NewNullLogger()).(*Provider)
+	settings, _ := p.Describe().Schema.Resolve(map[string]any{
+		"pool_size": 0, "runsc": binaries.Runsc(b), "guest": filepath.Join(binaries.Dir(b), "sandbox-guest"),
+	})
+	assert.NilError(b, p.Configure(b.Context(), sdk.ConfigureRequest{Label: "x", BrokerID: "bench" + newID(), StateDir: b.TempDir(), Settings: settings}))
+	defer func() { assert.NilError(b, p.Close(b.Context())) }()
+	i, err := p.Create(b.Context(), sdk.CreateRequest{Template: templatePython})
+	assert.NilError(b, err)
+	for b.Loop() {
+		var r recorder
+		_, err = p.Execute(b.Context(), sdk.ExecuteRequest{InstanceID: i.ID, Language: sdk.Python, Code: "print(1)", Timeout: time.Minute, OutputLimit: 1 << 20}, &r)
+		assert.NilError(b, err)
+		assert.Equal(b, r.out.String(), "1\n")
+	}
+}
