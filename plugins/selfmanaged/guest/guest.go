@@ -144,6 +144,7 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 	if err := runtime.warmUp(ctx); err != nil {
 		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
+	guard.Settle()
 	g.runtime, g.memory, g.policy = runtime, guard, policy
 	return nil
 }

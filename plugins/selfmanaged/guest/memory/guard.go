@@ -44,6 +44,7 @@ const settle = 3 * time.Second
 // and without a cgroup nothing would.
 type Guard struct {
 	limit int64
+	own   atomic.Int64 // what no program uses; see Settle
 
 	mu      sync.Mutex
 	watched map[*Guarded]bool
@@ -71,12 +72,30 @@ func NewGuard(limit int64) *Guard {
 	return &Guard{limit: limit, watched: map[*Guarded]bool{}}
 }
 
+// maxOwn is the most that Settle takes for the guest's own. The host's limit has more
+// room than that above the programs' one.
+const maxOwn = 64 << 20
+
+// Settle says that no program has run yet: what is in use now are the guest and the
+// interpreters that wait, which are not charged to programs.
+func (m *Guard) Settle() {
+	if own, err := InUse(); err == nil {
+		m.own.Store(min(own, maxOwn))
+	}
+}
+
+// used is what the programs use together.
+func (m *Guard) used() (int64, error) {
+	all, err := InUse()
+	return max(all-m.own.Load(), 0), err
+}
+
 // Room returns an error when the sandbox uses as much memory as it may.
 func (m *Guard) Room() error {
 	if m.limit == math.MaxInt64 {
 		return nil
 	}
-	used, err := InUse()
+	used, err := m.used()
 	if err != nil {
 		return fmt.Errorf("what memory is in use: %w", err)
 	}
@@ -88,7 +107,7 @@ func (m *Guard) Room() error {
 
 // HalfFree reports whether at least half of the memory is free.
 func (m *Guard) HalfFree() bool {
-	used, err := InUse()
+	used, err := m.used()
 	return err == nil && used < m.limit/2
 }
 
@@ -135,7 +154,7 @@ func (m *Guard) poll(stop, done chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		used, err := InUse()
+		used, err := m.used()
 		timer.Reset(pause(m.limit - used))
 		if err != nil || used <= m.limit {
 			over = 0
