@@ -142,6 +142,9 @@ type Tenant struct {
 	TokenSHA256 [][32]byte
 	// Providers that it may use, by label; empty means all.
 	Providers []string
+	// Reuse says that its executions in no instance of their own may have a sandbox which
+	// an earlier one has left.
+	Reuse bool
 	// Quota is its own, complete: what its block does not say is as in
 	// Config.Quota.
 	Quota Quota

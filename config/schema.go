@@ -178,6 +178,10 @@ func tenantSchema() sdk.Schema {
 			Name: "providers", Type: sdk.TypeList, Min: sdk.Bound(1),
 			Description: "The labels of the providers that this tenant may use; leave it out to allow all.",
 		},
+		{
+			Name: "one_shot", Type: sdk.TypeString, Default: oneShotTenant, Options: []string{oneShotFresh, oneShotTenant},
+			Description: "What an execution in no instance of its own gets: fresh, always a sandbox that nobody had before; tenant, also one that an earlier execution of this tenant has left, where the provider's own one_shot says so too.",
+		},
 	}
 }
 

@@ -10,6 +10,13 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
+// What executions in no instance of their own get: always a fresh sandbox, or one that
+// an earlier execution of the same tenant has left.
+const (
+	oneShotFresh  = "fresh"
+	oneShotTenant = "tenant"
+)
+
 // tenantReader reads tenant blocks.
 type tenantReader struct {
 	parser    *parser
@@ -22,6 +29,7 @@ func (r *tenantReader) read(block *hclsyntax.Block) Tenant {
 	tenant := Tenant{Name: block.Labels[0]}
 	s := r.parser.readSection(r.withoutQuota(block), tenantSchema(), block.DefRange())
 	tenant.Quota = r.quotas.read(block)
+	tenant.Reuse = s.Settings["one_shot"] == oneShotTenant
 	tenant.TokenSHA256 = r.tokens.read(fmt.Sprintf("tenant %q", tenant.Name), s)
 	if a, ok := s.setting("providers"); ok {
 		for i, label := range s.Settings["providers"].([]string) {

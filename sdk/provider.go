@@ -195,6 +195,13 @@ type CreateRequest struct {
 	// asked before then: another provider is asked. Nil means as long as the provider
 	// waits by itself. A provider without a queue need not look at it.
 	MaxQueue *time.Duration
+	// Reuse says that the instance is for one execution, that it is destroyed after it,
+	// and that its tenant (LabelTenant) lets such executions have one sandbox after the
+	// other: a provider whose operator wants that too may hand over one that an earlier
+	// execution of this tenant has left, as long as nothing of that execution can be
+	// found in it. The instance is a new one to the broker, with an ID that no other
+	// had. A provider without such sandboxes need not look at it.
+	Reuse bool
 }
 
 // Labels that the broker sets on every instance.

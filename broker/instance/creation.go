@@ -200,6 +200,7 @@ func (m *creation) make(ctx context.Context) (made sdk.Instance, err error) {
 		// there for the day when nobody is left to destroy.
 		TTL:            m.limits().MaxLifetime + m.limits().slack(),
 		IdempotencyKey: m.id.String(),
+		Reuse:          m.req.reuse,
 	})
 	m.judge(ctx, time.Since(began), err)
 	if err == nil {

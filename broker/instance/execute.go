@@ -137,7 +137,7 @@ func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create Crea
 	if req.Keep != nil {
 		keep = *req.Keep
 	}
-	create.oneShot, create.attempt = !keep, *a
+	create.oneShot, create.reuse, create.attempt = !keep, !keep && who.Reuse, *a
 	grant, err := s.admission.admitRun(ctx, who, t, create.turn, req, a.others)
 	if err != nil {
 		return Execution{}, false, a.refusedByQuota(err)

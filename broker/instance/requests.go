@@ -42,6 +42,8 @@ type CreateRequest struct {
 
 	// oneShot instances are destroyed after one execution.
 	oneShot bool
+	// reuse lets such an instance be one that the tenant had before.
+	reuse bool
 
 	// Wait is how long it may wait for its turn where a quota or the provider has
 	// no room.

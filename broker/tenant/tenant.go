@@ -14,6 +14,9 @@ type Tenant struct {
 	Name string
 	// Providers that the tenant may use, by label. Empty means all.
 	Providers []string
+	// Reuse says that an execution in no instance of its own may have a sandbox that an
+	// earlier one of this tenant has left.
+	Reuse bool
 	// Since tells the tenant from others that had its name before it was removed:
 	// it is the generation of the configuration in which the name has appeared.
 	Since int

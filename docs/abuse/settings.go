@@ -101,6 +101,12 @@ func Settings() Kind {
 			Tests: []string{"TestAllows", "TestWhichProviderServes"},
 		},
 		{
+			Of:    []string{"tenant.one_shot", "self_managed.one_shot", "self_managed.one_shot_uses", "self_managed.one_shot_age"},
+			Abuse: "Code, for what an earlier execution of its tenant has left in the sandbox, or to leave something for a later one; a tenant, for the sandbox of another.",
+			Stops: "A sandbox is handed over within one tenant, after one execution that has ended by itself; every process is gone and every directory is new, or the sandbox is destroyed.",
+			Tests: []string{"TestNothingIsLeftBehindInASandboxThatIsHandedOver", "TestASandboxIsHandedOverToItsTenantAlone"},
+		},
+		{
 			Of:    []string{"audit.include_code", "audit.max_mb", "audit.keep_days"},
 			Abuse: "Who reads the log, for code and secrets; a tenant, to push lines out by many others.",
 			Stops: "Code is written only where it is wanted; lines are bounded; files go for their age alone.",

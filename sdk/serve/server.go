@@ -116,6 +116,7 @@ func (s *server) Create(ctx context.Context, req *providerv1.CreateRequest) (*pr
 		Env:            req.GetEnv(),
 		TTL:            req.GetTtl().AsDuration(),
 		IdempotencyKey: req.GetIdempotencyKey(),
+		Reuse:          req.GetReuse(),
 	}
 	if req.GetMaxQueue() != nil {
 		most := max(0, req.GetMaxQueue().AsDuration())

@@ -132,7 +132,7 @@ func (c *Client) Health(ctx context.Context) (sdk.Health, error) {
 func (c *Client) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	wr := &providerv1.CreateRequest{
 		Template: req.Template, Labels: req.Labels, Env: req.Env,
-		Ttl: durationpb.New(req.TTL), IdempotencyKey: req.IdempotencyKey,
+		Ttl: durationpb.New(req.TTL), IdempotencyKey: req.IdempotencyKey, Reuse: req.Reuse,
 	}
 	if req.MaxQueue != nil {
 		wr.MaxQueue = durationpb.New(*req.MaxQueue)

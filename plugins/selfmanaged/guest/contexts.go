@@ -84,6 +84,13 @@ func (s *contexts) remove(c *codeContext) {
 	s.all = slices.DeleteFunc(s.all, func(other *codeContext) bool { return other == c })
 }
 
+// any says whether there is a context.
+func (s *contexts) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all) > 0
+}
+
 // lookUp returns a context; nil if there is none of that ID.
 func (s *contexts) lookUp(id string) *codeContext {
 	s.mu.Lock()

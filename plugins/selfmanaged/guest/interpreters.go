@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,6 +83,23 @@ func (in *interpreters) reserve(language string) *reserve {
 		in.reserves[language] = r
 	}
 	return r
+}
+
+// pid of the fork server, 0 for none.
+func (f *forks) pid() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.server == nil {
+		return 0
+	}
+	return f.server.PID()
+}
+
+// allReserves are those of all languages that were used.
+func (in *interpreters) allReserves() []*reserve {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Collect(maps.Values(in.reserves))
 }
 
 // start starts an interpreter and waits until it is ready.

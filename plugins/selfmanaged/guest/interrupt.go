@@ -45,6 +45,13 @@ func (all *interruptible) add(id string, target interruptTarget) (*interrupts, e
 	return i, nil
 }
 
+// any says whether an execution runs.
+func (all *interruptible) any() bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return len(all.running) > 0
+}
+
 // ended forgets the execution and says whether it was interrupted.
 func (i *interrupts) ended() bool {
 	i.all.mu.Lock()

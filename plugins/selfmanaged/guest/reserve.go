@@ -110,11 +110,35 @@ func (r *reserve) fill() {
 	}
 }
 
+// drain ends all that wait, so that nothing is forked or started any more by itself.
+func (r *reserve) drain() {
+	r.mu.Lock()
+	r.idle.Stop()
+	r.taken, r.wanted = 0, 0
+	r.mu.Unlock()
+	r.cut(0)
+}
+
+// refill undoes drain, and returns when what the sandbox was prepared for is ready.
+func (r *reserve) refill(ctx context.Context) error {
+	r.mu.Lock()
+	r.wanted = r.least
+	r.mu.Unlock()
+	return r.warmUp(ctx)
+}
+
 // shrink ends what nobody has needed for a while.
 func (r *reserve) shrink() {
 	r.mu.Lock()
 	r.wanted = r.least
-	keep := min(r.least, len(r.waiting))
+	r.mu.Unlock()
+	r.cut(r.least)
+}
+
+// cut ends those that wait but for the oldest.
+func (r *reserve) cut(keep int) {
+	r.mu.Lock()
+	keep = min(keep, len(r.waiting))
 	surplus := r.waiting[keep:]
 	r.waiting = r.waiting[:keep:keep]
 	r.mu.Unlock()

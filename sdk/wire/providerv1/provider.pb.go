@@ -880,7 +880,9 @@ type CreateRequest struct {
 	Ttl            *durationpb.Duration   `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	IdempotencyKey string                 `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// How long the creation may wait for room; absent for as long as the provider likes.
-	MaxQueue      *durationpb.Duration `protobuf:"bytes,6,opt,name=max_queue,json=maxQueue,proto3" json:"max_queue,omitempty"`
+	MaxQueue *durationpb.Duration `protobuf:"bytes,6,opt,name=max_queue,json=maxQueue,proto3" json:"max_queue,omitempty"`
+	// The instance is for one execution and may be one that the same tenant had before.
+	Reuse         bool `protobuf:"varint,7,opt,name=reuse,proto3" json:"reuse,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -955,6 +957,13 @@ func (x *CreateRequest) GetMaxQueue() *durationpb.Duration {
 		return x.MaxQueue
 	}
 	return nil
+}
+
+func (x *CreateRequest) GetReuse() bool {
+	if x != nil {
+		return x.Reuse
+	}
+	return false
 }
 
 type CreateResponse struct {
@@ -2129,14 +2138,15 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x05value\x18\x05 \x01(\x01R\x05value\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbf\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x03\n" +
 	"\rCreateRequest\x12\x1a\n" +
 	"\btemplate\x18\x01 \x01(\tR\btemplate\x12L\n" +
 	"\x06labels\x18\x02 \x03(\v24.sandboxbroker.provider.v1.CreateRequest.LabelsEntryR\x06labels\x12C\n" +
 	"\x03env\x18\x03 \x03(\v21.sandboxbroker.provider.v1.CreateRequest.EnvEntryR\x03env\x12+\n" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12'\n" +
 	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x126\n" +
-	"\tmax_queue\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bmaxQueue\x1a9\n" +
+	"\tmax_queue\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bmaxQueue\x12\x14\n" +
+	"\x05reuse\x18\a \x01(\bR\x05reuse\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +

@@ -91,6 +91,9 @@ func Start(argv, env []string, limits isolation.Limits) (*Server, error) {
 	return nil, fmt.Errorf("start the fork server: %w", err)
 }
 
+// PID of the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Ended says whether the server has ended.
 func (s *Server) Ended() bool {
 	select {

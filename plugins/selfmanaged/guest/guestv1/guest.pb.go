@@ -269,6 +269,78 @@ func (*InterruptResponse) Descriptor() ([]byte, []int) {
 	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{3}
 }
 
+type ResetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetRequest) Reset() {
+	*x = ResetRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetRequest) ProtoMessage() {}
+
+func (x *ResetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
+func (*ResetRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+}
+
+type ResetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetResponse) Reset() {
+	*x = ResetResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetResponse) ProtoMessage() {}
+
+func (x *ResetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
+func (*ResetResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+}
+
 type CheckRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -277,7 +349,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -289,7 +361,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -302,7 +374,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
 type CheckResponse struct {
@@ -313,7 +385,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +397,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +410,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{7}
 }
 
 var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -365,11 +437,14 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x13\n" +
 	"\x11InterruptResponse\"\x0e\n" +
+	"\fResetRequest\"\x0f\n" +
+	"\rResetResponse\"\x0e\n" +
 	"\fCheckRequest\"\x0f\n" +
-	"\rCheckResponse2\xa2\x02\n" +
+	"\rCheckResponse2\xf8\x02\n" +
 	"\fGuestService\x12Z\n" +
 	"\aPrepare\x12&.sandboxbroker.guest.v1.PrepareRequest\x1a'.sandboxbroker.guest.v1.PrepareResponse\x12T\n" +
-	"\x05Check\x12$.sandboxbroker.guest.v1.CheckRequest\x1a%.sandboxbroker.guest.v1.CheckResponse\x12`\n" +
+	"\x05Check\x12$.sandboxbroker.guest.v1.CheckRequest\x1a%.sandboxbroker.guest.v1.CheckResponse\x12T\n" +
+	"\x05Reset\x12$.sandboxbroker.guest.v1.ResetRequest\x1a%.sandboxbroker.guest.v1.ResetResponse\x12`\n" +
 	"\tInterrupt\x12(.sandboxbroker.guest.v1.InterruptRequest\x1a).sandboxbroker.guest.v1.InterruptResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
 
 var (
@@ -384,28 +459,32 @@ func file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_guest_v1_guest_proto_rawDescData
 }
 
-var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
 	(*PrepareRequest)(nil),      // 0: sandboxbroker.guest.v1.PrepareRequest
 	(*PrepareResponse)(nil),     // 1: sandboxbroker.guest.v1.PrepareResponse
 	(*InterruptRequest)(nil),    // 2: sandboxbroker.guest.v1.InterruptRequest
 	(*InterruptResponse)(nil),   // 3: sandboxbroker.guest.v1.InterruptResponse
-	(*CheckRequest)(nil),        // 4: sandboxbroker.guest.v1.CheckRequest
-	(*CheckResponse)(nil),       // 5: sandboxbroker.guest.v1.CheckResponse
-	nil,                         // 6: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	(*durationpb.Duration)(nil), // 7: google.protobuf.Duration
+	(*ResetRequest)(nil),        // 4: sandboxbroker.guest.v1.ResetRequest
+	(*ResetResponse)(nil),       // 5: sandboxbroker.guest.v1.ResetResponse
+	(*CheckRequest)(nil),        // 6: sandboxbroker.guest.v1.CheckRequest
+	(*CheckResponse)(nil),       // 7: sandboxbroker.guest.v1.CheckResponse
+	nil,                         // 8: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
 }
 var file_sandboxbroker_guest_v1_guest_proto_depIdxs = []int32{
-	6, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	7, // 1: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
+	8, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	9, // 1: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
 	0, // 2: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
-	4, // 3: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
-	2, // 4: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
-	1, // 5: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
-	5, // 6: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
-	3, // 7: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
-	5, // [5:8] is the sub-list for method output_type
-	2, // [2:5] is the sub-list for method input_type
+	6, // 3: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
+	4, // 4: sandboxbroker.guest.v1.GuestService.Reset:input_type -> sandboxbroker.guest.v1.ResetRequest
+	2, // 5: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
+	1, // 6: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
+	7, // 7: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
+	5, // 8: sandboxbroker.guest.v1.GuestService.Reset:output_type -> sandboxbroker.guest.v1.ResetResponse
+	3, // 9: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
+	6, // [6:10] is the sub-list for method output_type
+	2, // [2:6] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name
@@ -422,7 +501,7 @@ func file_sandboxbroker_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_guest_v1_guest_proto_rawDesc), len(file_sandboxbroker_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

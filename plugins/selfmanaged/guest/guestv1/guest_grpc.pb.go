@@ -27,6 +27,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	GuestService_Prepare_FullMethodName   = "/sandboxbroker.guest.v1.GuestService/Prepare"
 	GuestService_Check_FullMethodName     = "/sandboxbroker.guest.v1.GuestService/Check"
+	GuestService_Reset_FullMethodName     = "/sandboxbroker.guest.v1.GuestService/Reset"
 	GuestService_Interrupt_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Interrupt"
 )
 
@@ -39,6 +40,10 @@ type GuestServiceClient interface {
 	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (*PrepareResponse, error)
 	// Check answers at once: the sandbox runs and its guest is well.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckResponse, error)
+	// Reset makes the sandbox as it was after Prepare: no process of anybody's, empty
+	// directories, interpreters that are ready. It fails, and the sandbox is of no further
+	// use, if something runs or is left that it cannot remove.
+	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error)
 	// Interrupt sends SIGINT to an execution and kills it a grace later if it still
 	// runs. It answers at once, with SB013 if no such execution runs.
 	Interrupt(ctx context.Context, in *InterruptRequest, opts ...grpc.CallOption) (*InterruptResponse, error)
@@ -72,6 +77,16 @@ func (c *guestServiceClient) Check(ctx context.Context, in *CheckRequest, opts .
 	return out, nil
 }
 
+func (c *guestServiceClient) Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResetResponse)
+	err := c.cc.Invoke(ctx, GuestService_Reset_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *guestServiceClient) Interrupt(ctx context.Context, in *InterruptRequest, opts ...grpc.CallOption) (*InterruptResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InterruptResponse)
@@ -91,6 +106,10 @@ type GuestServiceServer interface {
 	Prepare(context.Context, *PrepareRequest) (*PrepareResponse, error)
 	// Check answers at once: the sandbox runs and its guest is well.
 	Check(context.Context, *CheckRequest) (*CheckResponse, error)
+	// Reset makes the sandbox as it was after Prepare: no process of anybody's, empty
+	// directories, interpreters that are ready. It fails, and the sandbox is of no further
+	// use, if something runs or is left that it cannot remove.
+	Reset(context.Context, *ResetRequest) (*ResetResponse, error)
 	// Interrupt sends SIGINT to an execution and kills it a grace later if it still
 	// runs. It answers at once, with SB013 if no such execution runs.
 	Interrupt(context.Context, *InterruptRequest) (*InterruptResponse, error)
@@ -109,6 +128,9 @@ func (UnimplementedGuestServiceServer) Prepare(context.Context, *PrepareRequest)
 }
 func (UnimplementedGuestServiceServer) Check(context.Context, *CheckRequest) (*CheckResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
+}
+func (UnimplementedGuestServiceServer) Reset(context.Context, *ResetRequest) (*ResetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reset not implemented")
 }
 func (UnimplementedGuestServiceServer) Interrupt(context.Context, *InterruptRequest) (*InterruptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Interrupt not implemented")
@@ -170,6 +192,24 @@ func _GuestService_Check_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GuestService_Reset_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).Reset(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_Reset_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).Reset(ctx, req.(*ResetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _GuestService_Interrupt_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InterruptRequest)
 	if err := dec(in); err != nil {
@@ -202,6 +242,10 @@ var GuestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Check",
 			Handler:    _GuestService_Check_Handler,
+		},
+		{
+			MethodName: "Reset",
+			Handler:    _GuestService_Reset_Handler,
 		},
 		{
 			MethodName: "Interrupt",

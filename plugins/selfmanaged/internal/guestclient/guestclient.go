@@ -91,6 +91,15 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
+// Reset has the guest make the sandbox as it was after Prepare. With an error it is of no
+// further use.
+func (c *Client) Reset(ctx context.Context) error {
+	if _, err := c.rpc.Reset(ctx, &guestv1.ResetRequest{}); err != nil {
+		return fmt.Errorf("reset the sandbox: %w", wire.DecodeError(err))
+	}
+	return nil
+}
+
 // Execute runs code. Its error is ctx's own, out's own, ErrGone, ErrNotStarted,
 // ErrStuck, or an *sdk.Error.
 func (c *Client) Execute(ctx context.Context, req sdk.ExecuteRequest, env map[string]string, out sdk.Output) (sdk.ExecuteResult, error) {

@@ -41,7 +41,9 @@ type Options[S Sandbox] struct {
 	// MaxAge is how long a sandbox may be ready before another takes its place;
 	// 0 for ever.
 	MaxAge time.Duration
-	Logger hclog.Logger
+	// KeepFor is how long a sandbox waits for its tenant to want it again.
+	KeepFor time.Duration
+	Logger  hclog.Logger
 }
 
 // Pool keeps sandboxes ready.
@@ -55,6 +57,7 @@ type Pool[S Sandbox] struct {
 	closed   bool
 	draining bool                   // nothing is kept ready any more
 	ready    map[string][]*entry[S] // the oldest first
+	kept     []*kept[S]             // the latest last
 	outgoing *entry[S]              // ready, and being replaced
 	making   map[string]int
 	inUse    int // retiring ones too
@@ -100,12 +103,15 @@ type Request struct {
 	Tenant string
 	// Patience is how long to wait for a sandbox.
 	Patience time.Duration
+	// Reuse prefers a sandbox that the same tenant has had before; see Keep.
+	Reuse bool
 	// MaxQueue, if not nil, is how long to wait where one of those in use has to end
 	// first, if that is less.
 	MaxQueue *time.Duration
 }
 
-// Acquire returns a sandbox that nobody used before. The caller owes a Release.
+// Acquire returns a sandbox that nobody used before, or with Reuse perhaps one that the
+// tenant has. The caller owes a Release or a Keep.
 // When none comes before ctx ends, the error is ctx's; when patience is over, it
 // is CodeCreateFailed and says how deep the queue was; CodeQuotaExceeded when it was
 // MaxQueue that was over.
@@ -116,6 +122,10 @@ func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
 		p.mu.Unlock()
 		return none, errClosed()
 	}
+	if s, ok := p.takeKept(req); ok {
+		p.mu.Unlock()
+		return s, nil
+	}
 	p.want(req.Template)
 	if i := slices.IndexFunc(p.ready[req.Template], (*entry[S]).alive); i >= 0 {
 		s := p.take(p.ready[req.Template][i])
@@ -125,7 +135,7 @@ func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
 		p.mu.Unlock()
 		return s, nil
 	}
-	w := &waiter[S]{tenant: req.Tenant, template: req.Template, got: make(chan S, 1), failed: make(chan error, 1)}
+	w := &waiter[S]{tenant: req.Tenant, template: req.Template, reuse: req.Reuse, got: make(chan S, 1), failed: make(chan error, 1)}
 	before, own := p.waiters.push(w)
 	full := before+1 > p.o.Max-p.inUse // even if what is ready for others is retired
 	p.counts.Waits++
@@ -233,8 +243,11 @@ func (p *Pool[S]) Drain() {
 	p.retireReady()
 }
 
-// retireReady is called with the lock held.
+// retireReady retires what is kept for a tenant, too. It is called with the lock held.
 func (p *Pool[S]) retireReady() {
+	for len(p.kept) > 0 {
+		p.retire(p.takeBack(p.kept[0]))
+	}
 	for template := range p.ready {
 		for len(p.ready[template]) > 0 {
 			p.retire(p.take(p.ready[template][0]))

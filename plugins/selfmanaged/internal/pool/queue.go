@@ -8,6 +8,7 @@ import (
 // waiter is somebody who waits for a sandbox.
 type waiter[S Sandbox] struct {
 	tenant, template string
+	reuse            bool       // one that the tenant had before will do
 	got              chan S     // buffered
 	failed           chan error // buffered
 }
@@ -63,6 +64,24 @@ func (q *queue[S]) pop(template string) *waiter[S] {
 				q.lines = append(slices.Delete(q.lines, i, i+1), l)
 			}
 			return w
+		}
+	}
+	return nil
+}
+
+// popReuse takes out who of a tenant waits longest for a sandbox of a template and takes
+// one that the tenant had before; nil for nobody. It costs the tenant no turn: nobody
+// else could have that one.
+func (q *queue[S]) popReuse(tenant, template string) *waiter[S] {
+	for _, l := range q.lines {
+		if l.tenant != tenant {
+			continue
+		}
+		for _, w := range l.waiters {
+			if w.reuse && w.template == template {
+				q.remove(w)
+				return w
+			}
 		}
 	}
 	return nil

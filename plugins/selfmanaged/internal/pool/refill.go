@@ -66,7 +66,7 @@ func (p *Pool[S]) existing() (total, making int) {
 	for _, n := range p.making {
 		making += n
 	}
-	total = p.inUse + making
+	total = p.inUse + making + len(p.kept)
 	for _, list := range p.ready {
 		total += len(list)
 	}
@@ -117,7 +117,7 @@ func (p *Pool[S]) firstUnmet() string {
 	return ""
 }
 
-// makeRoom retires ready sandboxes, which nobody waits for, where the bound
+// makeRoom retires kept and ready sandboxes, which nobody waits for, where the bound
 // leaves no room for those that somebody does.
 func (p *Pool[S]) makeRoom() {
 	unmet := 0
@@ -125,6 +125,10 @@ func (p *Pool[S]) makeRoom() {
 		unmet += max(0, n-p.making[template])
 	}
 	for p.retiring < unmet {
+		if len(p.kept) > 0 {
+			p.retire(p.takeBack(p.kept[0]))
+			continue
+		}
 		most := ""
 		for template, list := range p.ready {
 			if len(list) > len(p.ready[most]) {

@@ -20,6 +20,8 @@ type Counts struct {
 	// Ready sandboxes that went without being used: Aged were replaced for
 	// their age, Unwell did not answer a check, Ended ended by themselves.
 	Aged, Unwell, Ended int64
+	// Reused are requests that got a sandbox which their tenant had before.
+	Reused int64
 }
 
 func (c *Counts) made(took time.Duration) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
@@ -23,6 +24,8 @@ type instance struct {
 	key     string
 
 	usage
+	reuse bool // see Provider.reusable
+	clean atomic.Bool
 	// measuring is held by who freezes it, and read-held by measurements: whoever
 	// looks on keeps nobody from pausing, who waits for the one in progress.
 	measuring sync.RWMutex
@@ -94,7 +97,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	}
 	s, err := p.pool.Acquire(ctx, pool.Request{
 		Template: req.Template, Tenant: req.Labels[sdk.LabelTenant], Patience: p.settings.QueueTimeout,
-		MaxQueue: req.MaxQueue,
+		Reuse: p.reuses(req), MaxQueue: req.MaxQueue,
 	})
 	if err != nil {
 		return sdk.Instance{}, err
@@ -102,10 +105,10 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	now := time.Now()
 	i := &instance{
 		Instance: sdk.Instance{
-			ID: s.ID, Template: req.Template, Labels: maps.Clone(req.Labels), CreatedAt: now,
+			ID: s.instanceID(), Template: req.Template, Labels: maps.Clone(req.Labels), CreatedAt: now,
 			Metadata: map[string]string{"runtime": p.settings.Runtime},
 		},
-		sandbox: s, env: maps.Clone(req.Env), key: req.IdempotencyKey,
+		sandbox: s, env: maps.Clone(req.Env), key: req.IdempotencyKey, reuse: p.reuses(req),
 	}
 	if req.TTL > 0 {
 		i.ExpiresAt = now.Add(req.TTL)
@@ -153,6 +156,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	}
 	started := time.Now()
 	result, err := i.sandbox.guest.Execute(ctx, req, env, out)
+	i.clean.Store(err == nil && endedByItself(result))
 	switch {
 	case err == nil:
 		return result, nil
@@ -230,6 +234,9 @@ func (p *Provider) forget(i *instance) {
 
 // end destroys an instance that is not known any more.
 func (p *Provider) end(ctx context.Context, i *instance) error {
+	if p.reusable(i) && p.handOver(ctx, i) {
+		return nil
+	}
 	defer p.pool.Release()
 	if err := i.sandbox.Destroy(ctx); err != nil {
 		return fmt.Errorf("destroy instance %s: %w", i.ID, err)

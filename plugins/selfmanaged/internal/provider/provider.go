@@ -131,8 +131,8 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 		Make: p.makeSandbox, Templates: p.shares(),
 		Check:         func(ctx context.Context, s *sandbox) error { return s.guest.Check(ctx) },
 		CheckInterval: checkInterval, CheckTimeout: checkTimeout,
-		MaxAge: p.settings.MaxAge,
-		Size:   int(p.settings.PoolSize), Max: int(p.settings.MaxSandboxes),
+		MaxAge: p.settings.MaxAge, KeepFor: keepFor,
+		Size: int(p.settings.PoolSize), Max: int(p.settings.MaxSandboxes),
 		MakeTimeout: makeTimeout, Logger: p.logger,
 	})
 	if err := p.firstTry(ctx); err != nil {

@@ -18,6 +18,7 @@ type sandbox struct {
 	running
 	ID    string
 	guest *guestclient.Client
+	past  past
 }
 
 // makeOne starts a sandbox, says whether it is a copy, and returns when its

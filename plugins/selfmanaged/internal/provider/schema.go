@@ -17,6 +17,9 @@ type settings struct {
 	MaxSandboxes int64         `config:"max_sandboxes"`
 	QueueTimeout time.Duration `config:"queue_timeout"`
 	MaxAge       time.Duration `config:"max_age"`
+	OneShot      string        `config:"one_shot"`
+	OneShotUses  int64         `config:"one_shot_uses"`
+	OneShotAge   time.Duration `config:"one_shot_age"`
 	MemoryMB     int64         `config:"memory_mb"`
 	CPUs         float64       `config:"cpus"`
 	WorkspaceMB  int64         `config:"workspace_mb"`
@@ -80,6 +83,18 @@ func schema() sdk.Schema {
 		{
 			Name: "max_age", Type: sdk.TypeDuration, Default: "1h", Min: sdk.Bound(0), Max: sdk.Bound(30 * 24 * 3600),
 			Label: "Age of ready sandboxes", Description: "How long a sandbox may wait to be used before a new one takes its place; at least 1m, 0 for no end.",
+		},
+		{
+			Name: "one_shot", Type: sdk.TypeString, Default: oneShotFresh, Options: []string{oneShotFresh, oneShotTenant},
+			Label: "Executions without an instance", Description: "What an execution in no instance of its own gets: fresh, a sandbox that nobody had before; tenant, one after the other a sandbox that earlier ones of the same tenant have left, emptied, with nothing running. Many times as many of them are done in a second; what is given up is in the security model.",
+		},
+		{
+			Name: "one_shot_uses", Type: sdk.TypeInteger, Default: 1000, Min: sdk.Bound(1), Max: sdk.Bound(1 << 20),
+			Label: "Executions in one sandbox", Description: "After how many executions a sandbox of one_shot = tenant is destroyed.",
+		},
+		{
+			Name: "one_shot_age", Type: sdk.TypeDuration, Default: "10m", Min: sdk.Bound(1), Max: sdk.Bound(24 * 3600),
+			Label: "Age of a sandbox in use", Description: "How long after its first execution a sandbox of one_shot = tenant is destroyed.",
 		},
 		{
 			Name: "memory_mb", Type: sdk.TypeInteger, Default: 512, Min: sdk.Bound(64), Max: sdk.Bound(1 << 20),

@@ -21,6 +21,7 @@ var (
 type usage struct {
 	mu        sync.Mutex
 	uses      int
+	calls     int64 // that were ever allowed
 	paused    bool
 	switching bool // it is about to be paused or resumed
 }
@@ -36,6 +37,7 @@ func (u *usage) use() (release func(), err error) {
 		return nil, errPaused
 	}
 	u.uses++
+	u.calls++
 	return u.release, nil
 }
 
@@ -73,4 +75,11 @@ func (u *usage) isPaused() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.paused
+}
+
+// usedOnce says whether one call has ever been allowed, which is over.
+func (u *usage) usedOnce() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.calls == 1 && u.uses == 0 && !u.paused && !u.switching
 }

@@ -26,6 +26,9 @@ func (p *Provider) Validate(_ context.Context, given sdk.Settings) []sdk.FieldEr
 	if s.MaxAge > 0 && s.MaxAge < leastMaxAge {
 		found.addf("max_age", "must be at least %s, or 0 for no end", leastMaxAge)
 	}
+	if s.OneShot == oneShotTenant && s.Packages == packagesOn {
+		found.addf("one_shot", "must be %q where packages may be installed: what was installed for one execution is another's", oneShotFresh)
+	}
 	found.ofRuntime(s)
 	found.ofPackages(s)
 	if _, err := s.codePolicy(); err != nil {
