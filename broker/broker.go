@@ -169,6 +169,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer closing(&err, b.closeAudit)
+	b.quotas.Follow(ctx, b.audit)
 	previewKey, err := preview.LoadKey(b.state.PreviewKeyFile())
 	if err != nil {
 		return err

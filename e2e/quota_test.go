@@ -82,6 +82,9 @@ func TestTheCountsOfADaySurviveAKilledBroker(t *testing.T) {
 	b = startLimited(t, quotas, settings, func(dir string) {
 		assert.NilError(t, os.MkdirAll(filepath.Join(dir, "state"), 0o700))
 		assert.NilError(t, os.WriteFile(filepath.Join(dir, "state", "state.db"), state, 0o600))
+		// What was reserved last is in the audit log, and not there yet.
+		assert.NilError(t, os.CopyFS(filepath.Join(dir, "state", "audit"), os.DirFS(filepath.Join(b.Dir, "state", "audit"))))
+		assert.NilError(t, os.Chmod(filepath.Join(dir, "state", "audit"), 0o700))
 	})
 	if day := used(t, b, "executions_per_day"); day == 0 && time.Now().UTC().Hour() == 0 {
 		TestTheCountsOfADaySurviveAKilledBroker(t) // a day has begun meanwhile: once more, within one

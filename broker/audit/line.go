@@ -74,6 +74,9 @@ type Effect struct {
 	Packages    []string `json:"packages,omitempty"`
 	// Change says what an administrator changes, without secrets.
 	Change string `json:"change,omitempty"`
+	// Usage is what a tenant has used of its quotas with what is reserved for the effect,
+	// in the words of package quota. Only the first line has it.
+	Usage json.RawMessage `json:"usage,omitempty"`
 	// Code is left out of the log unless it is to be included.
 	Code string `json:"code,omitempty"`
 }

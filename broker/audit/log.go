@@ -66,6 +66,7 @@ type Log struct {
 	failure error         // why nothing can be written, nil if it can
 	busy    time.Time     // since when the disk has been waited for; zero if it is not
 	grown   chan struct{} // closed, and made anew, when lines have become durable
+	hash    Hash          // of the last line that is durable
 
 	last      atomic.Uint64 // the last line that is durable
 	lines     atomic.Uint64
@@ -250,6 +251,13 @@ func (l *Log) Last() (seq uint64, more <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last.Load(), l.grown
+}
+
+// Position is the last line that is on disk, by its number and its hash.
+func (l *Log) Position() (seq uint64, hash string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last.Load(), l.hash.String()
 }
 
 // Close ends the log when all lines that were asked for are written, or could not

@@ -21,6 +21,7 @@ type Record struct {
 }
 
 // Begin writes that an effect is about to happen, and returns when that is on disk.
+// What ctx has reserved for the effect is durable then too.
 // With an error the effect must not happen. It is SB009, also where ctx had a deadline and
 // the disk did not have the line by then; or that of ctx, if it was cancelled and nobody
 // waits any more. Else the caller must call End.
@@ -29,6 +30,10 @@ func (l *Log) Begin(ctx context.Context, what Effect) (*Record, error) {
 		what.Code = ""
 	}
 	what.clip()
+	reservation := effect.ReservationOf(ctx)
+	if reservation != nil {
+		what.Usage = reservation.Note()
+	}
 	r := &Record{log: l, id: "f-" + strings.ToLower(rand.Text()[:20]), began: l.options.Now()}
 	e, err := newEntry(content{Event: EventBegin, EffectID: r.id, Effect: &what}, r.began)
 	if err == nil {
@@ -44,8 +49,11 @@ func (l *Log) Begin(ctx context.Context, what Effect) (*Record, error) {
 		return nil, coded
 	}
 	failpoint.Hit(failpoint.AuditBegun)
+	if what.Usage != nil {
+		reservation.Noted()
+	}
 	effect.Begin(ctx)
-	what.Code = ""
+	what.Code, what.Usage = "", nil
 	r.effect = what
 	return r, nil
 }

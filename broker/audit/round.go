@@ -63,7 +63,7 @@ func (w *writer) endRound(err error) error {
 	}
 	w.log.lines.Add(r.upTo.seq - w.durable.seq)
 	w.durable, w.why = r.upTo, ""
-	w.log.grow(w.durable.seq)
+	w.log.grow(w.durable)
 	failpoint.Hit(failpoint.AuditWritten)
 	for _, e := range r.entries {
 		switch {

@@ -145,10 +145,11 @@ func (l *Log) idle(failed error, waiting *round) {
 }
 
 // grow says that there are more lines, before anybody is told of his own.
-func (l *Log) grow(last uint64) {
+func (l *Log) grow(last place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last.Store(last)
+	l.last.Store(last.seq)
+	l.hash = last.hash
 	close(l.grown)
 	l.grown = make(chan struct{})
 }

@@ -1,12 +1,14 @@
 // Package effect is what those who cause effects and those who record them agree on,
 // so that neither imports the other: the errors of an effect that could not be recorded,
-// the moment at which an effect may begin, and the execution that an instance is made for.
+// the moment at which an effect may begin, the execution that an instance is made for, and
+// what of a quota is reserved for it.
 //
 // Package audit returns the errors, package instance reads them.
 package effect
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -45,6 +47,29 @@ func Begin(ctx context.Context) {
 	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
 		begun()
 	}
+}
+
+// Reservation is what was taken from a quota for effects, and may not be durable yet.
+type Reservation interface {
+	// Note returns what the line of an effect is to say, nil if nothing: it becomes
+	// durable with the line.
+	Note() json.RawMessage
+	// Noted says that it is.
+	Noted()
+}
+
+type reservationKey struct{}
+
+// WithReservation returns a context for the effects that r is for: the first of them has it
+// in its line, so that both wait for the disk once.
+func WithReservation(ctx context.Context, r Reservation) context.Context {
+	return context.WithValue(ctx, reservationKey{}, r)
+}
+
+// ReservationOf returns what was given to WithReservation, nil if nothing was.
+func ReservationOf(ctx context.Context) Reservation {
+	r, _ := ctx.Value(reservationKey{}).(Reservation)
+	return r
 }
 
 type purposeKey struct{}

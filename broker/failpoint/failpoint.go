@@ -16,12 +16,12 @@ const (
 	KeyBegun Point = "key.begun"
 	// QuotaReserved: a request was granted what it needs, which is not on disk yet.
 	QuotaReserved Point = "quota.reserved"
-	// QuotaNoted: that is on disk where it has to be.
-	QuotaNoted Point = "quota.noted"
 	// CreateIntended: it is on disk that an instance is about to be made.
 	CreateIntended Point = "create.intended"
 	// AuditBegun: it is in the audit log that an effect is about to happen.
 	AuditBegun Point = "audit.begun"
+	// QuotaNoted: so is what was reserved for it, or on disk by itself.
+	QuotaNoted Point = "quota.noted"
 	// AuditEnding: an effect has happened, which the audit log does not know yet.
 	AuditEnding Point = "audit.ending"
 	// AuditEnded: now it does.
@@ -70,7 +70,7 @@ const (
 // All lists the points.
 func All() []Point {
 	return []Point{
-		KeyBegun, QuotaReserved, QuotaNoted, CreateIntended, AuditBegun, AuditEnding, AuditEnded, CreateMade, CreateNoted,
+		KeyBegun, QuotaReserved, CreateIntended, AuditBegun, QuotaNoted, AuditEnding, AuditEnded, CreateMade, CreateNoted,
 		CreateAnswer, ExecuteBegin, ExecuteEnd, QuotaSettled, KeyAnswer, KeyKept, DestroyBegin, DestroyDone, DestroyNoted,
 		StateCommit, StateSync, StateCommitted, AuditWrite, AuditSync, AuditWritten, ReconcileListed, ReconcileAdopted, ReconcileOrphan,
 	}

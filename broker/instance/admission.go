@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -62,12 +63,20 @@ func (a admission) admit(ctx context.Context, t turn, d quota.Demand) (quota.Gra
 	return grant, err
 }
 
+// reserving returns a context for the effects that a grant is for.
+func reserving(ctx context.Context, g quota.Grant) context.Context {
+	if g.Reservation == nil {
+		return ctx
+	}
+	return effect.WithReservation(ctx, g.Reservation)
+}
+
 // admitRun takes what one execution needs: with an instance of its own, if it is to
 // have a fresh one.
 func (a admission) admitRun(ctx context.Context, who tenant.Tenant, t target, turn turn, req RunRequest, others bool) (quota.Grant, error) {
 	return a.admitAt(ctx, turn, quota.Demand{
 		Tenant: who.Name, Execution: true, Timeout: req.Timeout,
-		Instance: req.Session == "", Provider: t.provider.Label(),
+		Instance: req.Session == "", Provider: t.provider.Label(), Noted: true,
 	}, others)
 }
 
@@ -92,13 +101,12 @@ func ofProvider(err error) bool {
 }
 
 // admitExecution takes what an execution needs in an instance that there is.
-func (a admission) admitExecution(ctx context.Context, who tenant.Tenant, wait, timeout time.Duration) (*quota.Execution, error) {
+func (a admission) admitExecution(ctx context.Context, who tenant.Tenant, wait, timeout time.Duration) (quota.Grant, error) {
 	turn, err := a.newTurn(wait)
 	if err != nil {
-		return nil, err
+		return quota.Grant{}, err
 	}
-	grant, err := a.admit(ctx, turn, quota.Demand{Tenant: who.Name, Execution: true, Timeout: timeout})
-	return grant.Execution, err
+	return a.admit(ctx, turn, quota.Demand{Tenant: who.Name, Execution: true, Timeout: timeout, Noted: true})
 }
 
 // waitsLonger reports whether a request whose turn has not ended may go on when the

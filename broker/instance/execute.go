@@ -71,11 +71,13 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	if err := t.installs(req.Requirements); err != nil {
 		return Execution{}, faultOf(e, err)
 	}
-	if r.quota, err = s.admission.admitExecution(ctx, who, req.Wait, req.Timeout); err != nil {
+	grant, err := s.admission.admitExecution(ctx, who, req.Wait, req.Timeout)
+	if err != nil {
 		return Execution{}, err
 	}
-	defer r.quota.Release()
-	return s.run(ctx, r, e, t, req)
+	defer grant.Release()
+	r.quota = grant.Execution
+	return s.run(reserving(ctx, grant), r, e, t, req)
 }
 
 // Run takes the session's instance or makes one, runs the code in it, and
@@ -144,6 +146,7 @@ func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create Crea
 	}
 	defer grant.Release()
 	r.quota, create.granted = grant.Execution, grant.Instance
+	ctx = reserving(ctx, grant)
 	creating := ctx
 	if !keep {
 		creating = effect.MadeFor(ctx, sdk.ExecuteRequest{ExecutionID: r.key.id, Language: t.Language, Code: req.Code, Env: req.Env})

@@ -46,17 +46,17 @@ func (s *Service) Install(ctx context.Context, who tenant.Tenant, id string, req
 	if err := t.installs(req.Requirements); err != nil {
 		return Execution{}, faultOf(e, err)
 	}
-	leave, err := s.admission.admitExecution(ctx, who, 0, cmp.Or(req.Timeout, s.limits().MaxTimeout))
+	grant, err := s.admission.admitExecution(ctx, who, 0, cmp.Or(req.Timeout, s.limits().MaxTimeout))
 	if err != nil {
 		return Execution{}, err
 	}
-	defer leave.Release()
-	leave.Start()
+	defer grant.Release()
+	grant.Execution.Start()
 	if err := e.BeginExecution(); err != nil {
 		return Execution{}, faultOf(e, err)
 	}
 	defer e.EndExecution()
-	call, stop := context.WithCancelCause(ctx)
+	call, stop := context.WithCancelCause(reserving(ctx, grant))
 	defer stop(nil)
 	defer context.AfterFunc(s.lifetime, func() { stop(errShuttingDown) })()
 	return s.install(ctx, call, stop, e, t, installation{id: "x-" + randomName(), requirements: req.Requirements, timeout: req.Timeout, again: true})

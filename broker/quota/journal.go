@@ -16,6 +16,8 @@ import (
 // Record is what a tenant has used of its day and its month, with what was reserved
 // when it was written: after a crash all of that counts as used.
 type Record struct {
+	// Version grows with each change. Of two records of a tenant the higher one is later.
+	Version       uint64        `json:"version,omitempty"`
 	Day           string        `json:"day"` // of UTC, 2006-01-02
 	Executions    int64         `json:"executions"`
 	ExecutionTime time.Duration `json:"execution_ns"`
@@ -24,12 +26,13 @@ type Record struct {
 	MoneyMonth    Money         `json:"money_month"`
 }
 
-// Journal keeps records, by the name of the tenant.
+// Journal keeps records, by the name of the tenant, with the last line of the log that
+// they have what was noted up to.
 type Journal interface {
-	Load() (map[string]Record, error)
+	Load() (map[string]Record, Position, error)
 	// Save replaces these records and returns when that is durable, or an error
 	// when nothing of it was done. Errors carry SB009.
-	Save(ctx context.Context, records map[string]Record) error
+	Save(ctx context.Context, records map[string]Record, upTo Position) error
 }
 
 // saveRetry is when the journal is tried again that could not be written.
@@ -50,6 +53,12 @@ type books struct {
 	mu      sync.Mutex
 	dirty   map[string]bool
 	waiting []chan error
+	log     Log  // nil without one
+	placed  bool // the journal has a line of log, behind which is what log notes from now on
+	// failed says that the last attempt to write failed, and since when there is something
+	// that is not written; zero if all is.
+	failed bool
+	since  time.Time
 
 	wake    chan struct{} // somebody waits
 	settle  chan struct{} // nobody does
@@ -76,16 +85,24 @@ func newBooks(journal Journal, logger hclog.Logger, records func([]string) map[s
 // changed has a tenant's record written soon; nobody waits for it.
 func (b *books) changed(tenant string) {
 	b.mu.Lock()
-	b.dirty[tenant] = true
+	b.soil(tenant)
 	b.mu.Unlock()
 	ring(b.settle)
+}
+
+// soil has a tenant's record written. The caller holds mu.
+func (b *books) soil(tenant string) {
+	b.dirty[tenant] = true
+	if b.since.IsZero() {
+		b.since = time.Now()
+	}
 }
 
 // settled returns when a tenant's record is durable as it is now.
 func (b *books) settled(ctx context.Context, tenant string) error {
 	outcome := make(chan error, 1)
 	b.mu.Lock()
-	b.dirty[tenant] = true
+	b.soil(tenant)
 	b.waiting = append(b.waiting, outcome)
 	b.mu.Unlock()
 	ring(b.wake)
@@ -146,9 +163,13 @@ func (b *books) keep() {
 
 // save writes what has changed.
 func (b *books) save() (err error) {
+	began := time.Now()
 	b.mu.Lock()
+	// The line comes before the records: what it and those before it note is in them.
+	upTo := positionOf(b.log)
 	tenants := slices.Collect(maps.Keys(b.dirty))
 	waiting := b.waiting
+	nothing := len(tenants) == 0 && (b.log == nil || b.placed)
 	clear(b.dirty)
 	b.waiting = nil
 	b.mu.Unlock()
@@ -156,19 +177,26 @@ func (b *books) save() (err error) {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic while writing what the tenants use: %v", r)
 		}
-		if err != nil {
-			b.mu.Lock()
+		b.mu.Lock()
+		b.failed = err != nil
+		b.placed = b.placed || err == nil && upTo.Line > 0
+		switch {
+		case err != nil:
 			for _, tenant := range tenants {
 				b.dirty[tenant] = true
 			}
-			b.mu.Unlock()
+		case len(b.dirty) == 0:
+			b.since = time.Time{}
+		default:
+			b.since = began
 		}
+		b.mu.Unlock()
 		for _, outcome := range waiting {
 			outcome <- err
 		}
 	}()
-	if len(tenants) == 0 {
+	if nothing {
 		return nil
 	}
-	return b.journal.Save(context.Background(), b.records(tenants))
+	return b.journal.Save(context.Background(), b.records(tenants), upTo)
 }

@@ -25,9 +25,13 @@ func NewStoreJournal(s *store.Store, logger hclog.Logger) *StoreJournal {
 
 // Load implements Journal. A record that cannot be read counts for nothing, rather
 // than that no broker starts.
-func (j *StoreJournal) Load() (map[string]Record, error) {
-	records := map[string]Record{}
-	err := j.store.View(func(tx *bbolt.Tx) error {
+func (j *StoreJournal) Load() (records map[string]Record, upTo Position, err error) {
+	records = map[string]Record{}
+	err = j.store.View(func(tx *bbolt.Tx) error {
+		if _, err := store.Get(tx, store.UsageLog, auditLog, &upTo); err != nil {
+			j.logger.Error("up to where the audit log is counted cannot be read; what was used last is not counted", "error", err)
+			upTo = Position{}
+		}
 		return store.Each(tx, store.Usage, func(tenant string, record Record, err error) error {
 			if err != nil {
 				j.logger.Error("what a tenant has used cannot be read; it is counted anew", "tenant", tenant, "error", err)
@@ -37,17 +41,23 @@ func (j *StoreJournal) Load() (map[string]Record, error) {
 			return nil
 		})
 	})
-	return records, err
+	return records, upTo, err
 }
 
+// auditLog is the key of the one record in store.UsageLog.
+const auditLog = "audit"
+
 // Save implements Journal.
-func (j *StoreJournal) Save(ctx context.Context, records map[string]Record) error {
+func (j *StoreJournal) Save(ctx context.Context, records map[string]Record, upTo Position) error {
 	return j.store.Update(ctx, func(tx *bbolt.Tx) error {
 		for tenant, record := range records {
 			if err := store.Put(tx, store.Usage, tenant, record); err != nil {
 				return err
 			}
 		}
-		return nil
+		if upTo.Line == 0 {
+			return nil
+		}
+		return store.Put(tx, store.UsageLog, auditLog, upTo)
 	})
 }

@@ -18,18 +18,19 @@ import (
 type disk struct {
 	mu      sync.Mutex
 	records map[string]quota.Record
+	upTo    quota.Position
 	saves   int
 	err     error
 	hold    chan struct{} // if not nil, Save waits for it
 }
 
-func (d *disk) Load() (map[string]quota.Record, error) {
+func (d *disk) Load() (map[string]quota.Record, quota.Position, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return maps.Clone(d.records), nil
+	return maps.Clone(d.records), d.upTo, nil
 }
 
-func (d *disk) Save(_ context.Context, records map[string]quota.Record) error {
+func (d *disk) Save(_ context.Context, records map[string]quota.Record, upTo quota.Position) error {
 	if d.hold != nil {
 		<-d.hold
 	}
@@ -42,6 +43,7 @@ func (d *disk) Save(_ context.Context, records map[string]quota.Record) error {
 		d.records = map[string]quota.Record{}
 	}
 	maps.Copy(d.records, records)
+	d.upTo = upTo
 	d.saves++
 	return nil
 }

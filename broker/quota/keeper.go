@@ -30,6 +30,10 @@ type Keeper struct {
 	mu       sync.Mutex
 	rules    Rules
 	accounts map[string]*account
+	// version of the last change of an account.
+	version uint64
+	// written is up to where the log was counted when the keeper was made.
+	written Position
 	// turns are the tenants who wait, whose turn is next first.
 	turns     []*account
 	providers map[string]int64 // instances by the label of their provider
@@ -53,11 +57,13 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	if opts.Journal == nil {
 		return k, nil
 	}
-	records, err := opts.Journal.Load()
+	records, written, err := opts.Journal.Load()
 	if err != nil {
 		return nil, err
 	}
+	k.written = written
 	for tenant, record := range records {
+		k.version = max(k.version, record.Version)
 		a := k.account(tenant)
 		a.used, a.rolls = record, time.Time{} // the record's day may be over
 	}
@@ -150,12 +156,17 @@ type Demand struct {
 	// Arrived is when the request came, where that is earlier than now: its place
 	// in the queue is by that.
 	Arrived time.Time
+	// Noted says that the effects that it is for note what is granted: Grant.Reservation.
+	Noted bool
 }
 
 // Grant is what a request may use. Each part must be released.
 type Grant struct {
 	Execution *Execution // nil unless asked for
 	Instance  *Instance  // nil unless asked for
+
+	// Reservation, if not nil, is to be noted by the first effect that uses the grant.
+	Reservation *Reservation
 
 	// durable says that it must be written before it is used: where a limit of the
 	// day or the month hangs on it.
@@ -168,14 +179,27 @@ func (g Grant) Release() {
 	g.Instance.Cancel()
 }
 
+// account is that of the tenant who has it, in a grant of something.
+func (g Grant) account() *account {
+	if g.Execution != nil {
+		return g.Execution.account
+	}
+	return g.Instance.account
+}
+
 // Admit takes all that a request needs, or nothing. The error is a *Refusal, that of
-// ctx, or SB009 when what is granted had to be durable and cannot be.
+// ctx, or SB009 when what is granted had to be durable and cannot be. What is granted is
+// durable, unless it has a Reservation, which the caller asked for.
 func (k *Keeper) Admit(ctx context.Context, d Demand) (Grant, error) {
 	grant, err := k.admit(ctx, d)
 	if err != nil {
 		return Grant{}, err
 	}
 	failpoint.Hit(failpoint.QuotaReserved)
+	if grant.durable && d.Noted && k.books.leaves() {
+		grant.Reservation = &Reservation{keeper: k, account: grant.account()}
+		return grant, nil
+	}
 	if grant.durable {
 		if err := k.books.settled(ctx, d.Tenant); err != nil {
 			grant.Release()
@@ -238,6 +262,8 @@ func (k *Keeper) take(a *account, d *demand) Grant {
 
 // changed has a tenant's counts written some time soon. The caller holds mu.
 func (k *Keeper) changed(a *account) {
+	k.version++
+	a.used.Version = k.version
 	if k.books != nil {
 		k.books.changed(a.tenant)
 	}
@@ -248,7 +274,7 @@ func (k *Keeper) recordsOf(tenants []string) map[string]Record {
 	defer k.mu.Unlock()
 	records := map[string]Record{}
 	for _, tenant := range tenants {
-		records[tenant] = Record{}
+		records[tenant] = Record{Version: k.version} // what was noted of it before is over
 		if a := k.accounts[tenant]; a != nil {
 			records[tenant] = a.used
 		}

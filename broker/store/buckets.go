@@ -25,13 +25,16 @@ const (
 	AnswersByAge Bucket = "answers_by_age"
 	// Usage has what tenants have used of their quotas (broker/quota).
 	Usage Bucket = "usage"
+	// UsageLog has up to which line of the audit log Usage has what effects have noted
+	// there (broker/quota).
+	UsageLog Bucket = "usage_log"
 
 	// about is the store's own.
 	about Bucket = "about"
 )
 
 func buckets() []Bucket {
-	return []Bucket{about, Instances, Ended, Answers, AnswersByAge, Usage}
+	return []Bucket{about, Instances, Ended, Answers, AnswersByAge, Usage, UsageLog}
 }
 
 // Of returns the bucket in a transaction of its store.
