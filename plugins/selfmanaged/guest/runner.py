@@ -11,11 +11,10 @@ import json
 import linecache
 import os
 import sys
-import traceback
 import types
 
 # What most programs import, loaded before anybody waits for it.
-import _thread, collections, datetime, functools, inspect, itertools, math, random, re, time  # noqa: E401,F401
+import _thread, collections, datetime, functools, inspect, itertools, math, random, re, time, weakref  # noqa: E401,F401
 
 HOME = os.path.dirname(__file__)
 WORKSPACE = "/workspace"
@@ -153,8 +152,8 @@ def call_main(namespace, arguments):
     return value
 
 
-def report(exc):
-    """Show an exception as the interpreter would, without the runner's frames."""
+def without_runner(exc):
+    """Take the runner's frames from an exception, and from what led to it."""
     seen = set()
     e = exc
     while e is not None and id(e) not in seen:
@@ -164,14 +163,69 @@ def report(exc):
             if tb.tb_frame.f_code.co_filename.startswith(HOME + "/"):
                 e.__traceback__ = tb.tb_next
             tb = tb.tb_next
-        if isinstance(e, SyntaxError) and e.text is None and e.filename in linecache.cache:
+        # The compiler looks for the line in a file.
+        if isinstance(e, SyntaxError) and e.text is None and e.__traceback__ is None and e.filename in remembered:
             e.text = linecache.getline(e.filename, e.lineno)
         e = e.__cause__ or e.__context__
-    if sys.excepthook is sys.__excepthook__:
-        # Unlike the built-in hook it knows linecache.
-        traceback.print_exception(exc, file=sys.stderr or sys.__stderr__)
-    else:
-        sys.excepthook(type(exc), exc, exc.__traceback__)
+
+
+def source_file(filename):
+    """A descriptor for what was remembered."""
+    fd = os.memfd_create("source")
+    os.write(fd, "".join(linecache.getlines(filename)).encode())
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def show(exc):
+    """Show an exception as the interpreter does. It looks for lines in files, and by
+    io.open."""
+
+    def source(file, *args, **kwargs):
+        if file not in remembered:
+            return opened(file, *args, **kwargs)
+        return opened(source_file(file), *args, **kwargs)
+
+    opened, io.open = io.open, source
+    stderr = getattr(sys, "stderr", None)
+    try:
+        if stderr is None:
+            sys.stderr = sys.__stderr__
+        sys.__excepthook__(type(exc), exc, exc.__traceback__)
+    finally:
+        io.open = opened
+        if stderr is None:
+            sys.stderr = None
+
+
+def report(exc):
+    """Tell of an exception that nobody has caught as the interpreter would. The result
+    is the exit code."""
+    without_runner(exc)
+    sys.last_type, sys.last_value, sys.last_traceback = type(exc), exc, exc.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = exc
+    code = 130 if type(exc) is KeyboardInterrupt else 1
+    stderr = getattr(sys, "stderr", None) or sys.__stderr__
+    try:
+        hook = sys.excepthook
+    except AttributeError:
+        stderr.write("sys.excepthook is missing\n")
+        hook = sys.__excepthook__
+    if hook is sys.__excepthook__:
+        show(exc)
+        return code
+    try:
+        hook(type(exc), exc, exc.__traceback__)
+    except SystemExit as e:
+        return exit_code(e)
+    except BaseException as e:
+        without_runner(e)
+        stderr.write("Error in sys.excepthook:\n")
+        show(e)
+        stderr.write("\nOriginal exception was:\n")
+        show(exc)
+    return code
 
 
 def load_policy():
@@ -197,8 +251,12 @@ def permitted(policy, tree, program, code, call, channel):
     return not blocked
 
 
+remembered = set()  # files that are none
+
+
 def remember(filename, code):
     """Let tracebacks and inspect find the source."""
+    remembered.add(filename)
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
 
 
@@ -232,14 +290,61 @@ class Later:
         return None
 
 
+class Spawned:
+    """Gives the processes that multiprocessing spawns the program, which is no file."""
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name != "multiprocessing.spawn" or cls not in sys.meta_path:
+            return None
+        sys.meta_path.remove(cls)
+        finders = (f.find_spec(name, path, target) for f in list(sys.meta_path))
+        spec = next((s for s in finders if s is not None), None)
+        if spec is not None:
+            load = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (load(module), cls.change(module))
+        return spec
+
+    @classmethod
+    def change(cls, spawn):
+        prepare, fd = spawn.get_preparation_data, None
+
+        def get_preparation_data(name):
+            nonlocal fd
+            data = prepare(name)
+            if data.get("init_main_from_path") == FILENAME and not os.path.exists(FILENAME):
+                if fd is None:
+                    fd = source_file(FILENAME)
+                data["init_main_from_path"] = f"/proc/{os.getpid()}/fd/{fd}"
+            return data
+
+        spawn.get_preparation_data = get_preparation_data
+
+
 def exit_code(e):
     """The exit code of a SystemExit, and what it says."""
     if e.code is None:
         return 0
     if isinstance(e.code, int):
-        return e.code & 0xFF
-    print(e.code, file=sys.stderr or sys.__stderr__)
+        return e.code & 0xFF if -(1 << 63) <= e.code < 1 << 63 else 0xFF  # as a long of C
+    stderr = getattr(sys, "stderr", None) or sys.__stderr__
+    for part in e.code, "\n":
+        try:
+            stderr.write(str(part))
+        except BaseException:  # it has no text, or there is nobody left to tell
+            pass
     return 1
+
+
+def ended(exc):
+    """The exit code of what has ended with an exception, or without one."""
+    try:
+        sys.stdout.flush()
+    except BaseException:  # it will be told at the end
+        pass
+    if exc is None:
+        return 0
+    return exit_code(exc) if isinstance(exc, SystemExit) else report(exc)
 
 
 def run(request, policy, module, channel, displays):
@@ -255,11 +360,17 @@ def run(request, policy, module, channel, displays):
     # With arguments the code is a module whose main is called; a __main__ guard
     # shall not call it a second time.
     module.__name__ = "__main__" if arguments is None else "main"
+    module.__loader__ = type(RUNNER.__loader__)(module.__name__, FILENAME)
+    if hasattr(RUNNER, "__annotations__"):  # up to Python 3.13
+        module.__annotations__ = {}
+    module.__builtins__ = builtins
     module.__file__ = FILENAME
+    module.__cached__ = None
     sys.modules[module.__name__] = module
+    sys.meta_path.insert(0, Spawned)
     remember(FILENAME, code)
 
-    tree = ast.parse(code, FILENAME)
+    tree = compile(code, FILENAME, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     call = arguments is not None or expects_call(tree)
     program = compile(tree, FILENAME, "exec", dont_inherit=True)
     if not permitted(policy, tree, program, code, call, channel):
@@ -273,11 +384,45 @@ def run(request, policy, module, channel, displays):
         channel.close()  # threads that go on have no say any more
 
 
-exit_now = os._exit  # the code may replace it
+# The code may replace them.
+exit_now, run_exit_functions, collect, get_objects = os._exit, atexit._run_exitfuncs, gc.collect, gc.get_objects
+
+
+def flush_standard():
+    """Flush the standard streams as the interpreter does at its end. The result is
+    whether it could."""
+    flushed = True
+    for name in "stdout", "stderr":
+        stream = getattr(sys, name, None)
+        try:
+            if stream is not None and not getattr(stream, "closed", False):
+                stream.flush()
+        except BaseException as e:
+            flushed = False
+            if name == "stdout":
+                ignore(e, stream)
+    return flushed
+
+
+def ignore(exc, by):
+    """Tell of an exception that cannot be raised."""
+    without_runner(exc)
+    try:
+        if sys.unraisablehook is sys.__unraisablehook__:
+            sys.stderr.write(f"Exception ignored in: {by!r}\n")
+            show(exc)
+        else:
+            sys.unraisablehook(
+                types.SimpleNamespace(
+                    exc_type=type(exc), exc_value=exc, exc_traceback=exc.__traceback__, err_msg=None, object=by
+                )
+            )
+    except BaseException:  # there is nobody left to tell
+        pass
 
 
 def write_out():
-    for o in [*gc.get_objects(), sys.stdout, sys.stderr]:
+    for o in [*get_objects(), sys.__stdout__, sys.__stderr__]:
         if issubclass(type(o), io.IOBase):
             try:
                 o.flush()
@@ -285,19 +430,44 @@ def write_out():
                 pass
 
 
-def leave(code, module):
+class Life:
+    """Is in the namespace of a module, and ends with it."""
+
+    def __init__(self, namespace):
+        self.namespace = namespace
+
+
+def forget(modules):
+    """Let the code's own globals die, in which finalizers still see one another, and what
+    hung together in cycles, of which only the code's own are looked at."""
+    if gc.isenabled():
+        collect()
+    module = modules.pop()
+    sys.modules.pop(module.__dict__.get("__name__"), None)
+    sys.last_type = sys.last_value = sys.last_traceback = sys.last_exc = None
+    module.__dict__["__life__"] = Life(module.__dict__)
+    life = weakref.ref(module.__dict__["__life__"])
+    del module
+    collect()
+    if life() is not None:  # somebody else still has some of it
+        life().namespace.clear()
+        collect()
+
+
+def leave(code, modules):
     """End as the interpreter would, but without taking apart what is only memory,
     which takes longer in a sandbox than most programs run."""
     threading = sys.modules.get("threading")
     if threading is not None:
         threading._shutdown()
-    atexit._run_exitfuncs()
-    # Files that nobody closed are written out; objects with finalizers get their
-    # turn: the code's own globals die, and what hung together in cycles, of which
-    # only the code's own are looked at.
+    run_exit_functions()
+    sys.settrace(None)
+    sys.setprofile(None)
+    if not flush_standard():
+        code = 120
+    # Files that nobody closed are written out; objects with finalizers get their turn.
     write_out()
-    module.__dict__.clear()
-    gc.collect()
+    forget(modules)
     write_out()
     exit_now(code)
 
@@ -319,27 +489,24 @@ def main():
     os.set_inheritable(3, False)
     os.set_inheritable(CHANNEL, False)
     os.write(CHANNEL, b"R")
-    module = types.ModuleType("__main__")
-    code = 0
+    modules = [types.ModuleType("__main__")]
+    end = None
     try:
         with os.fdopen(3, "rb") as f:
             request = json.loads(f.readline())  # fails where arguments nest deeper than Python can
             if "context" in request:
-                part("context").serve(request["context"], f, policy, module, channel, displays)
-        run(request, policy, module, channel, displays)
-    except SystemExit as e:
-        code = exit_code(e)
-    except KeyboardInterrupt as e:
-        report(e)
-        code = 130
+                part("context").serve(request["context"], f, policy, modules[0], channel, displays)
+        run(request, policy, modules[0], channel, displays)
     except BaseException as e:
-        report(e)
-        code = 1
+        end = e
+    # Hooks of the code shall not see that an exception is handled.
+    code = ended(end)
+    end = None
     try:
         displays.figures()
     except BaseException as e:
         report(e)
-    leave(code, module)
+    leave(code, modules)
 
 
 if __name__ == "__main__":  # multiprocessing may import it

@@ -75,7 +75,7 @@ func testContextState(t *testing.T, newProvider makeProvider) {
 		{code: "print('x' * 200_000)", stdout: strings.Repeat("x", 200_000) + "\n"},
 		{code: "import os; os.getcwd()", value: "'/workspace'"},
 		{code: "import sys\nsys.modules['__main__'].x", value: "40"},
-		{code: "f = 1/0", stderr: "Traceback (most recent call last):\n  File \"/workspace/cell-14.py\", line 1, in <module>\n    f = 1/0\n         ~^~\nZeroDivisionError: division by zero\n"},
+		{code: "f = 1/0", stderr: "Traceback (most recent call last):\n  File \"/workspace/cell-14.py\", line 1, in <module>\n    f = 1/0\n        ~^~\nZeroDivisionError: division by zero\n"},
 		{code: "def f(): raise KeyError(x)", value: ""},
 		{code: "f()", stderr: "cell-15.py\", line 1, in f\n    def f(): raise KeyError(x)\n"},
 		{code: "import inspect; inspect.getsource(f)", value: `'def f(): raise KeyError(x)'`},
