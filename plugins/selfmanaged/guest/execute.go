@@ -46,23 +46,33 @@ func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy 
 		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %w", err)
 	}
 	defer in.replace(req.GetLanguage())
-	defer p.wait()
-
 	e := &execution{ctx: ctx, process: p, judged: req.GetLanguage() == Python, report: newReport(stream, req)}
 	e.report.verdict = verdict
 	e.report.calls = e.report.calls || callMain
+	result, err := e.perform(guard, running, stream, req, payload)
+	if err != nil {
+		return err
+	}
+	// Nothing else is left to do, so that the answer and its end go out as one.
+	return e.report.finish(result)
+}
+
+// perform runs the code, and returns when nothing of it is left but its result.
+func (e *execution) perform(guard *memory.Guard, running *interruptible, stream executionStream, req *providerv1.ExecuteRequest, payload []byte) (sdk.ExecuteResult, error) {
+	p := e.process
+	defer p.wait()
 	guarded := guard.Watch(p)
 	defer guarded.Release()
 	interrupts, err := running.add(req.GetExecutionId(), p)
 	if err != nil {
 		p.Kill()
-		return err
+		return sdk.ExecuteResult{}, err
 	}
 	defer interrupts.ended()
 
 	if err := stream.SendHeader(nil); err != nil {
 		p.Kill()
-		return err
+		return sdk.ExecuteResult{}, err
 	}
 	started := time.Now()
 	outcome, exit := e.run(payload, req.GetTimeout().AsDuration(), guarded)
@@ -71,11 +81,11 @@ func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy 
 	}
 	elapsed := time.Since(started)
 	p.wait() // the answer shall not come before the last process has gone
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if err := e.ctx.Err(); err != nil {
+		return sdk.ExecuteResult{}, err
 	}
 	e.report.files()
-	return e.report.finish(sdk.ExecuteResult{Status: outcome, ExitCode: exit.Code, Duration: elapsed, PeakMemoryBytes: exit.PeakBytes})
+	return sdk.ExecuteResult{Status: outcome, ExitCode: exit.Code, Duration: elapsed, PeakMemoryBytes: exit.PeakBytes}, nil
 }
 
 // sendBlocked answers for code that no interpreter has seen.

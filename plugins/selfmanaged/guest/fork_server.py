@@ -6,6 +6,7 @@ import _signal
 import _socket
 import ctypes
 import os
+import resource  # noqa: F401: os.wait4 would load it, when a program has ended and somebody waits
 import sys
 
 USER = 1000
@@ -80,19 +81,43 @@ def received(sock):
     return int(text), [int.from_bytes(rights[i : i + 4], sys.byteorder) for i in range(0, len(rights), 4)]
 
 
-def fork(namespace):
-    """os.fork, of which the child is in a PID namespace."""
-    for pid in namespace, os.getpid():
-        fd = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            check(setns(fd, CLONE_NEWPID), "enter the namespace")
-        finally:
-            os.close(fd)
-        if pid == namespace:
-            child = os.fork()
-            if child == 0:
-                return 0
+def fork(namespace, own):
+    """os.fork, of which the child is in a PID namespace. Own is that of the server. It
+    leaves a descriptor open."""
+    fd = os.open(f"/proc/{namespace}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    check(setns(fd, CLONE_NEWPID), "enter the namespace")
+    child = os.fork()
+    if child > 0:
+        check(setns(own, CLONE_NEWPID), "leave the namespace")
     return child
+
+
+def answer(sock, own, program):
+    """Serve what was asked for. The result is whether this is a fork now."""
+    while (request := received(sock)) is not None:
+        namespace, fds = request
+        try:
+            pid = fork(namespace, own)
+        except OSError as e:
+            sock.send(f"refused {e.strerror}".encode())
+            pid = -1
+        if pid == 0:
+            become(sock, fds, program)
+            return True
+        os.closerange(own + 1, 64)  # one system call, which is what costs here
+        if pid > 0:
+            sock.send(b"forked %d" % pid)
+    return False
+
+
+def reap(sock):
+    """Tell of those that have ended."""
+    try:
+        while (ended := os.wait4(-1, os.WNOHANG))[0]:
+            pid, status, usage = ended
+            sock.send(b"exited %d %d %d" % (pid, status, usage.ru_maxrss))
+    except ChildProcessError:
+        pass
 
 
 def serve():
@@ -108,29 +133,15 @@ def serve():
     wakes = {_signal.SIGCHLD, _signal.SIGUSR1}
     _signal.pthread_sigmask(_signal.SIG_BLOCK, wakes)
     runner.settle()
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     sock.send(b"ready")
     while True:
-        while (request := received(sock)) is not None:
-            namespace, fds = request
-            try:
-                pid = fork(namespace)
-            except OSError as e:
-                sock.send(f"refused {e.strerror}".encode())
-                pid = -1
-            if pid == 0:
-                become(sock, fds, program)
-                return
-            for fd in fds:
-                os.close(fd)
-            if pid > 0:
-                sock.send(b"forked %d" % pid)
-        try:
-            while (ended := os.wait4(-1, os.WNOHANG))[0]:
-                pid, status, usage = ended
-                sock.send(b"exited %d %d %d" % (pid, status, usage.ru_maxrss))
-        except ChildProcessError:
-            pass
-        _signal.sigwaitinfo(wakes)
+        # Whoever asks says so by a signal, after the request. What came while another was
+        # served is read with that one, and its signal finds nothing.
+        if _signal.sigwait(wakes) == _signal.SIGCHLD:
+            reap(sock)
+        elif answer(sock, own, program):
+            return
 
 
 def become(sock, fds, program):

@@ -121,7 +121,7 @@ func (in *interpreters) begin(language string) (*process, error) {
 	s, leaves := in.waiting(language)
 	if language == Python {
 		if server := in.forks.ready(s); server != nil {
-			p, err := makeProcess(func(t forkserver.Streams) (isolated, error) { return server.Fork(t) })
+			p, err := forkProcess(server)
 			if !errors.Is(err, forkserver.ErrEnded) {
 				return p, err
 			}

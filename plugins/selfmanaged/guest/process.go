@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,43 +49,58 @@ type process struct {
 	leaves string
 }
 
+// descriptors are an interpreter's ends of its pipes.
+type descriptors = forkserver.Streams
+
 // startProcess starts an interpreter. What it shall run is written to request.
 // The caller must end it with wait.
 func startProcess(s isolation.Spec) (*process, error) {
-	return makeProcess(func(t forkserver.Streams) (isolated, error) {
-		return isolation.Start(s, isolation.Streams{Stdout: t.Stdout, Stderr: t.Stderr, Extra: []*os.File{t.Request, t.Result}})
+	return makeProcess(func(d descriptors) (isolated, error) {
+		file := func(fd int) *os.File { return os.NewFile(uintptr(fd), "|") }
+		theirs := isolation.Streams{Stdout: file(d.Stdout), Stderr: file(d.Stderr), Extra: []*os.File{file(d.Request), file(d.Result)}}
+		defer func() {
+			for _, f := range append(theirs.Extra, theirs.Stdout, theirs.Stderr) {
+				_ = f.Close()
+			}
+		}()
+		return isolation.Start(s, theirs)
 	})
 }
 
-// makeProcess makes an interpreter of what begin makes.
-func makeProcess(begin func(forkserver.Streams) (isolated, error)) (*process, error) {
+// forkProcess has an interpreter forked, as startProcess has one started.
+func forkProcess(server *forkserver.Server) (*process, error) {
+	return makeProcess(func(d descriptors) (isolated, error) {
+		defer closeAll(d.Stdout, d.Stderr, d.Request, d.Result)
+		return server.Fork(d)
+	})
+}
+
+// makeProcess makes an interpreter of what begin makes, which closes the descriptors.
+func makeProcess(begin func(descriptors) (isolated, error)) (*process, error) {
 	p := &process{}
-	var theirs forkserver.Streams
-	defer func() {
-		for _, f := range []*os.File{theirs.Stdout, theirs.Stderr, theirs.Result, theirs.Request} {
-			if f != nil {
-				_ = f.Close()
-			}
-		}
-	}()
+	var theirs descriptors
+	var made []int
 	var err error
 	for _, output := range []struct {
 		ours   **pipe.Reader
-		theirs **os.File
+		theirs *int
 	}{{&p.stdout, &theirs.Stdout}, {&p.stderr, &theirs.Stderr}, {&p.result, &theirs.Result}} {
 		var r *os.File
 		if r, *output.theirs, err = halfBlockingPipe(0); err != nil {
 			break
 		}
+		made = append(made, *output.theirs)
 		*output.ours = pipe.NewReader(r)
 	}
 	if err == nil {
 		p.request, theirs.Request, err = halfBlockingPipe(1)
 	}
-	if err == nil {
-		p.isolated, err = begin(theirs)
-	}
 	if err != nil {
+		closeAll(made...)
+		p.closePipes()
+		return nil, err
+	}
+	if p.isolated, err = begin(theirs); err != nil {
 		p.closePipes()
 		return nil, err
 	}
@@ -96,15 +110,22 @@ func makeProcess(begin func(forkserver.Streams) (isolated, error)) (*process, er
 // halfBlockingPipe makes a pipe of which one end, 0 to read or 1 to write, is ours and
 // has deadlines. The other, which a program gets, blocks: os.Pipe would make both
 // alike, and undo it for the one, with twice the system calls.
-func halfBlockingPipe(end int) (ours, theirs *os.File, err error) {
+func halfBlockingPipe(end int) (ours *os.File, theirs int, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, os.NewSyscallError("pipe2", err)
+		return nil, 0, os.NewSyscallError("pipe2", err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fds[end]), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
-		return nil, nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fds[0]), unix.Close(fds[1]))
+		closeAll(fds[:]...)
+		return nil, 0, os.NewSyscallError("fcntl", err)
 	}
-	return os.NewFile(uintptr(fds[end]), "|"), os.NewFile(uintptr(fds[1-end]), "|"), nil
+	return os.NewFile(uintptr(fds[end]), "|"), fds[1-end], nil
+}
+
+func closeAll(fds ...int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
 }
 
 // waitReady returns when the interpreter says that it waits for a request.

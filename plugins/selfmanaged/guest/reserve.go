@@ -74,11 +74,8 @@ func (r *reserve) take() (*process, error) {
 	if len(r.waiting) > 0 {
 		a, r.waiting = r.waiting[0], r.waiting[1:]
 	}
-	if again := r.taken > 1; again {
-		if (a == nil || !a.done()) && r.wanted < maxReserve && (r.wanted == 0 || r.room()) {
-			r.wanted++
-		}
-		r.fill()
+	if r.taken > 1 && (a == nil || !a.done()) && r.wanted < maxReserve && (r.wanted == 0 || r.room()) {
+		r.wanted++
 	}
 	r.mu.Unlock()
 	if a != nil {
@@ -89,8 +86,15 @@ func (r *reserve) take() (*process, error) {
 	return r.make()
 }
 
-// replace is told of the end of an execution.
+// replace is told of the end of an execution. Only then others are made: they would take
+// the processor from it, and the fork server would be told late of its end.
 func (r *reserve) replace() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.taken > 1 {
+		r.fill()
+		return
+	}
 	time.AfterFunc(restartDelay, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -112,7 +112,7 @@ func (s *Server) Close() {
 
 // Streams are an interpreter's ends of its descriptors. The caller closes its own copies
 // after Fork.
-type Streams struct{ Stdout, Stderr, Request, Result *os.File }
+type Streams struct{ Stdout, Stderr, Request, Result int }
 
 // Fork makes an interpreter, which the caller must end with Wait.
 func (s *Server) Fork(streams Streams) (*Process, error) {
@@ -149,7 +149,7 @@ func (s *Server) answer(p *Process) error {
 
 // ask sends a request. Its answer comes to read.
 func (s *Server) ask(p *Process, streams Streams) error {
-	rights := unix.UnixRights(int(streams.Stdout.Fd()), int(streams.Stderr.Fd()), int(streams.Request.Fd()), int(streams.Result.Fd()))
+	rights := unix.UnixRights(streams.Stdout, streams.Stderr, streams.Request, streams.Result)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil {

@@ -14,8 +14,8 @@ import (
 type Namespace struct {
 	pid int
 
-	mu   sync.Mutex // guards gone: a PID may be another process's once it was waited for
-	gone bool
+	mu   sync.Mutex // guards dead: a PID may be another process's once it was waited for
+	dead bool       // killed, or gone
 }
 
 // ignore has the kernel's layout of a signal's action: the handler SIG_IGN, no flags, no
@@ -64,21 +64,26 @@ func (n *Namespace) Open() (*os.File, error) {
 func (n *Namespace) Kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.gone {
-		_ = unix.Kill(n.pid, unix.SIGKILL)
+	if !n.dead {
+		n.dead = unix.Kill(n.pid, unix.SIGKILL) == nil
 	}
 }
 
 // Wait waits for the end of process 1, which the kernel lets go only after every other
 // process of the namespace. It is called once.
 func (n *Namespace) Wait() {
-	// The process is left as a zombie until the lock is held, so that no signal of Kill
-	// can meet another process.
-	for unix.Waitid(unix.P_PID, n.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
-	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.gone = true
+	killed := n.dead
+	n.mu.Unlock()
+	if !killed {
+		// The process is left as a zombie until the lock is held, so that no signal of
+		// Kill can meet another process.
+		for unix.Waitid(unix.P_PID, n.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.dead = true
+	}
 	for {
 		if _, err := unix.Wait4(n.pid, nil, 0, nil); err != unix.EINTR {
 			return
