@@ -113,6 +113,12 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 	defer g.mu.Unlock()
 	switch {
 	case g.ahead:
+		// A copy has its memory in a file until it is touched: what forks an interpreter
+		// now touches most of what an execution needs, before anybody waits for that.
+		if err := g.runtime.refill(ctx); err != nil {
+			return nil, sdk.Errorf(sdk.CodeUnavailable, "%w", err)
+		}
+		g.memory.Settle()
 		g.ahead = false
 	case g.runtime != nil:
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "already prepared")
