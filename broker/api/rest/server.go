@@ -85,6 +85,8 @@ type Server struct {
 	app        *fiber.App
 	ready      sync.Once
 	tasks      *background.Group
+	watching   sync.Once
+	hangups    *hangups // see clients
 	streams    *handover.Server
 	arrivals   *arrivals
 	apis       []*API
