@@ -71,7 +71,8 @@ func (in *interpreters) refill(ctx context.Context) error {
 	return nil
 }
 
-// lastEnds is how long a process may take to be gone from /proc that was waited for.
+// lastEnds is how long a process may take to be gone from /proc that was waited for, and
+// a socket from /proc/net that was closed.
 const lastEnds = 100 * time.Millisecond
 
 // onlyProcesses reports processes beside those with these PIDs.
@@ -103,8 +104,16 @@ func otherProcesses(known []int) (others []int, err error) {
 }
 
 // noSockets reports sockets of the Internet's protocols, which the kernel may keep for a
-// while after whoever had them has ended.
+// while after whoever had them has ended. It waits for those that are just being closed.
 func noSockets() error {
+	for end := time.Now().Add(lastEnds); ; time.Sleep(5 * time.Millisecond) {
+		if err := openSockets(); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func openSockets() error {
 	for _, name := range []string{"tcp", "tcp6", "udp", "udp6"} {
 		text, err := os.ReadFile("/proc/net/" + name)
 		if errors.Is(err, os.ErrNotExist) {
