@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +52,7 @@ const limits = `
   memory_mb    = 256
   workspace_mb = 32
   processes    = 64
+  one_shot     = "tenant"
 `
 
 // lanes is how many instances of each language the programs of themes that need
@@ -64,6 +67,8 @@ type corpus struct {
 	canary *canaries
 	env    map[string]string
 	lanes  map[string]chan string // sessions, by language
+
+	oneShots sync.Mutex // held by who has the one-shots of the tenant to himself
 }
 
 func runCorpus(t *testing.T, name, settings string) {
@@ -108,6 +113,10 @@ func runCorpus(t *testing.T, name, settings string) {
 // run runs one program, and then makes sure that the provider serves on.
 func (c *corpus) run(t *testing.T, p hostile.Program) {
 	s := &scene{corpus: c, program: p, session: p.Theme + "-" + strings.ReplaceAll(p.Name, ".", "-")}
+	if slices.ContainsFunc(p.Steps, ofOneShots) {
+		s.oneShot(t)
+		return
+	}
 	if fresh(p) {
 		// It may have ended already, or never begun.
 		t.Cleanup(func() { c.broker.Do(http.MethodDelete, "/api/v1/instances/"+s.instance, harness.Token, nil) })

@@ -50,10 +50,17 @@
 //	# --- after delete           in the same session, whose instance was deleted
 //	# --- meanwhile              in the instance of the first step, while that runs
 //	# --- meanwhile, elsewhere   in another session, while the first step runs
+//	# --- next one-shot          after the first step, as which it is in no session
+//	# --- one-shot of another tenant
 //
 // What runs meanwhile needs a first step that calls hold, which returns when the
 // others are done. PLANTED in the environment of a later step is what the first one
 // has printed, unless that still runs.
+//
+// Programs of one-shots run one at a time, so that the sandbox of the first step is
+// offered to the next. Whether that has it is known by its hash seed: the first step
+// prints seed() of the prelude, and the next sandbox(), which is "handed over" or
+// "fresh".
 //
 // A step that finds nothing might be blind. If all that it prints is clean, it needs
 // a control, which is a further run that must print found: "control: together" runs

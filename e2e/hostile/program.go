@@ -35,6 +35,8 @@ const (
 	AfterDelete        Place = "after delete"
 	Meanwhile          Place = "meanwhile"
 	MeanwhileElsewhere Place = "meanwhile, elsewhere"
+	NextOneShot        Place = "next one-shot"
+	OneShotOfAnother   Place = "one-shot of another tenant"
 )
 
 // Step is one execution with what must come of it.

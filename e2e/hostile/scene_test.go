@@ -38,6 +38,51 @@ func (s *scene) holds() bool {
 	return false
 }
 
+// ofOneShots says whether a step follows a first one that is in no session.
+func ofOneShots(step hostile.Step) bool {
+	return step.Place == hostile.NextOneShot || step.Place == hostile.OneShotOfAnother
+}
+
+// oneShot runs each step as a one-shot. A sandbox is emptied after the answer, so that
+// the next step may come too early for it and have another one: then all is done again.
+func (s *scene) oneShot(t *testing.T) {
+	s.oneShots.Lock()
+	defer s.oneShots.Unlock()
+	s.session = ""
+	const rounds = 5
+	for round := 1; ; round++ {
+		e := s.execute(t, s.program.Steps[0], harness.Token, "", nil)
+		check(t, s.program.Steps[0], e)
+		s.planted = strings.TrimSuffix(e.Stdout, "\n")
+		if s.nextOneShots(t, round == rounds) {
+			break
+		}
+	}
+	s.controls(t, hostile.Together)
+}
+
+// nextOneShots runs the steps after the first. Unless it is the last round, it stops at
+// one that should have had the first one's sandbox and had another, and returns false.
+func (s *scene) nextOneShots(t *testing.T, last bool) bool {
+	t.Helper()
+	const tries = 5
+	for _, step := range s.program.Steps[1:] {
+		token := harness.Token
+		if step.Place == hostile.OneShotOfAnother {
+			token = harness.OtherToken
+		}
+		e := s.execute(t, step, token, "", map[string]string{"PLANTED": s.planted})
+		for try := 1; try < tries && strings.HasPrefix(e.Stdout, "fresh\n"); try++ {
+			e = s.execute(t, step, token, "", map[string]string{"PLANTED": s.planted})
+		}
+		if !last && strings.HasPrefix(e.Stdout, "fresh\n") && len(differences(step, e)) > 0 {
+			return false
+		}
+		check(t, step, e)
+	}
+	return true
+}
+
 // whileHeld runs the first step until the others are done.
 func (s *scene) whileHeld(t *testing.T) {
 	first := s.program.Steps[0]

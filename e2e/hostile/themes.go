@@ -15,10 +15,12 @@ var Themes = []Theme{
 	{Name: "resources", Title: "Resource bombs", Fresh: true},
 	{Name: "network", Title: "The network, and sockets of the host"},
 	{Name: "guest", Title: "Attacks on the guest and on waiting interpreters", Fresh: true},
+	{Name: "forks", Title: "Attacks on the fork server of Python", Fresh: true},
 	{Name: "names", Title: "Names and texts that are none", Fresh: true},
 	{Name: "results", Title: "Forged results, and signals told apart"},
 	{Name: "secrets", Title: "Secrets of the host and of other executions", Fresh: true},
 	{Name: "executions", Title: "What one execution leaves to the next"},
 	{Name: "sessions", Title: "What one session leaves to another", Fresh: true},
+	{Name: "one_shots", Title: "What one one-shot leaves to the next of its tenant"},
 	{Name: "controls", Title: "What must work, so that no probe is blind", Fresh: true},
 }

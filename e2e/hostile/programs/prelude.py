@@ -59,3 +59,13 @@ def syscall(name, *args):
         raise OSError(ctypes.get_errno(), name)
     return result
 
+
+
+def seed():
+    """Tells a sandbox by the hash seed that its forks share."""
+    return f"seed {hash('sandbox')}"
+
+
+def sandbox():
+    """Whether the sandbox is that of the first step."""
+    return "handed over" if seed() in os.environ["PLANTED"] else "fresh"
