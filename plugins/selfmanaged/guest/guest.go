@@ -61,10 +61,11 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	srv := grpc.NewServer(append(wire.EncodeErrors(),
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
-		// A guest has little memory, and each read or write of its pipes is a
-		// system call of gVisor on the host.
-		grpc.InitialWindowSize(512<<10), grpc.InitialConnWindowSize(2<<20),
-		grpc.ReadBufferSize(64<<10), grpc.WriteBufferSize(128<<10),
+		// A window of less than a message, and each read or write of the pipes, costs
+		// changes of threads and processes in gVisor.
+		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
+		grpc.ReadBufferSize(0), // the connection has one
+		grpc.WriteBufferSize(128<<10),
 		grpc.ForceServerCodecV2(answerCodec()),
 	)...)
 	g := &guest{running: newInterruptible()}

@@ -13,6 +13,16 @@ import (
 	"time"
 )
 
+// How many bytes are read at once. Ordinary messages are small, and each sandbox has a
+// buffer at both ends. For a file, each read of the pipe is dear in gVisor.
+const (
+	smallRead = 64 << 10
+	largeRead = 512 << 10
+)
+
+// calm is how many reads in a row must be small for a large buffer to go.
+const calm = 64
+
 // Conn is a connection over a reader and a writer. It has no deadlines: gRPC
 // bounds its calls itself, and closing either end ends both directions.
 type Conn struct {
@@ -20,6 +30,10 @@ type Conn struct {
 	out    io.WriteCloser
 	once   sync.Once
 	closed chan struct{}
+
+	buf   []byte // of which rest was read, and not taken yet
+	rest  []byte
+	small int // reads in a row that a small buffer would have done for
 }
 
 var _ net.Conn = (*Conn)(nil)
@@ -29,8 +43,35 @@ func NewConn(in io.ReadCloser, out io.WriteCloser) *Conn {
 	return &Conn{in: in, out: out, closed: make(chan struct{})}
 }
 
-// Read implements net.Conn.
-func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
+// Read implements net.Conn, for one caller at a time. It needs no buffer above it.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		c.resize()
+		n, err := c.in.Read(c.buf)
+		c.rest = c.buf[:n]
+		if n < smallRead {
+			c.small++
+		} else {
+			c.small = 0
+		}
+		if n == 0 {
+			return 0, err // an error beside bytes comes again
+		}
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// resize makes the buffer large once it was filled, and small when that was long ago.
+func (c *Conn) resize() {
+	switch {
+	case len(c.buf) == 0, len(c.buf) == largeRead && c.small >= calm:
+		c.buf = make([]byte, smallRead)
+	case len(c.buf) == smallRead && c.small == 0:
+		c.buf = make([]byte, largeRead)
+	}
+}
 
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) { return c.out.Write(p) }

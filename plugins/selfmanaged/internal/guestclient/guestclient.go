@@ -56,7 +56,8 @@ func New(conn *stdio.Conn) (*Client, error) {
 	cc, err := grpc.NewClient("passthrough:guest", append(wire.DialOptions(),
 		grpc.WithContextDialer(stdio.Dialer(conn)),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithIdleTimeout(0), // a second connection cannot be had
+		grpc.WithReadBufferSize(0), // the connection has one
+		grpc.WithIdleTimeout(0),    // a second connection cannot be had
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the guest: %w", err)

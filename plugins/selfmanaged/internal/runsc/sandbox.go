@@ -95,6 +95,10 @@ func (s *Sandbox) start(command []string) error {
 	if err != nil {
 		return errors.Join(err, stdinR.Close(), stdinW.Close())
 	}
+	if !s.runtime.rootless {
+		widen(stdinW)
+		widen(stdoutR)
+	}
 	s.conn = stdio.NewConn(stdoutR, stdinW)
 	s.cmd = exec.Command(s.runtime.binary, slices.Concat(s.runtime.flags, command, []string{"--bundle=" + s.bundle, s.ID})...)
 	s.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + s.bundle}
@@ -115,6 +119,22 @@ func (s *Sandbox) start(command []string) error {
 		s.oom = s.group != nil && s.group.OutOfMemory()
 	}()
 	return nil
+}
+
+// pipeBytes is how much a pipe to or from the guest holds: Linux gives no more to those
+// without CAP_SYS_RESOURCE. Its memory is taken only for what is in it. With Linux's own
+// 64 KiB, writer and reader wait for each other sixteen times in each chunk of a file.
+const pipeBytes = 1 << 20
+
+// widen makes a pipe as large as pipeBytes. A pipe that stays as it was is slower, and
+// right. It is not for ordinary users, whose pipes have a bound on what all of them hold:
+// above that, each further pipe gets 8 KiB.
+func widen(pipe *os.File) {
+	raw, err := pipe.SyscallConn() // Fd would make it a blocking one, which Close does not wake
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeBytes) })
 }
 
 // Conn is the connection to the guest.
