@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 )
 
 // UsageSince calls visit with the Usage of each effect that began after a line, in the
 // order of the lines. found is false if the log does not have that line: it is another log
-// then, or one that was cut, and nothing is visited.
+// then, or one that was cut, and nothing is visited. The error says which files cannot be
+// read; the others behind the line are visited all the same.
 func (l *Log) UsageSince(seq uint64, hash string, visit func(usage json.RawMessage)) (found bool, err error) {
 	segments, err := Segments(l.options.Dir)
 	if err != nil {
@@ -20,11 +22,12 @@ func (l *Log) UsageSince(seq uint64, hash string, visit func(usage json.RawMessa
 		if i+1 < len(segments) && segments[i+1].First <= seq {
 			continue
 		}
-		if err := usageIn(s, seq, hash, &found, visit); err != nil || !found {
-			return found, err
+		err = errors.Join(err, usageIn(s, seq, hash, &found, visit))
+		if !found {
+			return false, err
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // usageIn visits the lines of one file behind that with the given number, and takes down
@@ -32,7 +35,7 @@ func (l *Log) UsageSince(seq uint64, hash string, visit func(usage json.RawMessa
 func usageIn(s Segment, seq uint64, hash string, found *bool, visit func(json.RawMessage)) error {
 	r, err := OpenReader(s.Path, s.Compressed)
 	if err != nil {
-		return err
+		return fmt.Errorf("read %s: %w", s.Path, err)
 	}
 	defer r.Close()
 	for {
@@ -41,7 +44,7 @@ func usageIn(s Segment, seq uint64, hash string, found *bool, visit func(json.Ra
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("read %s: %w", s.Path, err)
 		}
 		at := numberOf(text)
 		if at < seq || at > seq && !bytes.Contains(text, []byte(usageKey)) {

@@ -7,7 +7,8 @@
 // was really used, when the Grant's parts are released. Who may wait stands in a
 // queue that is fair between tenants (queue.go), also for a provider that is full
 // (gate.go). The counts of a day and of a month that are limited are durable before
-// they are granted (journal.go), so that the limits hold across a crash.
+// what they count may happen, so that the limits hold across a crash: when they are
+// granted (journal.go), or with the effect's line of the audit log (noted.go).
 //
 // Not here: who a tenant is (package tenant), and the instances and executions
 // themselves (package instance, which calls this one).

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -43,18 +44,25 @@ const saveRetry = time.Second
 // that time counts as it was reserved.
 const settleDelay = 100 * time.Millisecond
 
+// advanceEvery is how often the journal gets the line that the log is at, where nothing
+// else changes: a start reads what is behind it, and the files before it may be moved away.
+const advanceEvery = time.Minute
+
 // books writes the journal: all that has changed meanwhile at once, so that those
 // who wait for it wait for the disk together.
 type books struct {
 	journal Journal
 	logger  hclog.Logger
 	records func(tenants []string) map[string]Record
+	// advanceEvery is what the constant says, or a test.
+	advanceEvery time.Duration
 
 	mu      sync.Mutex
 	dirty   map[string]bool
 	waiting []chan error
-	log     Log  // nil without one
-	placed  bool // the journal has a line of log, behind which is what log notes from now on
+	log     Log // nil without one
+	// written is the line of log that the journal has; the zero value is none.
+	written Position
 	// failed says that the last attempt to write failed, and since when there is something
 	// that is not written; zero if all is.
 	failed bool
@@ -66,17 +74,18 @@ type books struct {
 	closed  chan struct{}
 }
 
-func newBooks(journal Journal, logger hclog.Logger, records func([]string) map[string]Record) *books {
-	if logger == nil {
-		logger = hclog.NewNullLogger()
-	}
+func newBooks(opts Options, records func([]string) map[string]Record) *books {
 	b := &books{
-		journal: journal, logger: logger, records: records,
-		dirty:   map[string]bool{},
-		wake:    make(chan struct{}, 1),
-		settle:  make(chan struct{}, 1),
-		closing: make(chan struct{}),
-		closed:  make(chan struct{}),
+		journal: opts.Journal, logger: opts.Logger, records: records,
+		advanceEvery: cmp.Or(opts.AdvanceEvery, advanceEvery),
+		dirty:        map[string]bool{},
+		wake:         make(chan struct{}, 1),
+		settle:       make(chan struct{}, 1),
+		closing:      make(chan struct{}),
+		closed:       make(chan struct{}),
+	}
+	if b.logger == nil {
+		b.logger = hclog.NewNullLogger()
 	}
 	go b.keep()
 	return b
@@ -135,6 +144,8 @@ func (b *books) keep() {
 	later := time.NewTimer(settleDelay)
 	defer later.Stop()
 	set := true
+	advance := time.NewTicker(b.advanceEvery)
+	defer advance.Stop()
 	for failed := false; ; {
 		select {
 		case <-b.settle:
@@ -146,6 +157,7 @@ func (b *books) keep() {
 		case <-b.wake:
 		case <-later.C:
 			set = false
+		case <-advance.C:
 		case <-b.closing:
 			_ = b.save() // what is on disk then counts too much, never too little
 			return
@@ -169,7 +181,7 @@ func (b *books) save() (err error) {
 	upTo := positionOf(b.log)
 	tenants := slices.Collect(maps.Keys(b.dirty))
 	waiting := b.waiting
-	nothing := len(tenants) == 0 && (b.log == nil || b.placed)
+	nothing := len(tenants) == 0 && upTo == b.written
 	clear(b.dirty)
 	b.waiting = nil
 	b.mu.Unlock()
@@ -179,7 +191,9 @@ func (b *books) save() (err error) {
 		}
 		b.mu.Lock()
 		b.failed = err != nil
-		b.placed = b.placed || err == nil && upTo.Line > 0
+		if err == nil {
+			b.written = upTo
+		}
 		switch {
 		case err != nil:
 			for _, tenant := range tenants {

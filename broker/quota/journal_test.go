@@ -31,8 +31,11 @@ func (d *disk) Load() (map[string]quota.Record, quota.Position, error) {
 }
 
 func (d *disk) Save(_ context.Context, records map[string]quota.Record, upTo quota.Position) error {
-	if d.hold != nil {
-		<-d.hold
+	d.mu.Lock()
+	hold := d.hold
+	d.mu.Unlock()
+	if hold != nil {
+		<-hold
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

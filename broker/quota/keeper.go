@@ -19,6 +19,9 @@ type Options struct {
 	Now func() time.Time
 	// Logger may be nil.
 	Logger hclog.Logger
+	// AdvanceEvery is for tests: how often the journal gets the line that the log is at,
+	// where nothing else changes; a minute unless given.
+	AdvanceEvery time.Duration
 }
 
 // Keeper keeps the accounts of all tenants. Its methods may be called
@@ -67,7 +70,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 		a := k.account(tenant)
 		a.used, a.rolls = record, time.Time{} // the record's day may be over
 	}
-	k.books = newBooks(opts.Journal, opts.Logger, k.recordsOf)
+	k.books = newBooks(opts, k.recordsOf)
 	return k, nil
 }
 
@@ -116,6 +119,7 @@ func (k *Keeper) account(tenant string) *account {
 	a := k.accounts[tenant]
 	if a == nil {
 		a = &account{tenant: tenant, refused: map[Limit]int64{}}
+		a.used.Version = k.version // what was noted of an earlier one of that name is over
 		a.setLimits(k.rules.Tenants[tenant], now)
 		k.accounts[tenant] = a
 	}

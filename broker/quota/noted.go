@@ -58,9 +58,9 @@ func (k *Keeper) Follow(ctx context.Context, log Log) {
 		})
 		switch {
 		case err != nil:
-			k.books.logger.Error("what the tenants used last cannot be read from the audit log; it is not counted", "error", err)
+			k.books.logger.Error("not all that the tenants used last can be read from the audit log; the rest is not counted", "error", err)
 		case !found:
-			k.books.logger.Warn("the audit log is not the one of the last run, or was cut; what the tenants used in the last moments of that is not counted")
+			k.books.logger.Warn("the audit log is not the one of the last run, or was cut; of what the tenants used in its last moments, what the state file lacks is not counted")
 		}
 	}
 	k.books.follow(ctx, log, changed)
@@ -70,10 +70,10 @@ func (k *Keeper) Follow(ctx context.Context, log Log) {
 func (k *Keeper) takeOver(noted usage) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	a := k.account(noted.Tenant)
-	if noted.Version <= a.used.Version {
+	if a := k.accounts[noted.Tenant]; a != nil && noted.Version <= a.used.Version {
 		return false
 	}
+	a := k.account(noted.Tenant)
 	a.used, a.rolls = noted.Record, time.Time{} // the record's day may be over
 	k.version = max(k.version, noted.Version)
 	return true
@@ -138,5 +138,5 @@ func (b *books) follow(ctx context.Context, log Log, tenants []string) {
 func (b *books) leaves() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.placed && !b.failed && (b.since.IsZero() || time.Since(b.since) < late)
+	return b.written.Line > 0 && !b.failed && (b.since.IsZero() || time.Since(b.since) < late)
 }

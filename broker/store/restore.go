@@ -165,9 +165,14 @@ func (r *restoring) read(path string, count map[Bucket]int) error {
 			r.contents[b] = map[string][]byte{}
 		}
 		for key, value := range records {
-			if _, there := r.contents[b][key]; !there {
-				r.contents[b][key] = value
+			_, there := r.contents[b][key]
+			if !there {
 				count[b]++
+			}
+			// A start reads the audit log from there on: the records that come from a copy
+			// lack what is behind the line of that copy, and those that do not are left alone.
+			if !there || b == UsageLog {
+				r.contents[b][key] = value
 			}
 		}
 	}

@@ -130,6 +130,26 @@ func TestWhatAFileLacksComesFromTheNewestCopy(t *testing.T) {
 	assert.Equal(t, got[1], added)
 }
 
+// What a copy has of the quotas goes on where the log was when it was made.
+func TestTheOlderLineOfTheAuditLogIsTaken(t *testing.T) {
+	s := newStore(t)
+	at := func(line int) func(*bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error { return store.Put(tx, store.UsageLog, "audit", record{Count: line}) }
+	}
+	assert.NilError(t, s.Update(t.Context(), at(1)))
+	assert.NilError(t, s.KeepCopy())
+	assert.NilError(t, s.Update(t.Context(), at(2)))
+	assert.NilError(t, s.Close())
+	_, err := store.Restore(s.Path(), store.Restoring{Now: noon})
+	assert.NilError(t, err)
+	var r record
+	assert.NilError(t, open(t, s.Path()).View(func(tx *bbolt.Tx) error {
+		_, err := store.Get(tx, store.UsageLog, "audit", &r)
+		return err
+	}))
+	assert.Equal(t, r.Count, 1)
+}
+
 func TestARestorationThatHasNothingToGoOnChangesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	assert.NilError(t, os.WriteFile(path, []byte("text"), 0o600))
