@@ -51,6 +51,8 @@ func (s *Store) keepCopies() {
 
 // KeepCopy makes the newest copy anew if the file has changed since.
 func (s *Store) KeepCopy() error {
+	s.keeping.Lock() // that of the start may be under way
+	defer s.keeping.Unlock()
 	changed, err := s.changedSince(copyPath(s.path, 1))
 	if err != nil || !changed {
 		return err

@@ -61,6 +61,7 @@ type Store struct {
 	closing chan struct{}
 	close   sync.Once
 	done    chan struct{}
+	keeping sync.Mutex    // held while a copy is kept
 	copied  chan struct{} // closed when no more copies are kept
 	err     error         // of the close; read after done
 }
