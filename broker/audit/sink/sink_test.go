@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,8 +90,8 @@ func (s *store) got() []uint64 {
 	return append([]uint64(nil), s.seqs...)
 }
 
-// awaitUpTo waits for a line and says that all from the first on came in order.
-func (s *store) awaitUpTo(t *testing.T, last uint64) {
+// await waits for a line.
+func (s *store) await(t *testing.T, last uint64) {
 	t.Helper()
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		if got := s.got(); len(got) == 0 || got[len(got)-1] < last {
@@ -98,6 +99,12 @@ func (s *store) awaitUpTo(t *testing.T, last uint64) {
 		}
 		return poll.Success()
 	}, poll.WithDelay(time.Millisecond))
+}
+
+// awaitUpTo waits for a line and says that all from the first on came in order.
+func (s *store) awaitUpTo(t *testing.T, last uint64) {
+	t.Helper()
+	s.await(t, last)
 	for i, seq := range s.got() {
 		assert.Equal(t, seq, s.got()[0]+uint64(i))
 	}
@@ -201,7 +208,15 @@ func TestLinesThatSomebodyHasRemovedAreMissedOnce(t *testing.T) {
 	assert.NilError(t, os.Remove(segments[0].Path))
 	act(t, log)
 	to.set(nil)
-	to.awaitUpTo(t, lastOf(log))
+	to.await(t, lastOf(log))
+	got := to.got()
+	assert.Check(t, slices.IsSorted(got) && len(slices.Compact(slices.Clone(got))) == len(got), "%v", got)
+	segments, err = audit.Segments(dir)
+	assert.NilError(t, err)
+	// Of the removed file, the follower may have read some lines before.
+	for seq := segments[0].First; seq <= lastOf(log); seq++ {
+		assert.Check(t, slices.Contains(got, seq), "%d of %v", seq, got)
+	}
 }
 
 func TestACursorOfAnotherLogIsNotBelieved(t *testing.T) {
