@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is one of this machine's.
@@ -137,6 +139,13 @@ func (p process) pss() (int64, error) {
 	return 0, fmt.Errorf("process %d tells no PSS", p.pid)
 }
 
+// sharesMemory reports whether a process has the memory of its parent, as a thread would.
+func (p process) sharesMemory() bool {
+	const sameVM = 1 // KCMP_VM of linux/kcmp.h
+	order, _, failed := unix.Syscall6(unix.SYS_KCMP, uintptr(p.pid), uintptr(p.parent), sameVM, 0, 0, 0)
+	return failed == 0 && order == 0
+}
+
 // quiet waits until all that was started here does next to nothing.
 func quiet(ctx context.Context) error {
 	const look, most = 300 * time.Millisecond, 20 * time.Millisecond
@@ -171,9 +180,14 @@ func (f family) exactCPU() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// pss is the sum of all, in bytes.
+// pss is the sum of all, in bytes. What processes have one memory counts once: those in
+// which gVisor runs threads of a sandbox have that of its program, and each would tell
+// the whole of it.
 func (f family) pss() (sum int64, err error) {
 	for _, p := range f {
+		if p.sharesMemory() {
+			continue
+		}
 		pss, err := p.pss()
 		if err != nil {
 			return 0, err
