@@ -100,7 +100,7 @@ func measureSustained(ctx context.Context, l lab, count int) ([]line, error) {
 	if err != nil || os.Geteuid() != 0 { // copies are for root only
 		return lines, err
 	}
-	copies, err := measureLives(ctx, l, count, "sustained/images", "images = true", 1.1)
+	copies, err := measureLives(ctx, l, count, "sustained/images", `images = "always"`, 1.1)
 	return append(lines, copies...), err
 }
 

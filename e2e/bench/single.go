@@ -77,13 +77,13 @@ func measurePython(ctx context.Context, l lab, count int) (lines []line, err err
 		},
 	}
 	if os.Geteuid() == 0 { // copies are for root only
-		copies, failed := l.start(ctx, l.selfManaged(fmt.Sprintf("pool_size = %d\n  images = true", poolOfSix)))
+		copies, failed := l.start(ctx, l.selfManaged(fmt.Sprintf("pool_size = %d\n  images = %q", poolOfSix, "always")))
 		if failed != nil {
 			return nil, failed
 		}
 		defer func() { err = joinStop(err, copies) }()
 		entries = append(entries, entry{
-			row: "python/images", what: "the first of these with `images = true`",
+			row: "python/images", what: "the first of these with `images = \"always\"`",
 			ours: copies.sides(oneShots), beside: base, claims: []claim{ratio(p50)},
 		})
 	}

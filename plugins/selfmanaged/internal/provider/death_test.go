@@ -214,7 +214,7 @@ func TestAGuestThatSaysNothingIsGivenUp(t *testing.T) {
 }
 
 func TestExecutionsLeaveNothingBehind(t *testing.T) {
-	for name, images := range map[string]bool{"sandboxes that were prepared one by one": false, "copies": true} {
+	for name, images := range map[string]string{"sandboxes that were prepared one by one": imagesNever, "copies": imagesAlways} {
 		t.Run(name, func(t *testing.T) {
 			leaveNothingBehind(t, newProvider(t, map[string]any{"pool_size": 3, "max_sandboxes": 6, "images": images}))
 		})

@@ -21,9 +21,6 @@ func copied(t *testing.T, p testProvider) string {
 		t.Skip("runsc makes copies for root only")
 	}
 	id := create(t, p, templatePython)
-	image, err := p.image(t.Context(), templatePython)
-	assert.NilError(t, err)
-	assert.Check(t, image != nil, "there is no image")
 	copies := 0
 	for _, line := range processesNaming(id) {
 		if strings.Contains(line, " restore ") {
@@ -35,7 +32,7 @@ func copied(t *testing.T, p testProvider) string {
 }
 
 func TestCopiesDifferWhereSandboxesMust(t *testing.T) {
-	p := newProvider(t, map[string]any{"images": true})
+	p := newProvider(t, map[string]any{"images": imagesAlways})
 	run := func(code string) map[string]bool {
 		answers := map[string]bool{}
 		for range 3 {
@@ -50,6 +47,7 @@ func TestCopiesDifferWhereSandboxesMust(t *testing.T) {
 		"random numbers": "import random; print(random.random())",
 		"the kernel's":   "import os; print(os.urandom(8))",
 		"identifiers":    "import uuid; print(uuid.uuid4())",
+		"OpenSSL's":      "import ssl; print(ssl.RAND_bytes(8))",
 		"names of files": "import tempfile; print(tempfile.mkdtemp())",
 	} {
 		t.Run(name, func(t *testing.T) { assert.Check(t, is.Len(run(code), 3)) })
@@ -57,7 +55,7 @@ func TestCopiesDifferWhereSandboxesMust(t *testing.T) {
 }
 
 func TestACopyKnowsTheTime(t *testing.T) {
-	p := newProvider(t, map[string]any{"images": true})
+	p := newProvider(t, map[string]any{"images": imagesAlways})
 	first := copied(t, p)
 	for _, id := range []string{first, copied(t, p)} {
 		before := time.Now()
@@ -71,14 +69,14 @@ func TestACopyKnowsTheTime(t *testing.T) {
 }
 
 func TestCodeDoesNotSeeWhatTheGuestWasTold(t *testing.T) {
-	p := newProvider(t, map[string]any{"images": true})
+	p := newProvider(t, map[string]any{"images": imagesAlways})
 	got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: copied(t, p), Language: sdk.Python, Code: "import os; print(os.environ, open('/proc/1/environ').read() if os.access('/proc/1/environ', os.R_OK) else '')"})
 	assert.NilError(t, err)
 	assert.Check(t, !strings.Contains(got.stdout, "SANDBOX"), got.stdout)
 }
 
 func TestAnImageThatVanishedIsMadeAgain(t *testing.T) {
-	p := newProvider(t, map[string]any{"pool_size": 0, "images": true})
+	p := newProvider(t, map[string]any{"pool_size": 0, "images": imagesAlways})
 	copied(t, p)
 	images, err := filepath.Glob(filepath.Join(p.dir, "images", "*"))
 	assert.NilError(t, err)
@@ -93,5 +91,77 @@ func TestAnImageThatVanishedIsMadeAgain(t *testing.T) {
 	}
 	image, err := p.image(t.Context(), templatePython)
 	assert.NilError(t, err)
-	assert.Check(t, image != nil && !image.Gone())
+	p.release(image)
+	assert.Check(t, image.usable())
+}
+
+func TestAnImagePaysWhenManyAreMade(t *testing.T) {
+	const interval = 4 * time.Second // 15 a minute
+	var images images
+	now := time.Now()
+	wanted := func(template string, after time.Duration) bool {
+		now = now.Add(after)
+		return images.demanded(template, now)
+	}
+	for range imageDemand - 1 {
+		assert.Check(t, !wanted(templatePython, interval))
+	}
+	assert.Check(t, !wanted(templateBash, 0), "each template has a count of its own")
+	assert.Check(t, wanted(templatePython, interval))
+	assert.Check(t, wanted(templatePython, interval))
+	assert.Check(t, !wanted(templatePython, imageDemandWindow), "those of before do not count any more")
+	for range imageDemand - 2 {
+		assert.Check(t, !wanted(templatePython, interval))
+	}
+	assert.Check(t, wanted(templatePython, interval))
+}
+
+func TestSandboxesAreCopiesWhileManyAreMade(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("runsc makes copies for root only")
+	}
+	p := newProvider(t, map[string]any{"pool_size": 0, "images": imagesOnDemand})
+	make := func() (madeFrom string) {
+		id := create(t, p, templatePython)
+		defer func() { assert.NilError(t, p.Destroy(t.Context(), id)) }()
+		got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: "print(1)"})
+		assert.NilError(t, err)
+		assert.Equal(t, got.stdout, "1\n")
+		for _, line := range processesNaming(id) {
+			if at := strings.Index(line, "--image-path="); at >= 0 {
+				return strings.Fields(line[at:])[0]
+			}
+		}
+		return ""
+	}
+	ready := func() {
+		p.images.mu.Lock()
+		latest := p.images.latest[templatePython]
+		p.images.mu.Unlock()
+		<-latest.ready
+	}
+	for range imageDemand {
+		assert.Equal(t, make(), "")
+	}
+	ready()
+	first := make()
+	assert.Check(t, first != "")
+
+	// An image that is old serves until there is another.
+	p.images.mu.Lock()
+	p.images.latest[templatePython].began = time.Now().Add(-imageMaxAge - time.Second)
+	p.images.mu.Unlock()
+	make()
+	ready()
+	second := make()
+	assert.Check(t, second != "" && second != first)
+	images, err := filepath.Glob(filepath.Join(p.dir, "images", "*"))
+	assert.NilError(t, err)
+	assert.Check(t, is.Len(images, 1))
+
+	// One that is being made when the provider ends holds nobody up and leaves nothing.
+	p.images.mu.Lock()
+	p.images.latest[templatePython].began = time.Now().Add(-imageMaxAge - time.Second)
+	p.images.mu.Unlock()
+	make()
 }

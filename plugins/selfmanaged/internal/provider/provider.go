@@ -63,6 +63,9 @@ type Provider struct {
 	images       images
 	packages     packageSources
 
+	ending context.Context // ends with Close
+	stop   context.CancelFunc
+
 	// interruptGrace is sdk.InterruptGrace but for tests, which a slow machine must
 	// not fail.
 	interruptGrace time.Duration
@@ -82,7 +85,9 @@ var (
 
 // New is the serve.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
+	ending, stop := context.WithCancel(context.Background())
 	return &Provider{
+		ending: ending, stop: stop,
 		logger: logger, instances: map[string]*instance{}, keys: map[string]*creation{},
 		packages:       packageSources{resolver: net.DefaultResolver, dialer: &net.Dialer{}},
 		interruptGrace: sdk.InterruptGrace,
@@ -137,6 +142,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	})
 	if err := p.firstTry(ctx); err != nil {
 		p.pool.Close()
+		p.stopImages()
 		return errors.Join(err, p.packages.close(), p.runtime.Close())
 	}
 	p.configured.Store(true)
@@ -257,5 +263,6 @@ func (p *Provider) Close(ctx context.Context) error {
 	}
 	wg.Wait()
 	p.pool.Close()
+	p.stopImages()
 	return errors.Join(append(errs, p.packages.close(), p.runtime.Close())...)
 }

@@ -21,13 +21,13 @@ type sandbox struct {
 	past  past
 }
 
-// makeOne starts a sandbox, says whether it is a copy, and returns when its
-// interpreter is ready.
-func (p *Provider) makeOne(ctx context.Context, template string) (_ *sandbox, copied bool, err error) {
+// makeOne starts a sandbox, as a copy of the image unless that is nil, and returns when
+// its interpreter is ready.
+func (p *Provider) makeOne(ctx context.Context, template string, image *madeImage) (*sandbox, error) {
 	id := newID()
-	raw, copied, err := p.start(ctx, id, template)
+	raw, err := p.start(ctx, id, image)
 	if err != nil {
-		return nil, copied, err
+		return nil, err
 	}
 	s := &sandbox{running: raw, ID: id}
 	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
@@ -36,9 +36,9 @@ func (p *Provider) makeOne(ctx context.Context, template string) (_ *sandbox, co
 	if err != nil {
 		// Also the end of what it says: it has ended, or is ended here.
 		destroyed := s.Destroy(context.WithoutCancel(ctx))
-		return nil, copied, errors.Join(p.explainStart(err, raw.Stderr()), destroyed)
+		return nil, errors.Join(p.explainStart(err, raw.Stderr()), destroyed)
 	}
-	return s, copied, nil
+	return s, nil
 }
 
 // explainStart says why a sandbox did not come up, as well as it can be known from

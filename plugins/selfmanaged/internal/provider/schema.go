@@ -30,7 +30,7 @@ type settings struct {
 	Runsc        string        `config:"runsc"`
 	Guest        string        `config:"guest"`
 	Platform     string        `config:"platform"`
-	Images       bool          `config:"images"`
+	Images       string        `config:"images"`
 
 	DockerHost    string `config:"docker_host"`
 	DockerRuntime string `config:"docker_runtime"`
@@ -151,8 +151,8 @@ func schema() sdk.Schema {
 			Label: "gVisor platform", Description: "systrap works everywhere; kvm is faster on bare metal and needs /dev/kvm.",
 		},
 		{
-			Name: "images", Type: sdk.TypeBoolean, Default: false,
-			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before. More of them can be made in a second; the first execution in each takes some milliseconds longer, and all have the same addresses and hash seed. For root only.",
+			Name: "images", Type: sdk.TypeString, Default: imagesOnDemand, Options: []string{imagesOnDemand, imagesAlways, imagesNever},
+			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before: demand, while many are made; always; or never. About half as many again can be made in a second; the copies of ten minutes have the same addresses and hash seed. For root only; others prepare each.",
 		},
 		{
 			Name: settingPackages, Type: sdk.TypeString, Default: packagesOff, Options: []string{packagesOff, packagesOn},

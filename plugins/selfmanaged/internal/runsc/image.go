@@ -31,8 +31,11 @@ func (i *Image) Gone() bool {
 	return err != nil || missing != nil || root.dir != i.root
 }
 
+// Remove removes the image. What was started from it goes on.
+func (i *Image) Remove() error { return os.RemoveAll(i.dir) }
+
 // MakeImage makes an image of a sandbox whose guest has prepared itself as env
-// says. ID is one as for Start. It lives as long as the runtime.
+// says. ID is one as for Start. It lives as long as the runtime, or until Remove.
 func (r *Runtime) MakeImage(ctx context.Context, id string, env []string) (_ *Image, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("runsc does that for root only")
