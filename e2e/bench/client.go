@@ -17,7 +17,9 @@ type client struct {
 
 func newClient(address string) *client {
 	return &client{&fasthttp.HostClient{
-		Addr: address, MaxConns: 8192,
+		// A broker closes connections above a thousand that have not shown a token yet,
+		// as many new ones have not where something has held everybody up.
+		Addr: address, MaxConns: 900, MaxConnWaitTimeout: 5 * time.Minute,
 		ReadTimeout: 5 * time.Minute, WriteTimeout: time.Minute,
 		RetryIfErr: func(*fasthttp.Request, int, error) (bool, bool) { return false, false },
 	}}
