@@ -151,8 +151,8 @@ func schema() sdk.Schema {
 			Label: "gVisor platform", Description: "systrap works everywhere; kvm is faster on bare metal and needs /dev/kvm.",
 		},
 		{
-			Name: "images", Type: sdk.TypeString, Default: imagesOnDemand, Options: []string{imagesOnDemand, imagesAlways, imagesNever},
-			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before: demand, while many are made; always; or never. About half as many again can be made in a second; the copies of ten minutes have the same addresses and hash seed. For root only; others prepare each.",
+			Name: "images", Type: sdk.TypeString, Default: imagesNever, Options: []string{imagesNever, imagesOnDemand, imagesAlways},
+			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before: never; demand, while many are made; or always. About half as many again can be made in a second; the copies of ten minutes, whoever has them, have the same addresses and hash seed. For root only; others prepare each.",
 		},
 		{
 			Name: settingPackages, Type: sdk.TypeString, Default: packagesOff, Options: []string{packagesOff, packagesOn},
