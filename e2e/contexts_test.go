@@ -191,7 +191,7 @@ func TestTheLimitsOfArtifactsAreTheOperators(t *testing.T) {
 		"limits {\n  artifact_count = 3\n  artifact_bytes = 5242880\n  artifact_total = 9437184\n}\nprovider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 1\n}\n", binaries.Runsc(t),
 	)})
 	w := newWorkbench(t, b, map[string]any{"language": "bash"})
-	e := w.execute(map[string]any{"language": "bash", "code": "mkdir artifacts; for i in 1 2 3 4; do head -c 5000000 /dev/zero > artifacts/$i.bin; done; truncate -s 5242881 artifacts/1.bin"})
+	e := w.execute(map[string]any{"language": "bash", "code": "for i in 1 2 3 4; do head -c 5000000 /dev/zero > artifacts/$i.bin; done; truncate -s 5242881 artifacts/1.bin"})
 	var refused []string
 	for _, a := range e.Artifacts {
 		refused = append(refused, a.Refused)
@@ -203,6 +203,45 @@ func TestTheLimitsOfArtifactsAreTheOperators(t *testing.T) {
 	assert.Equal(t, p.Field, "artifacts.files")
 }
 
+// Code writes below artifacts/ without making it, whoever runs it and whatever was before.
+func TestTheDirectoryOfArtifactsIsThereBeforeTheCode(t *testing.T) {
+	t.Parallel()
+	onBothRuntimes(t, testDirectoryOfArtifacts)
+}
+
+func testDirectoryOfArtifacts(t *testing.T, b *harness.Broker) {
+	w := newWorkbench(t, b, map[string]any{"language": "python"})
+	in := map[string]string{}
+	for _, language := range []string{"python", "javascript", "bash"} {
+		in[language] = w.newContext(map[string]any{"language": language})
+	}
+	run := func(language, context, code string) executed {
+		t.Helper()
+		request := map[string]any{"language": language, "code": code}
+		if context != "" {
+			request["context_id"] = context
+		}
+		e := w.execute(request)
+		assert.Equal(t, e.Stderr, "", "%s", code)
+		return e
+	}
+	for language, write := range map[string]string{
+		"python":     "import os\nassert os.stat('artifacts').st_uid == os.getuid() and os.listdir('artifacts') == []\nos.makedirs('artifacts', exist_ok=True)\nwith open('artifacts/x.txt', 'w') as f: _ = f.write('drawn')",
+		"javascript": "require('fs').writeFileSync('artifacts/x.txt', 'drawn');",
+		"bash":       "[ -O artifacts ] && printf drawn > artifacts/x.txt",
+	} {
+		for _, context := range []string{"", in[language]} {
+			run("bash", "", "rm -rf artifacts")
+			assert.DeepEqual(t, run("bash", in["bash"], ":").shown(), []string(nil))
+			assert.DeepEqual(t, run(language, context, write).shown(), []string{"1 file artifacts/x.txt text/plain: drawn"})
+		}
+	}
+	run("bash", "", "rm -r artifacts; printf kept > artifacts")
+	assert.Equal(t, run("bash", "", "cat artifacts").Stdout, "kept")
+	run("bash", "", "rm artifacts; ln -s /tmp/elsewhere artifacts")
+	assert.Equal(t, run("bash", "", "readlink artifacts; ls -A /tmp").Stdout, "/tmp/elsewhere\n")
+}
+
 func TestArtifactsOverREST(t *testing.T) {
 	t.Parallel()
 	onBothRuntimes(t, testArtifactsOverREST)
@@ -210,7 +249,7 @@ func TestArtifactsOverREST(t *testing.T) {
 
 func testArtifactsOverREST(t *testing.T, b *harness.Broker) {
 	w := newWorkbench(t, b, map[string]any{"language": "python"})
-	e := w.execute(map[string]any{"language": "bash", "code": "mkdir -p artifacts out; echo a,b > artifacts/t.csv; printf '\\x89PNG' > out/p.png; echo 1 > out/x.csv; echo 2 > out/y.csv; ln -s /etc/passwd artifacts/link"})
+	e := w.execute(map[string]any{"language": "bash", "code": "mkdir out; echo a,b > artifacts/t.csv; printf '\\x89PNG' > out/p.png; echo 1 > out/x.csv; echo 2 > out/y.csv; ln -s /etc/passwd artifacts/link"})
 	assert.DeepEqual(t, e.shown(), []string{"1 file artifacts/t.csv text/csv: a,b"})
 	e = w.execute(map[string]any{"language": "bash", "code": "echo c > artifacts/new.txt", "artifacts": map[string]any{
 		"files": []string{"out/*.csv", "out/p.png", "artifacts/link", "../etc/passwd", "missing"},

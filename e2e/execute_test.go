@@ -38,6 +38,18 @@ func TestCodeRunsInARealSandbox(t *testing.T) {
 		}, func(t *testing.T, e harness.Execution) {
 			assert.Check(t, is.Equal(string(e.Result), `{"message":"Hello World!Hello World!Hello World!"}`))
 		}},
+		{"an exported main that has no other name", map[string]any{
+			"language": "javascript", "arguments": map[string]any{"name": "World"},
+			"code": "module.exports = { main: async (args) => `Hello ${args.name}!` }",
+		}, func(t *testing.T, e harness.Execution) {
+			assert.Check(t, is.Equal(string(e.Result), `"Hello World!"`), e.Stderr)
+		}},
+		{"an exported default of a module", map[string]any{
+			"language": "javascript", "arguments": map[string]any{"name": "World"},
+			"code": "import fs from 'node:fs';\nexport default { async main(args) { return `Hello ${args.name}!` } }",
+		}, func(t *testing.T, e harness.Execution) {
+			assert.Check(t, is.Equal(string(e.Result), `"Hello World!"`), e.Stderr)
+		}},
 		{"a script that prints and exits 3", map[string]any{"language": "python3", "code": "print('x')\nraise SystemExit(3)"}, func(t *testing.T, e harness.Execution) {
 			assert.Check(t, is.Equal(e.Status, "failed"))
 			assert.Check(t, is.Equal(e.ExitCode, 3))
@@ -109,7 +121,7 @@ func TestASessionKeepsItsInstanceAndSharesItWithNobody(t *testing.T) {
 	assert.Equal(t, again.Stdout, "mine\n")
 	assert.Equal(t, again.InstanceID, first.InstanceID)
 	assert.Check(t, run(harness.Token, "other", "cat f").InstanceID != first.InstanceID)
-	assert.Equal(t, run(harness.OtherToken, "s", "ls -A").Stdout, "")
+	assert.Equal(t, run(harness.OtherToken, "s", "ls -A").Stdout, "artifacts\n")
 
 	made := b.Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"session_id": "new", "language": "python"})
 	assert.Equal(t, made.Status, http.StatusCreated)

@@ -34,7 +34,13 @@ func TestTheStateDirectoryIsRemovedWhileTheBrokerRuns(t *testing.T) {
 	before := create(t, b, harness.Token, map[string]any{"session_id": "before"})
 	state := filepath.Join(b.Dir, "state")
 	for _, what := range []string{"state.db", "lock", "broker_id", "preview_key", "backup.sock", "audit", "."} {
-		assert.NilError(t, os.RemoveAll(filepath.Join(state, what)))
+		// The broker may make something anew in what is being removed.
+		poll.WaitOn(t, func(poll.LogT) poll.Result {
+			if err := os.RemoveAll(filepath.Join(state, what)); err != nil {
+				return poll.Continue("remove %s: %v", what, err)
+			}
+			return poll.Success()
+		}, poll.WithTimeout(time.Minute), poll.WithDelay(time.Millisecond))
 		worksAgain(t, b)
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
 			for _, name := range []string{"state.db", "lock", "broker_id", "preview_key", "backup.sock", "audit"} {

@@ -15,6 +15,9 @@ const (
 )
 
 // ArtifactLimits asks Execute for artifacts and bounds them.
+//
+// Before each execution a provider of artifacts makes /workspace/artifacts, as the user that
+// code runs as, unless something else has that name.
 type ArtifactLimits struct {
 	// Files to return, relative to /workspace, beside those that the execution
 	// writes below /workspace/artifacts. They are names, or patterns: * and ? stand

@@ -55,7 +55,9 @@
 // With Arguments, the code must define main, which is called as
 // main(**arguments) in Python (sync or async) and as main(arguments) in
 // JavaScript (its promise is awaited). What it returns comes back as JSON in
-// ExecuteResult.Result; what the code prints stays in stdout, untouched.
+// ExecuteResult.Result; what the code prints stays in stdout, untouched. Where
+// JavaScript has no main at its top level, it is what the module exports, or the
+// main of that, or of its default.
 //
 // Without Arguments, main is called as main() if the code defines a top-level
 // main and neither calls it nor has a __main__ guard; else the code is a plain

@@ -114,6 +114,7 @@ func TestSelfManagedKeepsTheContract(t *testing.T) {
 		"the settings of this run have no secret",
 		"the time of code that was killed is not counted",
 		"there is no code for this in javascript",
+		"there is no code for this in python",
 		"when a call of another process returns cannot be seen",
 		"with these settings no packages are installed in javascript: " + packages,
 		"with these settings no packages are installed in python: " + packages,

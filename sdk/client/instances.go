@@ -44,6 +44,7 @@ type Instance struct {
 	TTL        float64           `json:"ttl" doc:"Seconds until expires_at that the end of an execution leaves at least, within the maximum lifetime."`
 	Idle       float64           `json:"idle" doc:"Seconds after last_used_at until it is destroyed, if that comes before expires_at."`
 	Executions int               `json:"executions" doc:"Executions in progress."`
+	FrontDoor  string            `json:"front_door,omitempty" doc:"The front door that it was made by; absent for this API."`
 	Routing    *Routing          `json:"routing,omitempty" doc:"Why it is on this provider."`
 }
 

@@ -29,8 +29,8 @@ var (
 // Options are what the execution itself does not say.
 type Options struct {
 	// Dir is the working directory of the code, and where it imports from. It is
-	// made if it is not there. Empty stands for the one that the interpreter has;
-	// bash always keeps that.
+	// made if it is not there, and artifacts/ in it. Empty stands for the one that the
+	// interpreter has; bash always keeps that, and makes nothing.
 	Dir string
 }
 

@@ -65,8 +65,8 @@
     }
   }
 
-  // load runs the code and gives { main }, or a promise of it where the code is a
-  // module.
+  // load runs the code and gives { main, exported }, or a promise of it where the code is
+  // a module.
   function load(code, place) {
     const module = isModule(code, place.script);
     let main;
@@ -88,7 +88,7 @@
           delete globalThis[CAPTURE];
           place.remove();
         })
-        .then((namespace) => ({ main: main ?? namespace.main ?? namespace.default }));
+        .then((namespace) => ({ main, exported: namespace }));
     }
     const m = new Module(place.script, null);
     m.filename = place.script;
@@ -101,8 +101,7 @@
       delete globalThis[CAPTURE];
     }
     m.loaded = true;
-    const exported = m.exports;
-    return { main: main ?? (typeof exported === 'function' ? exported : exported?.main) };
+    return { main, exported: m.exports };
   }
 
   // What was evaluated by itself, as this was, cannot import.
@@ -136,6 +135,9 @@
     if (request.dir) {
       fs.mkdirSync(request.dir, { recursive: true });
       process.chdir(request.dir);
+      try {
+        fs.mkdirSync('artifacts');
+      } catch {} // it is there, or something else of that name
     }
     const dir = process.cwd();
     // Nobody else knows the marker yet, but part of it is no secret worth keeping.
@@ -152,8 +154,9 @@
       send(express(value, request.limit));
       return true;
     };
-    const call = ({ main }) => {
+    const call = (loaded) => {
       if (request.arguments === null && !request.call) return false;
+      const main = loaded.main ?? exportedMain(loaded.exported);
       if (typeof main !== 'function') throw new ReferenceError('arguments were given, so the code must define a function main');
       write(`${request.marker}c;`);
       const value = main(request.arguments === null ? {} : JSON.parse(request.arguments));

@@ -116,6 +116,10 @@ def evaluate(request, channel):
     if request["dir"]:
         os.makedirs(request["dir"], exist_ok=True)
         os.chdir(request["dir"])
+        try:
+            os.mkdir("artifacts")
+        except OSError:
+            pass  # it is there, or something else of that name
     workspace = os.getcwd()
     filename = os.path.join(workspace, "main.py")
     code = request["code"]

@@ -27,6 +27,9 @@ func argumentCases() []Case {
 		{Group: group, Name: "a main that returns no JSON fails and says why", run: mainNotJSON},
 		{Group: group, Name: "a main that exits fails with its exit code", run: mainExits},
 		{Group: group, Name: "a result above the output limit fails", run: mainTooMuch},
+		{Group: group, Name: "an exported main is called where there is no other", run: mainExported},
+		{Group: group, Name: "an exported main of an ES module is called", run: mainExportedByModule},
+		{Group: group, Name: "an exported main takes the place of none at the top level", run: mainExportedBeside},
 	}
 }
 
@@ -183,6 +186,26 @@ func mainTooMuch(c *scene) {
 	equal(c, got.Status, sdk.StatusFailed, "the status")
 	c.check(got.Result == nil, "a result above the limit arrived: %d bytes", len(got.Result))
 }
+
+// sum runs samples with a and b, whose sum they return.
+func (c *scene) sum(samples ...string) {
+	id := c.instance()
+	for _, sample := range samples {
+		req := c.request(id, c.code(sample))
+		req.Arguments = json.RawMessage(`{"a":1,"b":2}`)
+		c.returned(c.execute(req), map[string]any{"sum": 3.0})
+	}
+}
+
+// "Where JavaScript has no main at its top level, it is what the module exports"
+// (package sdk)
+func mainExported(c *scene) { c.sum(c.samples.Main.Exported[:]...) }
+
+// The same.
+func mainExportedByModule(c *scene) { c.sum(c.samples.Main.ExportedByModule[:]...) }
+
+// The same.
+func mainExportedBeside(c *scene) { c.sum(c.samples.Main.ExportedBeside) }
 
 // "Bash has no main; Arguments for it are refused with CodeInvalidRequest and the
 // field "arguments"." (package sdk)

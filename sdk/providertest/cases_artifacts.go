@@ -19,6 +19,9 @@ func artifactCases(languages []sdk.Language) []Case {
 		{Group: group, Name: "an artifact that is too large comes without its data", run: artifactTooLarge},
 		{Group: group, Name: "more artifacts than allowed are told of", run: artifactsTooMany},
 		{Group: group, Name: "a file that is not there is no failure", run: artifactAbsent},
+		{Group: group, Name: "the directory is there before the code", run: artifactsAreThere},
+		{Group: group, Name: "the directory is there again after code has removed it", run: artifactsAreThereAgain},
+		{Group: group, Name: "the directory takes the place of no file", run: artifactsReplaceNothing},
 	}), sdk.CapabilityArtifacts)
 }
 
@@ -131,4 +134,28 @@ func artifactAbsent(c *scene) {
 	for _, f := range files {
 		c.check(len(f.Data) == 0, "a file that is not there has data: %s", shown(f))
 	}
+}
+
+// "Before each execution a provider of artifacts makes /workspace/artifacts"
+// (ArtifactLimits)
+func artifactsAreThere(c *scene) {
+	c.oneFile(c.produces(c.instance(), c.samples.FigureAtOnce, generous()), "artifacts/figure.txt", "drawn")
+}
+
+// The same: each. What is empty gives no artifact.
+func artifactsAreThereAgain(c *scene) {
+	id := c.instance()
+	for _, sample := range []string{c.samples.RemoveArtifacts, c.samples.Silent} {
+		files := c.produces(id, sample, generous())
+		c.check(len(files) == 0, "there is a file among the artifacts of code that writes none: %s", shown(files))
+	}
+	c.succeeded(c.run(id, c.samples.RemoveArtifacts))
+	c.oneFile(c.produces(id, c.samples.FigureAtOnce, generous()), "artifacts/figure.txt", "drawn")
+}
+
+// "unless something else has that name" (ArtifactLimits)
+func artifactsReplaceNothing(c *scene) {
+	id := c.instance()
+	c.succeeded(c.run(id, c.code(c.samples.ReplaceArtifacts)))
+	c.oneFile(c.produces(id, c.samples.Silent, generous("artifacts")), "artifacts", "kept")
 }

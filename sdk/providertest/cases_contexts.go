@@ -26,6 +26,7 @@ func contextCases(languages []sdk.Language) []Case {
 		{Group: group, Name: "main is called with arguments", run: contextCallsMain},
 		{Group: group, Name: "a main that is only defined is not called", run: contextOnlyDefinesMain},
 		{Group: group, Name: "the value of the last expression is an artifact", run: contextShowsValue, needs: []sdk.Capability{sdk.CapabilityArtifacts}},
+		{Group: group, Name: "the directory of artifacts is there before each execution", run: contextHasArtifacts, needs: []sdk.Capability{sdk.CapabilityArtifacts}},
 		{Group: group, Name: "contexts are listed", run: contextsAreListed},
 		{Group: group, Name: "a context is of one instance", run: contextIsOfOneInstance},
 		{Group: group, Name: "unknown contexts are not found", run: contextUnknown},
@@ -263,6 +264,18 @@ func contextShowsValue(c *scene) {
 		}
 	}
 	c.fail("there is no artifact of the kind %s with the type text/plain among %s", sdk.ArtifactResult, shown(got.artifacts))
+}
+
+// "Before each execution a provider of artifacts makes /workspace/artifacts"
+// (ArtifactLimits)
+func contextHasArtifacts(c *scene) {
+	id := c.instance()
+	made := c.newContext(id)
+	for _, sample := range []string{c.samples.FigureAtOnce, c.samples.RemoveArtifacts, c.samples.FigureAtOnce} {
+		req := c.in(id, made, sample)
+		req.Artifacts = generous()
+		c.succeeded(c.execute(req))
+	}
 }
 
 // "ListContexts": what there is, with "Busy says whether code runs in it."

@@ -117,11 +117,10 @@ func archiveModes(c *scene) {
 // "sockets, pipes and devices are left out"
 func archivePipes(c *scene) {
 	id := c.instance()
-	c.write(id, "file", "content")
-	c.python(id, "import os\nos.mkfifo('pipe')\n")
+	c.python(id, "import os\nos.mkdir('some')\nos.mkfifo('some/pipe')\nopen('some/file', 'w').close()\n")
 	var names []string
 	err := c.call("ReadArchive", func(ctx context.Context) error {
-		archive, err := c.ReadArchive(ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "."})
+		archive, err := c.ReadArchive(ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "some"})
 		if err != nil {
 			return err
 		}

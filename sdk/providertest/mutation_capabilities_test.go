@@ -138,6 +138,12 @@ func TestWrongContextsAreFound(t *testing.T) {
 				return result, err
 			}
 		})},
+		"no directory for artifacts": {among: group + "the directory", fails: []string{" of artifacts is there before each execution"}, wraps: changing(func(c *capable) {
+			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				req.Code = withoutDirectory + req.Code
+				return c.Provider.Execute(ctx, req, out)
+			}
+		})},
 		"a main that is called as in a script": {among: group + "a main", fails: []string{" that is only defined is not called"}, wraps: changing(func(c *capable) {
 			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 				if req.Arguments == nil {
@@ -516,7 +522,7 @@ func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
 				return c.Provider.InstallPackages(ctx, req, outputs{Output: out, stderr: func([]byte) error { return out.Stderr([]byte("error\n")) }})
 			}
 		})},
-		"artifacts of the past": {among: "artifacts/bash/", fails: []string{"what an earlier execution wrote does not come again", "what is written below artifacts comes back", "an artifact that is too large comes without its data"}, wraps: changing(func(c *capable) {
+		"artifacts of the past": {among: "artifacts/bash/", fails: []string{"what an earlier execution wrote does not come again", "what is written below artifacts comes back", "an artifact that is too large comes without its data", "the directory is there before the code", "the directory is there again after code has removed it"}, wraps: changing(func(c *capable) {
 			c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 				if req.Artifacts != nil && len(req.Artifacts.Files) == 0 {
 					req.Artifacts.Files = []string{"artifacts/figure.txt"}
@@ -526,7 +532,7 @@ func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
 		})},
 		"no artifacts": {
 			among: "artifacts/bash/",
-			fails: []string{"what is written below artifacts comes back", "a file that was asked for comes back", "files that match a pattern come back", "a pattern reaches into directories", "a pattern that matches nothing is no failure", "an artifact that is too large comes without its data", "more artifacts than allowed are told of"},
+			fails: []string{"what is written below artifacts comes back", "a file that was asked for comes back", "files that match a pattern come back", "a pattern reaches into directories", "a pattern that matches nothing is no failure", "an artifact that is too large comes without its data", "more artifacts than allowed are told of", "the directory is there before the code", "the directory is there again after code has removed it", "the directory takes the place of no file"},
 			wraps: changing(func(c *capable) {
 				c.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 					req.Artifacts = nil

@@ -15,6 +15,7 @@ import (
 )
 
 func TestWrongArgumentsAreFound(t *testing.T) {
+	const javaScript = "arguments/javascript/an exported main"
 	checkMutations(t, map[string]mutation{
 		"a result of text": {
 			among: "arguments/python/(main gets|an async)", fails: []string{"arguments/python/main gets the arguments and its return value is the result", "arguments/python/an asynchronous main is awaited"},
@@ -93,6 +94,16 @@ func TestWrongArgumentsAreFound(t *testing.T) {
 			if string(r.Result) == "null" {
 				r.Result = nil
 			}
+		})},
+		"exports that nobody looks at": {among: javaScript, fails: []string{" is called where there is no other"}, breaks: asking(func(r *sdk.ExecuteRequest) {
+			r.Code = strings.NewReplacer("module.exports =", "globalThis.ignored =", "exports.main", "globalThis.ignored").Replace(r.Code)
+		})},
+		"modules whose exports nobody looks at": {among: javaScript, fails: []string{" of an ES module is called"}, breaks: asking(func(r *sdk.ExecuteRequest) {
+			r.Code = strings.NewReplacer("export default", "export const ignored =", "export {sum as main}", "export {sum}").Replace(r.Code)
+		})},
+		"exports before all": {among: javaScript, fails: []string{" takes the place of none at the top level"}, breaks: asking(func(r *sdk.ExecuteRequest) {
+			r.Code = strings.Replace(r.Code, "module.exports = {main: () =>", "main = (() =>", 1)
+			r.Code = strings.Replace(r.Code, "'the other one'}", "'the other one')", 1)
 		})},
 		"a main that is called by its arguments only": {among: "arguments/python/without arguments", fails: []string{" a main that nobody calls is called"}, breaks: asking(func(r *sdk.ExecuteRequest) {
 			r.Code = strings.Replace(r.Code, "def main()", "def main(*rest, needed)", 1)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -223,6 +224,34 @@ func TestWrongPatternsAreFound(t *testing.T) {
 				return "**"
 			}
 			return name
+		})},
+	})
+}
+
+// withoutDirectory is what a provider that makes no artifacts/ gives code of Python.
+const withoutDirectory = "import os\nif os.path.isdir('artifacts') and not os.listdir('artifacts'): os.rmdir('artifacts')\n"
+
+func TestAWrongDirectoryOfArtifactsIsFound(t *testing.T) {
+	const group = "artifacts/python/the directory"
+	running := func(before func(instanceID string) string) func(*broken) {
+		return func(b *broken) {
+			b.execute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+				req.Code = before(req.InstanceID) + req.Code
+				return b.Provider.Execute(ctx, req, out)
+			}
+		}
+	}
+	var known sync.Map
+	checkMutations(t, map[string]mutation{
+		"none": {among: group, fails: []string{" is there before the code", " is there again after code has removed it"}, breaks: running(func(string) string { return withoutDirectory })},
+		"one that is the instance's": {among: group, fails: []string{" is there again after code has removed it"}, breaks: running(func(instanceID string) string {
+			if _, again := known.LoadOrStore(instanceID, true); again {
+				return withoutDirectory
+			}
+			return ""
+		})},
+		"one whatever is there": {among: group, fails: []string{" takes the place of no file"}, breaks: running(func(string) string {
+			return "import os\nif os.path.isfile('artifacts'): os.remove('artifacts'); os.mkdir('artifacts')\n"
 		})},
 	})
 }

@@ -90,8 +90,12 @@ type Samples struct {
 	Serve string
 	// Memory uses more and more memory, without end.
 	Memory string
-	// Figure leaves the file artifacts/figure.txt with "drawn" in it.
-	Figure string
+	// Figure leaves the file artifacts/figure.txt with "drawn" in it. FigureAtOnce does
+	// too, and does not make the directory.
+	Figure, FigureAtOnce string
+	// RemoveArtifacts removes the directory artifacts, if it is there. ReplaceArtifacts
+	// leaves a file of that name with "kept" in it.
+	RemoveArtifacts, ReplaceArtifacts string
 
 	// Value42 is an expression whose value is 42, as the last thing of the code.
 	Value42 string
@@ -131,6 +135,11 @@ type Mains struct {
 	NotJSON string
 	// Exits ends the process with exit code 4.
 	Exits string
+	// Exported are Sum in ways to export it, and it alone: no name at the top level is
+	// main. ExportedByModule are modules of ES. None of them prints anything.
+	Exported, ExportedByModule [4]string
+	// ExportedBeside is Sum with a top-level main, and exports another one.
+	ExportedBeside string
 }
 
 // UnicodeText is what Samples.Unicode prints: letters of two, three and four

@@ -57,5 +57,8 @@ if [ absolute.txt -ef /workspace/absolute.txt ]; then printf same; else printf o
 		LastTick:          "echo \"$((${EPOCHREALTIME/[.,]/} / 1000)) $(cat ticks)\"\n",
 		Memory:            "held=xxxxxxxx\nwhile :; do held=$held$held; done\n",
 		Figure:            "mkdir -p artifacts\nprintf drawn > artifacts/figure.txt\n",
+		FigureAtOnce:      "printf drawn > artifacts/figure.txt\n",
+		RemoveArtifacts:   "rm -rf artifacts\n",
+		ReplaceArtifacts:  "rm -rf artifacts\nprintf kept > artifacts\n",
 	}
 }

@@ -65,8 +65,13 @@ process.stdout.write(inode('absolute.txt') === inode('/workspace/absolute.txt') 
 		Serve: `const server = require('net').createServer((conn) => { conn.on('error', () => {}); conn.pipe(conn); });
 server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 `,
-		Memory:  "const held = [];\nfor (;;) held.push(Buffer.alloc(8 << 20, 1));\n",
-		Figure:  header + "fs.mkdirSync('artifacts', {recursive: true});\nfs.writeFileSync('artifacts/figure.txt', 'drawn');\n",
+		Memory: "const held = [];\nfor (;;) held.push(Buffer.alloc(8 << 20, 1));\n",
+		Figure: header + "fs.mkdirSync('artifacts', {recursive: true});\nfs.writeFileSync('artifacts/figure.txt', 'drawn');\n",
+
+		FigureAtOnce:     "require('fs').writeFileSync('artifacts/figure.txt', 'drawn');\n",
+		RemoveArtifacts:  "require('fs').rmSync('artifacts', {recursive: true, force: true});\n",
+		ReplaceArtifacts: "require('fs').rmSync('artifacts', {recursive: true, force: true});\nrequire('fs').writeFileSync('artifacts', 'kept');\n",
+
 		Value42: "6 * 7\n",
 		Main: Mains{
 			Sum:     "function main({a, b}) {\n  console.log('working');\n  return {sum: a + b};\n}\n",
@@ -80,6 +85,19 @@ server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 			Raises:  "function main() {\n  throw new Error('raised on purpose');\n}\n",
 			NotJSON: "function main() {\n  return 10n;\n}\n",
 			Exits:   "function main() {\n  process.exit(4);\n}\n",
+			Exported: [...]string{
+				"module.exports = {main: async ({a, b}) => ({sum: a + b})};\n",
+				"module.exports = ({a, b}) => ({sum: a + b});\n",
+				"exports.main = async function ({a, b}) {\n  return {sum: a + b};\n};\n",
+				"module.exports = {default: {main({a, b}) {\n  return {sum: a + b};\n}}};\n",
+			},
+			ExportedByModule: [...]string{
+				"export default async ({a, b}) => ({sum: a + b});\n",
+				"export default {\n  async main({a, b}) {\n    return {sum: a + b};\n  },\n};\n",
+				"const sum = ({a, b}) => ({sum: a + b});\nexport {sum as main};\n",
+				"export default function ({a, b}) {\n  return {sum: a + b};\n}\n",
+			},
+			ExportedBeside: "function main({a, b}) {\n  return {sum: a + b};\n}\nmodule.exports = {main: () => 'the other one'};\n",
 		},
 	}
 }

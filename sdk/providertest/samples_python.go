@@ -81,8 +81,13 @@ while True:
         conn.sendall(data)
     conn.close()
 `,
-		Memory:  "held = []\nwhile True:\n    held.append(b'x' * (8 << 20))\n",
-		Figure:  "import os\nos.makedirs('artifacts', exist_ok=True)\nopen('artifacts/figure.txt', 'w').write('drawn')\n",
+		Memory: "held = []\nwhile True:\n    held.append(b'x' * (8 << 20))\n",
+		Figure: "import os\nos.makedirs('artifacts', exist_ok=True)\nopen('artifacts/figure.txt', 'w').write('drawn')\n",
+
+		FigureAtOnce:     "with open('artifacts/figure.txt', 'w') as f:\n    f.write('drawn')\n",
+		RemoveArtifacts:  "import shutil\nshutil.rmtree('artifacts', ignore_errors=True)\n",
+		ReplaceArtifacts: "import shutil\nshutil.rmtree('artifacts', ignore_errors=True)\nwith open('artifacts', 'w') as f:\n    f.write('kept')\n",
+
 		Value42: "6 * 7\n",
 		Main: Mains{
 			Sum:     "def main(a, b):\n    print('working')\n    return {'sum': a + b}\n",

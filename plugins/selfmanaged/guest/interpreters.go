@@ -194,7 +194,7 @@ func writeRunners() error {
 	}
 	sources := map[string][]byte{
 		"returned.py": returned.Python(),
-		"returned.js": append(slices.Clip(returned.JavaScript()), "module.exports = express;\n"...),
+		"returned.js": append(slices.Clip(returned.JavaScript()), "module.exports = { exportedMain, express };\n"...),
 	}
 	files, err := runners.ReadDir(".")
 	if err != nil {

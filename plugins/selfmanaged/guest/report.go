@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/artifacts"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/files"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/frames"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -52,10 +53,12 @@ type report struct {
 	group     int32 // the highest one that was used
 }
 
-// newReport begins an execution: what lies in artifacts/ now is not its own.
+// newReport begins an execution: artifacts/ is there, and what lies in it now is not the
+// execution's own.
 func newReport(stream eventSender, req *providerv1.ExecuteRequest) *report {
 	r := &report{outputLimit: req.GetOutputLimit(), timeout: req.GetTimeout().AsDuration(), artifacts: req.GetArtifacts(), stream: stream, calls: req.Arguments != nil}
-	if r.artifacts != nil {
+	made := artifacts.Make(isolation.WorkspaceDir, files.AsUser)
+	if r.artifacts != nil && !made {
 		r.before = artifacts.Take(isolation.WorkspaceDir)
 	}
 	return r

@@ -9,7 +9,7 @@ const vm = require('node:vm');
 const path = require('node:path');
 const { Module } = require('node:module');
 const { pathToFileURL } = require('node:url');
-const express = require(path.join(__dirname, 'returned.js'));
+const { exportedMain, express } = require(path.join(__dirname, 'returned.js'));
 
 const WORKSPACE = '/workspace';
 const FILENAME = path.join(WORKSPACE, 'main.js');
@@ -37,6 +37,7 @@ function isModule(code) {
   }
 }
 
+// load runs the code and gives its top-level main and what it exports.
 async function load(code) {
   let main;
   Object.defineProperty(globalThis, CAPTURE, {
@@ -52,7 +53,7 @@ async function load(code) {
     fs.writeFileSync(MODULE_FILE, code + TRAILER, { flag: 'wx', mode: 0o600 });
     process.argv[1] = MODULE_FILE;
     const namespace = await import(pathToFileURL(MODULE_FILE));
-    return main ?? namespace.main ?? namespace.default;
+    return { main, exported: namespace };
   }
   const m = new Module(FILENAME, null);
   m.filename = FILENAME;
@@ -61,8 +62,7 @@ async function load(code) {
   process.mainModule = m;
   m._compile(code + TRAILER, FILENAME);
   m.loaded = true;
-  const exported = m.exports;
-  return main ?? (typeof exported === 'function' ? exported : exported?.main);
+  return { main, exported: m.exports };
 }
 
 function writeAll(fd, data) {
@@ -91,8 +91,9 @@ async function run(request) {
   const { code, arguments: args, env, call_main: callMain, result_limit: limit } = request;
   Object.assign(process.env, env ?? {});
   process.argv = [process.argv[0], FILENAME];
-  const main = await load(code);
+  const loaded = await load(code);
   if (args === null && !callMain) return;
+  const main = loaded.main ?? exportedMain(loaded.exported);
   if (typeof main !== 'function') throw new ReferenceError('arguments were given, so the code must define a function main');
   const data = express(await main(args ?? {}), limit);
   send('value', data);

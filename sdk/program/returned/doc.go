@@ -6,6 +6,8 @@
 // What JSON can express stays as it is. NaN and infinite numbers become null, and a
 // line on standard error says so. Numbers and arrays of numpy become numbers and lists.
 // All else is an error of the code.
+//
+// For JavaScript it finds main too, where the code only exports it.
 package returned
 
 import _ "embed"
@@ -22,5 +24,6 @@ var (
 func Python() []byte { return python }
 
 // JavaScript is source that defines express(value, limit), which gives a Buffer, and
-// needs nothing but Node's globals.
+// exportedMain(exports), which gives a function or undefined. It needs nothing but Node's
+// globals.
 func JavaScript() []byte { return javaScript }

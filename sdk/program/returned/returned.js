@@ -1,3 +1,13 @@
+// Finds main among the exports of a module that has none at its top level: what it
+// exports is a function, or has one, or its default is or has one. Undefined for none.
+const exportedMain = (exported) => {
+  if (typeof exported === 'function') return exported;
+  const main = exported?.main;
+  if (typeof main === 'function') return main;
+  const byDefault = exported?.default;
+  return typeof byDefault === 'function' ? byDefault : byDefault?.main;
+};
+
 // Makes JSON of what main returned.
 const express = (value, limit) => {
   let text;

@@ -1213,7 +1213,9 @@ func (x *ExecuteRequest) GetArtifacts() *ArtifactLimits {
 	return nil
 }
 
-// ArtifactLimits says which artifacts an execution may return.
+// ArtifactLimits says which artifacts an execution may return. A provider of artifacts makes
+// artifacts/ in the workspace before each execution, as the user that code runs as, unless
+// something else has that name.
 type ArtifactLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Files to return beside those below artifacts/ in the workspace.

@@ -2,7 +2,6 @@
 # status: succeeded
 # stdout: linked
 # artifacts: file "artifacts/last" text/plain
-os.mkdir("artifacts")
 for name, target in (("etc", "/etc"), ("root", "/"), ("proc", "/proc"), ("guest", "/run/sandbox")):
     os.symlink(target, "artifacts/" + name)
 open("artifacts/last", "w").write("1")

@@ -2,5 +2,6 @@
 # status: succeeded
 # stdout: linked
 # artifacts: ()
+rmdir artifacts
 ln -s /etc artifacts
 echo linked

@@ -2,7 +2,6 @@
 # status: succeeded
 # stdout: linked
 # artifacts: ()
-os.mkdir("artifacts")
 for name, target in (("passwd", "/etc/passwd"), ("root", "/"), ("self", "/proc/self/environ"), ("runner", "/run/sandbox/runner.py")):
     os.symlink(target, "artifacts/" + name)
 os.link("/workspace/artifacts/passwd", "artifacts/again", follow_symlinks=False)

@@ -2,6 +2,5 @@
 # status: succeeded
 # stdout: written
 # artifacts: file "artifacts/a\\nb\\x1b\[31m\\r.txt" text/plain
-os.mkdir("artifacts")
 open("artifacts/a\nb\x1b[31m\r.txt", "w").write("1")
 print("written")

@@ -2,6 +2,5 @@
 // status: succeeded
 // stdout: written
 // artifacts: file "artifacts/\x{FFFD}x" text/plain
-fs.mkdirSync('artifacts');
 fs.writeFileSync(Buffer.concat([Buffer.from('artifacts/'), Buffer.from([0xed, 0xa0, 0x80, 0x78])]), '1');
 console.log('written');

@@ -4,7 +4,6 @@
 # artifacts: file "artifacts/last" text/plain
 import socket
 
-os.mkdir("artifacts")
 os.mkfifo("artifacts/fifo")
 socket.socket(socket.AF_UNIX).bind("artifacts/socket")
 open("artifacts/last", "w").write("1")

@@ -5,8 +5,6 @@
 # artifacts: (file "artifacts/[a-z]" ([a-z/-]+|.*)\n?)*
 import threading
 
-os.mkdir("artifacts")
-
 
 def change():
     while True:

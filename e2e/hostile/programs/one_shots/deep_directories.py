@@ -13,4 +13,4 @@ print(seed())
 # stdout: handed over\nclean
 # control: together
 print(sandbox())
-found(" ".join(d for d in ("/dev/shm", "/tmp", "/workspace") if os.listdir(d)))
+found(" ".join(d for d in ("/dev/shm", "/tmp", "/workspace") if set(os.listdir(d)) - {"artifacts"}))

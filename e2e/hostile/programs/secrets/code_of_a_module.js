@@ -7,5 +7,5 @@ writeSync(1, 'running\n');
 for (;;) {}
 // --- next execution
 // status: succeeded
-// stdout: \[\]
+// stdout: \[ 'artifacts' \]
 console.log(fs.readdirSync('/workspace'));

@@ -10,4 +10,4 @@ console.log('planted');
 // status: succeeded
 // stdout: clean
 // control: session
-found(fs.readdirSync(process.env.HOME).join(' '));
+found(fs.readdirSync(process.env.HOME).filter((name) => name !== 'artifacts').join(' '));

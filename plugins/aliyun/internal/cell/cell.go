@@ -29,6 +29,8 @@ type Start struct {
 	Env map[string]string `json:"env"`
 	// Dir is where a new kernel shall work; empty to leave it where it is.
 	Dir string `json:"dir"`
+	// Artifacts is a directory that is made unless something has its name.
+	Artifacts string `json:"artifacts"`
 }
 
 // Begin is the cell before the code.

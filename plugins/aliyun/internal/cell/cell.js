@@ -51,6 +51,9 @@
       fs.mkdirSync(request.dir, { recursive: true });
       process.chdir(request.dir);
     }
+    if (request.artifacts) {
+      try { fs.mkdirSync(request.artifacts); } catch {} // it is there, or something else of that name
+    }
     fs.writeFileSync(`${place}/pid`, String(process.pid));
     if (old) fs.rmSync(old, { recursive: true, force: true });
   };

@@ -55,6 +55,11 @@ def begin(encoded):
     if request["dir"]:
         os.makedirs(request["dir"], exist_ok=True)
         os.chdir(request["dir"])
+    if request["artifacts"]:
+        try:
+            os.mkdir(request["artifacts"])
+        except OSError:
+            pass  # it is there, or something else of that name
     with open(place + "/pid", "w") as f:
         f.write(str(os.getpid()))
     if old:

@@ -73,7 +73,7 @@ func (r *cellRun) Ready(ctx context.Context) error {
 			return contexts.ErrNoContext()
 		}
 		r.renewed, r.saved, r.name = r.c.Kernel().Done(), r.c.Saved(), remote.NewName()
-		code := cell.Begin(r.c.Language, cell.Start{ID: r.name, Env: r.box.Environment(r.saved.Env, r.req.Env)})
+		code := cell.Begin(r.c.Language, cell.Start{ID: r.name, Env: r.box.Environment(r.saved.Env, r.req.Env), Artifacts: r.box.Absolute("artifacts")})
 		result, err := r.p.data.ExecuteCode(ctx, r.box.ID, r.saved.Kernel, code, maxTimeout)
 		item, failed := failure(result)
 		if err == nil && !failed {

@@ -75,9 +75,10 @@ func (sb *sandbox) executeProcess(ctx context.Context, req sdk.ExecuteRequest, o
 	return result, sdk.ExecutionError(sb.finder().Send(ctx, done.Files, req.Artifacts, output), true)
 }
 
-// finder finds what an execution has made.
+// finder finds what an execution has made. It makes artifacts/ for code in kernels, which
+// are root's: in a directory of theirs other code could not write.
 func (sb *sandbox) finder() artifacts.Finder {
-	return artifacts.Finder{Store: store{sb.p}, Instance: sb.id, Most: maxListed}
+	return artifacts.Finder{Store: store{sb.p}, Instance: sb.id, Most: maxListed, Make: true}
 }
 
 // finish says what became of code, by what its supervisor has told, if anything.

@@ -28,6 +28,8 @@ type Finder struct {
 	Instance string
 	// Most is at how many files patterns look.
 	Most int
+	// Make has Before make artifacts/, where the execution does not do that itself.
+	Make bool
 }
 
 // isPattern says that a name stands for any number of files.
@@ -65,13 +67,14 @@ func (f Finder) Before(ctx context.Context, limits *sdk.ArtifactLimits) (Marks, 
 	if limits == nil {
 		return nil, nil
 	}
-	marks, _, err := f.look(ctx, nil)
+	marks, _, err := f.look(ctx, nil, f.Make)
 	return marks, err
 }
 
-// look finds what lies below artifacts/, and how large the files of these names are.
-func (f Finder) look(ctx context.Context, names []string) (Marks, []supervise.File, error) {
-	answer, err := f.Store.Do(ctx, f.Instance, guestfiles.Request{Op: guestfiles.Marks, Path: remote.Workspace, Names: names})
+// look finds what lies below artifacts/, which it can make before, and how large the files
+// of these names are.
+func (f Finder) look(ctx context.Context, names []string, makes bool) (Marks, []supervise.File, error) {
+	answer, err := f.Store.Do(ctx, f.Instance, guestfiles.Request{Op: guestfiles.Marks, Path: remote.Workspace, Names: names, Make: makes})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +99,7 @@ func (f Finder) SendNew(ctx context.Context, before Marks, limits *sdk.ArtifactL
 		return nil
 	}
 	names := named(limits)
-	after, files, err := f.look(ctx, names)
+	after, files, err := f.look(ctx, names, false)
 	if err != nil {
 		return err
 	}

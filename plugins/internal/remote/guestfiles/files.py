@@ -259,6 +259,11 @@ def op_marks(r):
     """What regular files lie below artifacts/ of a directory, and how large those of these
     names are that no symbolic link leads to; -1 for what is none."""
     root, found = r["path"], []
+    if r["make"]:
+        try:
+            os.mkdir(os.path.join(root, "artifacts"))
+        except OSError:
+            pass  # it is there, or something else of that name
     for at, _, names in os.walk(os.path.join(root, "artifacts")):
         for name in names:
             try:

@@ -82,8 +82,9 @@ type Request struct {
 	// Data or Upload is what Append adds: bytes, or a file that somebody has written.
 	Data   []byte `json:"data"`
 	Upload string `json:"upload"`
-	// Names are those whose sizes Marks is to tell.
+	// Names are those whose sizes Marks is to tell. Make has it make artifacts/ before.
 	Names []string `json:"names"`
+	Make  bool     `json:"make"`
 }
 
 // maxPath is PATH_MAX of Linux.

@@ -116,6 +116,33 @@ func TestWhatAnExecutionMayHaveMadeIsRegularFiles(t *testing.T) {
 	assert.DeepEqual(t, a.Sizes, []int64{5, -1, -1, -1, -1})
 }
 
+func TestTheDirectoryOfArtifactsIsMadeOnDemandWhereNothingHasItsName(t *testing.T) {
+	workspace := t.TempDir()
+	path := filepath.Join(workspace, "artifacts")
+	look := func(makes bool) os.FileMode {
+		t.Helper()
+		_, err := here(t, workspace).Do(t.Context(), "", guestfiles.Request{Op: guestfiles.Marks, Path: ".", Make: makes})
+		assert.NilError(t, err)
+		info, err := os.Lstat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return 0
+		}
+		assert.NilError(t, err)
+		return info.Mode().Type() | 1
+	}
+	assert.Equal(t, look(false), os.FileMode(0), "nobody asked")
+	assert.Equal(t, look(true), os.ModeDir|1)
+	assert.Equal(t, look(true), os.ModeDir|1, "it is there")
+	assert.NilError(t, os.Remove(path))
+	assert.NilError(t, os.WriteFile(path, nil, 0o600))
+	assert.Equal(t, look(true), os.FileMode(1), "a file stays")
+	assert.NilError(t, os.Remove(path))
+	assert.NilError(t, os.Symlink("elsewhere", path))
+	assert.Equal(t, look(true), os.ModeSymlink|1, "a link stays")
+	_, err := os.Lstat(filepath.Join(workspace, "elsewhere"))
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
 func TestListsAreCutAtTheirLimitAndSaySo(t *testing.T) {
 	workspace := t.TempDir()
 	for _, name := range []string{"a/x.go", "a/y.txt", "b.go"} {

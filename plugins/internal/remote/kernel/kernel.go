@@ -129,6 +129,12 @@ var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 // the code, is shown as the call that it makes.
 func (e Error) shown(own string) string {
 	text := strings.TrimRight(colours.ReplaceAllString(e.Traceback, ""), "\n")
+	// Some services put the lines of a traceback together without what ends them.
+	if last := e.Name + ": " + e.Value; e.Name != "" {
+		if before, ok := strings.CutSuffix(text, last); ok && before != "" && !strings.HasSuffix(before, "\n") {
+			text = before + "\n" + last
+		}
+	}
 	if own != "" {
 		text = strings.ReplaceAll(text, own, "main(…)")
 	}

@@ -57,6 +57,7 @@ def start(place, request):
         with open(place + "/program" + request["suffix"], "w", encoding="utf-8", newline="") as f:
             f.write(request["source"])
         os.makedirs(request["dir"], exist_ok=True)
+        make_artifacts(request["dir"])
     if not request["keep"]:
         for name in STREAMS:
             open(place + "/" + name + ".0", "w").close()

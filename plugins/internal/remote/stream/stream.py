@@ -56,6 +56,7 @@ def main():
     if request["file"]:
         with open(os.open(request["file"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="") as f:
             f.write(request["source"])
+        make_artifacts(request["cwd"])
     artifacts = Artifacts(request["artifacts"], request["cwd"])
     kills = kills_for_memory(COUNTERS)
     null = os.open(os.devnull, os.O_RDONLY)

@@ -195,6 +195,14 @@ def size_of(directory, name):
     return m[1] if m else -1
 
 
+def make_artifacts(directory):
+    """Make artifacts/ for code that does not. Whatever has that name is left alone."""
+    try:
+        os.mkdir(os.path.join(directory, "artifacts"))
+    except OSError:
+        pass
+
+
 class Artifacts:
     """Files that the program makes below artifacts/, and those that were asked for."""
 

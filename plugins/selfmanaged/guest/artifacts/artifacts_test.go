@@ -116,6 +116,34 @@ func TestASnapshotTellsWhatHasChanged(t *testing.T) {
 	assert.Assert(t, is.Len(artifacts.Take(root), 0), "a link in its place is not followed")
 }
 
+func TestTheDirectoryIsMadeWhereNothingHasItsName(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, artifacts.Dir)
+	asked := 0
+	asUser := func(do func() error) error {
+		asked++
+		return do()
+	}
+	assert.Assert(t, artifacts.Make(root, asUser))
+	assert.Equal(t, asked, 1)
+	assert.Assert(t, !artifacts.Make(root, asUser), "it is there")
+	assert.NilError(t, os.Remove(path))
+
+	assert.NilError(t, os.WriteFile(path, []byte("kept"), 0o600))
+	assert.Assert(t, !artifacts.Make(root, asUser))
+	text, err := os.ReadFile(path)
+	assert.NilError(t, err)
+	assert.Equal(t, string(text), "kept")
+	assert.NilError(t, os.Remove(path))
+
+	missing := filepath.Join(root, "elsewhere")
+	assert.NilError(t, os.Symlink(missing, path))
+	assert.Assert(t, !artifacts.Make(root, asUser))
+	_, err = os.Lstat(missing)
+	assert.ErrorIs(t, err, os.ErrNotExist, "a link is not followed")
+	assert.Equal(t, asked, 1, "nobody becomes another user for nothing")
+}
+
 func TestAHugeTreeIsLookedAtInPart(t *testing.T) {
 	root := t.TempDir()
 	deep := filepath.Join(root, "artifacts", strings.Repeat("d/", 100))

@@ -21,15 +21,24 @@ type stamp struct {
 	statusSec, statusChanged int64
 }
 
+// Make makes Dir in a workspace unless something has that name, and says whether it did.
+// asUser does something with the rights of the user whose directory it shall be. Without
+// room for a directory there is none.
+func Make(workspace string, asUser func(func() error) error) bool {
+	path := filepath.Join(workspace, Dir)
+	// To become another user takes several system calls, and it is there mostly: one tells.
+	var there unix.Stat_t
+	if unix.Lstat(path, &there) == nil {
+		return false
+	}
+	return asUser(func() error { return unix.Mkdir(path, 0o755) }) == nil
+}
+
 // Take looks at a workspace as it is.
 func Take(workspace string) Snapshot {
-	// Most executions have none, and each system call costs them: one tells.
-	if unix.Faccessat(unix.AT_FDCWD, filepath.Join(workspace, Dir), unix.F_OK, 0) != nil {
-		return nil
-	}
 	dir, err := descend(workspace, Dir)
 	if err != nil {
-		return nil // it is nothing that is a directory
+		return nil // there is none, or nothing that is a directory
 	}
 	defer dir.Close()
 	s := Snapshot{}

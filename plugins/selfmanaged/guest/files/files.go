@@ -5,7 +5,7 @@
 // Two things keep a call to what code in the sandbox may touch itself. Every path is
 // resolved below /workspace or /tmp, the only places where code can write, whatever links
 // and renames code plays with meanwhile (see package localfiles). And every system call
-// that names a file is made with the rights of the user that code runs as (see asUser), so
+// that names a file is made with the rights of the user that code runs as (see AsUser), so
 // the kernel refuses what it would refuse to code.
 package files
 
@@ -38,21 +38,21 @@ type Options struct {
 func Register(registrar grpc.ServiceRegistrar, o Options) {
 	services.RegisterFiles(registrar, localfiles.New(localfiles.Options{
 		Directory: func(string) (string, error) { return "/", nil },
-		Places:    o.Roots, As: asUser, Room: o.Room, Watchers: maxWatchers,
+		Places:    o.Roots, As: AsUser, Room: o.Room, Watchers: maxWatchers,
 	}))
 }
 
 // userID is the user and group that code runs as.
 const userID = 1000
 
-// asUser runs f with the rights of the user that code runs as: what f makes
+// AsUser runs f with the rights of the user that code runs as: what f makes
 // belongs to that user, and root's power over files is gone. Only the rights of
 // the present thread change, as Linux has it and Go's own wrappers do not, so f
 // must not wait for another goroutine, and is kept short. A descriptor that f opens keeps what it
-// was opened for, so reading and writing need no asUser.
+// was opened for, so reading and writing need no AsUser.
 //
 // setfsuid would say it better, but gVisor lacks it.
-func asUser(f func() error) error {
+func AsUser(f func() error) error {
 	if os.Geteuid() != 0 {
 		return f() // a test of an ordinary user
 	}

@@ -91,7 +91,7 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 			_, err = p.ListFiles(t.Context(), sdk.ListFilesRequest{InstanceID: id, Path: path, Depth: 1, Limit: 1}, nil)
 			assert.Check(t, is.Equal(code(err), sdk.CodeConflict), "%s: %v", path, err)
 		}
-		assert.Equal(t, shell(t, "rm absolute relative up proc fifo socket; ls -A"), "a\nfrom\n")
+		assert.Equal(t, shell(t, "rm absolute relative up proc fifo socket; ls -A"), "a\nartifacts\nfrom\n")
 	})
 	t.Run("links that stay inside are followed", func(t *testing.T) {
 		shell(t, "ln -s /workspace/a/b inside; ln -s a/../a/b/text textlink")
@@ -118,7 +118,7 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 		_, err := p.WriteFile(t.Context(), sdk.WriteFileRequest{InstanceID: id, Path: "big"}, io.LimitReader(zeros{}, 10<<30))
 		assert.Equal(t, code(err), sdk.CodeQuotaExceeded, "%v", err)
 		assert.ErrorContains(t, err, "32 MiB")
-		assert.Equal(t, shell(t, "ls -A"), "a\nfrom\n")
+		assert.Equal(t, shell(t, "ls -A"), "a\nartifacts\nfrom\n")
 		assert.Check(t, write("small", "x"))
 	})
 	t.Run("an upload that breaks off leaves the old file", func(t *testing.T) {
@@ -126,7 +126,7 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 		_, err := p.WriteFile(t.Context(), sdk.WriteFileRequest{InstanceID: id, Path: "small"}, io.MultiReader(strings.NewReader(strings.Repeat("y", 1<<20)), iotest.ErrReader(broken)))
 		assert.ErrorIs(t, err, broken)
 		poll.WaitOn(t, func(poll.LogT) poll.Result {
-			return poll.Compare(is.Equal(shell(t, "ls -A; cat small"), "a\nfrom\nsmall\nx"))
+			return poll.Compare(is.Equal(shell(t, "ls -A; cat small"), "a\nartifacts\nfrom\nsmall\nx"))
 		}, poll.WithTimeout(2*time.Minute))
 	})
 	t.Run("a move goes from one file system to the other", func(t *testing.T) {
@@ -139,7 +139,7 @@ func testFiles(t *testing.T, newProvider makeProvider) {
 		assert.Equal(t, code(err), sdk.CodeConflict, "nothing is overwritten unless that is wanted")
 		_, err = p.MoveFile(t.Context(), sdk.MoveFileRequest{InstanceID: id, From: "from", To: "small", Overwrite: true})
 		assert.NilError(t, err)
-		assert.Equal(t, shell(t, "cat small; ls"), "from code\na\nsmall\n")
+		assert.Equal(t, shell(t, "cat small; ls"), "from code\na\nartifacts\nsmall\n")
 	})
 	t.Run("a tree is removed whole", func(t *testing.T) {
 		assert.Equal(t, code(p.RemoveFile(t.Context(), id, "/tmp/tree", false)), sdk.CodeConflict)

@@ -17,7 +17,7 @@ const (
 	pythonWithFinding     = "open('ran', 'w').write('x')\nimport random\nprint(random._os.getcwd())"
 	javaScriptWithFinding = "const {writeFileSync} = require('node:fs');\nwriteFileSync('ran', 'x');\nconsole.log('/workspace')"
 	bashProgram           = "touch ran; pwd"
-	listWorkspace         = "ls -A /workspace"
+	listWorkspace         = "ls -A -I artifacts /workspace"
 )
 
 func TestTheModesOfTheCodePolicy(t *testing.T) {

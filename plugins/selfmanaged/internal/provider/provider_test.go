@@ -216,6 +216,11 @@ func testExecution(t *testing.T, newProvider makeProvider) {
 		{name: "a javascript promise is awaited", language: sdk.JavaScript, arguments: `{}`, code: "async function main() { await null; return [1, null, true] }", result: "[1,null,true]"},
 		{name: "javascript modules work", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "import path from 'node:path';\nconst two = await Promise.resolve(2);\nexport function main({a}) { return path.join(String(a * two), 'x') }", result: `"4/x"`},
 		{name: "javascript exports work", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "module.exports = ({a}) => a * 2", result: "4"},
+		{name: "an exported main that no other name has", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "module.exports = { main: async ({a}) => a * 2 }", result: "4"},
+		{name: "an exported default with a main", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "exports.default = { main: ({a}) => a * 2 }", result: "4"},
+		{name: "a main at the top level comes before an exported one", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "const main = ({a}) => a * 2\nmodule.exports = { main: () => 5 }", result: "4"},
+		{name: "a module's default has a main", language: sdk.JavaScript, arguments: `{"a": 2}`, code: "export default { main: async ({a}) => a * 2 }", result: "4"},
+		{name: "exports without a main", language: sdk.JavaScript, arguments: `{}`, code: "module.exports = { double: (a) => a * 2 }", status: sdk.StatusFailed, exit: 1, stderr: "must define a function main"},
 		{name: "javascript output before an exit is whole", language: sdk.JavaScript, code: "console.log('x'.repeat(900000)); process.exit()", stdout: strings.Repeat("x", 900000) + "\n"},
 		{name: "javascript output before a result is whole", language: sdk.JavaScript, arguments: `{}`, code: "function main() { console.log('x'.repeat(900000)); return 1 }", result: "1", stdout: strings.Repeat("x", 900000) + "\n"},
 		{name: "a promise that nothing settles is a failure", language: sdk.JavaScript, arguments: `{}`, code: "function main() { return new Promise(() => {}) }", status: sdk.StatusFailed, exit: 13, stderr: "awaits something that never comes"},
@@ -226,7 +231,7 @@ func testExecution(t *testing.T, newProvider makeProvider) {
 		{name: "an unfinished script shows nothing that is not its own", language: sdk.JavaScript, code: "function main() {\n", status: sdk.StatusFailed, exit: 1, stderr: "/workspace/main.js:2\n\n\n\nSyntaxError: Unexpected end of input\n"},
 		{name: "a module shows where it does not compile", language: sdk.JavaScript, code: "import fs from 'fs';\nlet x = ;", status: sdk.StatusFailed, exit: 1, stderr: "let x = ;\n        ^\n"},
 		{name: "a module knows that it is the main one", language: sdk.JavaScript, code: "function main() { console.log('called') }\nif (import.meta.url === `file://${process.argv[1]}`) main()", stdout: "called\n"},
-		{name: "a module leaves no file", language: sdk.JavaScript, code: "console.log(require('fs').readdirSync('/workspace'))", stdout: "[]\n"},
+		{name: "a module leaves no file", language: sdk.JavaScript, code: "console.log(require('fs').readdirSync('/workspace'))", stdout: "[ 'artifacts' ]\n"},
 		{name: "an exit event of the code's own ends nothing", language: sdk.JavaScript, code: "process.emit('exit', 3); console.log('still here')", stdout: "still here\n"},
 		{name: "what sys.exit says is no output, even without sys.stderr", language: sdk.Python, code: "import sys\nsys.stderr = None\nsys.exit('bye')", status: sdk.StatusFailed, exit: 1, stderr: "bye\n"},
 		{name: "process.exit may be replaced", language: sdk.JavaScript, arguments: `{}`, code: "process.exit = () => console.log('mine')\nfunction main() { setInterval(() => {}, 1000); return 1 }", result: "1"},
@@ -322,7 +327,7 @@ func testAnInstanceKeepsFilesAndForgetsVariables(t *testing.T, newProvider makeP
 	assert.Equal(t, got.stdout, "kept False\n")
 	got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Bash, Code: "ls -A /workspace /tmp /dev/shm"})
 	assert.NilError(t, err)
-	assert.Equal(t, got.stdout, "/dev/shm:\n\n/tmp:\n\n/workspace:\n", "another instance sees nothing of it")
+	assert.Equal(t, got.stdout, "/dev/shm:\n\n/tmp:\n\n/workspace:\nartifacts\n", "another instance sees nothing of it")
 }
 
 func TestWhatCannotBeGivenToCodeIsRefused(t *testing.T) {

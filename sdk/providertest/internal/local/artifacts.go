@@ -12,6 +12,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
 )
 
+// makeArtifacts makes the directory, unless something has its name.
+func (i *instance) makeArtifacts() { _ = os.Mkdir(filepath.Join(i.workspace(), "artifacts"), 0o755) }
+
 // artifactsBefore is what is below artifacts before an execution; nil if nobody
 // wants any.
 func (i *instance) artifactsBefore(req sdk.ExecuteRequest) map[string]time.Time {

@@ -37,6 +37,7 @@ func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if i.isPaused() {
 		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeConflict, "the instance is paused")
 	}
+	i.makeArtifacts()
 	if req.ContextID != "" {
 		return i.executeInContext(ctx, req, out)
 	}
