@@ -9,6 +9,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/generation"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/listen"
@@ -26,7 +27,8 @@ type settings struct {
 	connections admission.Bounds
 	requests    api.Bounds
 	previews    *api.PreviewHosts // nil for none
-	tls         *api.TLS          // nil for none
+	doors       map[string]frontdoor.Settings
+	tls         *api.TLS // nil for none
 	audit       audit.Detail
 	sinks       config.Audit
 	disk        time.Duration
@@ -61,6 +63,10 @@ func settingsOf(cfg *config.Config, providers []*generation.Revision) settings {
 		sinks:    a,
 		disk:     l.DiskTimeout,
 		logLevel: hclog.LevelFromString(cfg.Log.Level),
+		doors:    map[string]frontdoor.Settings{},
+	}
+	for _, door := range cfg.FrontDoors {
+		s.doors[door.Kind] = frontdoor.New(door)
 	}
 	if p := cfg.Previews; p.Domain != "" {
 		s.previews = &api.PreviewHosts{Scheme: p.Scheme, Domain: p.Domain, Port: p.Port}
@@ -78,6 +84,7 @@ func (b *broker) hand(s settings) {
 	b.gate.SetBounds(s.connections)
 	b.server.SetBounds(s.requests)
 	b.server.SetPreviewHosts(s.previews)
+	b.server.SetFrontDoors(s.doors)
 	b.server.SetTLS(s.tls)
 	b.audit.Change(s.audit)
 	b.sinks.Apply(s.sinks)

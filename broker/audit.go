@@ -41,7 +41,8 @@ func (b *broker) Record(ctx context.Context, operation, change string, act func(
 		from.Cause = origin.Reload
 	}
 	r, err := b.audit.Begin(ctx, audit.Effect{
-		Operation: operation, Cause: string(from.Cause), RequestID: from.RequestID, Remote: from.Remote, Change: change,
+		Operation: operation, Cause: string(from.Cause), RequestID: from.RequestID, Remote: from.Remote,
+		FrontDoor: from.FrontDoor, Change: change,
 	})
 	if err != nil {
 		return err

@@ -248,6 +248,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		TLS:                first.tls,
 		PreviewKey:         previewKey,
 		PreviewHosts:       first.previews,
+		FrontDoors:         first.doors,
 		Answers:            answers,
 		Configurator:       configurator,
 		TenantConfigurator: configurator,

@@ -15,8 +15,20 @@ type BlockSchema struct {
 	Description string
 	// Settings of the broker. A provider block holds those of its plugin too.
 	Settings sdk.Schema
+	// Kinds are all the names that it may have, where what it may hold depends on that:
+	// it has no Settings then.
+	Kinds []KindSchema
 	// Blocks that it may hold, each once.
 	Blocks []BlockSchema
+}
+
+// KindSchema says what a block of one name may hold.
+type KindSchema struct {
+	// Name is the block's label.
+	Name string
+	// Description in sentences, as Markdown.
+	Description string
+	Settings    sdk.Schema
 }
 
 // Blocks describes all that a configuration may hold, in the order in which it is
@@ -54,6 +66,19 @@ func Blocks() []BlockSchema {
 		{
 			Type: "previews", Settings: previewsSchema(),
 			Description: "Previews with hosts of their own. Without this block there are those by path alone.",
+		},
+		{
+			Type: "front_door", Label: frontDoorLabel.String(), Kinds: []KindSchema{
+				{
+					Name: FrontDoorRAGFlow, Settings: frontDoorSchema(FrontDoorRAGFlow),
+					Description: "The API of RAGFlow's executor manager, for RAGFlow's agents.",
+				},
+				{
+					Name: FrontDoorOpenSandbox, Settings: frontDoorSchema(FrontDoorOpenSandbox),
+					Description: "The API of OpenSandbox, for its SDKs. Its clients send a tenant's token as their key.",
+				},
+			},
+			Description: "An API of another system, so that its clients work with the broker as they are. There is none without such a block.",
 		},
 		{
 			Type: "provider", Label: providerLabel.String(), Reserved: reservedProviders(), Settings: pluginSchema(),

@@ -43,6 +43,7 @@ func (p *parser) parse() *Config {
 	cfg.Audit = p.readAudit(emptyBlock("audit"))
 	cfg.Connections = p.readConnections(emptyBlock("connections"))
 	tokens := newTokenReader(p)
+	doors := &frontDoorReader{parser: p}
 	tenants := &tenantReader{parser: p, providers: labelsOf(body, "provider"), tokens: tokens, quotas: quotas}
 	var active, metrics section
 	p.readBlocks(body.Blocks, map[string]blockKind{
@@ -64,8 +65,10 @@ func (p *parser) parse() *Config {
 		"tenant": {label: tenantLabel, read: func(b *hclsyntax.Block) {
 			cfg.Tenants = append(cfg.Tenants, tenants.read(b))
 		}},
+		"front_door": {label: frontDoorLabel, names: frontDoorKinds(), read: doors.read},
 	})
 	p.readRoot(cfg, body)
+	doors.finish(cfg, body)
 	if a, given := metrics.setting("listen"); given && cfg.Metrics.Listen == cfg.Listen && !strings.HasSuffix(cfg.Listen, ":0") {
 		p.fail(a.expr.Range(), "Invalid value", "The REST API listens there. Give the metrics another port.")
 	}
@@ -119,9 +122,10 @@ func (p *parser) readLimits(block *hclsyntax.Block) Limits {
 }
 
 // atMost reports a setting that was given above its maximum. A low maximum alone
-// lowers the setting's default too.
+// lowers the setting's default too. A maximum of 0 may be one that was wrong, which was
+// reported.
 func (p *parser) atMost(s section, name string, value *time.Duration, maximum string, most time.Duration) {
-	if a, given := s.setting(name); given && most > 0 && *value > most {
+	if a, given := s.setting(name); given && (most > 0 || p.failures == 0) && *value > most {
 		p.fail(a.expr.Range(), "Invalid value", fmt.Sprintf("%s is above %s, which is %s.", name, maximum, most))
 	}
 	*value = min(*value, most)
@@ -143,7 +147,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 		switch name {
 		case "log", "metrics", "tls", "limits", "quota", "providers", "admin", "audit", "connections", "previews":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
-		case "provider", "tenant":
+		case "provider", "tenant", "front_door":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))
 		case keyFileSetting: // was read already
 		default:

@@ -51,6 +51,8 @@ type Config struct {
 	Providers []*Provider
 	// Tenants in the order of the files, at least one.
 	Tenants []Tenant
+	// FrontDoors in the order of the files; none where there is no such block.
+	FrontDoors []FrontDoor
 	// Revision is a hexadecimal SHA-256 sum over the names and contents of all
 	// Files: it is another one when any of them is. It is for the operators;
 	// who knows the rest could try out what is in a file with a weak secret.

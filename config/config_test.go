@@ -125,6 +125,9 @@ func settingsOf(t *testing.T, cfg *config.Config, out *strings.Builder) config.D
 			fmt.Fprintf(out, "  %s = %#v\n", name, settings[name])
 		}
 	}
+	for _, door := range cfg.FrontDoors {
+		fmt.Fprintf(out, "front door %+v\n", door)
+	}
 	for _, tenant := range cfg.Tenants {
 		fmt.Fprintf(out, "tenant %s: tokens %x, providers %q\n", tenant.Name, tenant.TokenSHA256, tenant.Providers)
 		if usual := (config.Quota{MaxConcurrent: 10}); tenant.Quota != usual {

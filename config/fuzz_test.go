@@ -51,6 +51,13 @@ func FuzzParse(f *testing.F) {
 			cfg.Limits.Output <= 0 || cfg.Provider(cfg.ActiveProvider) == nil {
 			t.Fatalf("accepted: %+v", cfg)
 		}
+		for _, door := range cfg.FrontDoors {
+			if !strings.HasPrefix(door.Path, "/") || strings.HasPrefix(door.Path+"/", "/api/") ||
+				door.Wait > cfg.Limits.MaxWait || door.Timeout > cfg.Limits.MaxTimeout ||
+				door.Provider != "" && cfg.Provider(door.Provider) == nil {
+				t.Fatalf("accepted: %+v", door)
+			}
+		}
 		for _, p := range cfg.Providers {
 			if settings, diags := p.Settings(fullSchema()); !diags.HasErrors() {
 				_, err := wire.EncodeSettings(settings)

@@ -198,6 +198,8 @@ func exponent(number []byte) int {
 type blockKind struct {
 	// label is the pattern of its one label; nil means that it has none.
 	label *regexp.Regexp
+	// names are the only ones that the label may be, where it may not be any.
+	names []string
 	// reserved are names that match the pattern and mean something else.
 	reserved []string
 	// read gets a block whose labels are right.
@@ -244,6 +246,8 @@ func (p *parser) checkLabels(block *hclsyntax.Block, kind blockKind) bool {
 		p.fail(block.TypeRange, "Label missing", fmt.Sprintf("A %s block has a name: write %s \"name\" { ... }.", block.Type, block.Type))
 	case kind.label != nil && len(block.Labels) > 1:
 		p.fail(block.LabelRanges[1], "Label not expected", fmt.Sprintf("A %s block has one name only.", block.Type))
+	case len(kind.names) > 0 && !slices.Contains(kind.names, block.Labels[0]):
+		p.fail(block.LabelRanges[0], "Invalid name", fmt.Sprintf("The name of a %s block is one of %s.", block.Type, quotedList(kind.names)))
 	case kind.label != nil && !kind.label.MatchString(block.Labels[0]):
 		p.fail(block.LabelRanges[0], "Invalid name", fmt.Sprintf("The name of a %s block must match %s.", block.Type, kind.label))
 	case kind.label != nil && slices.Contains(kind.reserved, block.Labels[0]):

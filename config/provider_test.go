@@ -150,6 +150,8 @@ func TestProvidersAreReadFromAWholeConfiguration(t *testing.T) {
 	for _, block := range config.Blocks() {
 		switch {
 		case block.Type == "" || block.Type == "provider":
+		case len(block.Kinds) > 0:
+			src += fmt.Sprintf("%s %q {\n  x = 5\n}\n", block.Type, block.Kinds[0].Name)
 		case block.Label == "":
 			src += block.Type + " {\n  x = 5\n}\n"
 		default:

@@ -102,6 +102,9 @@ func TestWhatFollowsWithinAProviderIsStillTheProviders(t *testing.T) {
 		"another provider":              "}\nprovider \"z\" {\n",
 		"a header with a slip":          "}\nprovder \"z\" {\n",
 		"a header without its quote":    "}\nprovider \"z {\n",
+		"a header without its quotes":   "}\nprovider z {\n",
+		"a header with an equals sign":  "}\nprovider = \"z\" {\n",
+		"a map in the block's place":    "}\nprovider = {\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/agext/levenshtein"
@@ -146,6 +147,15 @@ func blockName(block *hclsyntax.Block) string {
 // unknownName says what could have been meant.
 func unknownName(kind, name string, known []string) string {
 	return fmt.Sprintf("There is no %s %q here. %s", kind, name, suggest(name, known))
+}
+
+// quotedList are names as they are written in the file.
+func quotedList(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // suggest names the nearest of the known names, or all when none is near. It

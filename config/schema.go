@@ -196,5 +196,6 @@ const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	return []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), connectionsSchema(), previewsSchema(), activeSchema(), adminSchema(), auditSchema(), tenantSchema(), quotaSchema()}
+	own := []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), connectionsSchema(), previewsSchema(), activeSchema(), adminSchema(), auditSchema(), tenantSchema(), quotaSchema()}
+	return append(own, frontDoorSchemas()...)
 }

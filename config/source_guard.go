@@ -27,7 +27,7 @@ var ownSecret = regexp.MustCompile(`sbk(ey)?_`)
 
 var (
 	assignment   = regexp.MustCompile(`([\pL_][\pL\pN_-]*)\s*=[^=]`)
-	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|admin|audit|connections|log|metrics|previews|quota|tls|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
+	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|admin|audit|connections|front_door|log|metrics|previews|quota|tls|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
 	otherBlock   = regexp.MustCompile(`^[\pL_][\pL\pN_-]*\s*\{`)
 	firstWord    = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
 	heredocStart = regexp.MustCompile(`<<-?\s*([\pL_][\pL\pN_-]*)\s*$`)
@@ -35,6 +35,9 @@ var (
 	reference     = regexp.MustCompile(`^` + referenceForm + `$`)
 	sumOrComma    = regexp.MustCompile(`^("[0-9A-Fa-f]{64}"|` + referenceForm + `|,)`)
 	statementName = regexp.MustCompile(`^([\pL_][\pL\pN_-]*)\s*=\s*[^=\s]`)
+	// providerSetting is that of a front door. Whatever else stands behind the word is the
+	// header of a provider's block with a slip in it.
+	providerSetting = regexp.MustCompile(`^provider\s*=\s*("[\w-]*"|null|` + referenceForm + `)\s*($|#|//|/\*|\})`)
 )
 
 // hideFrom returns the offset in line where the hidden part begins.
@@ -79,6 +82,11 @@ func (g *excerptGuard) readLine(line string) int {
 			return at
 		}
 		if m := statementName.FindStringSubmatch(rest); m != nil {
+			if m[1] == "provider" && g.foreign == nil && !providerSetting.MatchString(rest) {
+				g.enter(line)
+				g.open = false
+				return at + len(m[0]) - 1
+			}
 			g.open = true
 			hide := at + g.firstForeign(rest)
 			g.open = hide == len(line)
@@ -106,7 +114,7 @@ func (g *excerptGuard) readLine(line string) int {
 		switch {
 		case !g.open:
 			return at
-		case word == "" || g.own(word):
+		case word == "" || word != "provider" && g.own(word):
 			return at + g.firstForeign(rest)
 		default: // such as a name whose equals sign was forgotten, or a header with a slip in it
 			g.enter(line)

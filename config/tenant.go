@@ -63,10 +63,15 @@ func (r *tenantReader) withoutQuota(block *hclsyntax.Block) *hclsyntax.Body {
 // with the broker. Everybody knows it.
 const DemoToken = "demo-token"
 
+// listensToOthers reports whether other machines reach what listens there.
+func listensToOthers(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	return err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback()
+}
+
 // warnOfDemoToken warns when the well-known token works from other machines.
 func (p *parser) warnOfDemoToken(cfg *Config) {
-	host, _, err := net.SplitHostPort(cfg.Listen)
-	if err != nil || host == "localhost" || net.ParseIP(host).IsLoopback() {
+	if !listensToOthers(cfg.Listen) {
 		return
 	}
 	if slices.Contains(cfg.Admin.TokenSHA256, sha256.Sum256([]byte(DemoToken))) {

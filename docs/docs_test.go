@@ -102,7 +102,7 @@ func TestEveryTargetOfMakeExists(t *testing.T) {
 
 func TestEveryBlockIsWhatItSaysItIs(t *testing.T) {
 	examples := compiledExamples(t)
-	known := []string{"", "text", "sh", "hcl", "json", "go", "ini", "nginx", "mermaid", "events"}
+	known := []string{"", "text", "sh", "hcl", "json", "go", "ini", "nginx", "mermaid", "events", "js"}
 	forEachPage(t, func(t *testing.T, path string, page markdown.Page) {
 		for _, block := range page.Blocks {
 			where := fmt.Sprintf("line %d", block.Line)

@@ -10,6 +10,8 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
@@ -69,6 +71,24 @@ func TestAnAdministratorSeesTheInstancesOfAllTenants(t *testing.T) {
 		f.do(http.MethodDelete, adminInstances+"/"+id, "", adminToken).problem(http.StatusNotFound, "SB013")
 	}
 	f.do(http.MethodGet, adminInstances+"?label=team=red", "", adminToken).problem(http.StatusUnprocessableEntity, "SB010")
+}
+
+func TestAnInstanceSaysByWhichFrontDoorItWasMade(t *testing.T) {
+	f := start(t, withAdmin)
+	info, _, err := f.service.Create(t.Context(), tenant.Tenant{Name: "acme"}, instance.CreateRequest{Session: "door", FrontDoor: "opensandbox", Note: "its own words"})
+	assert.NilError(t, err)
+	for id, want := range map[string]string{info.ID.String(): "opensandbox", f.create(`{"session_id": "plain"}`).ID: ""} {
+		for path, token := range map[string]string{"/api/v1/instances/" + id: "Authorization: Bearer acme-token", adminInstances + "/" + id: adminToken} {
+			got := f.do(http.MethodGet, path, "", token).wants(http.StatusOK)
+			assert.Check(t, is.Equal(strings.Contains(got.text, `"front_door":"opensandbox"`), want != ""), got.text)
+			assert.Check(t, is.Equal(strings.Contains(got.text, "front_door"), want != ""), got.text)
+			assert.Check(t, !strings.Contains(got.text, "its own words"), "what the door notes is not for others")
+		}
+	}
+	var list client.AdminInstanceList
+	f.do(http.MethodGet, adminInstances, "", adminToken).wants(http.StatusOK).decode(&list)
+	assert.Check(t, is.Len(list.Data, 2))
+	assert.Check(t, is.Equal(list.Data[0].FrontDoor, "opensandbox"))
 }
 
 func TestAnAdministratorKillsAnInstance(t *testing.T) {

@@ -5,8 +5,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/opensandbox"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/ragflow"
 )
 
 type (
@@ -30,10 +34,17 @@ type Quotas interface {
 	v1.Quotas
 }
 
+// Instances does what all APIs promise; instance.Service is it.
+type Instances interface {
+	v1.Instances
+	ragflow.Instances
+	opensandbox.Instances
+}
+
 // Options of a Server.
 type Options struct {
-	Instances v1.Instances
-	Tenants   rest.Tenants
+	Instances Instances
+	Tenants   frontdoor.Tenants
 	// Admin may be nil: then there are no administrators.
 	Admin Admin
 	// Quotas may be nil: then there are none.
@@ -54,11 +65,14 @@ type Options struct {
 	Answers rest.Answers
 	// TLS is nil for plain HTTP.
 	TLS *TLS
-	// PreviewKey signs preview links; preview.LoadKey keeps it. Empty for a
-	// random one: no link outlives the server then.
+	// PreviewKey signs preview links, and what front doors give their clients for one
+	// sandbox; preview.LoadKey keeps it. Empty for a random one: nothing of that outlives
+	// the server then.
 	PreviewKey []byte
 	// PreviewHosts is nil where previews have paths only.
 	PreviewHosts *PreviewHosts
+	// FrontDoors that are open, by name.
+	FrontDoors map[string]frontdoor.Settings
 }
 
 // Server serves the broker's APIs.
@@ -66,10 +80,14 @@ type Server struct {
 	*rest.Server
 	v1           *rest.API
 	previewHosts atomic.Pointer[PreviewHosts]
+	doors        map[string]frontdoor.Door
 }
 
 // NewServer returns a server that Serve starts and Shutdown ends.
 func NewServer(opts Options) (*Server, error) {
+	if len(opts.PreviewKey) == 0 {
+		opts.PreviewKey = preview.NewKey()
+	}
 	s := &Server{Server: rest.NewServer(rest.Options{
 		Tenants: opts.Tenants, Administrators: opts.Admin, Rates: opts.Quotas, Logger: opts.Logger, Meter: opts.Meter,
 		Bounds: opts.Bounds, Answers: opts.Answers, TLS: opts.TLS,
@@ -80,7 +98,26 @@ func NewServer(opts Options) (*Server, error) {
 		Instances: opts.Instances, Providers: opts.Admin, Configurator: opts.Configurator, TenantConfigurator: opts.TenantConfigurator,
 		Quotas: opts.Quotas, Audit: opts.Audit, State: opts.State, PreviewKey: opts.PreviewKey, PreviewHosts: &s.previewHosts,
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	s.doors = map[string]frontdoor.Door{
+		ragflow.Name:     ragflow.Add(s.Server, opts.Instances, opts.Tenants),
+		opensandbox.Name: opensandbox.Add(s.Server, opts.Instances, opts.Tenants, opts.PreviewKey),
+	}
+	s.SetFrontDoors(opts.FrontDoors)
+	return s, nil
+}
+
+// SetFrontDoors opens those that are given, by name, and closes all others.
+func (s *Server) SetFrontDoors(open map[string]frontdoor.Settings) {
+	for name, door := range s.doors {
+		if settings, ok := open[name]; ok {
+			door.Apply(&settings)
+		} else {
+			door.Apply(nil)
+		}
+	}
 }
 
 // SetPreviewHosts changes them for requests that come from now on; nil for none.

@@ -15,7 +15,6 @@ import (
 	"gotest.tools/v3/golden"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -277,7 +276,7 @@ func TestReadiness(t *testing.T) {
 }
 
 // brokenInstances panics, as no handler should.
-type brokenInstances struct{ v1.Instances }
+type brokenInstances struct{ api.Instances }
 
 func (brokenInstances) List(tenant.Tenant, instance.ListRequest) instance.Page {
 	panic("out of cheese")

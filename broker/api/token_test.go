@@ -9,13 +9,13 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 )
 
 // countedTenants counts how often a token is looked at.
 type countedTenants struct {
-	rest.Tenants
+	frontdoor.Tenants
 	looks atomic.Int64
 }
 

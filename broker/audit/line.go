@@ -56,7 +56,9 @@ type Effect struct {
 	ProviderInstance string `json:"provider_instance,omitempty"`
 	RequestID        string `json:"request_id,omitempty"`
 	// Remote is the address that the request came from.
-	Remote      string   `json:"remote,omitempty"`
+	Remote string `json:"remote,omitempty"`
+	// FrontDoor names the front door whose request it is; empty for the broker's own API.
+	FrontDoor   string   `json:"front_door,omitempty"`
 	ExecutionID string   `json:"execution_id,omitempty"`
 	ContextID   string   `json:"context_id,omitempty"`
 	CommandID   string   `json:"command_id,omitempty"`

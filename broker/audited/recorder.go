@@ -111,7 +111,7 @@ func (rec *Recorder) effect(ctx context.Context, operation, instanceID string) a
 	from := origin.Of(ctx)
 	e := audit.Effect{
 		Operation: operation, Cause: string(from.Cause), Tenant: from.Tenant, RequestID: from.RequestID, Remote: from.Remote,
-		Provider: rec.label, ProviderInstance: instanceID,
+		FrontDoor: from.FrontDoor, Provider: rec.label, ProviderInstance: instanceID,
 	}
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

@@ -349,7 +349,7 @@ var labels = map[string]string{sdk.LabelTenant: "acme", sdk.LabelSession: "s", s
 
 func TestALineSaysWhoDidWhatWhereAndWhatCameOfIt(t *testing.T) {
 	s := newScene(t, audit.Options{})
-	ctx := origin.With(t.Context(), origin.Origin{Cause: origin.Request, Tenant: "acme", RequestID: "r-1", Remote: "192.0.2.1:5"})
+	ctx := origin.With(t.Context(), origin.Origin{Cause: origin.Request, Tenant: "acme", RequestID: "r-1", Remote: "192.0.2.1:5", FrontDoor: "ragflow"})
 	_, err := s.provider.Create(ctx, sdk.CreateRequest{Template: "python", Labels: labels, Env: map[string]string{"B": "secret", "A": "secret"}})
 	assert.NilError(t, err)
 	_, err = s.provider.Execute(ctx, sdk.ExecuteRequest{
@@ -358,15 +358,19 @@ func TestALineSaysWhoDidWhatWhereAndWhatCameOfIt(t *testing.T) {
 	assert.NilError(t, err)
 
 	lines := s.lines(t)
+	for _, begin := range []map[string]any{lines[0], lines[2]} {
+		assert.Equal(t, begin["event"], "begin")
+		assert.Equal(t, begin["front_door"], "ragflow")
+	}
 	create, executed := lines[1], lines[3]
 	assert.DeepEqual(t, without(create), map[string]any{
 		"event": "end", "operation": "create_instance", "cause": "request", "tenant_id": "acme", "session_id": "s", "provider": "box",
-		"instance_id": "acme:s:xyz", "request_id": "r-1", "remote": "192.0.2.1:5", "template": "python", "env_names": []any{"A", "B"},
+		"instance_id": "acme:s:xyz", "request_id": "r-1", "remote": "192.0.2.1:5", "front_door": "ragflow", "template": "python", "env_names": []any{"A", "B"},
 		"status": "succeeded", "made": "i-1", "region": "eu",
 	})
 	assert.DeepEqual(t, without(executed), map[string]any{
 		"event": "end", "operation": "execute_code", "cause": "request", "tenant_id": "acme", "session_id": "s", "provider": "box",
-		"instance_id": "acme:s:xyz", "provider_instance": "i-1", "request_id": "r-1", "remote": "192.0.2.1:5",
+		"instance_id": "acme:s:xyz", "provider_instance": "i-1", "request_id": "r-1", "remote": "192.0.2.1:5", "front_door": "ragflow",
 		"execution_id": "x-1", "language": "python", "code_bytes": 8.0,
 		"code_hash": fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("print(1)"))),
 		"status":    "timeout", "error": "SB005", "exit_code": 137.0, "memory_used_mb": 1.5, "region": "eu",
@@ -409,6 +413,8 @@ func TestWhoseAnInstanceIsComesFromItsLabels(t *testing.T) {
 	assert.Equal(t, end["tenant_id"], "acme")
 	assert.Equal(t, end["instance_id"], "acme:s:xyz")
 	assert.Equal(t, end["cause"], "reconcile")
+	_, has := end["front_door"]
+	assert.Check(t, !has, "of no front door")
 }
 
 func TestACommandHasItsEndWhenSomebodySeesIt(t *testing.T) {

@@ -74,6 +74,14 @@ func (c *Catalog) Authenticate(token string) (tenant.Tenant, bool) {
 	return tenant.Tenant{}, false
 }
 
+// Tenant returns the tenant of that name.
+func (c *Catalog) Tenant(name string) (tenant.Tenant, bool) {
+	if g := c.InForce(); g.tenants != nil {
+		return g.tenants.Tenant(name)
+	}
+	return tenant.Tenant{}, false
+}
+
 // Set puts a generation in force. What it no longer has drains from now on.
 func (c *Catalog) Set(g *Generation) (replaced []*Revision) {
 	c.mu.Lock()

@@ -90,6 +90,12 @@ func (c *creations) claim(who tenant.Tenant, t target, req CreateRequest, sessio
 		OneShot:  req.oneShot,
 		Intended: time.Now(),
 		Routing:  req.attempt.routing,
+
+		Fixed: req.Fixed, FrontDoor: req.FrontDoor, Note: req.Note,
+	}
+	if req.Fixed {
+		spec.TTL = cmp.Or(req.TTL, c.limits().MaxLifetime)
+		spec.Idle = c.limits().MaxLifetime // its end comes before
 	}
 	if req.attempt.others {
 		spec.MaxQueue = &req.attempt.patience.Full

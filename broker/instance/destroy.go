@@ -112,17 +112,17 @@ func (s *Service) terminate(ctx context.Context, e *registry.Entry) error {
 }
 
 // withCause says why an instance is destroyed, unless ctx says it already.
-func (s *Service) withCause(ctx context.Context, i registry.Instance) context.Context {
+func (l *lifecycle) withCause(ctx context.Context, i registry.Instance) context.Context {
 	if origin.Known(ctx) {
 		return ctx
 	}
 	now, cause := time.Now(), origin.Broker
 	switch {
-	case !i.Deadline.IsZero() && (!now.Before(i.Expires) || !now.Before(i.LastUsed.Add(i.Idle))):
+	case !i.Deadline.IsZero() && !now.Before(i.End()):
 		cause = origin.Expired
 	case i.NotKept:
 		cause = origin.NotKept
-	case s.isDraining():
+	case l.isDraining():
 		cause = origin.Shutdown
 	}
 	return origin.With(ctx, origin.Origin{Cause: cause})

@@ -42,7 +42,7 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 		return Execution{}, err
 	}
 	defer s.calls.Done()
-	if err := s.checkExecute(&req); err != nil {
+	if err := req.check(s.limits()); err != nil {
 		return Execution{}, err
 	}
 	r, err := s.executions.enroll(who, req.ID)
@@ -88,10 +88,12 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_
 		return Execution{}, err
 	}
 	defer s.calls.Done()
-	if err := s.checkExecute(&req.ExecuteRequest); err != nil {
+	if err := req.check(s.limits()); err != nil {
 		return Execution{}, err
 	}
-	create := CreateRequest{Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider, Wait: req.Wait}
+	create := CreateRequest{
+		Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider, FrontDoor: req.FrontDoor, Wait: req.Wait,
+	}
 	if err := checkCreate(create, s.limits()); err != nil {
 		return Execution{}, err
 	}
@@ -238,7 +240,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	if err == nil {
 		return execution, nil
 	}
-	if status, detail, ok := s.outcome(ctx, e, err); ok {
+	if status, detail, ok := resultOf(ctx, e, err); ok {
 		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Detail: detail}
 		return execution, nil
 	}
@@ -249,9 +251,9 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	return Execution{}, begunFault(e, err)
 }
 
-// outcome recognizes errors that tell what became of the code, which is a
+// resultOf recognizes errors that tell what became of the code, which is a
 // result and not a failure.
-func (s *Service) outcome(ctx context.Context, e *registry.Entry, err error) (sdk.Status, string, bool) {
+func resultOf(ctx context.Context, e *registry.Entry, err error) (sdk.Status, string, bool) {
 	detail := "stopped by the provider"
 	if coded, ok := errors.AsType[*sdk.Error](err); ok {
 		detail = coded.Message

@@ -79,7 +79,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 	execution := Execution{ID: in.id, InstanceID: e.ID().String(), Provider: e.Label()}
 	req := ExecuteRequest{Timeout: in.timeout}
 	ended := func(err error) (Execution, error) {
-		if status, detail, ok := s.outcome(ctx, e, err); ok {
+		if status, detail, ok := resultOf(ctx, e, err); ok {
 			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Detail: detail}
 			return execution, nil
 		}

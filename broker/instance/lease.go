@@ -59,12 +59,13 @@ func (l *Lease) Info() Info {
 	return infoOf(l.entry.Snapshot())
 }
 
-// errTimeOver is what uses end with that would keep an instance beyond its maximum
-// lifetime.
+// errTimeOver is what uses end with that would keep an instance beyond the end that no
+// use moves.
 var errTimeOver = errors.New("the instance's time is over")
 
 // Within returns a context that ends with ctx, when the broker stops, and at the
-// end of the instance's maximum lifetime. Calls of the provider belong into it.
+// end of the instance's maximum lifetime, or at its end if that is fixed: as it is then,
+// not as it was when the context was made. Calls of the provider belong into it.
 func (l *Lease) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return l.until(ctx, l.service.lifetime)
 }
@@ -77,12 +78,11 @@ func (l *Lease) Watching(ctx context.Context) (context.Context, context.CancelFu
 }
 
 func (l *Lease) until(ctx, end context.Context) (context.Context, context.CancelFunc) {
-	deadline := l.entry.Snapshot().Deadline
 	ctx, cancel := context.WithCancelCause(ctx)
-	over := time.AfterFunc(time.Until(deadline), func() { cancel(errTimeOver) })
+	forget := l.entry.WhenOver(func() { cancel(errTimeOver) })
 	stop := context.AfterFunc(end, func() { cancel(errShuttingDown) })
 	return ctx, func() {
-		over.Stop()
+		forget()
 		stop()
 		cancel(nil)
 	}

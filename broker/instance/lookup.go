@@ -30,6 +30,11 @@ type Info struct {
 	ExpiresAt time.Time
 	// TTL is what a use leaves at least, and Idle the limit of disuse.
 	TTL, Idle time.Duration
+	// Fixed means that no use moves ExpiresAt, and that what runs then is ended. Idle is
+	// so long then that it has no effect.
+	Fixed bool
+	// FrontDoor and Note are as in the CreateRequest that it was made with.
+	FrontDoor, Note string
 	// Executions in progress.
 	Executions int
 	// Routing says why it is on its provider.
@@ -43,7 +48,15 @@ func (s *Service) Get(who tenant.Tenant, id string) (Info, error) { return s.get
 func (s *Service) Inspect(id string) (Info, error) { return s.get(ownerOf(id), id) }
 
 func (s *Service) get(owner, id string) (Info, error) {
-	e, i, err := s.registry.Find(owner, id)
+	return found(s.registry.Find(owner, id))
+}
+
+// Named returns the instance, of whichever tenant, whose ID has that instance part, for a
+// caller who proves a right to it by something else than the tenant's token. The error is
+// SB013, and tells nothing of what there was.
+func (s *Service) Named(instance string) (Info, error) { return found(s.registry.Named(instance)) }
+
+func found(e *registry.Entry, i registry.Instance, err error) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
@@ -70,10 +83,38 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 	// Before the answer: who is told a time may count on it.
 	ctx, cancel := s.noting()
 	defer cancel()
-	if err := s.journal.of(i).Amend(ctx, i.ID, func(r *Record) { r.Expires, r.Used = info.ExpiresAt, false }); err != nil {
+	err = s.journal.of(i).Amend(ctx, i.ID, func(r *Record) {
+		now := e.Snapshot() // of renewals at the same time the last one in the registry is the last one here
+		r.Expires, r.Used = infoOf(now).ExpiresAt, now.UseNoted
+	})
+	if err != nil {
 		return Info{}, faultOf(e, err)
 	}
 	return info, nil
+}
+
+// Relabel replaces the labels of an instance. It is no use of it. Errors carry SB009,
+// SB010 or SB013.
+func (s *Service) Relabel(who tenant.Tenant, id string, labels map[string]string) (Info, error) {
+	if err := checkLabels(labels); err != nil {
+		return Info{}, err
+	}
+	if s.isDraining() {
+		return Info{}, shuttingDown()
+	}
+	e, i, err := s.registry.Relabel(who.Name, id, maps.Clone(labels))
+	if err != nil {
+		return Info{}, err
+	}
+	ctx, cancel := s.noting()
+	defer cancel()
+	// The journal may take those of requests at the same time in another order than the
+	// registry: what it takes is what the registry has by then.
+	err = s.journal.of(i).Amend(ctx, i.ID, func(r *Record) { r.Labels = e.Snapshot().Labels })
+	if err != nil {
+		return Info{}, faultOf(e, err)
+	}
+	return infoOf(i), nil
 }
 
 // Page is a part of a list.
@@ -120,6 +161,9 @@ func infoOf(i registry.Instance) Info {
 		ExpiresAt:  i.Expires,
 		TTL:        i.TTL,
 		Idle:       i.Idle,
+		Fixed:      i.Fixed,
+		FrontDoor:  i.FrontDoor,
+		Note:       i.Note,
 		Executions: i.Executions,
 		Routing:    i.Routing,
 	}

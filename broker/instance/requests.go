@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
@@ -30,11 +31,18 @@ type CreateRequest struct {
 	// Labels are the tenant's own notes, by which it finds instances again.
 	Labels map[string]string
 	// TTL is how long it lives from its creation, and again from the end of
-	// each use; zero means the default.
+	// each use; zero means the default, and of a Fixed one the longest there is.
 	TTL time.Duration
 	// Idle is how long it may be unused before it is destroyed, whatever is
 	// left of the TTL; zero means the longest there is.
 	Idle time.Duration
+	// Fixed ends it when its TTL is over, whatever uses it or goes on in it then: nothing
+	// but a renewal moves its end. It has no idle limit.
+	Fixed bool
+	// FrontDoor names the front door that asks; empty for the broker's own API. Note is
+	// what that has to know of the instance, without secrets, and means nothing to the
+	// service. An instance that is there keeps what it was made with.
+	FrontDoor, Note string
 	// Key is the caller's own name for this request; empty for none. Without a
 	// session, one that is made from the key takes its place: who asks again with
 	// the key gets the same instance.
@@ -60,6 +68,10 @@ type CreateRequest struct {
 	attempt attempt
 }
 
+// maxNote bounds the note of a front door, in bytes: the journal writes it with every
+// change of the instance.
+const maxNote = 8 << 10
+
 func checkCreate(req CreateRequest, limits Limits) error {
 	if req.Session != "" && !sessionName.MatchString(req.Session) {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "session_id", "must be 1 to 64 of A-Z a-z 0-9 _ . -")
@@ -69,6 +81,12 @@ func checkCreate(req CreateRequest, limits Limits) error {
 	}
 	if req.Idle < 0 || req.Idle > limits.MaxIdle {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "idle", "must be more than 0 and at most %s", seconds(limits.MaxIdle))
+	}
+	if req.Fixed && req.Idle != 0 {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "idle", "does not go with an end that is fixed")
+	}
+	if len(req.Note) > maxNote || !utf8.ValidString(req.Note) {
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "note", "must have at most %d bytes of UTF-8", maxNote)
 	}
 	if err := checkLabels(req.Labels); err != nil {
 		return err
@@ -89,6 +107,8 @@ func (req CreateRequest) matches(is registry.Spec) error {
 		return sdk.FieldErrorf(sdk.CodeConflict, "ttl", "the session already has an instance with a ttl of %s; renew that to move its end", seconds(is.TTL))
 	case req.Idle != 0 && req.Idle != is.Idle:
 		return sdk.FieldErrorf(sdk.CodeConflict, "idle", "the session already has an instance with an idle limit of %s", seconds(is.Idle))
+	case req.Fixed && !is.Fixed:
+		return sdk.FieldErrorf(sdk.CodeConflict, "session_id", "the session already has an instance whose end is not fixed")
 	default:
 		return nil
 	}
@@ -139,6 +159,8 @@ type RunRequest struct {
 	// Session whose instance to use or to make; empty for a fresh one.
 	Session            string
 	Template, Provider string
+	// FrontDoor is as in a CreateRequest.
+	FrontDoor string
 	// Keep the instance afterwards; nil means to keep it if a session was
 	// named.
 	Keep *bool
@@ -153,15 +175,15 @@ func (req ExecuteRequest) bound() time.Duration {
 	return bound
 }
 
-// checkExecute checks a request and fills in its timeout.
-func (s *Service) checkExecute(req *ExecuteRequest) error {
+// check checks a request and fills in its timeout.
+func (req *ExecuteRequest) check(limits Limits) error {
 	switch {
 	case req.Timeout == 0:
-		req.Timeout = s.limits().DefaultTimeout
-	case req.Timeout < 0 || req.Timeout > s.limits().MaxTimeout:
-		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(s.limits().MaxTimeout))
+		req.Timeout = limits.DefaultTimeout
+	case req.Timeout < 0 || req.Timeout > limits.MaxTimeout:
+		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "timeout", "must be more than 0 and at most %s", seconds(limits.MaxTimeout))
 	}
-	if err := checkFiles(req.Files, s.limits().Artifacts.MaxCount); err != nil {
+	if err := checkFiles(req.Files, limits.Artifacts.MaxCount); err != nil {
 		return err
 	}
 	if err := req.checkContext(); err != nil {

@@ -29,6 +29,8 @@ type Origin struct {
 	// RequestID and Remote, the address of who sent the request, are empty where
 	// there is no request.
 	RequestID, Remote string
+	// FrontDoor names the front door whose request it is; empty for the broker's own API.
+	FrontDoor string
 }
 
 type key struct{}

@@ -44,6 +44,7 @@ func compare(from, to *config.Config) admin.Change {
 		{"limits", from.Limits != to.Limits},
 		{"previews", from.Previews != to.Previews},
 		{"connections", !reflect.DeepEqual(from.Connections, to.Connections)},
+		{"front_door", !reflect.DeepEqual(from.FrontDoors, to.FrontDoors)},
 		{"quota", from.Quota != to.Quota},
 		{"cost_per_second", !maps.Equal(costs(from), costs(to))},
 		{"audit", from.Audit != to.Audit},

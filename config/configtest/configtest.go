@@ -79,6 +79,12 @@ func (m *Maker) fill(v reflect.Value) {
 		m.fill(v.Index(0))
 	case reflect.Array:
 		m.fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		m.fill(key)
+		m.fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
 	default:
 		m.change(v)
 	}
@@ -106,6 +112,23 @@ func (m *Maker) change(v reflect.Value) {
 	}
 }
 
+// changeEntry gives the one entry of a map another key, or another value.
+func (m *Maker) changeEntry(v reflect.Value, otherKey bool) {
+	for oldKey, oldValue := range v.Seq2() {
+		key, value := reflect.New(oldKey.Type()).Elem(), reflect.New(oldValue.Type()).Elem()
+		key.Set(oldKey)
+		value.Set(oldValue)
+		if otherKey {
+			v.SetMapIndex(oldKey, reflect.Value{})
+			m.change(key)
+		} else {
+			m.change(value)
+		}
+		v.SetMapIndex(key, value)
+		return
+	}
+}
+
 // Fields are those of a configuration. closed are the paths of those that only package
 // config can set.
 func (m *Maker) Fields() (fields []Field, closed []string) {
@@ -119,7 +142,7 @@ func (m *Maker) fields(of reflect.Type, path string, at func(root reflect.Value)
 	}
 	_, foreign := m.foreign[of]
 	// An item of a list is never nil.
-	if of.Kind() == reflect.Slice || of.Kind() == reflect.Pointer && !strings.HasSuffix(path, "]") {
+	if of.Kind() == reflect.Slice || of.Kind() == reflect.Map || of.Kind() == reflect.Pointer && !strings.HasSuffix(path, "]") {
 		fields = append(fields, Field{path + " = nil", func(root reflect.Value) { at(root).SetZero() }})
 	}
 	switch kind := of.Kind(); {
@@ -138,6 +161,11 @@ func (m *Maker) fields(of reflect.Type, path string, at func(root reflect.Value)
 		add(m.fields(of.Elem(), path, func(root reflect.Value) reflect.Value { return at(root).Elem() }))
 	case kind == reflect.Slice || kind == reflect.Array:
 		add(m.fields(of.Elem(), path+"[0]", func(root reflect.Value) reflect.Value { return at(root).Index(0) }))
+	case kind == reflect.Map:
+		add([]Field{
+			{path + " key", func(root reflect.Value) { m.changeEntry(at(root), true) }},
+			{path + " value", func(root reflect.Value) { m.changeEntry(at(root), false) }},
+		}, nil)
 	default:
 		add([]Field{{path, func(root reflect.Value) { m.change(at(root)) }}}, nil)
 	}

@@ -88,6 +88,23 @@ func TestAChangeThatIsAMistakeIsNotWritten(t *testing.T) {
 	assert.Assert(t, !strings.Contains(content(t, dir.Join("conf.d/b.hcl")), strings.Repeat("a", 64)))
 }
 
+// Nobody becomes the tenant of a front door by its name alone, after that has gone.
+func TestATenantThatAFrontDoorHasIsNotRemoved(t *testing.T) {
+	dir := tree(t)
+	d := open(t, dir)
+	door := edit.Block{Type: "front_door", Label: config.FrontDoorRAGFlow}
+	assert.NilError(t, d.Add(door))
+	assert.NilError(t, d.Set(door, "tenant", literal(t, "b")))
+	assert.NilError(t, d.Save())
+
+	before := content(t, dir.Join("conf.d/b.hcl"))
+	assert.NilError(t, d.Remove(edit.Tenant("b")))
+	var diags config.Diagnostics
+	assert.Assert(t, errors.As(d.Save(), &diags))
+	assert.Equal(t, diags[0].Summary, "Unknown tenant")
+	assert.Equal(t, content(t, dir.Join("conf.d/b.hcl")), before)
+}
+
 func TestWhatWasChangedMeanwhileIsNotOverwritten(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, dir *fs.Dir){
 		"the file itself": func(t *testing.T, dir *fs.Dir) {

@@ -74,6 +74,15 @@ func named(block config.BlockSchema, providers []Provider) schema {
 		}
 	}
 	s["additionalProperties"] = one
+	if len(block.Kinds) > 0 {
+		kinds := schema{}
+		for _, kind := range block.Kinds {
+			of := object(kind.Settings)
+			of["description"] = plain(kind.Description)
+			kinds[kind.Name] = of
+		}
+		s["properties"], s["additionalProperties"] = kinds, false
+	}
 	return s
 }
 

@@ -46,7 +46,15 @@ func Markdown(blocks []config.BlockSchema, providers []Provider) string {
 			}
 			b.WriteString(".\n\n")
 		}
-		b.WriteString(markdown.Settings(block.Settings))
+		for i, kind := range block.Kinds {
+			if i > 0 {
+				b.WriteString("\n")
+			}
+			fmt.Fprintf(&b, "### %s %q\n\n%s\n\n%s", block.Type, kind.Name, kind.Description, markdown.Settings(kind.Settings))
+		}
+		if len(block.Kinds) == 0 {
+			b.WriteString(markdown.Settings(block.Settings))
+		}
 	}
 	for _, p := range providers {
 		fmt.Fprintf(&b, "\n## provider %q\n\nThe settings of the plugin `%s`.\n\n%s", p.Label, p.Plugin, markdown.Settings(p.Schema))

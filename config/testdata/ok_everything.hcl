@@ -60,6 +60,24 @@ provider "second" {
   plugin = "full"
 }
 
+front_door "ragflow" {
+  path     = "/executor"
+  provider = "first"
+  wait     = "4s"
+  timeout  = 20
+  tenant   = "acme"
+}
+
+front_door "opensandbox" {
+  address = "sandboxes.example.com:8443/os"
+  network = "allow"
+
+  images = {
+    "opensandbox/code-interpreter:v1.0.1" = ""
+    "python:3.12"                         = "python"
+  }
+}
+
 admin {
   token_sha256 = ["4444444444444444444444444444444444444444444444444444444444444444"]
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/docs/abuse"
 	"github.com/sandbox-broker/sandbox-broker/docs/markdown"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 const root = "../.."
@@ -81,7 +82,11 @@ func document(t *testing.T) (d openAPI) {
 func TestEverySettingSaysWhoMayAbuseIt(t *testing.T) {
 	var names []string
 	for _, block := range config.Blocks() {
-		for _, setting := range block.Settings {
+		schemas := []sdk.Schema{block.Settings}
+		for _, kind := range block.Kinds {
+			schemas = append(schemas, kind.Settings)
+		}
+		for _, setting := range slices.Concat(schemas...) {
 			names = append(names, strings.TrimPrefix(block.Type+"."+setting.Name, "."))
 		}
 	}

@@ -22,8 +22,10 @@ func folded(header string) string {
 func headersRead(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for _, dir := range []string{"rest", "v1", "portproxy", "handover", "preview"} {
-		paths, err := filepath.Glob(filepath.Join(root, "broker/api", dir, "*.go"))
+	for _, dir := range []string{
+		"api/rest", "api/lending", "api/v1", "api/portproxy", "api/handover", "api/preview", "frontdoor/ragflow", "frontdoor/opensandbox",
+	} {
+		paths, err := filepath.Glob(filepath.Join(root, "broker", dir, "*.go"))
 		assert.NilError(t, err)
 		assert.Assert(t, len(paths) > 0, dir)
 		var files []*ast.File

@@ -77,6 +77,30 @@ func Settings() Kind {
 			Tests: []string{"TestAddressesOfPreviews", "TestAPreviewWithAHostOfItsOwn", "TestHostsThatAreNoPreviews"},
 		},
 		{
+			Of:    []string{"front_door.path", "front_door.address"},
+			Abuse: "A slip of the operator's, that hides the broker's own routes or health behind those of another system; a client's `Host`, to have addresses lead elsewhere.",
+			Stops: "No path of the broker's own is above or below one, nor another front door's. An address that is set does not go by `Host`.",
+			Tests: []string{"TestPathsOfFrontDoors", "TestMistakesInFrontDoors", "TestAddressesOfFrontDoors"},
+		},
+		{
+			Of:    []string{"front_door.tenant"},
+			Abuse: "Anybody who reaches the port, to run code as this tenant without a token.",
+			Stops: "Nobody is it unless it is set. Where the broker listens to other machines, `check` and the log warn of it.",
+			Tests: []string{"TestAFrontDoorWithoutTokensToOtherMachinesIsWarnedOf", "TestFrontDoors"},
+		},
+		{
+			Of:    []string{"front_door.provider", "front_door.images", "front_door.network"},
+			Abuse: "A client, for a provider, an image or a network that it was not given.",
+			Stops: "The provider is one that the tenant may use; images are those that are listed; `network` is what clients are told, and opens nothing.",
+			Tests: []string{"TestMistakesInFrontDoors", "TestFrontDoors"},
+		},
+		{
+			Of:    []string{"front_door.wait", "front_door.timeout"},
+			Abuse: "A client, to keep machines and places in the queue for longer than by the REST API.",
+			Stops: "They are at most what the limits say.",
+			Tests: []string{"TestMistakesInFrontDoors", "TestFrontDoors"},
+		},
+		{
 			Of:    []string{"provider.cost_per_second", "e2b.cost_per_second", "quota.money_per_day", "quota.money_per_month", "quota.max_memory_mb", "quota.max_cpus", "quota.max_instances", "quota.max_concurrent", "quota.requests_per_second", "quota.executions_per_day", "quota.execution_seconds_per_day"},
 			Abuse: "A tenant, for more than its share, by races, crashes and clocks.",
 			Stops: "Taken before, settled after, durable; a race grants nothing too much.",

@@ -34,6 +34,9 @@ func (e *Exchange) rewriteRequest(p *httputil.ProxyRequest) {
 		h["Authorization"] = kept
 	}
 	h.Del("Proxy-Authorization")
+	for _, name := range e.Credentials {
+		h.Del(name)
+	}
 	h.Del("X-Real-Ip")
 	h.Set("X-Forwarded-Proto", e.Scheme)
 	if e.OwnHost {

@@ -40,6 +40,9 @@ type Exchange struct {
 	Scheme, Host string
 	// RequestID stands in the answer in place of whatever the program says.
 	RequestID string
+	// Credentials names header fields of the request, beside the broker's own, that
+	// hold credentials for the API which the client uses: the program sees none.
+	Credentials []string
 	// Browser is set for a page that a browser shows on the broker's origin
 	// without a token: see Headers.
 	Browser bool

@@ -23,16 +23,19 @@ const prefix = "/preview/TOKEN"
 // pass passes a request on to a program and returns what came of it.
 func pass(t *testing.T, browser bool, path string, r *http.Request, program http.HandlerFunc) (*httptest.ResponseRecorder, error) {
 	t.Helper()
+	return passAs(t, portproxy.Exchange{Path: path, Browser: browser}, r, program)
+}
+
+// passAs is pass for an exchange with more to it.
+func passAs(t *testing.T, e portproxy.Exchange, r *http.Request, program http.HandlerFunc) (*httptest.ResponseRecorder, error) {
+	t.Helper()
 	srv := httptest.NewServer(program)
 	t.Cleanup(srv.Close)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	assert.NilError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	w := httptest.NewRecorder()
-	e := portproxy.Exchange{
-		Conn: conn, Port: 8000, Prefix: prefix, Path: path, Scheme: "https", Host: "broker.example",
-		RequestID: "r-1", Browser: browser,
-	}
+	e.Conn, e.Port, e.Prefix, e.Scheme, e.Host, e.RequestID = conn, 8000, prefix, "https", "broker.example", "r-1"
 	return w, e.Serve(w, r)
 }
 
@@ -91,6 +94,35 @@ func TestWhatTheProgramSees(t *testing.T) {
 			}
 			assert.Check(t, is.Equal(seen.Host, "localhost:8000"))
 		})
+	}
+}
+
+func TestCredentialsOfAnAPIAreKeptFromTheProgram(t *testing.T) {
+	credentials := []string{"OPEN-SANDBOX-API-KEY", "x-execd-access-token"}
+	for name, headers := range map[string]map[string]string{
+		"a plain request": {},
+		"a handshake":     {"Connection": "Upgrade", "Upgrade": "websocket"},
+	} {
+		for _, browser := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				r := httptest.NewRequest(http.MethodGet, "http://broker.example/x", nil)
+				for name, value := range headers {
+					r.Header.Set(name, value)
+				}
+				for _, name := range credentials {
+					r.Header[http.CanonicalHeaderKey(name)] = []string{"s3cret", "s3cret too"}
+				}
+				r.Header.Set("Open-Sandbox-Api-Key-Id", "its own")
+				var seen http.Header
+				_, err := passAs(t, portproxy.Exchange{Path: "/", Browser: browser, Credentials: credentials}, r, func(_ http.ResponseWriter, r *http.Request) { seen = r.Header })
+				assert.NilError(t, err)
+				assert.Check(t, is.Equal(seen.Get("Open-Sandbox-Api-Key-Id"), "its own"))
+				assert.Check(t, is.Equal(seen.Get("Upgrade"), headers["Upgrade"]))
+				for name, values := range seen {
+					assert.Check(t, !strings.Contains(strings.Join(values, ","), "s3cret"), name)
+				}
+			})
+		}
 	}
 }
 

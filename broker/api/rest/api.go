@@ -10,16 +10,24 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 )
 
 // APIOptions say how an API looks, whatever its operations are.
 type APIOptions struct {
+	// Name of a front door: an API of another system. The paths of its operations are
+	// relative to where Mount puts it; unless that is called it is nowhere.
+	Name string
 	// Prefix of the paths of all operations, such as /e2b. What leads nowhere below it
 	// is answered by this API. Empty for the API of all other paths.
 	Prefix string
 	// Tokens finds all that a request offers as a token; where they differ, it has
 	// none. Unless given: BearerTokens.
 	Tokens func(Header) []string
+	// Authenticate finds whose request it is, where tokens alone do not tell. Unless
+	// given, the tenants of the server know them by Tokens. An error is the refusal.
+	Authenticate func(Header) (tenant.Tenant, error)
 	// Problem puts a refusal into the words of the API. Unless given: a problem of
 	// RFC 9457.
 	Problem func(err error, requestID string) Problem
@@ -30,8 +38,10 @@ type APIOptions struct {
 // API is a set of operations that look alike. Several stand beside each other on one
 // server: with the same tenants, limits, log and metrics.
 type API struct {
-	server   *Server
-	opts     APIOptions
+	server *Server
+	opts   APIOptions
+	// prefix of the paths of its routes.
+	prefix   string
 	document *document
 	text     func() (Document, error)
 }
@@ -45,25 +55,56 @@ func (s *Server) NewAPI(opts APIOptions) *API {
 		opts.Problem = plainProblem
 	}
 	opts.Document.Problem = cmp.Or(opts.Document.Problem, reflect.TypeFor[Refusal]())
-	a := &API{server: s, opts: opts, document: newDocument(opts.Document)}
+	a := &API{server: s, opts: opts, prefix: opts.Prefix, document: newDocument(opts.Document)}
+	if opts.Name != "" {
+		a.prefix = secretPrefix()
+	}
 	a.text = sync.OnceValues(a.document.text)
 	s.apis = append(s.apis, a)
-	slices.SortStableFunc(s.apis, func(a, b *API) int { return len(b.opts.Prefix) - len(a.opts.Prefix) })
+	slices.SortStableFunc(s.apis, func(a, b *API) int { return len(b.prefix) - len(a.prefix) })
 	return a
 }
 
 // apiOf finds the API that a path belongs to.
 func (s *Server) apiOf(path string) *API {
 	for _, a := range s.apis { // the longest prefix first
-		if rest, ok := strings.CutPrefix(path, a.opts.Prefix); ok && (a.opts.Prefix == "" || rest == "" || rest[0] == '/' || rest[0] == '?') {
+		if _, ok := below(path, a.prefix); ok || a.prefix == "" {
 			return a
 		}
 	}
-	return strangeAPI
+	return s.strange
 }
 
-// strangeAPI answers what belongs to no API.
-var strangeAPI = &API{opts: APIOptions{Tokens: BearerTokens, Problem: plainProblem}}
+// describe adds an operation to the document. What front doors answer is described by
+// those who made it.
+func (a *API) describe(op Operation, in, out reflect.Type, body *decoder) {
+	if a.opts.Name == "" {
+		a.document.add(op, in, out, body)
+	}
+}
+
+// path of a route, as the server is asked for it.
+func (a *API) path(op Operation) string {
+	if a.opts.Name == "" {
+		return op.Path
+	}
+	return a.prefix + op.Path
+}
+
+// route stands for an operation in the log and in the metrics.
+func (a *API) route(op Operation) string {
+	if a.opts.Name == "" {
+		return op.Path
+	}
+	return "/" + a.opts.Name + op.Path
+}
+
+// SplitPath is SplitPath for the pattern of one of the API's operations. What stands
+// before the rest is as clients write it.
+func (a *API) SplitPath(pattern, path string) (before, rest string, ok bool) {
+	before, rest, ok = newPathPattern("", a.prefix+pattern).rest(path)
+	return a.MountedAt() + strings.TrimPrefix(before, a.prefix), rest, ok
+}
 
 // Document returns the OpenAPI document of the operations, to which none may be added
 // afterwards.

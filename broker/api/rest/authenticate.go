@@ -21,7 +21,10 @@ const HeaderAPIKey = "X-API-Key"
 const strangerBody = 16 << 10
 
 // Header is what a request says before its body.
-type Header struct{ of *fasthttp.RequestHeader }
+type Header struct {
+	of  *fasthttp.RequestHeader
+	api *API
+}
 
 // Values are those of all fields of a name.
 func (h Header) Values(name string) []string {
@@ -32,8 +35,17 @@ func (h Header) Values(name string) []string {
 	return values
 }
 
-// Target is the path and the query, as they were sent.
-func (h Header) Target() string { return string(h.of.RequestURI()) }
+// Target is the path below the API's prefix, and the query, as they were sent.
+func (h Header) Target() string {
+	target := string(h.of.RequestURI())
+	if rest, ok := below(target, h.api.prefix); ok {
+		return rest
+	}
+	return target
+}
+
+// Method of the request.
+func (h Header) Method() string { return string(h.of.Method()) }
 
 // caller is who asks, as far as the token says.
 type caller struct {
@@ -41,6 +53,8 @@ type caller struct {
 	tenant tenant.Tenant
 	// known callers are tenants; admin ones have the token of an administrator.
 	known, admin bool
+	// refusal of who is neither, if it is not the usual one.
+	refusal error
 	// token is kept for who is a tenant, and may be an administrator too.
 	token string
 }
@@ -55,11 +69,25 @@ func (a *API) callerOf(header *fasthttp.RequestHeader) caller {
 
 // authenticate finds who asks by the token.
 func (a *API) authenticate(header *fasthttp.RequestHeader) caller {
-	who := caller{api: a, token: onlyOne(a.opts.Tokens(Header{header}))}
+	if a.opts.Authenticate != nil {
+		who := caller{api: a}
+		who.tenant, who.refusal = a.opts.Authenticate(Header{header, a})
+		who.known = who.refusal == nil
+		return who
+	}
+	who := caller{api: a, token: OnlyOne(a.opts.Tokens(Header{header, a}))}
 	if who.tenant, who.known = a.server.opts.Tenants.Authenticate(who.token); !who.known {
 		who.admin = a.server.isAdmin(who.token)
 	}
 	return who
+}
+
+// stranger is the refusal of who is not known.
+func (c caller) stranger() error {
+	if c.refusal != nil {
+		return c.refusal
+	}
+	return errStranger
 }
 
 func (s *Server) isAdmin(token string) bool {
@@ -83,9 +111,9 @@ func (s *Server) requireAdmin(who caller) error {
 	}
 }
 
-// onlyOne returns the request's one token. Where tokens differ there is none: a
+// OnlyOne returns the request's one token. Where tokens differ there is none: a
 // proxy in front may have looked at another one than we would.
-func onlyOne(tokens []string) string {
+func OnlyOne(tokens []string) string {
 	for _, token := range tokens {
 		if token != tokens[0] {
 			return ""
@@ -123,7 +151,9 @@ func BearerTokens(header Header) []string {
 // stay on the connection, and those of strangers are limited: anybody could make
 // the broker hold as many bodies of the full size as there are connections.
 func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if ambiguousHead(header) { // screen refuses it
+	if !ambiguousHead(header) {
+		s.lead(header)
+	} else { // screen refuses it
 		header.SetContentLength(0) // nobody waits for a body whose end is not known
 		header.Del(fiber.HeaderExpect)
 		return fasthttp.RequestConfig{}

@@ -48,6 +48,8 @@ type exchange struct {
 	// nil for none.
 	secret bool
 	again  []byte
+	// headers of the answer beside the usual ones.
+	headers map[string]string
 	// etag of the answer, empty for none.
 	etag string
 }
@@ -75,7 +77,7 @@ func (x *exchange) asked(ctx context.Context) context.Context {
 	if x.admin {
 		cause = origin.Admin
 	}
-	return origin.With(ctx, origin.Origin{Cause: cause, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote})
+	return origin.With(ctx, origin.Origin{Cause: cause, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote, FrontDoor: x.api.opts.Name})
 }
 
 // observe surrounds every request: it gives it an ID, turns errors and panics
@@ -120,7 +122,7 @@ func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 				who = x.api.authenticate(header)
 			}
 			if !who.known && !who.admin {
-				err = errStranger
+				err = who.stranger()
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,10 @@ type Operation struct {
 // AnyMediaType is that of bodies that are passed on, if there are any.
 const AnyMediaType = "*/*"
 
+// Raw is a body as it was sent, for who reads it himself. It may be of any type but not
+// compressed.
+type Raw []byte
+
 // Call is one request as a handler sees it: a plain copy, without Fiber.
 type Call[In any] struct {
 	// Tenant that asks; empty for a public operation, and for an administrator.
@@ -71,6 +76,8 @@ type Call[In any] struct {
 	// Scheme is http or https: how the request came to the broker itself.
 	Scheme string
 	Query  Query
+	// RawQuery is the query as it was sent.
+	RawQuery string
 	// IfMatch is the header of that name, of a conditional operation.
 	IfMatch string
 	// Key is the request's Idempotency-Key.
@@ -91,6 +98,17 @@ func (c Call[In]) Own(tenant string) error {
 	}
 	c.x.tenant = tenant
 	return nil
+}
+
+// Mounted is the path at which the API of the request is mounted.
+func (c Call[In]) Mounted() string { return c.x.api.MountedAt() }
+
+// SetHeader says something more in the head of an answer that does not stream.
+func (c Call[In]) SetHeader(name, value string) {
+	if c.x.headers == nil {
+		c.x.headers = map[string]string{}
+	}
+	c.x.headers[name] = value
 }
 
 // SetETag says which revision the answer is of.
@@ -136,9 +154,9 @@ func Register[In, Out any](a *API, op Operation, handle Handler[In, Out]) {
 // always. What fails before the first event is answered as usual.
 func RegisterEither[In, Out any](a *API, op Operation, streams func(In) bool, answer Handler[In, Out], events EventHandler[In]) {
 	s, body := a.server, bodyOf[In](a)
-	a.document.add(op, reflect.TypeFor[In](), reflect.TypeFor[Out](), body)
-	if body != nil && events == nil {
-		s.reading = append(s.reading, newPathPattern(op.Method, op.Path))
+	a.describe(op, reflect.TypeFor[In](), reflect.TypeFor[Out](), body)
+	if (body != nil || isRaw[In]()) && events == nil {
+		s.reading = append(s.reading, newPathPattern(op.Method, a.path(op)))
 	}
 	bind(a, op, func(c *fiber.Ctx, call Call[In]) error {
 		if err := readBody(c, body, &call.Body); err != nil {
@@ -164,15 +182,17 @@ func RegisterEither[In, Out any](a *API, op Operation, streams func(In) bool, an
 func Stream[In any](a *API, op Operation, handle func(w http.ResponseWriter, r *http.Request, c Call[In]) error) {
 	op.streams = true
 	body := bodyOf[In](a)
-	a.document.add(op, reflect.TypeFor[In](), nil, body)
-	if body == nil {
-		a.server.holding = append(a.server.holding, newPathPattern(op.Method, op.Path))
+	a.describe(op, reflect.TypeFor[In](), nil, body)
+	if isRaw[In]() {
+		a.server.reading = append(a.server.reading, newPathPattern(op.Method, a.path(op)))
+	} else if body == nil {
+		a.server.holding = append(a.server.holding, newPathPattern(op.Method, a.path(op)))
 	}
 	bind(a, op, func(c *fiber.Ctx, call Call[In]) error {
 		if err := readBody(c, body, &call.Body); err != nil {
 			return err
 		}
-		if body != nil {
+		if body != nil || isRaw[In]() {
 			c.Request().ResetBody()
 		}
 		return a.server.handOver(c, func(w http.ResponseWriter, r *http.Request) error { return handle(w, r, call) })
@@ -188,8 +208,8 @@ func StreamEvents(a *API, op Operation, handle EventHandler[None]) {
 // refused a body that is compressed, unless it consumes archives.
 func Receive[Out any](a *API, op Operation, handle func(r *http.Request, c Call[None]) (Out, error)) {
 	op.streams = true
-	a.document.add(op, nil, reflect.TypeFor[Out](), nil)
-	a.server.holding = append(a.server.holding, newPathPattern(op.Method, op.Path))
+	a.describe(op, nil, reflect.TypeFor[Out](), nil)
+	a.server.holding = append(a.server.holding, newPathPattern(op.Method, a.path(op)))
 	bind(a, op, func(c *fiber.Ctx, call Call[None]) error {
 		return a.server.handOver(c, func(w http.ResponseWriter, r *http.Request) error {
 			if r.Header.Get("Content-Range") != "" {
@@ -214,16 +234,25 @@ func Receive[Out any](a *API, op Operation, handle func(r *http.Request, c Call[
 	})
 }
 
-// bodyOf is nil for None.
+// bodyOf is nil for None and Raw.
 func bodyOf[In any](a *API) *decoder {
 	in := reflect.TypeFor[In]()
-	if in == reflect.TypeFor[None]() {
+	if in == reflect.TypeFor[None]() || isRaw[In]() {
 		return nil
 	}
 	return newDecoder(a.document.schemas(), a.document.schemaOf(in))
 }
 
+func isRaw[In any]() bool { return reflect.TypeFor[In]() == reflect.TypeFor[Raw]() }
+
 func readBody(c *fiber.Ctx, body *decoder, into any) error {
+	if raw, ok := into.(*Raw); ok {
+		if encoding := c.Get(fiber.HeaderContentEncoding); encoding != "" && encoding != "identity" {
+			return BadRequest(http.StatusUnsupportedMediaType, "The body must not be compressed.")
+		}
+		*raw = bytes.Clone(c.BodyRaw())
+		return nil
+	}
 	if body == nil {
 		return nil
 	}
@@ -233,13 +262,13 @@ func readBody(c *fiber.Ctx, body *decoder, into any) error {
 // bind leads requests of the operation to handle, after authentication. Their
 // body has not been looked at.
 func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In]) error) {
-	route, s := strings.NewReplacer("{", ":", "}", "").Replace(op.Path), a.server
+	route, s := strings.NewReplacer("{", ":", "}", "").Replace(a.path(op)), a.server
 	handler := func(c *fiber.Ctx) error {
 		x := s.exchangeOf(c)
-		x.api, x.route, x.quiet = a, op.Path, op.Quiet
+		x.api, x.route, x.quiet = a, a.route(op), op.Quiet
 		call := Call[In]{
 			Path: c.AllParams(), Host: string(c.Request().Header.Host()), Scheme: "http",
-			RequestID: x.requestID, Timeout: s.requestTimeout(), x: x,
+			RawQuery: string(c.Request().URI().QueryString()), RequestID: x.requestID, Timeout: s.requestTimeout(), x: x,
 		}
 		if c.Context().IsTLS() {
 			call.Scheme = "https"
@@ -287,7 +316,7 @@ func admit(a *API, op Operation, c *fiber.Ctx, x *exchange) (tenant.Tenant, erro
 		return tenant.Tenant{}, nil
 	}
 	if !who.known {
-		return tenant.Tenant{}, errStranger
+		return tenant.Tenant{}, who.stranger()
 	}
 	x.tenant = who.tenant.Name
 	if !x.ticket.Own(x.tenant) {
@@ -316,6 +345,9 @@ func send(c *fiber.Ctx, x *exchange, status int, answer any) error {
 	c.Status(status)
 	if x.etag != "" {
 		c.Set(fiber.HeaderETag, x.etag)
+	}
+	for name, value := range x.headers {
+		c.Set(name, value)
 	}
 	if _, empty := answer.(None); empty {
 		return nil

@@ -90,9 +90,12 @@ type Server struct {
 	streams    *handover.Server
 	arrivals   *arrivals
 	apis       []*API
+	strange    *API // answers what belongs to none of them
 	hosts      []host
-	holding    []pathPattern // of the routes whose bodies stream
-	reading    []pathPattern // of those that come before them
+	mounting   sync.Mutex
+	mounts     atomic.Pointer[[]mount] // the longest path first
+	holding    []pathPattern           // of the routes whose bodies stream
+	reading    []pathPattern           // of those that come before them
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -117,6 +120,7 @@ const (
 // before it serves.
 func NewServer(opts Options) *Server {
 	s := &Server{opts: opts, tasks: background.NewGroup(opts.Logger), arrivals: newArrivals()}
+	s.strange = &API{server: s, opts: APIOptions{Tokens: BearerTokens, Problem: plainProblem}}
 	s.SetBounds(opts.Bounds)
 	s.SetTLS(opts.TLS)
 	s.base, s.end = context.WithCancel(context.Background())

@@ -1,12 +1,12 @@
 package v1
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
@@ -30,19 +30,16 @@ func (h commandRoutes) streamCommand(ctx context.Context, c rest.Call[client.Sta
 	if err != nil {
 		return err
 	}
-	return h.withCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		if err := commands.lease.BoundCommand(&req, true); err != nil {
-			return err
-		}
-		command, err := commands.start(ctx, c.Body, req)
+	return lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		command, err := commands.Start(ctx, req, lending.StartOptions{Input: []byte(c.Body.Input), WaitedFor: true})
 		if err != nil {
 			return err
 		}
-		out := &commandListener{ctx: ctx, to: to}
+		out := newCommandListener(ctx, to)
 		if err := to.Send(ctx, client.EventStarted, commandOf(command)); err != nil {
-			return errors.Join(unheardError{err}, commands.kill(ctx, command.ID))
+			return errors.Join(lending.Unheard{Err: err}, commands.Abandon(ctx, command.ID))
 		}
-		if command, err = commands.follow(ctx, command.ID, out.take); err != nil {
+		if command, err = commands.Follow(ctx, command.ID, out.text.Take); err != nil {
 			return err
 		}
 		return out.done(command)
@@ -52,68 +49,47 @@ func (h commandRoutes) streamCommand(ctx context.Context, c rest.Call[client.Sta
 // streamLogs streams the output of a command that somebody has started.
 func (h commandRoutes) streamLogs(ctx context.Context, c rest.Call[rest.None], to *rest.EventStream) error {
 	req := logsRequest(c)
-	return h.watchCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		command, err := commands.look(ctx, req.CommandID, false)
+	return lending.WatchCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		command, err := commands.Look(ctx, req.CommandID)
 		if err != nil {
 			return err
 		}
 		if err := to.Send(ctx, client.EventStarted, commandOf(command)); err != nil {
-			return unheardError{err}
+			return lending.Unheard{Err: err}
 		}
-		req.InstanceID = commands.lease.InstanceID
-		out := &commandListener{ctx: ctx, to: to}
-		if command, err = commands.ReadCommand(ctx, req, out.take); err != nil {
+		out := newCommandListener(ctx, to)
+		if command, err = commands.Read(ctx, req, out.text.Take); err != nil {
 			return err
 		}
 		return out.done(command)
 	})
 }
 
-// commandListener makes events of a command's output.
+// commandListener makes events of a command's output. Its errors are lending.Unheard.
 type commandListener struct {
-	ctx context.Context // of the request, as whose answer this lives
-	to  *rest.EventStream
-	// cut holds the beginning of a character whose rest has not come, of stdout
-	// and of stderr.
-	cut [2]sdk.CommandOutput
+	ctx  context.Context // of the request, as whose answer this lives
+	to   *rest.EventStream
+	text *lending.RuneCutter
 }
 
-// take sends a piece. Its error is an unheardError.
-func (l *commandListener) take(piece sdk.CommandOutput) error {
-	cut := &l.cut[0]
-	if piece.Stream == sdk.Stderr {
-		cut = &l.cut[1]
-	}
-	if cut.Offset+int64(len(cut.Data)) != piece.Offset {
-		if err := l.send(*cut); err != nil { // the rest of the character is lost
-			return err
-		}
-		cut.Data = nil
-	}
-	data := append(cut.Data, piece.Data...)
-	begin := piece.Offset - int64(len(cut.Data))
-	whole := wholeRunes(data)
-	*cut = sdk.CommandOutput{Stream: piece.Stream, Offset: begin + int64(len(whole)), Data: bytes.Clone(data[len(whole):])}
-	return l.send(sdk.CommandOutput{Stream: piece.Stream, Offset: begin, Data: whole})
+func newCommandListener(ctx context.Context, to *rest.EventStream) *commandListener {
+	l := &commandListener{ctx: ctx, to: to}
+	l.text = lending.NewRuneCutter(l.send)
+	return l
 }
 
 // done sends what was held back, and the last event.
 func (l *commandListener) done(command sdk.Command) error {
-	for _, cut := range l.cut {
-		if err := l.send(cut); err != nil {
-			return err
-		}
+	if err := l.text.End(); err != nil {
+		return err
 	}
 	if err := l.to.Send(l.ctx, client.EventDone, commandOf(command)); err != nil {
-		return unheardError{err}
+		return lending.Unheard{Err: err}
 	}
 	return nil
 }
 
 func (l *commandListener) send(piece sdk.CommandOutput) error {
-	if len(piece.Data) == 0 {
-		return nil
-	}
 	part := client.CommandOutputPart{Offset: piece.Offset}
 	if utf8.Valid(piece.Data) {
 		part.Text = string(piece.Data)
@@ -121,7 +97,7 @@ func (l *commandListener) send(piece sdk.CommandOutput) error {
 		part.Base64 = piece.Data
 	}
 	if err := l.to.Send(l.ctx, string(piece.Stream), part); err != nil {
-		return unheardError{err}
+		return lending.Unheard{Err: err}
 	}
 	return nil
 }
@@ -134,21 +110,18 @@ func (h commandRoutes) commandLogs(ctx context.Context, c rest.Call[rest.None]) 
 		return 0, client.CommandLogs{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "follow", "needs the header Accept: text/event-stream")
 	}
 	req := logsRequest(c)
-	output := commandOutput{limit: maxLogs, stdout: outputPart{begin: req.StdoutOffset}, stderr: outputPart{begin: req.StderrOffset}}
 	var command sdk.Command
-	err := h.withCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) (err error) {
-		req.InstanceID = commands.lease.InstanceID
-		if command, err = commands.ReadCommand(ctx, req, output.take); errors.Is(err, errFull) {
-			command, err = commands.look(ctx, req.CommandID, false)
-		}
+	var output lending.Output
+	err := lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) (err error) {
+		command, output, err = commands.ReadPage(ctx, req, maxLogs)
 		return err
 	})
 	if err != nil {
 		return 0, client.CommandLogs{}, err
 	}
-	logs := client.CommandLogs{StdoutOffset: output.stdout.begin, StderrOffset: output.stderr.begin, Command: commandOf(command)}
-	logs.Stdout, logs.StdoutBase64, logs.NextStdout = output.stdout.page()
-	logs.Stderr, logs.StderrBase64, logs.NextStderr = output.stderr.page()
+	logs := client.CommandLogs{StdoutOffset: output.Stdout.Begin, StderrOffset: output.Stderr.Begin, Command: commandOf(command)}
+	logs.Stdout, logs.StdoutBase64, logs.NextStdout = pageOf(output.Stdout)
+	logs.Stderr, logs.StderrBase64, logs.NextStderr = pageOf(output.Stderr)
 	return http.StatusOK, logs, nil
 }
 
@@ -160,12 +133,12 @@ func logsRequest(c rest.Call[rest.None]) sdk.ReadCommandRequest {
 	}
 }
 
-// page shows a part and where the next begins. Half a character at its end is left
+// pageOf shows a part and where the next begins. Half a character at its end is left
 // to that, unless it is all that there is.
-func (p *outputPart) page() (shown string, exact []byte, next int64) {
-	if whole := wholeRunes(p.bytes); len(whole) > 0 {
-		p.bytes = whole
+func pageOf(p lending.OutputPart) (shown string, exact []byte, next int64) {
+	if whole := lending.WholeRunes(p.Bytes); len(whole) > 0 {
+		p.Bytes = whole
 	}
-	shown, exact = text(p.bytes, false)
-	return shown, exact, p.next()
+	shown, exact = text(p.Bytes, false)
+	return shown, exact, p.Next()
 }

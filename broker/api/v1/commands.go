@@ -2,15 +2,11 @@ package v1
 
 import (
 	"context"
-	"errors"
-	"io"
-	"math"
 	"net/http"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
-	"github.com/sandbox-broker/sandbox-broker/broker/instance"
-	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
@@ -112,37 +108,10 @@ const (
 	waitMost    = 300 * time.Second
 )
 
-// leasedCommands is a provider's commands with the instance that they are for.
-type leasedCommands struct {
-	sdk.Commands
-	lease *instance.Lease
-}
-
-// withCommands lends the commands of an instance. The context that use gets ends
-// with ctx and when the broker stops.
-func (h commandRoutes) withCommands(ctx context.Context, who tenant.Tenant, id string, use func(context.Context, leasedCommands) error) error {
-	return h.lendCommands(ctx, who, id, (*instance.Lease).Within, use)
-}
-
-// watchCommands is withCommands for who looks on: the broker does not wait for
-// that when it stops.
-func (h commandRoutes) watchCommands(ctx context.Context, who tenant.Tenant, id string, use func(context.Context, leasedCommands) error) error {
-	return h.lendCommands(ctx, who, id, (*instance.Lease).Watching, use)
-}
-
-func (h commandRoutes) lendCommands(ctx context.Context, who tenant.Tenant, id string,
-	within func(*instance.Lease, context.Context) (context.Context, context.CancelFunc),
-	use func(context.Context, leasedCommands) error,
-) error {
-	return lend(ctx, h.instances, who, id, sdk.CapabilityCommands, within, func(ctx context.Context, commands sdk.Commands, lease *instance.Lease) error {
-		return use(ctx, leasedCommands{commands, lease})
-	})
-}
-
 func (h commandRoutes) listCommands(ctx context.Context, c rest.Call[rest.None]) (int, client.CommandList, error) {
 	list := client.CommandList{Commands: []client.Command{}}
-	err := h.withCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		all, err := commands.ListCommands(ctx, commands.lease.InstanceID)
+	err := lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		all, err := commands.List(ctx)
 		for _, command := range all {
 			list.Commands = append(list.Commands, commandOf(command))
 		}
@@ -153,62 +122,38 @@ func (h commandRoutes) listCommands(ctx context.Context, c rest.Call[rest.None])
 
 func (h commandRoutes) getCommand(ctx context.Context, c rest.Call[rest.None]) (int, client.Command, error) {
 	var command sdk.Command
-	err := h.withCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) (err error) {
-		command, err = commands.look(ctx, c.Path["command"], false)
+	err := lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) (err error) {
+		command, err = commands.Look(ctx, c.Path["command"])
 		return err
 	})
 	return http.StatusOK, commandOf(command), err
-}
-
-// look returns a command without its output, now or when it has ended.
-func (c leasedCommands) look(ctx context.Context, id string, ended bool) (sdk.Command, error) {
-	return c.ReadCommand(ctx, sdk.ReadCommandRequest{
-		InstanceID: c.lease.InstanceID, CommandID: id, Follow: ended,
-		StdoutOffset: math.MaxInt64, StderrOffset: math.MaxInt64,
-	}, func(sdk.CommandOutput) error { return nil })
 }
 
 func (h commandRoutes) waitForCommand(ctx context.Context, c rest.Call[rest.None]) (int, client.Command, error) {
 	var command sdk.Command
-	err := h.watchCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) (err error) {
-		patience, cancel := context.WithTimeout(ctx, min(duration(c.Query.Number("timeout", waitDefault.Seconds())), c.Timeout/2))
-		defer cancel()
-		command, err = commands.look(patience, c.Path["command"], true)
-		if ranOut(ctx, patience, err) {
-			command, err = commands.look(ctx, c.Path["command"], false)
-		}
+	err := lending.WatchCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) (err error) {
+		atMost := min(duration(c.Query.Number("timeout", waitDefault.Seconds())), c.Timeout/2)
+		command, err = commands.Wait(ctx, c.Path["command"], atMost)
 		return err
 	})
 	return http.StatusOK, commandOf(command), err
 }
 
-// ranOut reports whether a call failed because the time of its own context is over,
-// while that of ctx goes on. The provider has the same deadline, and its clock may
-// be a moment ahead of ours.
-func ranOut(ctx, own context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && (own.Err() != nil || errors.Is(err, context.DeadlineExceeded))
-}
-
 func (h commandRoutes) signalCommand(ctx context.Context, c rest.Call[client.SignalRequest]) (int, rest.None, error) {
-	return http.StatusNoContent, rest.None{}, h.withCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		return commands.SignalCommand(ctx, commands.lease.InstanceID, c.Path["command"], c.Body.Signal)
+	return http.StatusNoContent, rest.None{}, lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		return commands.Signal(ctx, c.Path["command"], c.Body.Signal)
 	})
 }
 
-// killCommand is done when the command is known and does not run.
 func (h commandRoutes) killCommand(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
-	return http.StatusNoContent, rest.None{}, h.withCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		err := commands.SignalCommand(ctx, commands.lease.InstanceID, c.Path["command"], "SIGKILL")
-		if errors.Is(err, &sdk.Error{Code: sdk.CodeConflict}) {
-			return nil
-		}
-		return err
+	return http.StatusNoContent, rest.None{}, lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		return commands.Kill(ctx, c.Path["command"])
 	})
 }
 
 func (h commandRoutes) resizeCommand(ctx context.Context, c rest.Call[client.TerminalSize]) (int, rest.None, error) {
-	return http.StatusNoContent, rest.None{}, h.withCommands(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		return commands.ResizeCommand(ctx, commands.lease.InstanceID, c.Path["command"], terminalSize(c.Body))
+	return http.StatusNoContent, rest.None{}, lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		return commands.Resize(ctx, c.Path["command"], terminalSize(c.Body))
 	})
 }
 
@@ -236,10 +181,8 @@ func commandOf(c sdk.Command) client.Command {
 	return command
 }
 
+// stdinDefault and stdinMost bound the wait for a program that does not read.
 const (
-	// inputPiece is how much is written to standard input at once.
-	inputPiece = 32 << 10
-	// stdinDefault and stdinMost bound the wait for a program that does not read.
 	stdinDefault = 30 * time.Second
 	stdinMost    = 300 * time.Second
 )
@@ -248,39 +191,11 @@ const (
 // program reads.
 func (h commandRoutes) writeCommand(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
 	patience := duration(c.Query.Number("timeout", stdinDefault.Seconds()))
-	err := h.withCommands(r.Context(), c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		written, buf := 0, make([]byte, inputPiece)
-		for {
-			n, readErr := io.ReadFull(r.Body, buf)
-			ended := errors.Is(readErr, io.EOF) || errors.Is(readErr, io.ErrUnexpectedEOF)
-			if readErr != nil && !ended {
-				return unheardError{readErr}
-			}
-			end := ended && c.Query.Boolean("end")
-			if n > 0 || end || written == 0 { // an empty body is written too: it may be refused
-				if err := commands.write(ctx, c.Path["command"], buf[:n], end, patience, written); err != nil {
-					return err
-				}
-			}
-			if written += n; ended {
-				return nil
-			}
-		}
+	err := lending.WithCommands(r.Context(), h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		return commands.WriteFrom(ctx, c.Path["command"], r.Body, c.Query.Boolean("end"), patience)
 	})
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
-}
-
-// write writes a piece of what goes to standard input. before is how much was
-// written already.
-func (c leasedCommands) write(ctx context.Context, id string, piece []byte, end bool, patience time.Duration, before int) error {
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := c.WriteCommand(waiting, c.lease.InstanceID, id, piece, end)
-	if ranOut(ctx, waiting, err) {
-		return sdk.Errorf(sdk.CodeConflict, "the command does not read its standard input: it has taken %d bytes of this, and perhaps some of the %d after them", before, len(piece))
 	}
 	return err
 }

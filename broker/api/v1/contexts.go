@@ -3,8 +3,8 @@ package v1
 import (
 	"context"
 	"net/http"
-	"slices"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -53,7 +53,7 @@ func (h contextRoutes) register(a *rest.API) {
 // withContexts lends the contexts of an instance. The context that use gets ends
 // with ctx and when the broker stops.
 func (h contextRoutes) withContexts(ctx context.Context, who tenant.Tenant, id string, use func(context.Context, sdk.Contexts, *instance.Lease) error) error {
-	return lend(ctx, h.instances, who, id, sdk.CapabilityContexts, (*instance.Lease).Within, use)
+	return lending.Lend(ctx, h.instances, who, id, sdk.CapabilityContexts, (*instance.Lease).Within, use)
 }
 
 func (h contextRoutes) createContext(ctx context.Context, c rest.Call[client.CreateContextRequest]) (int, client.Context, error) {
@@ -84,7 +84,7 @@ func (h contextRoutes) listContexts(ctx context.Context, c rest.Call[rest.None])
 func (h contextRoutes) getContext(ctx context.Context, c rest.Call[rest.None]) (int, client.Context, error) {
 	var found sdk.CodeContext
 	err := h.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) (err error) {
-		found, err = findContext(ctx, contexts, lease, c.Path["context"])
+		found, err = lending.FindContext(ctx, contexts, lease, c.Path["context"])
 		return err
 	})
 	return http.StatusOK, contextOf(found), err
@@ -100,24 +100,12 @@ func (h contextRoutes) restartContext(ctx context.Context, c rest.Call[rest.None
 // for a provider that is a success.
 func (h contextRoutes) deleteContext(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
 	return http.StatusNoContent, rest.None{}, h.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
-		found, err := findContext(ctx, contexts, lease, c.Path["context"])
+		found, err := lending.FindContext(ctx, contexts, lease, c.Path["context"])
 		if err != nil {
 			return err
 		}
 		return contexts.DeleteContext(ctx, lease.InstanceID, found.ID)
 	})
-}
-
-func findContext(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease, id string) (sdk.CodeContext, error) {
-	all, err := contexts.ListContexts(ctx, lease.InstanceID)
-	if err != nil {
-		return sdk.CodeContext{}, err
-	}
-	i := slices.IndexFunc(all, func(one sdk.CodeContext) bool { return one.ID == id })
-	if i < 0 {
-		return sdk.CodeContext{}, sdk.Errorf(sdk.CodeNotFound, "no such context; it was never made or has been deleted")
-	}
-	return all[i], nil
 }
 
 func contextOf(c sdk.CodeContext) client.Context {

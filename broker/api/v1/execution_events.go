@@ -8,6 +8,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -114,7 +115,7 @@ func (l *eventListener) Artifact(ctx context.Context, a sdk.Artifact) error {
 
 func (l *eventListener) output(ctx context.Context, name string, cut *[]byte, p []byte) error {
 	p = append(*cut, p...)
-	whole := wholeRunes(p)
+	whole := lending.WholeRunes(p)
 	*cut = bytes.Clone(p[len(whole):])
 	return l.part(ctx, name, whole)
 }

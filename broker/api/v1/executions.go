@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -166,26 +167,12 @@ func executionOf(e instance.Execution) Execution {
 // against it.
 func text(output []byte, cut bool) (shown string, exact []byte) {
 	if cut {
-		output = wholeRunes(output)
+		output = lending.WholeRunes(output)
 	}
 	if utf8.Valid(output) {
 		return string(output), nil
 	}
 	return strings.ToValidUTF8(string(output), "\uFFFD"), output
-}
-
-// wholeRunes drops the beginning of a character that is cut off at the end.
-func wholeRunes(b []byte) []byte {
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		tail := b[len(b)-i:]
-		if utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				return b[:len(b)-i]
-			}
-			break
-		}
-	}
-	return b
 }
 
 // waitOf turns wait_ms of a request into a duration. What is too long stays the

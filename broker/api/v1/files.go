@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
@@ -107,7 +108,7 @@ func (h fileRoutes) register(a *rest.API) {
 
 func (h fileRoutes) statFile(ctx context.Context, c rest.Call[rest.None]) (int, client.File, error) {
 	var file client.File
-	err := leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		info, err := files.StatFile(ctx, instanceID, c.Query.Text("path"))
 		file = fileOf(info)
 		return err
@@ -130,7 +131,7 @@ func (h fileRoutes) listFiles(ctx context.Context, c rest.Call[rest.None]) (int,
 		req.Depth = anyDepth
 	}
 	list, size := client.FileList{Files: []client.File{}}, 0
-	err := leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) (err error) {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) (err error) {
 		req.InstanceID = instanceID
 		list.Truncated, err = files.ListFiles(ctx, req, func(infos []sdk.FileInfo) error {
 			for _, info := range infos {
@@ -150,7 +151,7 @@ func (h fileRoutes) listFiles(ctx context.Context, c rest.Call[rest.None]) (int,
 }
 
 func (h fileRoutes) removeFile(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
-	return http.StatusNoContent, rest.None{}, leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+	return http.StatusNoContent, rest.None{}, lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		return files.RemoveFile(ctx, instanceID, c.Query.Text("path"), c.Query.Boolean("recursive"))
 	})
 }
@@ -161,7 +162,7 @@ func (h fileRoutes) makeDirectory(ctx context.Context, c rest.Call[client.MakeDi
 		return 0, client.File{}, err
 	}
 	var file client.File
-	err = leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+	err = lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		info, err := files.MakeDirectory(ctx, instanceID, c.Body.Path, mode)
 		file = fileOf(info)
 		return err
@@ -175,7 +176,7 @@ func (h fileRoutes) setFileMode(ctx context.Context, c rest.Call[client.SetFileM
 		return 0, client.File{}, err
 	}
 	var file client.File
-	err = leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileMode, func(ctx context.Context, files sdk.FileModeSetter, instanceID string) error {
+	err = lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileMode, func(ctx context.Context, files sdk.FileModeSetter, instanceID string) error {
 		info, err := files.SetFileMode(ctx, instanceID, c.Body.Path, mode)
 		file = fileOf(info)
 		return err
@@ -187,7 +188,7 @@ func (h fileRoutes) setFileMode(ctx context.Context, c rest.Call[client.SetFileM
 func (h fileRoutes) moveFile(move func(sdk.Files, context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error)) func(context.Context, rest.Call[client.MoveFileRequest]) (int, client.File, error) {
 	return func(ctx context.Context, c rest.Call[client.MoveFileRequest]) (int, client.File, error) {
 		var file client.File
-		err := leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+		err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 			info, err := move(files, ctx, sdk.MoveFileRequest{InstanceID: instanceID, From: c.Body.From, To: c.Body.To, Overwrite: c.Body.Overwrite})
 			file = fileOf(info)
 			return err
@@ -207,7 +208,7 @@ func (h fileRoutes) searchFiles(ctx context.Context, c rest.Call[client.SearchFi
 		req.Limit = defaultMatches
 	}
 	list, size := client.FileMatchList{Matches: []client.FileMatch{}}, 0
-	err := leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) (err error) {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) (err error) {
 		req.InstanceID = instanceID
 		list.Truncated, err = files.SearchFiles(ctx, req, func(matches []sdk.FileMatch) error {
 			for _, m := range matches {
@@ -228,7 +229,7 @@ func (h fileRoutes) searchFiles(ctx context.Context, c rest.Call[client.SearchFi
 
 func (h fileRoutes) replaceInFiles(ctx context.Context, c rest.Call[client.ReplaceInFilesRequest]) (int, client.FileReplacementList, error) {
 	list := client.FileReplacementList{Files: []client.FileReplacement{}}
-	err := leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) error {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) error {
 		replaced, err := files.ReplaceInFiles(ctx, sdk.ReplaceInFilesRequest{InstanceID: instanceID, Paths: c.Body.Paths, Old: c.Body.Old, New: c.Body.New})
 		for _, r := range replaced {
 			list.Files = append(list.Files, client.FileReplacement{Path: r.Path, Count: r.Count})
@@ -279,7 +280,7 @@ func (h fileRoutes) registerWatch(a *rest.API) {
 
 func (h fileRoutes) watchFiles(ctx context.Context, c rest.Call[rest.None], to *rest.EventStream) error {
 	req := sdk.WatchFilesRequest{Path: cmp.Or(c.Query.Text("path"), workspace), Recursive: c.Query.Boolean("recursive")}
-	return leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileWatch, func(ctx context.Context, files sdk.FileWatcher, instanceID string) error {
+	return lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileWatch, func(ctx context.Context, files sdk.FileWatcher, instanceID string) error {
 		req.InstanceID = instanceID
 		return files.WatchFiles(ctx, req,
 			func() error { return to.Send(ctx, client.EventReady, client.WatchReady{}) },

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -44,7 +45,7 @@ func (h instanceRoutes) instanceMetrics(ctx context.Context, c rest.Call[rest.No
 	if c.Query.Given(metricsIntervalParam) {
 		return 0, m, sdk.FieldErrorf(sdk.CodeInvalidRequest, metricsIntervalParam, "needs the header Accept: text/event-stream")
 	}
-	err = leased(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityMetrics, func(ctx context.Context, meter sdk.Meter, instanceID string) error {
+	err = lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityMetrics, func(ctx context.Context, meter sdk.Meter, instanceID string) error {
 		measured, err := meter.InstanceMetrics(ctx, instanceID)
 		m = metricsOf(measured)
 		return err
@@ -56,7 +57,7 @@ func (h instanceRoutes) instanceMetrics(ctx context.Context, c rest.Call[rest.No
 // slowly gets fewer of them, not older ones.
 func (h instanceRoutes) streamMetrics(ctx context.Context, c rest.Call[rest.None], to *rest.EventStream) error {
 	interval := time.Duration(c.Query.Integer(metricsIntervalParam, metricsInterval.Milliseconds())) * time.Millisecond
-	return lend(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityMetrics, (*instance.Lease).Watching, func(ctx context.Context, meter sdk.Meter, lease *instance.Lease) error {
+	return lending.Lend(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityMetrics, (*instance.Lease).Watching, func(ctx context.Context, meter sdk.Meter, lease *instance.Lease) error {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
@@ -64,13 +65,13 @@ func (h instanceRoutes) streamMetrics(ctx context.Context, c rest.Call[rest.None
 			switch {
 			case err == nil:
 				if err := to.Send(ctx, client.EventMetrics, metricsOf(m)); err != nil {
-					return unheardError{err}
+					return lending.Unheard{Err: err}
 				}
 			case sdk.CodeOf(err) == sdk.CodeConflict: // it is just being paused or resumed
 			default:
 				// What is being destroyed fails in many ways, with one reason.
 				if _, gone := h.instances.Get(c.Tenant, c.Path["id"]); gone != nil && ctx.Err() == nil {
-					return unheardError{gone}
+					return lending.Unheard{Err: gone}
 				}
 				return err
 			}
@@ -87,7 +88,7 @@ func measure(ctx context.Context, meter sdk.Meter, instanceID string) (sdk.Insta
 	patience, cancel := context.WithTimeout(ctx, metricsTime)
 	defer cancel()
 	m, err := meter.InstanceMetrics(patience, instanceID)
-	if ranOut(ctx, patience, err) {
+	if lending.RanOut(ctx, patience, err) {
 		return m, sdk.Errorf(sdk.CodeUnavailable, "the provider did not say within %s what the instance uses", metricsTime)
 	}
 	return m, err

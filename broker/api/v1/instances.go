@@ -160,6 +160,7 @@ func instanceOf(info instance.Info) client.Instance {
 		TTL:        info.TTL.Seconds(),
 		Idle:       info.Idle.Seconds(),
 		Executions: info.Executions,
+		FrontDoor:  info.FrontDoor,
 		Routing:    routingOf(info.Routing),
 	}
 }

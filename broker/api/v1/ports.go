@@ -2,14 +2,13 @@ package v1
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/portproxy"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
@@ -17,14 +16,11 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
-	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 const (
 	pathPort    = "/api/v1/instances/{id}/ports/{port}/*"
 	pathPreview = "/preview/{token}/*"
-	// dialTimeout bounds the connecting to a port.
-	dialTimeout = 15 * time.Second
 )
 
 // passedOn are the methods that programs in instances are asked with. HEAD comes
@@ -71,114 +67,25 @@ func (h portRoutes) register(a *rest.API) {
 	}
 }
 
-// passage says who asks which program.
-type passage struct {
-	tenant     tenant.Tenant
-	instanceID string
-	// scheme that the client has used.
-	scheme string
-	port   uint16
-	// pattern is the route's, whose * is what the program is asked for.
-	pattern string
-	// until ends the exchange, if it is not zero.
-	until   time.Time
-	browser bool
-	// ownHost is set for a preview with a host of its own. It has no pattern.
-	ownHost bool
-}
-
 func (h portRoutes) passToPort(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
-	port, err := parsePort(c.Path["port"])
+	port, err := lending.ParsePort(c.Path["port"])
 	if err != nil {
 		return err
 	}
-	return h.passOn(w, r, passage{tenant: c.Tenant, scheme: c.Scheme, instanceID: c.Path["id"], port: port, pattern: pathPort})
+	return h.passOn(w, r, pathPort, lending.Passage{
+		Tenant: c.Tenant, InstanceID: c.Path["id"], Exchange: portproxy.Exchange{Port: port, Scheme: c.Scheme},
+	})
 }
 
-// parsePort reads a port as there is but one way to write it.
-func parsePort(text string) (uint16, error) {
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || port == 0 || strconv.FormatUint(port, 10) != text {
-		return 0, sdk.FieldErrorf(sdk.CodeInvalidRequest, "port", "must be a number from 1 to 65535")
+// passOn lets a program in an instance answer a request. The * of the route's pattern is
+// what the program is asked for.
+func (h portRoutes) passOn(w http.ResponseWriter, r *http.Request, pattern string, p lending.Passage) error {
+	prefix, path, ok := rest.SplitPath(pattern, rest.PathAsSent(r))
+	if !ok {
+		return lending.RedirectToRoot(w, r)
 	}
-	return uint16(port), nil
-}
-
-// passOn lets a program in an instance answer a request.
-func (h portRoutes) passOn(w http.ResponseWriter, r *http.Request, p passage) error {
-	prefix, path, ok := "", rest.PathAsSent(r), true
-	if !p.ownHost {
-		prefix, path, ok = rest.SplitPath(p.pattern, path)
-	}
-	if !ok { // relative links of the page would lead elsewhere
-		return redirectToRoot(w, r)
-	}
-	lease, err := h.instances.Lease(r.Context(), p.tenant, p.instanceID, sdk.CapabilityPorts)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	ports, err := instance.Capable[sdk.Ports](lease)
-	if err != nil {
-		return err
-	}
-	within := lease.Within
-	if endless(r) {
-		within = lease.Watching
-	}
-	ctx, cancel := within(r.Context())
-	defer cancel()
-	if !p.until.IsZero() {
-		var stop context.CancelFunc
-		ctx, stop = context.WithDeadline(ctx, p.until)
-		defer stop()
-	}
-
-	dialling, dialled := context.WithTimeout(ctx, dialTimeout)
-	conn, err := ports.DialPort(dialling, lease.InstanceID, p.port)
-	dialled()
-	switch {
-	case err == nil:
-	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		return lease.Fault(ctx, sdk.Errorf(sdk.CodeConnectionFailed, "port %d of the instance could not be connected to in time", p.port))
-	default:
-		return h.ended(ctx, lease, err)
-	}
-	defer conn.Close()
-	exchange := portproxy.Exchange{
-		Conn: conn, Port: p.port, Prefix: prefix, Path: path, Scheme: p.scheme, Host: r.Host,
-		RequestID: rest.RequestIDOf(w), Browser: p.browser, OwnHost: p.ownHost,
-	}
-	err = exchange.Serve(w, r.WithContext(ctx))
-	if errors.Is(err, portproxy.ErrAnswer) {
-		return lease.Fault(ctx, sdk.Errorf(sdk.CodeConnectionFailed, "what listens on port %d of the instance did not answer as HTTP does, or not to the end", p.port))
-	}
-	return h.ended(ctx, lease, err)
-}
-
-// ended explains why an exchange could not go on.
-func (h portRoutes) ended(ctx context.Context, lease *instance.Lease, err error) error {
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = sdk.Errorf(sdk.CodeNotAllowed, "the time of the link is over")
-	}
-	return lease.Fault(ctx, err)
-}
-
-// endless reports whether a request asks for what never ends by itself, so that
-// nobody waits for it when the broker stops.
-func endless(r *http.Request) bool {
-	return r.Header.Get("Upgrade") != "" || strings.Contains(r.Header.Get("Accept"), sse.MediaType)
-}
-
-func redirectToRoot(w http.ResponseWriter, r *http.Request) error {
-	location := rest.PathAsSent(r) + "/"
-	if r.URL.RawQuery != "" {
-		location += "?" + r.URL.RawQuery
-	}
-	w.Header().Set("Location", location)
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.WriteHeader(http.StatusPermanentRedirect)
-	return nil
+	p.Exchange.Prefix, p.Exchange.Path = prefix, path
+	return lending.ServePort(w, r, h.instances, p)
 }
 
 // How long a link is valid: unless the tenant says so, and at most.
@@ -188,7 +95,7 @@ const (
 )
 
 func (h portRoutes) createPreview(ctx context.Context, c rest.Call[client.CreatePreviewRequest]) (int, client.Preview, error) {
-	port, err := parsePort(c.Path["port"])
+	port, err := lending.ParsePort(c.Path["port"])
 	if err != nil {
 		return 0, client.Preview{}, err
 	}
@@ -229,9 +136,8 @@ func (h portRoutes) passToPreview(w http.ResponseWriter, r *http.Request, c rest
 	if err := c.Own(grant.Tenant); err != nil {
 		return err
 	}
-	return h.passOn(w, r, passage{
-		scheme: c.Scheme,
-		tenant: tenant.Tenant{Name: grant.Tenant}, instanceID: grant.InstanceID, port: grant.Port,
-		pattern: pathPreview, until: grant.Expires, browser: true,
+	return h.passOn(w, r, pathPreview, lending.Passage{
+		Tenant: tenant.Tenant{Name: grant.Tenant}, InstanceID: grant.InstanceID, Until: grant.Expires,
+		Exchange: portproxy.Exchange{Port: grant.Port, Scheme: c.Scheme, Browser: true},
 	})
 }

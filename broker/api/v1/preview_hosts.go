@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/portproxy"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -51,9 +53,9 @@ func (h portRoutes) openPreviewHost(label string) (string, rest.StreamHandler, e
 		return "", nil, errInvalidLink
 	}
 	return grant.Tenant, func(w http.ResponseWriter, r *http.Request) error {
-		return h.passOn(w, r, passage{
-			scheme: hosts.Scheme, tenant: tenant.Tenant{Name: grant.Tenant}, instanceID: grant.InstanceID,
-			port: grant.Port, until: grant.Expires, ownHost: true,
+		return lending.ServePort(w, r, h.instances, lending.Passage{
+			Tenant: tenant.Tenant{Name: grant.Tenant}, InstanceID: grant.InstanceID, Until: grant.Expires,
+			Exchange: portproxy.Exchange{Port: grant.Port, Path: rest.PathAsSent(r), Scheme: hosts.Scheme, OwnHost: true},
 		})
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
@@ -31,8 +32,8 @@ const (
 // leaves, the command goes on.
 func (h commandRoutes) attachTerminal(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
 	id := c.Path["command"]
-	return h.watchCommands(r.Context(), c.Tenant, c.Path["id"], func(ctx context.Context, commands leasedCommands) error {
-		command, err := commands.look(ctx, id, false)
+	return lending.WatchCommands(r.Context(), h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
+		command, err := commands.Look(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func (h commandRoutes) attachTerminal(w http.ResponseWriter, r *http.Request, c 
 		}
 		conn, err := rest.AcceptWebSocket(w, r, client.TerminalProtocol)
 		if err != nil {
-			return unheardError{err}
+			return lending.Unheard{Err: err}
 		}
 		defer conn.CloseNow()
 		conn.SetReadLimit(maxFrame)
@@ -52,7 +53,7 @@ func (h commandRoutes) attachTerminal(w http.ResponseWriter, r *http.Request, c 
 
 // terminalSession is one client at a terminal.
 type terminalSession struct {
-	commands leasedCommands
+	commands lending.Commands
 	id       string
 	conn     *websocket.Conn
 	next     int64 // offset of the byte to show next
@@ -72,18 +73,17 @@ func (t *terminalSession) serve(ctx context.Context, requestID string) error {
 		defer leave()
 		t.ping(ctx)
 	})
-	command, err := t.commands.ReadCommand(ctx, sdk.ReadCommandRequest{
-		InstanceID: t.commands.lease.InstanceID, CommandID: t.id, StdoutOffset: t.next, Follow: true,
-	}, func(piece sdk.CommandOutput) error { return t.show(ctx, piece) })
+	req := sdk.ReadCommandRequest{CommandID: t.id, StdoutOffset: t.next, Follow: true}
+	command, err := t.commands.Read(ctx, req, func(piece sdk.CommandOutput) error { return t.show(ctx, piece) })
 	switch {
 	case ctx.Err() != nil: // the client has left, or the broker stops
 		_ = t.conn.Close(websocket.StatusGoingAway, "")
 		return nil
 	case err != nil:
-		if _, unheard := errors.AsType[unheardError](err); unheard {
+		if _, unheard := errors.AsType[lending.Unheard](err); unheard {
 			return nil
 		}
-		err = t.commands.lease.Fault(ctx, err)
+		err = t.commands.Lease.Fault(ctx, err)
 		p, _ := problem(err, requestID).Body.(*client.Problem)
 		_ = t.tell(ctx, client.TerminalMessage{Error: p})
 		_ = t.conn.Close(websocket.StatusInternalError, string(sdk.CodeOf(err)))
@@ -100,12 +100,12 @@ func (t *terminalSession) serve(ctx context.Context, requestID string) error {
 func (t *terminalSession) show(ctx context.Context, piece sdk.CommandOutput) error {
 	if lost := piece.Offset - t.next; lost > 0 {
 		if err := t.tell(ctx, client.TerminalMessage{Lost: lost}); err != nil {
-			return unheardError{err}
+			return lending.Unheard{Err: err}
 		}
 	}
 	t.next = piece.Offset + int64(len(piece.Data))
 	if err := t.conn.Write(ctx, websocket.MessageBinary, piece.Data); err != nil {
-		return unheardError{err}
+		return lending.Unheard{Err: err}
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (t *terminalSession) obey(ctx context.Context, frame []byte) error {
 	if json.Unmarshal(frame, &message) != nil || message.Resize == nil || !possible(*message.Resize) {
 		return errors.New(`a text frame must be {"resize": {"rows": 24, "columns": 80}}`)
 	}
-	_ = t.commands.ResizeCommand(ctx, t.commands.lease.InstanceID, t.id, terminalSize(*message.Resize)) // it may have ended, which is told otherwise
+	_ = t.commands.Resize(ctx, t.id, terminalSize(*message.Resize)) // it may have ended, which is told otherwise
 	return nil
 }
 
@@ -157,8 +157,8 @@ func possible(size client.TerminalSize) bool {
 func (t *terminalSession) write(ctx context.Context, typed []byte) error {
 	patience, cancel := context.WithTimeout(ctx, typingTime)
 	defer cancel()
-	err := t.commands.WriteCommand(patience, t.commands.lease.InstanceID, t.id, typed, false)
-	if ranOut(ctx, patience, err) {
+	err := t.commands.Write(patience, t.id, typed, false)
+	if lending.RanOut(ctx, patience, err) {
 		return errors.New("the program does not read what is typed")
 	}
 	return nil // the command may have ended, which is told otherwise

@@ -2,7 +2,6 @@ package v1
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -162,39 +161,3 @@ func providerCodes() []sdk.Code {
 		sdk.CodeUnavailable, sdk.CodeNotSupported,
 	}
 }
-
-// leased calls use with the provider of an instance as the interface of a
-// capability, and puts its errors into words. Where the provider lacks the
-// capability nothing is called.
-func leased[T any](ctx context.Context, instances Instances, who tenant.Tenant, id string, capability sdk.Capability, use func(ctx context.Context, provider T, instanceID string) error) error {
-	return lend(ctx, instances, who, id, capability, (*instance.Lease).Within, func(ctx context.Context, provider T, lease *instance.Lease) error {
-		return use(ctx, provider, lease.InstanceID)
-	})
-}
-
-// lend does the same for who needs the lease too, and says how long the context lives
-// that use gets.
-func lend[T any](ctx context.Context, instances Instances, who tenant.Tenant, id string, capability sdk.Capability,
-	within func(*instance.Lease, context.Context) (context.Context, context.CancelFunc),
-	use func(ctx context.Context, provider T, lease *instance.Lease) error,
-) error {
-	lease, err := instances.Lease(ctx, who, id, capability)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	provider, err := instance.Capable[T](lease)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := within(lease, ctx)
-	defer cancel()
-	err = use(ctx, provider, lease)
-	if unheard, ok := errors.AsType[unheardError](err); ok {
-		return unheard.error
-	}
-	return lease.Fault(ctx, err)
-}
-
-// unheardError is a failure of whoever listens, and not of the provider.
-type unheardError struct{ error }

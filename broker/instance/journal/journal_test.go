@@ -39,6 +39,7 @@ func record(name string) instance.Record {
 		ID: instance.ID{Tenant: "acme", Session: "s", Instance: name}, Provider: "cloud", Template: "python",
 		Labels: map[string]string{"a": "b"}, TTL: time.Minute, Idle: time.Hour, Intended: at, Claimed: true,
 		Made: "i-1", Metadata: map[string]string{"region": "here"}, Created: at, Expires: at.Add(time.Minute), Deadline: at.Add(time.Hour),
+		Fixed: true, FrontDoor: "opensandbox", Note: "{\"its\": \"own\"}\n",
 	}
 }
 

@@ -170,11 +170,18 @@ func (r *Reconciler) serves(p routing.Provider) bool {
 	return slices.Contains(r.Catalog.Providers(), p) || slices.Contains(r.Registry.Retiring(), p)
 }
 
-// noteAdopted writes down what was only intended when the earlier process ended.
+// noteAdopted writes down what was only intended when the earlier process ended: as it is
+// when the journal takes it, since its owner may have changed it meanwhile.
 func (r *Reconciler) noteAdopted(ctx context.Context, adopted []registry.Instance) {
 	for _, i := range adopted {
-		record := i.Record()
-		if err := r.Journal.Amend(ctx, i.ID, func(r *registry.Record) { *r = record }); err != nil {
+		err := r.Journal.Amend(ctx, i.ID, func(record *registry.Record) {
+			if e, now := r.Registry.ByName(i.ID.Instance); e != nil {
+				paused, ending := record.Paused, record.Ending // these are told of what was done
+				*record = now.Record()
+				record.Paused, record.Ending = paused, ending
+			}
+		})
+		if err != nil {
 			r.Logger.Warn("an instance was adopted, which could not be written down", "instance", i.ID.String(), "error", err)
 		}
 	}

@@ -133,7 +133,7 @@ func (c *crowd) request() {
 	id := registry.ID{Tenant: fmt.Sprint("t", c.intn(3)), Session: fmt.Sprint("s", c.intn(5)), Instance: fmt.Sprintf("%08d", c.n.Add(1))}
 	claim := claimOf(id, p)
 	claim.Offered = func() bool { return c.offers(p) }
-	claim.Spec.TTL, claim.Spec.Idle = 3*time.Second, 5*time.Second
+	claim.Spec.TTL, claim.Spec.Idle, claim.Spec.Fixed = 3*time.Second, 5*time.Second, c.chance(30)
 	claimed, err := c.reg.Claim(claim)
 	if err != nil {
 		c.sleep(time.Second)
@@ -215,6 +215,9 @@ func (c *crowd) finish(e *registry.Entry) {
 
 // use does what one does with an instance.
 func (c *crowd) use(e *registry.Entry) {
+	defer e.WhenOver(func() {
+		c.want(!time.Now().Before(e.Snapshot().Deadline) || e.Snapshot().Fixed, "an alarm at the end of %s", e.ID())
+	})()
 	switch n := c.intn(10); {
 	case n < 2:
 		if pause := c.chance(50); e.BeginSwitch(pause) == nil {
@@ -223,6 +226,8 @@ func (c *crowd) use(e *registry.Entry) {
 		}
 	case n < 4:
 		_, _, _ = c.reg.Renew(e.ID().Tenant, e.ID().String(), time.Second, time.Minute)
+		_, _, _ = c.reg.Relabel(e.ID().Tenant, e.ID().String(), map[string]string{"n": e.ID().Instance})
+		_, _, _ = c.reg.Named(e.ID().Instance)
 	default:
 		if e.BeginExecution() == nil {
 			c.sleep(2 * time.Second)

@@ -17,8 +17,9 @@ type Spec struct {
 	TTL      time.Duration // what a use leaves at least
 	Idle     time.Duration // the limit of disuse
 	Labels   map[string]string
-	// Claimed and OneShot are as in its Record.
-	Claimed, OneShot bool
+	// Claimed, OneShot and Fixed are as in its Record, and so are FrontDoor and Note.
+	Claimed, OneShot, Fixed bool
+	FrontDoor, Note         string
 	// Intended is when its creation began.
 	Intended time.Time
 	// Routing is why it is on its provider.
@@ -66,7 +67,7 @@ type Instance struct {
 
 	Created  time.Time // when the creation began, and once it has ended well, when that was
 	LastUsed time.Time
-	Expires  time.Time // moved by use and by renewal, up to Deadline
+	Expires  time.Time // moved by renewal, and by use unless it is Fixed, up to Deadline
 	Deadline time.Time // no new work from then on
 
 	// Installed are the sets of requirements that were, and Contexts the default contexts
@@ -129,7 +130,8 @@ type Entry struct {
 	useWritten     chan struct{} // closed when the journal was told; nil if it never was
 	reason         string        // for its owner, why it ended
 	buried         bool          // the journal knows that it ended
-	expiryAt       int           // places in the queues, less than 0 for none
+	alarms         map[*alarm]struct{}
+	expiryAt       int // places in the queues, less than 0 for none
 	chargeAt       int
 }
 
@@ -211,7 +213,7 @@ func (e *Entry) terminate() {
 // noteUse has it written down that its end is moved by use: once, and once more after
 // each renewal, which may come while the journal has not taken the note before.
 func (e *Entry) noteUse() {
-	if e.useNoted || e.OneShot {
+	if e.useNoted || e.OneShot || e.Fixed {
 		return
 	}
 	written := make(chan struct{})
@@ -293,7 +295,7 @@ func (e *Entry) renew(now time.Time, ttl, most time.Duration) {
 		ttl = e.TTL
 	}
 	e.lastUsed, e.useNoted = now, false // the next use is to be noted again
-	e.expires = earlier(now.Add(min(ttl, most)), e.deadline)
+	e.moveEnd(earlier(now.Add(min(ttl, most)), e.deadline), e.deadline)
 }
 
 // BeginExecution counts an execution in. The error is SB014 for an instance that is
@@ -400,5 +402,5 @@ func (e *Entry) Charged(next time.Time) {
 
 // Shorten ends the time of an instance that is not paid for beyond then.
 func (e *Entry) Shorten(until time.Time) {
-	e.locked(func() { e.deadline, e.expires = earlier(e.deadline, until), earlier(e.expires, until) })
+	e.locked(func() { e.moveEnd(earlier(e.expires, until), earlier(e.deadline, until)) })
 }

@@ -15,7 +15,8 @@ func (e *Entry) begin(now time.Time, maxLifetime time.Duration) {
 	e.expires = earlier(now.Add(e.TTL), e.deadline)
 }
 
-// use records a use that ends now: the instance stays for its TTL from now on at least.
+// use records a use that ends now: the instance stays for its TTL from now on at least,
+// unless its end is fixed.
 func (e *Entry) use(now time.Time) {
 	e.lastUsed = now
 	e.expires = e.snapshot().Expiry(now)
@@ -24,13 +25,27 @@ func (e *Entry) use(now time.Time) {
 // Expiry is when the instance's time is over if all use of it ended now.
 func (i Instance) Expiry(now time.Time) time.Time {
 	at := i.Expires
+	if i.Fixed {
+		return at
+	}
 	if kept := now.Add(i.TTL); kept.After(at) {
 		at = kept
 	}
 	return earlier(at, i.Deadline)
 }
 
-// end is when a visible entry takes no new work any more: what is in use at its deadline
+// End is when the instance's time is over if nobody uses or renews it any more.
+func (i Instance) End() time.Time { return i.unused(i.Expires, i.LastUsed) }
+
+// unused is the end of what nobody uses.
+func (s *Spec) unused(expires, lastUsed time.Time) time.Time {
+	if s.Fixed {
+		return expires
+	}
+	return earlier(expires, lastUsed.Add(s.Idle))
+}
+
+// end is when a visible entry takes no new work any more: what is in use at its limit
 // only, and those who waited for the creation get what they waited for, however short its
 // life. The zero time stands for no end.
 func (e *Entry) end() time.Time {
@@ -38,10 +53,78 @@ func (e *Entry) end() time.Time {
 	case !e.state.Visible() || e.waiters > 0:
 		return time.Time{}
 	case e.holds > 0:
-		return e.deadline
+		return e.limit()
 	default:
-		return earlier(e.expires, e.lastUsed.Add(e.Idle))
+		return e.unused(e.expires, e.lastUsed)
 	}
+}
+
+// limit is the end that no use moves.
+func (e *Entry) limit() time.Time {
+	if e.Fixed {
+		return e.expires
+	}
+	return e.deadline
+}
+
+// moveEnd gives the instance another end, which its alarms follow: to a later one when they
+// are about to ring.
+func (e *Entry) moveEnd(expires, deadline time.Time) {
+	before := e.limit()
+	e.expires, e.deadline = expires, deadline
+	if now := e.limit(); now.Before(before) {
+		for a := range e.alarms {
+			a.timer.Reset(time.Until(now))
+		}
+	}
+}
+
+// alarm rings when no use may keep an instance any longer.
+type alarm struct {
+	e     *Entry
+	timer *time.Timer
+	ring  func()
+}
+
+// WhenOver calls ring, on a goroutine of its own, when no use may keep the instance any
+// longer, until stop is called. It follows an end that is moved meanwhile.
+func (e *Entry) WhenOver(ring func()) (stop func()) {
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	a := &alarm{e: e, ring: ring}
+	a.timer = time.AfterFunc(time.Until(e.limit()), a.fire)
+	if e.alarms == nil {
+		e.alarms = map[*alarm]struct{}{}
+	}
+	e.alarms[a] = struct{}{}
+	return a.stop
+}
+
+// fire rings, unless the end was moved since the timer was set.
+func (a *alarm) fire() {
+	if a.due() {
+		a.ring()
+	}
+}
+
+// due ends an alarm whose time has come, once, and sets any other again.
+func (a *alarm) due() bool {
+	a.e.registry.mu.Lock()
+	defer a.e.registry.mu.Unlock()
+	_, armed := a.e.alarms[a]
+	if left := time.Until(a.e.limit()); armed && left > 0 {
+		a.timer.Reset(left)
+		return false
+	}
+	delete(a.e.alarms, a)
+	return armed
+}
+
+func (a *alarm) stop() {
+	a.e.registry.mu.Lock()
+	defer a.e.registry.mu.Unlock()
+	a.timer.Stop()
+	delete(a.e.alarms, a)
 }
 
 func (e *Entry) over(now time.Time) bool {
@@ -57,7 +140,12 @@ func (e *Entry) expire(now time.Time) bool {
 		return false
 	}
 	e.reason = ReasonExpired
-	e.retire()
+	if e.Fixed {
+		e.stopReason = stopFixed // also of what goes on in it
+		e.terminate()
+	} else {
+		e.retire()
+	}
 	e.schedule()
 	return true
 }
@@ -73,6 +161,9 @@ func (e *Entry) schedule() {
 	}
 	e.registry.expiry.set(e, at)
 }
+
+// stopFixed is what executions are told that go on at the end of a fixed instance.
+const stopFixed = "the instance's time was over during the execution"
 
 // Expire retires the instances whose time is over, and has those destroyed where that did
 // not work before.

@@ -23,6 +23,18 @@ func (r *Registry) Find(tenant, id string) (e *Entry, i Instance, err error) {
 	return e, e.snapshot(), nil
 }
 
+// Named is Find for the instance whose ID has that instance part, whosever it is. Since
+// nobody knows whose its caller is, the error tells nothing but SB013.
+func (r *Registry) Named(instance string) (*Entry, Instance, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.byName[instance]
+	if e == nil || !e.state.Visible() || e.expire(time.Now()) {
+		return nil, Instance{}, NoSuchInstance()
+	}
+	return e, e.snapshot(), nil
+}
+
 func (r *Registry) find(tenant, id string, now time.Time) (*Entry, error) {
 	e := r.entries[id]
 	if e == nil || e.id.Tenant != tenant || !e.state.Visible() || e.expire(now) {
@@ -57,6 +69,19 @@ func (r *Registry) Renew(tenant, id string, ttl, most time.Duration) (*Entry, In
 	}
 	e.renew(now, ttl, most)
 	e.schedule()
+	return e, e.snapshot(), nil
+}
+
+// Relabel gives an instance other labels, which are not to be changed afterwards. The
+// errors are those of Find.
+func (r *Registry) Relabel(tenant, id string, labels map[string]string) (*Entry, Instance, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, err := r.find(tenant, id, time.Now())
+	if err != nil {
+		return nil, Instance{}, err
+	}
+	e.Labels = labels
 	return e, e.snapshot(), nil
 }
 
@@ -100,8 +125,8 @@ func (r *Registry) Home(key SessionKey) (e *Entry, i Instance) {
 type ListRequest struct {
 	// Labels that an instance must have, with these values.
 	Labels map[string]string
-	// Session and Provider by name.
-	Session, Provider string
+	// Session, Provider and FrontDoor by name.
+	Session, Provider, FrontDoor string
 	// Limit of instances in the answer; 0 for none.
 	Limit int
 	// After is the ID of the last instance that the caller has already.
@@ -158,7 +183,8 @@ func (r *Registry) inOrder(tenants []string, after string) iter.Seq[*Entry] {
 }
 
 func (e *Entry) selected(req ListRequest) bool {
-	if req.Session != "" && req.Session != e.id.Session || req.Provider != "" && req.Provider != e.label {
+	if req.Session != "" && req.Session != e.id.Session || req.Provider != "" && req.Provider != e.label ||
+		req.FrontDoor != "" && req.FrontDoor != e.FrontDoor {
 		return false
 	}
 	for name, value := range req.Labels {
@@ -240,7 +266,8 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 		}
 		e.Spec = Spec{
 			Template: left.Template, TTL: left.TTL, Idle: left.Idle, Labels: left.Labels, Claimed: left.Claimed,
-			OneShot: left.OneShot, Intended: left.Intended, Routing: left.Routing,
+			OneShot: left.OneShot, Fixed: left.Fixed, FrontDoor: left.FrontDoor, Note: left.Note,
+			Intended: left.Intended, Routing: left.Routing,
 		}
 		e.provider, e.sandbox, e.contexts, e.useNoted = owner, listed, left.Contexts, left.Used
 		if left.Made == "" {

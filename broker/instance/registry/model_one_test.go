@@ -2,7 +2,10 @@ package registry_test
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"testing/synctest"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -16,7 +19,7 @@ func (m *model) onOne(x *modelled) {
 	case m.chance(25):
 		acts = []func(*modelled){
 			m.made, m.found, m.nothing, m.detach, m.reclaim, m.hold, m.find, m.renew, m.destroy, m.loseOne, m.adopt, m.settle,
-			m.switchIt, m.home, m.charged, m.superseded,
+			m.switchIt, m.home, m.charged, m.superseded, m.shorten, m.relabel, m.alarm,
 		}
 	case x.state.Left():
 		acts = []func(*modelled){m.adopt, m.adopt, m.settle, m.find}
@@ -27,7 +30,7 @@ func (m *model) onOne(x *modelled) {
 	case x.state == registry.Terminating:
 		acts = []func(*modelled){m.terminatedOne, m.terminationFailed, m.destroy}
 	default:
-		acts = []func(*modelled){m.hold, m.switchIt, m.execution, m.discard, m.renew, m.find}
+		acts = []func(*modelled){m.hold, m.switchIt, m.execution, m.discard, m.renew, m.find, m.relabel, m.alarm}
 	}
 	acts = append(acts, m.release, m.release, m.stopWaiting)
 	pick(m, acts...)(x)
@@ -159,11 +162,54 @@ func (m *model) find(x *modelled) {
 	m.doing = "find"
 	m.notFor(x)
 	e, _, err := m.reg.Find(x.id.Tenant, x.id.String())
+	m.expire(x)
+	named, _, unnamed := m.reg.Named(x.id.Instance)
+	if !x.state.Visible() {
+		m.absent(x, err)
+		m.want(named == nil && unnamed != nil && unnamed.Error() == registry.NoSuchInstance().Error(), "nothing by its name: %v", unnamed)
+		return
+	}
+	m.want(err == nil && e == x.e, "%s: %v", x.id, err)
+	m.want(unnamed == nil && named == x.e, "%s by its name: %v", x.id, unnamed)
+}
+
+func (m *model) relabel(x *modelled) {
+	m.doing = "relabel"
+	labels := map[string]string{"n": fmt.Sprint(m.n)}
+	_, i, err := m.reg.Relabel(x.id.Tenant, x.id.String(), labels)
 	if m.expire(x) || !x.state.Visible() {
 		m.absent(x, err)
 		return
 	}
-	m.want(err == nil && e == x.e, "%s: %v", x.id, err)
+	x.spec.Labels = labels
+	m.want(err == nil && maps.Equal(i.Labels, labels), "other labels: %v", err)
+}
+
+// shorten ends the time of what is not paid for.
+func (m *model) shorten(x *modelled) {
+	m.doing = "shorten"
+	until := time.Now().Add(time.Duration(m.rand.IntN(5)) * time.Second)
+	x.e.Shorten(until)
+	x.expires, x.deadline = first(x.expires, until), first(x.deadline, until)
+	m.listen()
+}
+
+// alarm wants to be told of the limit, or does not any more.
+func (m *model) alarm(x *modelled) {
+	m.doing = "alarm"
+	if len(m.alarms) > 0 && m.chance(50) {
+		at := m.rand.IntN(len(m.alarms))
+		m.alarms[at].stop()
+		m.alarms = slices.Delete(m.alarms, at, at+1)
+		return
+	}
+	if x.holds == 0 {
+		return
+	}
+	a := &alarm{x: x}
+	a.stop = x.e.WhenOver(func() { a.rang.Add(1) })
+	m.alarms = append(m.alarms, a)
+	m.listen()
 }
 
 // notFor makes certain that another tenant does not find it.
@@ -225,6 +271,16 @@ func (m *model) renew(x *modelled) {
 	x.lastUsed, x.noted, x.note = time.Now(), false, -1
 	x.expires = first(time.Now().Add(min(ttl, 5*time.Second)), x.deadline)
 	m.want(err == nil && i.Expires.Equal(x.expires), "a renewal: %v", err)
+}
+
+// listen hears which alarms have rung: once, those of instances whose limit is over.
+func (m *model) listen() {
+	synctest.Wait()
+	m.alarms = slices.DeleteFunc(m.alarms, func(a *alarm) bool {
+		over := !time.Now().Before(a.x.limit())
+		m.want(a.rang.Load() == 1 == over && a.rang.Load() <= 1, "an alarm of %s: %t, and it rang %d times", a.x.id, over, a.rang.Load())
+		return over
+	})
 }
 
 func (m *model) destroy(x *modelled) {
@@ -369,7 +425,7 @@ func (m *model) adopt(x *modelled) {
 		return
 	}
 	x.provider, x.sandbox, x.noted, x.note, x.charge = owner, listed.ID, left.Used, -1, time.Time{}
-	x.spec = registry.Spec{TTL: left.TTL, Idle: left.Idle}
+	x.spec = registry.Spec{TTL: left.TTL, Idle: left.Idle, Fixed: left.Fixed, FrontDoor: left.FrontDoor}
 	if left.Made == "" {
 		m.begin(x, left.Intended, time.Time{})
 	} else {

@@ -82,6 +82,21 @@ type modelled struct {
 	lastUsed, expires, deadline, retryAt, charge   time.Time
 }
 
+// limit is the end that no use moves.
+func (x *modelled) limit() time.Time {
+	if x.spec.Fixed {
+		return x.expires
+	}
+	return x.deadline
+}
+
+// alarm is somebody who wants to be told of the limit.
+type alarm struct {
+	x    *modelled
+	stop func()
+	rang atomic.Int64
+}
+
 // retiring is a provider that gets no new instances.
 type retiring struct {
 	empty <-chan struct{}
@@ -98,6 +113,7 @@ type model struct {
 	effects *effects
 	catalog []*provider
 	retired map[*provider]*retiring
+	alarms  []*alarm
 	all     []*modelled // those that are not gone
 	past    []*modelled // some that are
 	owners  map[registry.SessionKey]*modelled
@@ -208,14 +224,14 @@ func (m *model) drop(x *modelled) {
 
 func (m *model) use(x *modelled) {
 	x.lastUsed = time.Now()
-	if kept := x.lastUsed.Add(x.spec.TTL); kept.After(x.expires) {
+	if kept := x.lastUsed.Add(x.spec.TTL); !x.spec.Fixed && kept.After(x.expires) {
 		x.expires = kept
 	}
 	x.expires = first(x.expires, x.deadline)
 }
 
 func (m *model) noteUse(x *modelled) {
-	if !x.noted && !x.spec.OneShot {
+	if !x.noted && !x.spec.OneShot && !x.spec.Fixed {
 		x.noted, x.note = true, m.noted
 		m.byNote[m.noted] = x
 		m.unanswered = append(m.unanswered, m.noted)
@@ -225,8 +241,8 @@ func (m *model) noteUse(x *modelled) {
 
 func (x *modelled) over() bool {
 	end := first(x.expires, x.lastUsed.Add(x.spec.Idle))
-	if x.holds > 0 {
-		end = x.deadline
+	if x.holds > 0 || x.spec.Fixed {
+		end = x.limit()
 	}
 	return x.state.Visible() && x.waiters == 0 && !time.Now().Before(end)
 }
@@ -235,7 +251,11 @@ func (m *model) expire(x *modelled) bool {
 	if x == nil || !x.over() {
 		return false
 	}
-	m.retire(x)
+	if x.spec.Fixed {
+		m.terminate(x)
+	} else {
+		m.retire(x)
+	}
 	return true
 }
 
@@ -255,6 +275,8 @@ func (m *model) compare(x *modelled) {
 	m.want(i.Cancelled == x.cancelled && i.NotKept == x.notKept && i.UseNoted == x.noted,
 		"%s is cancelled %t, not kept %t, noted %t", x.id, x.cancelled, x.notKept, x.noted)
 	m.want(i.Expires.Equal(x.expires) && i.Deadline.Equal(x.deadline), "%s ends at %v, not %v", x.id, x.expires, i.Expires)
+	m.want(maps.Equal(i.Labels, x.spec.Labels) && i.Fixed == x.spec.Fixed && i.FrontDoor == x.spec.FrontDoor,
+		"%s is fixed %t, of the front door %q, with the labels %v", x.id, x.spec.Fixed, x.spec.FrontDoor, x.spec.Labels)
 	m.want(len(m.effects.terminated) == m.terminated, "%d destructions, not %d", m.terminated, len(m.effects.terminated))
 	m.want(len(m.effects.ended) == m.ended, "%d ends, not %d", m.ended, len(m.effects.ended))
 	m.want(len(m.effects.notes) == m.noted, "%d notes, not %d", m.noted, len(m.effects.notes))
@@ -298,6 +320,7 @@ func (m *model) act() {
 	case n < 25:
 		m.doing = "pass time"
 		time.Sleep(time.Duration(m.rand.IntN(int(3 * time.Second))))
+		m.listen()
 	case n < 28:
 		m.doing = "expire"
 		m.expireAll()
@@ -335,8 +358,9 @@ func (m *model) load() {
 	}
 	p, now := pick(m, m.catalog...), time.Now()
 	r := registry.Record{
-		ID: m.id(), Provider: p.label, TTL: time.Second * time.Duration(1+m.rand.IntN(5)), Idle: 10 * time.Second, Intended: now,
+		ID: m.id(), Provider: p.label, TTL: time.Second * time.Duration(1+m.rand.IntN(5)), Idle: time.Second * time.Duration(3+m.rand.IntN(8)), Intended: now,
 		Claimed: m.chance(80), OneShot: m.chance(10), Ending: m.chance(10), Used: m.chance(30), Paused: m.chance(30),
+		Fixed: m.chance(30), FrontDoor: pick(m, "", "door"),
 	}
 	if m.chance(70) {
 		r.Made = "box-" + r.ID.Instance
@@ -374,8 +398,9 @@ func (m *model) claim() {
 	newRefused, onNew := refuse(3)
 	unfit, matches := refuse(3)
 	c := claimOf(m.id(), p)
-	c.Spec.TTL, c.Spec.Idle = time.Second*time.Duration(1+m.rand.IntN(5)), 10*time.Second
+	c.Spec.TTL, c.Spec.Idle = time.Second*time.Duration(1+m.rand.IntN(5)), time.Second*time.Duration(3+m.rand.IntN(8))
 	c.Spec.OneShot, c.Joins = m.chance(10), m.chance(10)
+	c.Spec.Fixed, c.Spec.FrontDoor = m.chance(30), pick(m, "", "door")
 	c.New, c.Matches = onNew, func(registry.Spec) error { return matches() }
 	c.Offered = func() bool { return offered }
 	if refused {
@@ -407,7 +432,7 @@ func (m *model) claim() {
 		m.want(err == nil && claimed.Begun && claimed.Entry == x.e && claimed.Retried.ID == x.id, "another attempt: %v", err)
 		m.want(m.move(x, registry.Retried), "a legal retry")
 		x.spec, x.provider, x.waiters = c.Spec, p, 1
-		x.spec.TTL, x.spec.Idle = x.left.TTL, x.left.Idle
+		x.spec.TTL, x.spec.Idle, x.spec.Labels, x.spec.Fixed, x.spec.FrontDoor = x.left.TTL, x.left.Idle, nil, x.left.Fixed, x.left.FrontDoor
 	case x.state.Visible():
 		m.want(err == nil && claimed.Held && claimed.Entry == x.e, "a hold: %v", err)
 		x.shared = true
@@ -517,7 +542,7 @@ func (m *model) answerNote() {
 }
 
 func (m *model) list() {
-	tenant, req := pick(m, "t", "t-1", "u", ""), registry.ListRequest{Limit: m.rand.IntN(4), Session: pick(m, "", "", "2"), Provider: pick(m, "", "", "a")}
+	tenant, req := pick(m, "t", "t-1", "u", ""), registry.ListRequest{Limit: m.rand.IntN(4), Session: pick(m, "", "", "2"), Provider: pick(m, "", "", "a"), FrontDoor: pick(m, "", "", "door")}
 	if m.chance(50) {
 		req.After = m.id().String()
 		if len(m.all) > 0 && m.chance(80) {
@@ -534,7 +559,8 @@ func (m *model) list() {
 	sorted := slices.SortedFunc(slices.Values(m.all), func(a, b *modelled) int { return cmp.Compare(a.id.String(), b.id.String()) })
 	for _, x := range sorted {
 		switch {
-		case tenant != "" && x.id.Tenant != tenant, req.Session != "" && x.id.Session != req.Session, req.Provider != "" && x.label != req.Provider:
+		case tenant != "" && x.id.Tenant != tenant, req.Session != "" && x.id.Session != req.Session, req.Provider != "" && x.label != req.Provider,
+			req.FrontDoor != "" && x.spec.FrontDoor != req.FrontDoor:
 			continue
 		case x.id.String() <= req.After, !x.state.Visible(), m.expire(x):
 			continue

@@ -108,7 +108,7 @@ func told(state registry.State, event registry.Event) string {
 		return asked
 	case registry.Terminate:
 		if state.Visible() {
-			return "its executions, if somebody destroyed it; " + asked
+			return "its executions, if somebody destroyed it or its end is fixed; " + asked
 		}
 	case registry.TenantRemoved:
 		switch {

@@ -42,6 +42,12 @@ type Record struct {
 	Claimed bool `json:"claimed,omitempty"`
 	// OneShot means that it is made for one execution: nobody asks for it again.
 	OneShot bool `json:"one_shot,omitempty"`
+	// Fixed means that no use moves its end, and that nothing that goes on in it does.
+	Fixed bool `json:"fixed,omitempty"`
+	// FrontDoor names the front door that it was made by; empty for the broker's own API.
+	// Note is what that has to know of it, and says nothing to anybody else.
+	FrontDoor string `json:"front_door,omitempty"`
+	Note      string `json:"note,omitempty"`
 	// Routing is why it is on its provider.
 	Routing routing.Placement `json:"routing,omitzero"`
 
@@ -78,7 +84,7 @@ func (i Instance) Record() Record {
 	r := Record{
 		Ephemeral: i.Provider.Description().Ephemeral,
 		ID:        i.ID, Provider: i.Label, Template: i.Template, Labels: maps.Clone(i.Labels),
-		TTL: i.TTL, Idle: i.Idle, Claimed: i.Claimed, OneShot: i.OneShot,
+		TTL: i.TTL, Idle: i.Idle, Claimed: i.Claimed, OneShot: i.OneShot, Fixed: i.Fixed, FrontDoor: i.FrontDoor, Note: i.Note,
 		Intended: i.Intended, Made: i.Sandbox.ID, Routing: i.Routing, Ending: i.State.Detached(),
 	}
 	if r.Made != "" {

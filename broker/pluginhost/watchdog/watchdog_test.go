@@ -115,7 +115,9 @@ func newScene(t *testing.T, script string, change ...func(*exec.Cmd)) *scene {
 	t.Cleanup(func() { assert.Check(t, os.RemoveAll(dir)) })
 	assert.NilError(t, os.Chmod(dir, 0o777)) //nolint:gosec // for a moment, and nothing of worth in it
 	self := filepath.Join(dir, "self")
+	syscall.ForkLock.RLock() // a child of another test would have it open, and the system calls it busy
 	copyProgram(t, self)
+	syscall.ForkLock.RUnlock()
 	assert.NilError(t, os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o755)) //nolint:gosec // another user runs it
 	s := &scene{t: t, token: fmt.Sprintf("%d%d", os.Getpid(), time.Now().UnixNano())}
 	s.host = exec.Command(self, filepath.Join(dir, "script"), s.token)

@@ -1,0 +1,60 @@
+// Package frontdoor has what all front doors share. A front door is an API of another
+// system, served by this broker, so that the unmodified clients of that system work with
+// every provider. Each is a package below this one, which stands on the room of the REST
+// API (broker/api/rest) and on the flow of instances alone, and keeps nothing that a
+// restart would lose (docs/decisions/0021-front-doors.md).
+//
+// A door is one constructor: it registers its operations with the server and returns a
+// Door, which takes its settings whenever they change. broker/api lists the doors.
+package frontdoor
+
+import (
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/config"
+)
+
+// Settings are what the operator says of a door.
+type Settings struct {
+	// Path is the prefix of its paths, such as /ragflow.
+	Path string
+	// Tenant by name of those who give no token; empty where they are refused.
+	Tenant string
+	// Provider by label that its instances are made on; empty for the usual one.
+	Provider string
+	// Wait is how long a request may wait for its turn.
+	Wait time.Duration
+	// Timeout of one run, for doors whose clients name none.
+	Timeout time.Duration
+	// Address is where clients reach the broker: a host, perhaps with a port and a path.
+	// Empty for the one that a request was sent to.
+	Address string
+	// Images leads from names of images to templates.
+	Images map[string]string
+	// Network is what runs in the sandboxes may reach: config.NetworkDeny or
+	// config.NetworkAllow.
+	Network string
+}
+
+// New returns the settings of a block of the configuration.
+func New(c config.FrontDoor) Settings {
+	return Settings{
+		Path: c.Path, Tenant: c.Tenant, Provider: c.Provider, Wait: c.Wait, Timeout: c.Timeout,
+		Address: c.Address, Images: c.Images, Network: c.Network,
+	}
+}
+
+// Door is one front door.
+type Door interface {
+	// Apply puts settings in force for requests that come from now on; nil closes the
+	// door.
+	Apply(s *Settings)
+}
+
+// Tenants knows who may ask; generation.Catalog is it.
+type Tenants interface {
+	Authenticate(token string) (tenant.Tenant, bool)
+	// Tenant by name.
+	Tenant(name string) (tenant.Tenant, bool)
+}

@@ -1,0 +1,94 @@
+package opensandbox
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Where clients put what they identify themselves with.
+const (
+	headerAPIKey      = "OPEN-SANDBOX-API-KEY"
+	headerAccessToken = "X-EXECD-ACCESS-TOKEN"
+	headerEgressAuth  = "OPENSANDBOX-EGRESS-AUTH"
+)
+
+// credentialHeaders are those that no program in a sandbox gets to see.
+var credentialHeaders = []string{headerAPIKey, headerAccessToken, headerEgressAuth}
+
+// tokens gives each sandbox a token of its own. It follows from the sandbox's ID, so that
+// nobody has to keep it, and ends with the sandbox.
+type tokens struct{ key []byte }
+
+func newTokens(key []byte) tokens {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("front door opensandbox: access tokens"))
+	return tokens{mac.Sum(nil)}
+}
+
+// of is the token of a sandbox: 160 bits in hexadecimal.
+func (t tokens) of(id instance.ID) string {
+	mac := hmac.New(sha256.New, t.key)
+	mac.Write([]byte(id.String()))
+	return hex.EncodeToString(mac.Sum(nil)[:20])
+}
+
+func (t tokens) belongs(token string, id instance.ID) bool {
+	return hmac.Equal([]byte(token), []byte(t.of(id)))
+}
+
+var (
+	errNoKey = sdk.Errorf(sdk.CodeNotAuthenticated, "A valid API key is needed: %s: <key>.", headerAPIKey)
+	// errNoAccess is for who has neither. It does not tell whether there is such a sandbox.
+	errNoAccess = sdk.Errorf(sdk.CodeNotAuthenticated, "A valid credential is needed: the headers that the endpoint of this port came with, or %s: <key>.", headerAPIKey)
+)
+
+// authenticate finds the tenant: by its API key, or below the address of a sandbox's port
+// by the token of that sandbox. There a key may be where the token is expected, as newer
+// clients send it.
+func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
+	keys := append(rest.BearerTokens(h), h.Values(headerAPIKey)...)
+	id, ok := sandboxOf(h.Target())
+	if !ok {
+		if who, known := d.tenants.Authenticate(rest.OnlyOne(keys)); known {
+			return who, nil
+		}
+		return tenant.Tenant{}, errNoKey
+	}
+	// Bearer tokens below a port are for the program there.
+	keys = h.Values(headerAPIKey)
+	given := append(h.Values(headerAccessToken), h.Values(headerEgressAuth)...)
+	if token := rest.OnlyOne(given); token != "" {
+		if info, err := d.instances.Named(id); err == nil && info.FrontDoor == Name && d.tokens.belongs(token, info.ID) {
+			if who, known := d.tenants.Tenant(info.ID.Tenant); known {
+				return who, nil
+			}
+		}
+		keys = append(keys, token)
+	} else if len(given) > 0 {
+		return tenant.Tenant{}, errNoAccess
+	}
+	if who, known := d.tenants.Authenticate(rest.OnlyOne(keys)); known {
+		return who, nil // whose sandbox it is, the handlers look
+	}
+	if len(keys) > 0 {
+		return tenant.Tenant{}, noSandbox()
+	}
+	return tenant.Tenant{}, errNoAccess
+}
+
+// sandboxOf is the sandbox below whose port a target is.
+func sandboxOf(target string) (id string, ok bool) {
+	path, _, _ := strings.Cut(target, "?")
+	parts := strings.SplitN(strings.TrimPrefix(path, "/v1"), "/", 6)
+	if len(parts) < 5 || parts[0] != "" || parts[1] != "sandboxes" || parts[3] != "proxy" {
+		return "", false
+	}
+	return parts[2], true
+}

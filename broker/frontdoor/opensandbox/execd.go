@@ -1,0 +1,46 @@
+package opensandbox
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// portExecd is where the daemon listens that runs code and keeps files.
+const portExecd = "44772"
+
+// execd answers what OpenSandbox's daemon of that name does.
+type execd struct{ *Door }
+
+// register registers its routes. Each group of them has a file of its own.
+func (d execd) register(base string) {
+	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: base + "/ping", Quiet: true}, d.ping)
+	d.registerCommands(base)
+	d.registerSessions(base)
+	d.registerCode(base)
+	d.registerFiles(base)
+	d.registerMetrics(base)
+	d.registerIsolated(base)
+}
+
+// ping says whether the sandbox can be used.
+func (d execd) ping(_ context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
+	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	if err == nil && info.Paused {
+		err = sdk.Errorf(sdk.CodeConflict, "The sandbox is paused.")
+	}
+	return http.StatusOK, rest.None{}, err
+}
+
+// startCommand starts a program in the background.
+func (d *Door) startCommand(ctx context.Context, who tenant.Tenant, info instance.Info, req sdk.CommandRequest) error {
+	return lending.WithCommands(ctx, d.instances, who, info.ID.String(), func(ctx context.Context, commands lending.Commands) error {
+		_, err := commands.Start(ctx, req, lending.StartOptions{})
+		return err
+	})
+}

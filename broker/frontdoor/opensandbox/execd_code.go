@@ -1,0 +1,402 @@
+package opensandbox
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// registerCode registers the routes of code and its contexts.
+func (d execd) registerCode(base string) {
+	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: base + "/code/context"}, d.createContext)
+	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: base + "/code/contexts", AnyQuery: true}, d.listContexts)
+	rest.Register(d.api, rest.Operation{Method: http.MethodDelete, Path: base + "/code/contexts", AnyQuery: true}, d.deleteContexts)
+	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: base + "/code/contexts/{context}"}, d.getContext)
+	rest.Register(d.api, rest.Operation{Method: http.MethodDelete, Path: base + "/code/contexts/{context}"}, d.deleteContext)
+	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: base + "/code"}, d.runCode)
+	rest.Register(d.api, rest.Operation{Method: http.MethodDelete, Path: base + "/code", AnyQuery: true}, d.interruptCode)
+}
+
+// codeContext is an interpreter that keeps its state.
+type codeContext struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+}
+
+// languageCommand is that of code which is a command of the shell.
+const languageCommand = "command"
+
+// languageOf checks a language that is named. What no provider has is told so in
+// OpenSandbox's words.
+func languageOf(name string) (sdk.Language, error) {
+	switch language := sdk.ParseLanguage(name); language {
+	case sdk.Python, sdk.JavaScript, sdk.Bash:
+		return language, nil
+	default:
+		return "", refused("language", "NOT_SUPPORTED: must be python, javascript or bash")
+	}
+}
+
+// withContexts lends the contexts of a sandbox.
+func (d execd) withContexts(ctx context.Context, who tenant.Tenant, id string, use func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error) error {
+	info, err := d.sandbox(who, id)
+	if err != nil {
+		return err
+	}
+	return lending.Lend(ctx, d.instances, who, info.ID.String(), sdk.CapabilityContexts, (*instance.Lease).Within, use)
+}
+
+func (d execd) createContext(ctx context.Context, c rest.Call[rest.Raw]) (int, codeContext, error) {
+	var body struct {
+		Language string `json:"language"`
+		Cwd      string `json:"cwd"`
+	}
+	if err := readObject(c.Body, &body); err != nil {
+		return 0, codeContext{}, err
+	}
+	language, err := languageOf(body.Language)
+	if err != nil {
+		return 0, codeContext{}, err
+	}
+	var made sdk.CodeContext
+	err = d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
+		req := sdk.CreateContextRequest{Cwd: body.Cwd}
+		err := lease.BoundContext(&req, string(language))
+		if err == nil {
+			made, err = contexts.CreateContext(ctx, req)
+		}
+		return err
+	})
+	return http.StatusOK, codeContext{made.ID, string(made.Language)}, err
+}
+
+// contextsOf lists those of a language, or all.
+func (d execd) contextsOf(ctx context.Context, c rest.Call[rest.None], required bool) ([]sdk.CodeContext, error) {
+	query, err := url.ParseQuery(c.RawQuery)
+	if err != nil {
+		return nil, refused("language", "is malformed")
+	}
+	language := sdk.Language("")
+	if name := query.Get("language"); name != "" || required {
+		if language, err = languageOf(name); err != nil {
+			return nil, err
+		}
+	}
+	var list []sdk.CodeContext
+	err = d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
+		list, err = contexts.ListContexts(ctx, lease.InstanceID)
+		return err
+	})
+	return slices.DeleteFunc(list, func(one sdk.CodeContext) bool { return language != "" && one.Language != language }), err
+}
+
+func (d execd) listContexts(ctx context.Context, c rest.Call[rest.None]) (int, []codeContext, error) {
+	all, err := d.contextsOf(ctx, c, false)
+	list := []codeContext{}
+	for _, one := range all {
+		list = append(list, codeContext{one.ID, string(one.Language)})
+	}
+	return http.StatusOK, list, err
+}
+
+func (d execd) deleteContexts(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
+	all, err := d.contextsOf(ctx, c, true)
+	if err != nil {
+		return 0, rest.None{}, err
+	}
+	return http.StatusOK, rest.None{}, d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
+		for _, one := range all {
+			if err := contexts.DeleteContext(ctx, lease.InstanceID, one.ID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (d execd) getContext(ctx context.Context, c rest.Call[rest.None]) (int, codeContext, error) {
+	var found sdk.CodeContext
+	err := d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) (err error) {
+		found, err = lending.FindContext(ctx, contexts, lease, c.Path["context"])
+		return err
+	})
+	return http.StatusOK, codeContext{found.ID, string(found.Language)}, err
+}
+
+func (d execd) deleteContext(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
+	return http.StatusOK, rest.None{}, d.endContext(ctx, c.Tenant, c.Path["id"], c.Path["context"])
+}
+
+func (d execd) endContext(ctx context.Context, who tenant.Tenant, id, contextID string) error {
+	return d.withContexts(ctx, who, id, func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
+		found, err := lending.FindContext(ctx, contexts, lease, contextID)
+		if err != nil {
+			return err
+		}
+		return contexts.DeleteContext(ctx, lease.InstanceID, found.ID)
+	})
+}
+
+// runCode runs code in a context, and tells what it prints and makes.
+func (d execd) runCode(w http.ResponseWriter, r *http.Request, c rest.Call[rest.Raw]) error {
+	var body struct {
+		Code    string `json:"code"`
+		Context *struct {
+			ID       string `json:"id"`
+			Language string `json:"language"`
+		} `json:"context"`
+	}
+	if err := readObject(c.Body, &body); err != nil {
+		return err
+	}
+	if body.Code == "" {
+		return refused("code", "must not be empty")
+	}
+	if body.Context == nil || body.Context.ID == "" && (body.Context.Language == "" || body.Context.Language == languageCommand) {
+		command, err := rest.EncodeJSON(commandBody{Command: body.Code})
+		if err != nil {
+			return err
+		}
+		c.Body = command
+		return d.runCommand(w, r, c)
+	}
+	req := instance.ExecuteRequest{Code: body.Code}
+	if body.Context.ID != "" {
+		req.ContextID = body.Context.ID
+	} else {
+		language, err := languageOf(body.Context.Language)
+		if err != nil {
+			return err
+		}
+		req.Language, req.Context = string(language), instance.DefaultContext
+	}
+	return d.executeIn(w, r, c, req, false)
+}
+
+// executeIn runs code in a context of a sandbox. Its events are those of a cell, or those
+// of a command.
+func (d execd) executeIn(w http.ResponseWriter, r *http.Request, c rest.Call[rest.Raw], req instance.ExecuteRequest, asCommand bool) error {
+	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	if err != nil {
+		return err
+	}
+	to := newEventStream(w)
+	defer to.close()
+	if !d.running.enter(info.ID.Instance, req) {
+		return sdk.Errorf(sdk.CodeConflict, "session is busy: another execution runs in it.")
+	}
+	defer d.running.leave(info.ID.Instance, req)
+	ctx := r.Context()
+	send := func(e event) error { return to.send(ctx, e) }
+	cell := &cellListener{name: req.ContextID, send: send}
+	if asCommand {
+		cell.stdout, cell.stderr = &lines{kind: eventStdout, send: send}, &lines{kind: eventStderr, send: send}
+	}
+	cell.begun = func(execution string) { d.running.begun(info.ID.Instance, req, execution) }
+	req.Listener = cell
+	execution, err := d.instances.Execute(ctx, c.Tenant, info.ID.String(), req)
+	if err == nil {
+		err = cell.end(ctx, to, execution)
+	}
+	return to.finish(ctx, err, c.RequestID)
+}
+
+// cellListener makes events of what code does.
+type cellListener struct {
+	name  string // of the context, as the client knows it
+	send  func(event) error
+	begun func(execution string)
+	// stdout and stderr are nil for code, whose output keeps its line ends.
+	stdout, stderr *lines
+	// trace is the end of what was printed on stderr, where tracebacks are.
+	trace []byte
+}
+
+var _ instance.Listener = (*cellListener)(nil)
+
+// Started implements instance.Listener.
+func (l *cellListener) Started(_ context.Context, where instance.Execution) error {
+	l.begun(where.ID)
+	name := l.name
+	if name == "" {
+		name = where.ID
+	}
+	return l.send(event{Type: eventInit, Text: name})
+}
+
+// Stdout implements instance.Listener.
+func (l *cellListener) Stdout(_ context.Context, p []byte) error {
+	if l.stdout != nil {
+		return l.stdout.write(p)
+	}
+	return l.send(event{Type: eventStdout, Text: validText(p)})
+}
+
+// maxTrace bounds what is kept of stderr, in bytes.
+const maxTrace = 64 << 10
+
+// Stderr implements instance.Listener.
+func (l *cellListener) Stderr(_ context.Context, p []byte) error {
+	if l.stderr != nil {
+		return l.stderr.write(p)
+	}
+	l.trace = append(l.trace, p...)
+	if len(l.trace) > maxTrace {
+		l.trace = append(l.trace[:0], l.trace[len(l.trace)-maxTrace:]...)
+	}
+	return l.send(event{Type: eventStderr, Text: validText(p)})
+}
+
+// Artifact implements instance.Listener. Clients read the text of a result by two names.
+func (l *cellListener) Artifact(_ context.Context, a sdk.Artifact) error {
+	if a.Kind == sdk.ArtifactFile || a.Refused != "" || l.stdout != nil {
+		return nil
+	}
+	results := map[string]string{}
+	if strings.HasPrefix(a.MIMEType, "text/") || strings.HasSuffix(a.MIMEType, "json") || strings.HasSuffix(a.MIMEType, "xml") {
+		results[a.MIMEType] = validText(a.Data)
+	} else {
+		results[a.MIMEType] = base64.StdEncoding.EncodeToString(a.Data)
+	}
+	if a.MIMEType == "text/plain" {
+		results["text"] = results[a.MIMEType]
+	}
+	return l.send(event{Type: eventResult, Results: results})
+}
+
+// end tells how it ended: well, or with what the interpreter says.
+func (l *cellListener) end(ctx context.Context, to *eventStream, e instance.Execution) error {
+	for _, last := range []*lines{l.stdout, l.stderr} {
+		if last != nil {
+			if err := last.end(); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case e.Result.Status == sdk.StatusSucceeded:
+		return to.complete(ctx)
+	case l.stdout != nil:
+		return to.fail(ctx, "CommandExecError", strconv.Itoa(e.Result.ExitCode), "exit status "+strconv.Itoa(e.Result.ExitCode))
+	}
+	name, value, traceback := failureOf(e, string(l.trace))
+	return to.fail(ctx, name, value, traceback...)
+}
+
+// failureOf finds an exception in what an interpreter has printed: its name and text are
+// in the last line of that kind.
+func failureOf(e instance.Execution, printed string) (name, value string, traceback []string) {
+	traceback = strings.Split(strings.TrimRight(printed, "\n"), "\n")
+	switch e.Result.Status {
+	case sdk.StatusTimeout:
+		return "TimeoutError", "The code was ended at its time limit.", traceback
+	case sdk.StatusOutOfMemory:
+		return "MemoryError", "The code was ended at its memory limit.", traceback
+	case sdk.StatusCancelled:
+		return "KeyboardInterrupt", "", traceback
+	}
+	for _, line := range slices.Backward(traceback) {
+		before, after, found := strings.Cut(strings.TrimPrefix(line, "Uncaught "), ":")
+		if isExceptionName(before) && (found || len(traceback) > 1) {
+			return before, strings.TrimSpace(after), traceback
+		}
+	}
+	if e.Result.Detail != "" {
+		return "ExecutionError", e.Result.Detail, traceback
+	}
+	return "ExecutionError", "exit status " + strconv.Itoa(e.Result.ExitCode), traceback
+}
+
+// isExceptionName reports whether a word can be the name of a class: NameError,
+// json.decoder.JSONDecodeError.
+func isExceptionName(word string) bool {
+	if word == "" || strings.ContainsFunc(word, func(r rune) bool {
+		return r != '.' && r != '_' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z')
+	}) {
+		return false
+	}
+	last := word[strings.LastIndexByte(word, '.')+1:]
+	return last != "" && last[0] >= 'A' && last[0] <= 'Z'
+}
+
+// interruptCode stops what runs in a context. It must be one that is known.
+func (d execd) interruptCode(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
+	id, err := idOf(c.RawQuery)
+	if err != nil {
+		return 0, rest.None{}, err
+	}
+	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	if err != nil {
+		return 0, rest.None{}, err
+	}
+	if execution, running := d.running.find(info.ID.Instance, id); running {
+		return http.StatusOK, rest.None{}, d.instances.Interrupt(c.Tenant, info.ID.String(), execution)
+	}
+	return http.StatusOK, rest.None{}, d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
+		_, err := lending.FindContext(ctx, contexts, lease, id)
+		return err
+	})
+}
+
+// running knows which executions go on in which contexts, so that they are found by the
+// context, and none is begun beside another. It ends with the process, as they do.
+type running struct {
+	mu         sync.Mutex
+	executions map[cell]string
+}
+
+// cell is where code runs: a context by its ID, or the default one of a language.
+type cell struct{ sandbox, context, language string }
+
+func cellOf(sandbox string, req instance.ExecuteRequest) cell {
+	return cell{sandbox, req.ContextID, req.Language}
+}
+
+func (r *running) enter(sandbox string, req instance.ExecuteRequest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := cellOf(sandbox, req)
+	if _, busy := r.executions[at]; busy {
+		return false
+	}
+	if r.executions == nil {
+		r.executions = map[cell]string{}
+	}
+	r.executions[at] = ""
+	return true
+}
+
+func (r *running) begun(sandbox string, req instance.ExecuteRequest, execution string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.executions[cellOf(sandbox, req)] = execution
+}
+
+func (r *running) leave(sandbox string, req instance.ExecuteRequest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.executions, cellOf(sandbox, req))
+}
+
+// find returns the execution in a context, or the one that a client was told of as such.
+func (r *running) find(sandbox, id string) (execution string, running bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, execution := range r.executions {
+		if at.sandbox == sandbox && execution != "" && (at.context == id || execution == id) {
+			return execution, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,418 @@
+package opensandbox_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands"
+	"github.com/sandbox-broker/sandbox-broker/sdk/localfiles"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// fasthttp keeps one goroutine per process that writes the Date header.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		// A worker pool that was stopped sleeps out its last 10 s.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// fixture is the door on a real TCP listener, with a sandbox whose programs run on this
+// machine as they are and whose files are in a directory of it.
+type fixture struct {
+	t        *testing.T
+	box      *box
+	answers  *idempotency.Answers
+	address  string // of the listener
+	sandbox  string // ID of the sandbox
+	token    string // of the sandbox
+	client   *http.Client
+	endpoint string // path of execd
+}
+
+type fake = instancetest.Provider
+
+// box is a provider of one sandbox.
+type box struct {
+	*fake
+	root      string // the sandbox's /
+	workspace string
+	commands  *localcommands.Commands
+	files     *localfiles.Files
+	metrics   atomic.Pointer[sdk.InstanceMetrics]
+	// starting and measuring, if set, stand before the start of a command and a look at
+	// the metrics.
+	starting, measuring func() error
+	// written counts the bytes that have come of files.
+	written atomic.Int64
+}
+
+// served is what the calls of the service arrive at.
+type served struct {
+	sdk.Provider
+	*localcommands.Commands
+	*localfiles.Files
+	box *box
+}
+
+// Provider implements instance.Provider.
+func (b *box) Provider(ctx context.Context) (sdk.Provider, error) {
+	all, err := b.fake.Provider(ctx)
+	return served{all, b.commands, b.files, b}, err
+}
+
+// InstanceMetrics implements sdk.Meter. Each look finds that half a second of a processor
+// was used in one second.
+func (s served) InstanceMetrics(context.Context, string) (sdk.InstanceMetrics, error) {
+	if s.box.measuring != nil {
+		if err := s.box.measuring(); err != nil {
+			return sdk.InstanceMetrics{}, err
+		}
+	}
+	now := *s.box.metrics.Load()
+	next := now
+	next.MeasuredAt, next.CPUTime = now.MeasuredAt.Add(time.Second), now.CPUTime+time.Second/2
+	s.box.metrics.Store(&next)
+	return now, nil
+}
+
+// WriteFile implements sdk.Files.
+func (s served) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (sdk.FileInfo, error) {
+	return s.Files.WriteFile(ctx, req, io.TeeReader(content, &counter{&s.box.written}))
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// StartCommand implements sdk.Commands.
+func (s served) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
+	if s.box.starting != nil {
+		if err := s.box.starting(); err != nil {
+			return sdk.Command{}, err
+		}
+	}
+	return s.Commands.StartCommand(ctx, req)
+}
+
+func newBox(t *testing.T) *box {
+	t.Helper()
+	b := &box{root: t.TempDir()}
+	b.workspace = filepath.Join(b.root, "workspace")
+	assert.NilError(t, os.Mkdir(b.workspace, 0o755))
+	b.commands = localcommands.New(localcommands.Options{
+		Check: func(string) error { return nil }, Start: b.startProgram, Terminals: true,
+	})
+	b.files = localfiles.New(localfiles.Options{Directory: func(string) (string, error) { return b.root, nil }})
+	b.fake = &fake{Name: "first", SameID: "i1", Capabilities: []sdk.Capability{
+		sdk.CapabilityCommands, sdk.CapabilityFiles, sdk.CapabilityFileSearch, sdk.CapabilityFileMode, sdk.CapabilityMetrics,
+	}}
+	b.metrics.Store(&sdk.InstanceMetrics{
+		MeasuredAt: time.UnixMilli(1_700_000_000_000), CPUTime: time.Minute, CPULimit: 2, Memory: 64 << 20, MemoryLimit: 512 << 20,
+	})
+	return b
+}
+
+// program is a process with its group, as a localcommands.TerminalProcess.
+type program struct {
+	cmd      *exec.Cmd
+	terminal *os.File
+}
+
+// startProgram implements localcommands.Options.Start.
+func (b *box) startProgram(_ context.Context, _ string, p localcommands.Program) (localcommands.Process, error) {
+	dir := filepath.Join(b.root, p.Dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "there is no such directory")
+	}
+	cmd := exec.Command(p.Argv[0], p.Argv[1:]...)
+	if cmd.Err != nil {
+		return nil, cmd.Err
+	}
+	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "PS1=$ "}
+	for name, value := range p.Env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	started := &program{cmd: cmd}
+	if p.Terminal == nil {
+		cmd.Stdout, cmd.Stderr = p.Stdout, p.Stderr
+		if p.Stdin != nil {
+			cmd.Stdin = p.Stdin
+		}
+		return started, cmd.Start()
+	}
+	ours, theirs, err := openTerminal(*p.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	cmd.SysProcAttr.Setctty = true
+	started.terminal = ours
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	return started, nil
+}
+
+func openTerminal(size sdk.TerminalSize) (ours, theirs *os.File, err error) {
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	number, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Columns})
+	}
+	if err == nil {
+		theirs, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, unix.Close(master))
+	}
+	return os.NewFile(uintptr(master), "terminal"), theirs, nil
+}
+
+// Terminal implements localcommands.TerminalProcess.
+func (p *program) Terminal() (*os.File, error) { return p.terminal, nil }
+
+// Signal implements localcommands.Process.
+func (p *program) Signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
+
+// Kill implements localcommands.Process.
+func (p *program) Kill() { _ = p.Signal(syscall.SIGKILL) }
+
+// Wait implements localcommands.Process. What is left of the group ends with its program.
+func (p *program) Wait() (localcommands.Exit, error) {
+	err := p.cmd.Wait()
+	p.Kill()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		status, _ := exit.Sys().(syscall.WaitStatus)
+		if status.Signaled() {
+			return localcommands.Exit{Code: 128 + int(status.Signal())}, nil
+		}
+		return localcommands.Exit{Code: exit.ExitCode()}, nil
+	}
+	return localcommands.Exit{}, err
+}
+
+var door = map[string]frontdoor.Settings{"opensandbox": {
+	Path: "/opensandbox", Images: map[string]string{"python:3.12": "python"},
+}}
+
+const apiKey = "OPEN-SANDBOX-API-KEY: acme-token"
+
+// start opens the door and makes a sandbox.
+func start(t *testing.T, options ...func(*box)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, box: newBox(t), client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
+	for _, option := range options {
+		option(f.box)
+	}
+	logger := hclog.NewNullLogger()
+	service := instance.NewService(instance.Options{Catalog: instancetest.Catalog{f.box}, Limits: instancetest.Limits(), Logger: logger})
+	kept, err := store.Open(filepath.Join(scratch.Dir(t), "state.db"), store.Options{})
+	assert.NilError(t, err)
+	f.answers, err = idempotency.Open(kept)
+	assert.NilError(t, err)
+	server, err := api.NewServer(api.Options{
+		Instances: service, Answers: f.answers, Logger: logger, FrontDoors: door,
+		Tenants: tenant.NewDirectory([]tenant.Credentials{
+			{Tenant: tenant.Tenant{Name: "acme"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("acme-token"))}},
+			{Tenant: tenant.Tenant{Name: "umbrella"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("umbrella-token"))}},
+		}),
+		Bounds: api.Bounds{MaxBody: 2 << 20, RequestTimeout: time.Minute},
+	})
+	assert.NilError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	f.address = listener.Addr().String()
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		f.client.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		assert.Check(t, f.box.commands.EndCommands(ctx, "i1"))
+		service.Shutdown(ctx)
+		assert.Check(t, server.Shutdown(ctx))
+		assert.Check(t, <-ended)
+		assert.Check(t, kept.Close())
+	})
+	var made struct{ ID string }
+	f.do(http.MethodPost, "/v1/sandboxes", `{"image": {"uri": "python:3.12"}}`, apiKey).wants(http.StatusAccepted).decode(&made)
+	f.sandbox = made.ID
+	var endpoint struct{ Headers map[string]string }
+	f.do(http.MethodGet, "/v1/sandboxes/"+f.sandbox+"/endpoints/44772", "", apiKey).wants(http.StatusOK).decode(&endpoint)
+	f.token = endpoint.Headers["X-EXECD-ACCESS-TOKEN"]
+	f.endpoint = "/sandboxes/" + f.sandbox + "/proxy/44772"
+	return f
+}
+
+// execd asks the sandbox's daemon.
+func (f *fixture) execd(method, path, body string, headers ...string) answer {
+	f.t.Helper()
+	return f.do(method, f.endpoint+path, body, slices.Concat([]string{"X-EXECD-ACCESS-TOKEN: " + f.token}, headers)...)
+}
+
+// do sends a request below where the door is.
+func (f *fixture) do(method, path, body string, headers ...string) answer {
+	f.t.Helper()
+	return f.send(f.request(f.t.Context(), method, path, strings.NewReader(body), headers...))
+}
+
+func (f *fixture) request(ctx context.Context, method, path string, body io.Reader, headers ...string) *http.Request {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+f.address+"/opensandbox"+path, body)
+	assert.NilError(f.t, err)
+	req.Header.Set("X-Request-ID", "test-request")
+	if method != http.MethodGet {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Set(name, value)
+	}
+	return req
+}
+
+func (f *fixture) send(req *http.Request) answer {
+	f.t.Helper()
+	resp, err := f.client.Do(req)
+	assert.NilError(f.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	assert.NilError(f.t, err)
+	return answer{Response: resp, t: f.t, text: string(text)}
+}
+
+// write makes a file of the sandbox.
+func (f *fixture) write(name, content string) {
+	f.t.Helper()
+	file := filepath.Join(f.box.root, name)
+	assert.NilError(f.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	assert.NilError(f.t, os.WriteFile(file, []byte(content), 0o644))
+}
+
+// read is the content of a file of the sandbox.
+func (f *fixture) read(name string) string {
+	f.t.Helper()
+	content, err := os.ReadFile(filepath.Join(f.box.root, name))
+	assert.NilError(f.t, err)
+	return string(content)
+}
+
+// answer is a response that was read.
+type answer struct {
+	*http.Response
+	t    *testing.T
+	text string
+}
+
+// wants asserts the status and returns the answer.
+func (a answer) wants(status int) answer {
+	a.t.Helper()
+	assert.Equal(a.t, a.StatusCode, status, a.text)
+	return a
+}
+
+// empty asserts that the answer says in its head that it has no body.
+func (a answer) empty() {
+	a.t.Helper()
+	assert.Equal(a.t, a.text, "")
+	assert.Equal(a.t, a.Header.Get("Content-Length"), "0")
+}
+
+func (a answer) decode(into any) {
+	a.t.Helper()
+	assert.NilError(a.t, json.Unmarshal([]byte(a.text), into), a.text)
+}
+
+// refuses asserts that the answer is a refusal of the form that the clients read.
+func (a answer) refuses(status int, code string) {
+	a.t.Helper()
+	a.wants(status)
+	var refusal map[string]string
+	a.decode(&refusal)
+	assert.Equal(a.t, refusal["code"], code, a.text)
+	assert.Assert(a.t, refusal["message"] != "", a.text)
+}
+
+var (
+	times   = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+	changes = regexp.MustCompile(`((?:Date|Last-Modified|Etag): ).*`)
+	lengths = regexp.MustCompile(`(Content-Length: )\d+`)
+)
+
+// exchange is a request and its answer as they go over the wire, without what changes from
+// one time to the next.
+func (f *fixture) exchange(method, path, body string, headers ...string) string {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.address)
+	assert.NilError(f.t, err)
+	defer conn.Close()
+	assert.NilError(f.t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s /opensandbox%s%s HTTP/1.1\r\nHost: sandboxes.example\r\nX-EXECD-ACCESS-TOKEN: %s\r\nX-Request-ID: r1\r\nConnection: close\r\n", method, f.endpoint, path, f.token)
+	for _, header := range headers {
+		fmt.Fprintf(&b, "%s\r\n", header)
+	}
+	if body != "" {
+		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(body))
+	}
+	fmt.Fprintf(&b, "\r\n%s", body)
+	sent := b.String()
+	_, err = io.WriteString(conn, sent)
+	assert.NilError(f.t, err)
+	got, err := io.ReadAll(conn)
+	assert.NilError(f.t, err)
+	text := ">>> " + sent + "\n<<< " + string(got) + "\n\n"
+	text = strings.NewReplacer("\r\n", "\n", f.sandbox, "{id}", f.token, "{token}").Replace(text)
+	return masked(text)
+}
+
+func masked(text string) string {
+	text = changes.ReplaceAllString(text, "${1}{changes}")
+	if times.MatchString(text) { // whose length changes with the fractions of a second
+		text = lengths.ReplaceAllString(times.ReplaceAllString(text, "{time}"), "${1}{length}")
+	}
+	return text
+}

@@ -1,0 +1,98 @@
+// Package opensandbox is the front door for OpenSandbox: its lifecycle API, and below the
+// address that this hands out for each port of a sandbox what its daemons execd and egress
+// answer there, so that its unmodified SDKs work with every provider
+// (docs/front-doors/opensandbox.md).
+//
+// What goes over the wire is taken from OpenSandbox's public API texts and SDKs (snapshot
+// 4db3a993 of 2026-06-12, and the JavaScript package 0.1.11). Start with lifecycle.go;
+// the files execd_*.go are what stands behind port 44772, egress.go behind 18080, and
+// ports.go behind all others. problem.go puts refusals into OpenSandbox's form.
+//
+// A sandbox is an instance of the tenant with a fixed end. Its ID is the last part of the
+// instance's, and what its creator said and nobody else needs is kept as the instance's
+// note.
+package opensandbox
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Name of the door.
+const Name = "opensandbox"
+
+// Instances makes and uses sandboxes; instance.Service is it.
+type Instances interface {
+	Create(ctx context.Context, who tenant.Tenant, req instance.CreateRequest) (instance.Info, bool, error)
+	Named(name string) (instance.Info, error)
+	List(who tenant.Tenant, req instance.ListRequest) instance.Page
+	Renew(who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
+	Relabel(who tenant.Tenant, id string, labels map[string]string) (instance.Info, error)
+	Pause(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
+	Resume(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
+	Lease(ctx context.Context, who tenant.Tenant, id string, capability sdk.Capability) (*instance.Lease, error)
+	Destroy(ctx context.Context, who tenant.Tenant, id string) error
+	Execute(ctx context.Context, who tenant.Tenant, id string, req instance.ExecuteRequest) (instance.Execution, error)
+	Interrupt(who tenant.Tenant, instanceID, executionID string) error
+}
+
+// Door answers OpenSandbox's clients.
+type Door struct {
+	api       *rest.API
+	instances Instances
+	tenants   frontdoor.Tenants
+	tokens    tokens
+	settings  atomic.Pointer[frontdoor.Settings]
+	running   running
+}
+
+var _ frontdoor.Door = (*Door)(nil)
+
+// The two mounts of routes that clients find by the address of a port.
+var mounts = []string{"", "/v1"}
+
+// Add adds the door to a server. It is closed until Apply opens it. The key signs the
+// tokens of sandboxes, and outlives the process.
+func Add(server *rest.Server, instances Instances, tenants frontdoor.Tenants, key []byte) *Door {
+	d := &Door{instances: instances, tenants: tenants, tokens: newTokens(key)}
+	d.settings.Store(&frontdoor.Settings{})
+	d.api = server.NewAPI(rest.APIOptions{Name: Name, Authenticate: d.authenticate, Problem: problem})
+	d.registerLifecycle()
+	for _, mount := range mounts {
+		base := mount + "/sandboxes/{id}/proxy/"
+		execd{d}.register(base + portExecd)
+		d.registerEgress(base + portEgress)
+		d.registerPorts(base + "{port}") // the last: what else has a port is a program's
+	}
+	return d
+}
+
+// Apply implements frontdoor.Door.
+func (d *Door) Apply(s *frontdoor.Settings) {
+	if s == nil {
+		d.api.Mount("")
+		return
+	}
+	d.settings.Store(s)
+	d.api.Mount(s.Path)
+}
+
+// sandbox returns the tenant's sandbox of that ID, SB013 for any other.
+func (d *Door) sandbox(who tenant.Tenant, id string) (instance.Info, error) {
+	info, err := d.instances.Named(id)
+	if err != nil || info.ID.Tenant != who.Name || info.FrontDoor != Name {
+		return instance.Info{}, noSandbox()
+	}
+	return info, nil
+}
+
+func noSandbox() error {
+	return sdk.Errorf(sdk.CodeNotFound, "There is no such sandbox. It may have ended.")
+}

@@ -1,0 +1,53 @@
+package opensandbox
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// flatError is the form of every refusal. The clients read its first two fields.
+type flatError struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	RequestID string `json:"request_id"`
+}
+
+// problem puts a refusal into OpenSandbox's form. Its clients know 400 where the broker's
+// own API has 422.
+func problem(err error, requestID string) rest.Problem {
+	r := rest.RefusalOf(err, requestID)
+	if r.Status == http.StatusUnprocessableEntity {
+		r.Status = http.StatusBadRequest
+	}
+	code := string(r.Code)
+	if own, ok := errors.AsType[*inOwnWords](err); ok {
+		code = own.code
+	}
+	return r.As("application/json", flatError{code, r.Detail, requestID})
+}
+
+// inOwnWords is a refusal whose code clients know by OpenSandbox's own name for it, since
+// they do something about it.
+type inOwnWords struct {
+	error
+	code string
+}
+
+func (o *inOwnWords) Unwrap() error { return o.error }
+
+// spoken gives a refusal such a code.
+func spoken(code string, err error) error { return &inOwnWords{err, code} }
+
+// refused is a refusal of a field that would change what the client gets.
+func refused(field, format string, args ...any) error {
+	return sdk.FieldErrorf(sdk.CodeInvalidRequest, field, format, args...)
+}
+
+// unavailable is the refusal of what no provider has, in words that OpenSandbox's own
+// servers use.
+func unavailable(what string) error {
+	return sdk.Errorf(sdk.CodeNotSupported, "NOT_SUPPORTED: %s", what)
+}

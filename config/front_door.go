@@ -1,0 +1,290 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// FrontDoor is an API of another system that the broker serves, so that the unmodified
+// clients of that system work with it.
+type FrontDoor struct {
+	// Kind is the block's label: FrontDoorRAGFlow or FrontDoorOpenSandbox.
+	Kind string `config:"-"`
+	// Path is what the paths of this API begin with, on the listener of the REST API.
+	// None of the broker's own is above or below it, and no other front door's.
+	Path string `config:"path"`
+	// Provider is the label of the one that its instances are made on; "" for the usual
+	// one.
+	Provider string `config:"provider"`
+	// Wait is how long a request may wait for its turn; never above Limits.MaxWait.
+	Wait time.Duration `config:"wait"`
+	// Timeout of a run, of RAGFlow alone; never above Limits.MaxTimeout.
+	Timeout time.Duration `config:"timeout"`
+	// Tenant is who a caller without a token is, of RAGFlow alone; "" if he is refused.
+	Tenant string `config:"tenant"`
+	// Address is host, host:port or one of these with a path, by which clients reach the
+	// broker: it begins the addresses that OpenSandbox hands out. "" for the host that
+	// the request was sent to.
+	Address string `config:"address"`
+	// Images are the names of images that clients of OpenSandbox may ask for, with the
+	// template of the provider that each stands for; "" for its usual one.
+	Images map[string]string `config:"images"`
+	// Network is what clients of OpenSandbox are told that sandboxes may reach:
+	// NetworkDeny or NetworkAllow; "" for RAGFlow.
+	Network string `config:"network"`
+}
+
+// What FrontDoor.Kind may be.
+const (
+	FrontDoorRAGFlow     = "ragflow"
+	FrontDoorOpenSandbox = "opensandbox"
+)
+
+// What FrontDoor.Network may be.
+const (
+	NetworkDeny  = "deny"
+	NetworkAllow = "allow"
+)
+
+// frontDoorKinds are all of them, in the order in which they are explained.
+func frontDoorKinds() []string { return []string{FrontDoorRAGFlow, FrontDoorOpenSandbox} }
+
+var frontDoorLabel = regexp.MustCompile(`^(` + strings.Join(frontDoorKinds(), "|") + `)$`)
+
+// Bounds of what a front door's settings may hold.
+const (
+	frontDoorSegments = `(/[A-Za-z0-9._~-]+){1,4}`
+	maxFrontDoorPath  = 128
+	maxImages         = 200
+	maxImageName      = 255
+	maxTemplateName   = 64 // as in a request of the REST API
+	maxClientAddress  = 255
+)
+
+var frontDoorPath = regexp.MustCompile(`^` + frontDoorSegments + `$`)
+
+// ownPaths begin what the broker itself serves, or may come to serve.
+func ownPaths() []string {
+	return []string{"/admin", "/api", "/files", "/healthz", "/metrics", "/openapi.json", "/preview", "/readyz"}
+}
+
+// frontDoorSchema holds what the block of one kind may hold.
+func frontDoorSchema(kind string) sdk.Schema {
+	// RAGFlow's own server waits for so long for a container.
+	wait := 10 * time.Second
+	if kind == FrontDoorOpenSandbox {
+		wait = 30 * time.Second
+	}
+	schema := sdk.Schema{
+		{
+			Name: "path", Type: sdk.TypeString, Default: "/" + kind, Pattern: frontDoorSegments, Max: sdk.Bound(maxFrontDoorPath),
+			Description: "What the paths of this API begin with, where the REST API listens: 1 to 4 parts, each after a slash, and no slash at the end. No path of the broker's own, nor of another front door, is above or below it.",
+		},
+		{
+			Name: "provider", Type: sdk.TypeString, Min: sdk.Bound(1),
+			Description: "The label of the provider that its instances are made on; the usual one unless given.",
+		},
+		span("wait", wait, 0, time.Hour, "How long a request may wait for its turn; `limits.max_wait` at most, also where it is not given."),
+	}
+	switch kind {
+	case FrontDoorRAGFlow:
+		return append(schema,
+			span("timeout", 10*time.Second, 100*time.Millisecond, 24*time.Hour, "The time limit of a run; `limits.max_timeout` at most, also where it is not given."),
+			sdk.Field{
+				Name: "tenant", Type: sdk.TypeString, Min: sdk.Bound(1),
+				Description: "The label of the tenant that a caller without a token is. Whoever reaches the port runs code as this tenant then. Without it such a caller is refused.",
+			})
+	default:
+		return append(schema,
+			sdk.Field{
+				Name: "address", Type: sdk.TypeString, Min: sdk.Bound(1), Max: sdk.Bound(maxClientAddress), Placeholder: "sandboxes.example.com",
+				Description: "The host by which clients reach the broker, with a port and a path if need be, such as sandboxes.example.com:8443: for the addresses of sandboxes that it hands out. The host that the request was sent to unless given.",
+			},
+			sdk.Field{
+				Name: "images", Type: sdk.TypeMap, Max: sdk.Bound(maxImages),
+				Description: "Names of images that clients may ask for, each with the provider's template that it stands for, \"\" for its usual one: `images = { \"opensandbox/code-interpreter:v1.0.1\" = \"\", \"python:3.12\" = \"python\" }`. Every other image is refused, and all are where this is not given.",
+			},
+			sdk.Field{
+				Name: "network", Type: sdk.TypeString, Default: NetworkDeny, Options: []string{NetworkDeny, NetworkAllow},
+				Description: "What the sandboxes of its providers may reach, nothing or everything, as clients that ask for the egress policy are told. What they can reach is up to the provider: this changes nothing there.",
+			})
+	}
+}
+
+// frontDoorSchemas are those of all kinds, in their order.
+func frontDoorSchemas() (schemas []sdk.Schema) {
+	for _, kind := range frontDoorKinds() {
+		schemas = append(schemas, frontDoorSchema(kind))
+	}
+	return schemas
+}
+
+// frontDoorReader reads front_door blocks. What they refer to may stand behind them, so
+// that is looked at by finish.
+type frontDoorReader struct {
+	parser *parser
+	doors  []readFrontDoor
+}
+
+// readFrontDoor is a block that was read.
+type readFrontDoor struct {
+	FrontDoor
+	section section
+	header  hcl.Range
+}
+
+// at is where a setting stands, or else the block.
+func (d *readFrontDoor) at(setting string) hcl.Range {
+	if a, given := d.section.setting(setting); given {
+		return a.expr.Range()
+	}
+	return d.header
+}
+
+// given reports whether a setting is, and is right so far.
+func (d *readFrontDoor) given(setting string) bool {
+	_, given := d.section.setting(setting)
+	return given
+}
+
+func (r *frontDoorReader) read(block *hclsyntax.Block) {
+	door := readFrontDoor{FrontDoor: FrontDoor{Kind: block.Labels[0]}, header: block.DefRange()}
+	door.section = r.parser.readLeaf(block, frontDoorSchema(door.Kind))
+	r.parser.decode(door.section, &door.FrontDoor, door.header)
+	if len(door.Images) == 0 {
+		door.Images = nil
+	}
+	r.doors = append(r.doors, door)
+}
+
+// finish looks at what the blocks refer to, in a configuration that is read but for them.
+func (r *frontDoorReader) finish(cfg *Config, body *hclsyntax.Body) {
+	for i := range r.doors {
+		door := &r.doors[i]
+		r.checkPath(door, r.doors[:i])
+		r.checkWho(door, cfg, body)
+		r.checkImages(door)
+		if door.given("address") && !isClientAddress(door.Address) {
+			r.parser.fail(door.at("address"), "Invalid value", "address is a host, and perhaps a port and a path, such as sandboxes.example.com, 10.1.2.3:9385 or example.com/sandboxes. It has no https:// before it, and no slash at its end.")
+		}
+		r.parser.atMost(door.section, "wait", &door.Wait, "limits.max_wait", cfg.Limits.MaxWait)
+		r.parser.atMost(door.section, "timeout", &door.Timeout, "limits.max_timeout", cfg.Limits.MaxTimeout)
+		cfg.FrontDoors = append(cfg.FrontDoors, door.FrontDoor)
+	}
+}
+
+// checkPath compares a path with the broker's own and with those of earlier blocks.
+func (r *frontDoorReader) checkPath(door *readFrontDoor, earlier []readFrontDoor) {
+	if door.Path == "" {
+		return // reported already
+	}
+	if hasDotSegment(door.Path) {
+		r.parser.fail(door.at("path"), "Invalid value", "No part of path is . or .., which clients take out of addresses.")
+		return
+	}
+	for _, own := range ownPaths() {
+		if overlap(door.Path, own) {
+			r.parser.fail(door.at("path"), "Invalid value", fmt.Sprintf("The paths that begin with %s are the broker's own, and path is above or below them. Choose another one.", own))
+			return
+		}
+	}
+	for i := range earlier {
+		other := &earlier[i]
+		if other.Path == "" || !overlap(door.Path, other.Path) {
+			continue
+		}
+		here, there := door, other
+		if !here.given("path") { // it is by the other one's choice that they meet
+			here, there = other, door
+		}
+		place := here.at("path")
+		r.parser.fail(place, "Invalid value", fmt.Sprintf("The path of front_door %q, at %s, is the same, above or below. Choose another one.",
+			there.Kind, placeFrom(there.at("path"), place)))
+		return
+	}
+}
+
+// overlap reports whether a path is another one, or above or below it.
+func overlap(a, b string) bool {
+	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
+}
+
+func hasDotSegment(path string) bool {
+	return slices.ContainsFunc(strings.Split(path, "/"), func(segment string) bool { return segment == "." || segment == ".." })
+}
+
+// checkWho looks for the provider and the tenant among the blocks.
+func (r *frontDoorReader) checkWho(door *readFrontDoor, cfg *Config, body *hclsyntax.Body) {
+	providers, tenants := labelsOf(body, "provider"), labelsOf(body, "tenant")
+	known := door.given("provider") && slices.Contains(providers, door.Provider)
+	if door.given("provider") && !known {
+		r.parser.fail(door.at("provider"), "Unknown provider", "provider is not the label of a provider block. "+suggest(door.Provider, providers))
+	}
+	if !door.given("tenant") {
+		return
+	}
+	if !slices.Contains(tenants, door.Tenant) {
+		r.parser.fail(door.at("tenant"), "Unknown tenant", "tenant is not the label of a tenant block. "+suggest(door.Tenant, tenants))
+		return
+	}
+	i := slices.IndexFunc(cfg.Tenants, func(t Tenant) bool { return t.Name == door.Tenant })
+	if i >= 0 && known && len(cfg.Tenants[i].Providers) > 0 && !slices.Contains(cfg.Tenants[i].Providers, door.Provider) {
+		r.parser.fail(door.at("provider"), "Provider not allowed", "This provider is not among the providers of the tenant that the front door has. Add it there, or choose another one.")
+	}
+	if listensToOthers(cfg.Listen) {
+		r.parser.add(SeverityWarning, door.at("tenant"), false, "Code of everybody",
+			"Whoever reaches the port runs code as this tenant, without a token, and the broker listens to other machines. Leave tenant out where the clients can send a token, or see that nobody but them reaches the port.")
+	}
+}
+
+func (r *frontDoorReader) checkImages(door *readFrontDoor) {
+	for _, name := range slices.Sorted(maps.Keys(door.Images)) {
+		if !isName(name, maxImageName) || name == "" {
+			r.parser.fail(door.at("images"), "Invalid value", fmt.Sprintf("The name of an image has 1 to %d characters, and no spaces.", maxImageName))
+			return
+		}
+		if !isName(door.Images[name], maxTemplateName) {
+			r.parser.fail(door.at("images"), "Invalid value", fmt.Sprintf("A template has at most %d characters, and no spaces. It is \"\" for the provider's usual one.", maxTemplateName))
+			return
+		}
+	}
+}
+
+// isName reports whether a text could be the name of an image or a template.
+func isName(text string, most int) bool {
+	return utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, func(c rune) bool {
+		return unicode.IsSpace(c) || !unicode.IsPrint(c)
+	})
+}
+
+// isClientAddress reports whether a text is a host, with or without port and path.
+func isClientAddress(address string) bool {
+	u, err := url.Parse("//" + address)
+	if err != nil || u.User != nil || strings.ContainsAny(address, `?#%\`) || strings.HasSuffix(u.Host, ":") {
+		return false
+	}
+	host := u.Hostname()
+	if host == "" || net.ParseIP(host) == nil && !hostName.MatchString(host) {
+		return false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
+			return false
+		}
+	}
+	return u.Path == "" || frontDoorPath.MatchString(u.Path) && !hasDotSegment(u.Path)
+}

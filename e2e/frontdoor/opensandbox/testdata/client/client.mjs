@@ -1,0 +1,154 @@
+// Uses a sandbox as a program does that was written for OpenSandbox, by its published SDK.
+// usage: node client.mjs DOMAIN KEY MODE; MODE is direct, proxy or keyless: the next line of
+// the SDK keeps the key off the ports of sandboxes.
+import assert from "node:assert/strict";
+import { ConnectionConfig, Sandbox, SandboxManager } from "@alibaba-group/opensandbox";
+
+const [domain, apiKey, mode] = process.argv.slice(2);
+
+if (mode === "keyless") {
+  const real = globalThis.fetch;
+  globalThis.fetch = async (input, init) => {
+    const request = new Request(input, init);
+    if (request.url.includes("/proxy/")) request.headers.delete("OPEN-SANDBOX-API-KEY");
+    return real(request);
+  };
+}
+
+const connectionConfig = new ConnectionConfig({ domain, apiKey, useServerProxy: mode === "proxy", requestTimeoutSeconds: 240 }); // for a slow machine
+const texts = (list) => list.map((m) => m.text);
+
+const sandbox = await Sandbox.create({ connectionConfig, image: "python:3.12", timeoutSeconds: 600, readyTimeoutSeconds: 240, env: { GREETING: "moin" }, metadata: { app: "e2e-" + mode } });
+try {
+  // The lifecycle.
+  const info = await sandbox.getInfo();
+  assert.equal(info.id, sandbox.id);
+  assert.equal(info.status.state, "Running");
+  assert.deepEqual(info.entrypoint, ["tail", "-f", "/dev/null"]);
+  assert.deepEqual(info.metadata, { app: "e2e-" + mode });
+  assert.ok(Math.abs(info.expiresAt - info.createdAt - 600_000) < 1000);
+  assert.ok(await sandbox.isHealthy());
+
+  // Commands.
+  let e = await sandbox.commands.run("echo Hello; echo; echo err >&2; printf $GREETING");
+  assert.deepEqual(texts(e.logs.stdout), ["Hello", "\n", "moin"]);
+  assert.deepEqual(texts(e.logs.stderr), ["err"]);
+  assert.equal(e.exitCode, 0);
+  assert.equal(e.error, undefined);
+  e = await sandbox.commands.run("exit 7");
+  assert.equal(e.exitCode, 7);
+  assert.equal(e.complete, undefined);
+  e = await sandbox.commands.run("sleep 60", { timeoutSeconds: 1 });
+  assert.notEqual(e.exitCode, 0);
+  e = await sandbox.commands.run("pwd; echo $X", { workingDirectory: "/tmp", envs: { X: "y" } });
+  assert.deepEqual(texts(e.logs.stdout), ["/tmp", "y"]);
+  e = await sandbox.commands.run("echo one; echo two >&2; sleep 0.2; echo three", { background: true });
+  let state;
+  do state = await sandbox.commands.getCommandStatus(e.id); while (state.running);
+  assert.equal(state.exitCode, 0);
+  const first = await sandbox.commands.getBackgroundCommandLogs(e.id);
+  assert.equal(first.content, "one\ntwo\nthree\n");
+  assert.equal((await sandbox.commands.getBackgroundCommandLogs(e.id, first.cursor)).content, "");
+  e = await sandbox.commands.run("sleep 600", { background: true });
+  await sandbox.commands.interrupt(e.id);
+  do state = await sandbox.commands.getCommandStatus(e.id); while (state.running);
+  assert.notEqual(state.exitCode, 0);
+  await assert.rejects(sandbox.commands.getCommandStatus("nonsense"));
+
+  // Many lines, complete and in order.
+  e = await sandbox.commands.run("seq 1 5000");
+  assert.deepEqual(texts(e.logs.stdout), Array.from({ length: 5000 }, (_, i) => String(i + 1)));
+
+  // Files.
+  const text = "line one\nline two ✓\n";
+  await sandbox.files.createDirectories([{ path: "/tmp/d/deep", mode: 755 }]);
+  await sandbox.files.writeFiles([{ path: "/tmp/d/deep/x.txt", data: text, mode: 640 }, { path: "/tmp/d/y.bin", data: new Uint8Array([0, 255, 1]) }]);
+  assert.equal(await sandbox.files.readFile("/tmp/d/deep/x.txt"), text);
+  assert.deepEqual([...(await sandbox.files.readBytes("/tmp/d/y.bin"))], [0, 255, 1]);
+  assert.deepEqual([...(await sandbox.files.readBytes("/tmp/d/y.bin", { range: "bytes=1-2" }))], [255, 1]);
+  const infos = await sandbox.files.getFileInfo(["/tmp/d/deep/x.txt"]);
+  assert.equal(infos["/tmp/d/deep/x.txt"].mode, 640);
+  assert.equal(infos["/tmp/d/deep/x.txt"].size, Buffer.byteLength(text));
+  assert.deepEqual((await sandbox.files.search({ path: "/tmp/d", pattern: "*.txt" })).map((f) => f.path), ["/tmp/d/deep/x.txt"]);
+  await sandbox.files.replaceContents([{ path: "/tmp/d/deep/x.txt", oldContent: "one", newContent: "1" }]);
+  await sandbox.files.moveFiles([{ src: "/tmp/d/deep/x.txt", dest: "/tmp/d/moved/z.txt" }]);
+  assert.equal(await sandbox.files.readFile("/tmp/d/moved/z.txt"), text.replace("one", "1"));
+  await assert.rejects(sandbox.files.getFileInfo(["/tmp/d/deep/x.txt"]), (error) => error.statusCode === 404 || error.error.code === "SB013");
+  await sandbox.files.deleteFiles(["/tmp/d/y.bin", "/tmp/never"]);
+  await sandbox.files.deleteDirectories(["/tmp/d"]);
+
+  // Code, by the calls that the code interpreter makes.
+  const endpoint = await sandbox.getEndpoint(44772);
+  const execd = (method, path, body) => fetch("http://" + endpoint.endpoint + path, {
+    method, headers: { "Content-Type": "application/json", ...endpoint.headers }, body: body && JSON.stringify(body),
+  });
+  const events = async (answer) => (await answer.text()).split("\n\n").filter(Boolean).map((line) => JSON.parse(line));
+  const context = await (await execd("POST", "/code/context", { language: "python" })).json();
+  let cell = await events(await execd("POST", "/code", { code: "x = 20\nprint('hi')", context }));
+  assert.deepEqual([cell[0].type, cell.at(-1).type], ["init", "execution_complete"]);
+  assert.equal(cell.filter((e) => e.type === "stdout").map((e) => e.text).join(""), "hi\n");
+  assert.ok(cell.every((e) => Number.isInteger(e.timestamp) && e.timestamp > 0));
+  cell = await events(await execd("POST", "/code", { code: "x + 22", context }));
+  assert.equal(cell.find((e) => e.type === "result").results["text/plain"], "42");
+  assert.equal(cell.find((e) => e.type === "result").results.text, "42");
+  cell = await events(await execd("POST", "/code", { code: "nope", context }));
+  assert.equal(cell.at(-1).error.ename, "NameError", JSON.stringify(cell));
+  assert.ok(!cell.some((e) => e.type === "execution_complete"));
+  assert.equal((await execd("DELETE", "/code?id=nonsense")).status, 404);
+  assert.equal((await execd("POST", "/code/context", { language: "cobol" })).status, 400);
+  assert.equal((await execd("DELETE", "/code/contexts/" + context.id)).status, 200);
+  assert.equal((await execd("GET", "/code/contexts/" + context.id)).status, 404);
+
+  // A server in the sandbox.
+  e = await sandbox.commands.run("cd /tmp && echo served > page && exec python3 -m http.server 8000", { background: true });
+  const port = await sandbox.getEndpoint(8000);
+  let page;
+  for (let i = 0; i < 300 && !page?.ok; i++) {
+    page = await fetch("http://" + port.endpoint + "/page", { headers: port.headers });
+    if (!page.ok) await new Promise((done) => setTimeout(done, 100));
+  }
+  assert.equal(await page.text(), "served\n");
+  assert.equal((await fetch("http://" + port.endpoint + "/page")).status, 401);
+
+  // What clients ask for as a matter of course.
+  assert.equal((await sandbox.getEgressPolicy()).defaultAction, "deny");
+  const renewed = await sandbox.renew(900);
+  assert.ok(renewed.expiresAt - Date.now() > 850_000);
+  const manager = SandboxManager.create({ connectionConfig });
+  const list = await manager.listSandboxInfos({ metadata: { app: "e2e-" + mode } });
+  assert.deepEqual(list.items.map((s) => s.id), [sandbox.id]);
+  await assert.rejects(Sandbox.create({ connectionConfig, image: "unknown:1", timeoutSeconds: 600 }), (error) => error.error.code === "SB010");
+  await assert.rejects(Sandbox.create({ connectionConfig, image: "python:3.12", timeoutSeconds: 600, volumes: [{ name: "v", mountPath: "/v", host: { path: "/" } }] }),
+    (error) => error.error.code === "SB010" && /volumes/.test(error.error.message));
+
+  // What not every provider has: it works, or is refused with a code.
+  const optional = async (name, use) => {
+    try {
+      await use();
+      console.log(name, "works");
+    } catch (error) {
+      if (error.error?.code !== "SB015") throw error;
+      console.log(name, "refused");
+    }
+  };
+  await optional("sessions", async () => {
+    const session = await sandbox.commands.createSession({ workingDirectory: "/tmp" });
+    await sandbox.commands.runInSession(session, "export A=5; cd /");
+    const run = await sandbox.commands.runInSession(session, "echo $A; pwd; false");
+    assert.deepEqual(texts(run.logs.stdout), ["5", "/"]);
+    assert.equal(run.exitCode, 1);
+    await sandbox.commands.deleteSession(session);
+  });
+  await optional("metrics", async () => assert.ok((await sandbox.getMetrics()).memoryTotalMiB > 0));
+  await optional("pause", async () => {
+    await sandbox.pause();
+    assert.equal((await sandbox.getInfo()).status.state, "Paused");
+    const resumed = await sandbox.resume();
+    assert.equal((await resumed.commands.run("echo back")).logs.stdout[0].text, "back");
+  });
+} finally {
+  await sandbox.kill();
+}
+await assert.rejects(sandbox.getInfo(), (error) => error.error.code === "SB013");
+await sandbox.close();
+console.log("done");
