@@ -18,8 +18,8 @@ import (
 const protocolBearer = "bearer."
 
 // AcceptWebSocket makes a WebSocket of a request. A client that offers
-// subprotocols gets the one given, so that the token is not repeated to it.
-func AcceptWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*websocket.Conn, error) {
+// subprotocols gets one of those given, so that the token is not repeated to it.
+func AcceptWebSocket(w http.ResponseWriter, r *http.Request, protocols ...string) (*websocket.Conn, error) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return nil, BadRequest(http.StatusBadRequest, "This route speaks WebSocket: the request must be its handshake.")
 	}
@@ -28,7 +28,7 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*
 	}
 	upgrade := &upgradeWriter{client: w, header: w.Header().Clone()}
 	conn, err := websocket.Accept(upgrade, r, &websocket.AcceptOptions{
-		Subprotocols: []string{protocol}, InsecureSkipVerify: true, // the origin was checked
+		Subprotocols: protocols, InsecureSkipVerify: true, // the origin was checked
 		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil && !upgrade.hijacked {
