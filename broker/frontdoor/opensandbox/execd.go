@@ -22,6 +22,7 @@ func (d execd) register(base string) {
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: base + "/ping", Quiet: true}, d.ping)
 	d.registerCommands(base)
 	d.registerSessions(base)
+	d.registerTerminals(base)
 	d.registerCode(base)
 	d.registerFiles(base)
 	d.registerMetrics(base)

@@ -10,7 +10,8 @@
 //
 // A sandbox is an instance of the tenant with a fixed end. Its ID is the last part of the
 // instance's, and what its creator said and nobody else needs is kept as the instance's
-// note.
+// note. A terminal is a command, whose ID is that of its session (execd_pty.go): a restart
+// loses no more of it than its client's connection.
 package opensandbox
 
 import (
@@ -51,6 +52,7 @@ type Door struct {
 	tokens    tokens
 	settings  atomic.Pointer[frontdoor.Settings]
 	running   running
+	seats     seats
 }
 
 var _ frontdoor.Door = (*Door)(nil)

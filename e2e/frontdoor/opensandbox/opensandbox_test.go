@@ -58,7 +58,7 @@ func TestTheSDKUsesSandboxesOfGVisor(t *testing.T) {
 	b, dir := frontdoor.Real(t, door), client(t)
 	for _, mode := range []string{"direct", "proxy", "keyless"} {
 		t.Run(mode, func(t *testing.T) {
-			assert.Equal(t, use(t, dir, b, mode), "sessions works\nmetrics works\npause works\ndone\n")
+			assert.Equal(t, use(t, dir, b, mode), "sessions works\nterminals works\nmetrics works\npause works\ndone\n")
 		})
 	}
 	t.Run("which nobody else can", func(t *testing.T) { strangers(t, b) })
@@ -68,7 +68,7 @@ func TestTheSDKUsesSandboxesOfGVisor(t *testing.T) {
 func TestTheSDKUsesSandboxesOfACloud(t *testing.T) {
 	b, dir := frontdoor.Cloud(t, door), client(t)
 	out := use(t, dir, b, "direct")
-	assert.Check(t, is.Equal(out, "sessions refused\nmetrics works\npause works\ndone\n"))
+	assert.Check(t, is.Equal(out, "sessions refused\nterminals works\nmetrics works\npause works\ndone\n"))
 }
 
 // do sends one request and reads the answer.
@@ -157,6 +157,7 @@ func nonsense(t *testing.T, b *harness.Broker) {
 		{"POST", port + "/code"},
 		{"POST", port + "/code/context"},
 		{"POST", port + "/session/x/run"},
+		{"POST", port + "/pty"},
 		{"POST", port + "/files/upload"},
 		{"POST", port + "/files/mv"},
 		{"POST", port + "/files/permissions"},

@@ -2,6 +2,7 @@
 // usage: node client.mjs DOMAIN KEY MODE; MODE is direct, proxy or keyless: the next line of
 // the SDK keeps the key off the ports of sandboxes.
 import assert from "node:assert/strict";
+import { WebSocket } from "undici"; // of the SDK; that of a browser sets no headers
 import { ConnectionConfig, Sandbox, SandboxManager } from "@alibaba-group/opensandbox";
 
 const [domain, apiKey, mode] = process.argv.slice(2);
@@ -82,6 +83,33 @@ try {
   const execd = (method, path, body) => fetch("http://" + endpoint.endpoint + path, {
     method, headers: { "Content-Type": "application/json", ...endpoint.headers }, body: body && JSON.stringify(body),
   });
+  // A client at a terminal. Its binary frames begin with what they are: 1 is output, 3 a replay with the offset of its first byte.
+  const terminal = (id, query) => new Promise((seated, failed) => {
+    const socket = new WebSocket("ws://" + endpoint.endpoint + "/pty/" + id + "/ws" + query, { headers: endpoint.headers });
+    socket.binaryType = "arraybuffer";
+    const shown = [], said = [];
+    const t = { offset: 0, send: (text) => socket.send(text), type: (text) => socket.send(Buffer.from("\0" + text)) };
+    let changed = () => {};
+    const until = async (found) => {
+      for (let got; ; await new Promise((resolve) => { changed = resolve; })) if ((got = found()) || socket.readyState === WebSocket.CLOSED) return got;
+    };
+    t.sees = async (text) => assert.ok(await until(() => Buffer.concat(shown).includes(text)), text + " in " + Buffer.concat(shown));
+    t.hears = async (type) => { const got = await until(() => said.find((frame) => frame.type === type)); assert.ok(got, type); return got; };
+    t.closed = new Promise((resolve) => socket.addEventListener("close", (event) => { resolve([event.code, event.reason]); changed(); failed(new Error("closed: " + event.code)); }));
+    socket.addEventListener("message", ({ data }) => {
+      if (typeof data === "string") {
+        said.push(JSON.parse(data));
+        if (said.at(-1).type === "connected") seated(t);
+      } else {
+        const frame = Buffer.from(data);
+        assert.ok([1, 3].includes(frame[0]));
+        if (frame[0] === 3) t.offset = Number(frame.readBigInt64BE(1));
+        shown.push(frame.subarray(frame[0] === 3 ? 9 : 1));
+        t.offset += shown.at(-1).length;
+      }
+      changed();
+    });
+  });
   const events = async (answer) => (await answer.text()).split("\n\n").filter(Boolean).map((line) => JSON.parse(line));
   const context = await (await execd("POST", "/code/context", { language: "python" })).json();
   let cell = await events(await execd("POST", "/code", { code: "x = 20\nprint('hi')", context }));
@@ -138,6 +166,33 @@ try {
     assert.deepEqual(texts(run.logs.stdout), ["5", "/"]);
     assert.equal(run.exitCode, 1);
     await sandbox.commands.deleteSession(session);
+  });
+  await optional("terminals", async () => { // by the calls that the next line of the SDK makes
+    const made = await execd("POST", "/pty", { cwd: "/tmp" });
+    if (made.status === 501) throw { error: await made.json() };
+    assert.equal(made.status, 201);
+    const { session_id: id } = await made.json();
+    const first = await terminal(id, "?since=0");
+    first.type("pwd; stty size; X=kept; echo re\"ady\"\n");
+    await first.sees("/tmp\r\n24 80\r\nready\r\n");
+    first.send(JSON.stringify({ type: "resize", cols: 100, rows: 50 }));
+    first.send(JSON.stringify({ type: "ping" }));
+    await first.hears("pong");
+    const status = await (await execd("GET", "/pty/" + id)).json();
+    assert.ok(status.running && status.output_offset >= first.offset);
+    // Another client has it now, which gets what it has missed, and the same shell.
+    const second = await terminal(id, "?takeover=1&since=0");
+    assert.deepEqual(await first.closed, [4001, "TAKEN_OVER"]);
+    await second.sees("ready\r\n");
+    second.type("echo $X $(stty size)\n");
+    await second.sees("kept 50 100\r\n");
+    second.type("exit 7\n");
+    assert.equal((await second.hears("exit")).exit_code, 7);
+    assert.deepEqual(await second.closed, [1000, "process exited"]);
+    // One that is deleted is gone.
+    const other = (await (await execd("POST", "/pty", { command: "exec sleep 600" })).json()).session_id;
+    assert.equal((await execd("DELETE", "/pty/" + other)).status, 200);
+    assert.equal((await execd("GET", "/pty/" + other)).status, 404);
   });
   await optional("metrics", async () => assert.ok((await sandbox.getMetrics()).memoryTotalMiB > 0));
   await optional("pause", async () => {
