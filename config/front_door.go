@@ -44,7 +44,7 @@ type FrontDoor struct {
 	// template of the provider that each stands for; "" for its usual one.
 	Images map[string]string `config:"images"`
 	// Network is what clients of OpenSandbox are told that sandboxes may reach:
-	// NetworkDeny or NetworkAllow; "" for RAGFlow.
+	// NetworkDeny or NetworkAllow; "" where nothing is promised, and for RAGFlow.
 	Network string `config:"network"`
 }
 
@@ -84,11 +84,9 @@ func ownPaths() []string {
 
 // frontDoorSchema holds what the block of one kind may hold.
 func frontDoorSchema(kind string) sdk.Schema {
-	// RAGFlow's own server waits for so long for a container.
-	wait := 10 * time.Second
-	if kind == FrontDoorOpenSandbox {
-		wait = 30 * time.Second
-	}
+	// RAGFlow's own server waits for so long for a container. OpenSandbox's clients give up
+	// after 30 s, of which the making of a sandbox needs the rest.
+	const wait = 10 * time.Second
 	schema := sdk.Schema{
 		{
 			Name: "path", Type: sdk.TypeString, Default: "/" + kind, Pattern: frontDoorSegments, Max: sdk.Bound(maxFrontDoorPath),
@@ -119,8 +117,8 @@ func frontDoorSchema(kind string) sdk.Schema {
 				Description: "Names of images that clients may ask for, each with the provider's template that it stands for, \"\" for its usual one: `images = { \"opensandbox/code-interpreter:v1.0.1\" = \"\", \"python:3.12\" = \"python\" }`. Every other image is refused, and all are where this is not given.",
 			},
 			sdk.Field{
-				Name: "network", Type: sdk.TypeString, Default: NetworkDeny, Options: []string{NetworkDeny, NetworkAllow},
-				Description: "What the sandboxes of its providers may reach, nothing or everything, as clients that ask for the egress policy are told. What they can reach is up to the provider: this changes nothing there.",
+				Name: "network", Type: sdk.TypeString, Options: []string{NetworkDeny, NetworkAllow},
+				Description: "What the sandboxes of its providers can reach, nothing or everything: a client may ask for that as its `networkPolicy`. It is the provider that sees to it, and this changes nothing there: `\"deny\"` is for providers without a network, as `self_managed` is. Unless it is given nothing is promised, and every policy is refused.",
 			})
 	}
 }

@@ -45,7 +45,7 @@ func TestFrontDoors(t *testing.T) {
 			`front_door "opensandbox" {}
 			front_door "ragflow" {}`,
 			[]config.FrontDoor{
-				{Kind: config.FrontDoorOpenSandbox, Path: "/opensandbox", Wait: 30 * time.Second, Network: config.NetworkDeny},
+				{Kind: config.FrontDoorOpenSandbox, Path: "/opensandbox", Wait: 10 * time.Second},
 				{Kind: config.FrontDoorRAGFlow, Path: "/ragflow", Wait: 10 * time.Second, Timeout: 10 * time.Second},
 			},
 		},
@@ -86,14 +86,14 @@ func TestFrontDoors(t *testing.T) {
 			  path   = null
 			  images = {}
 			}`,
-			[]config.FrontDoor{{Kind: config.FrontDoorOpenSandbox, Path: "/opensandbox", Wait: 30 * time.Second, Network: config.NetworkDeny}},
+			[]config.FrontDoor{{Kind: config.FrontDoorOpenSandbox, Path: "/opensandbox", Wait: 10 * time.Second}},
 		},
 		"at each other's places": {
 			`front_door "ragflow" { path = "/opensandbox" }
 			front_door "opensandbox" { path = "/ragflow" }`,
 			[]config.FrontDoor{
 				{Kind: config.FrontDoorRAGFlow, Path: "/opensandbox", Wait: 10 * time.Second, Timeout: 10 * time.Second},
-				{Kind: config.FrontDoorOpenSandbox, Path: "/ragflow", Wait: 30 * time.Second, Network: config.NetworkDeny},
+				{Kind: config.FrontDoorOpenSandbox, Path: "/ragflow", Wait: 10 * time.Second},
 			},
 		},
 	} {

@@ -33,7 +33,7 @@ type Settings struct {
 	// Images leads from names of images to templates.
 	Images map[string]string
 	// Network is what runs in the sandboxes may reach: config.NetworkDeny or
-	// config.NetworkAllow.
+	// config.NetworkAllow; empty where nothing is promised.
 	Network string
 }
 

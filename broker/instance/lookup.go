@@ -35,6 +35,8 @@ type Info struct {
 	Fixed bool
 	// FrontDoor and Note are as in the CreateRequest that it was made with.
 	FrontDoor, Note string
+	// Contexts are the IDs of the default contexts that were made, by language.
+	Contexts map[string]string
 	// Executions in progress.
 	Executions int
 	// Routing says why it is on its provider.
@@ -164,6 +166,7 @@ func infoOf(i registry.Instance) Info {
 		Fixed:      i.Fixed,
 		FrontDoor:  i.FrontDoor,
 		Note:       i.Note,
+		Contexts:   i.Contexts,
 		Executions: i.Executions,
 		Routing:    i.Routing,
 	}

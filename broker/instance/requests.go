@@ -130,8 +130,9 @@ type ExecuteRequest struct {
 	Language string
 	// Arguments for main, a JSON object; nil for none.
 	Arguments json.RawMessage
-	// Timeout of the code; zero means the default.
+	// Timeout of the code; zero means the default, or with Longest the longest there is.
 	Timeout time.Duration
+	Longest bool
 	// Env is added to the instance's environment for this execution.
 	Env map[string]string
 	// ContextID names a context of the instance to run in; empty for a fresh
@@ -178,6 +179,8 @@ func (req ExecuteRequest) bound() time.Duration {
 // check checks a request and fills in its timeout.
 func (req *ExecuteRequest) check(limits Limits) error {
 	switch {
+	case req.Timeout == 0 && req.Longest:
+		req.Timeout = limits.MaxTimeout
 	case req.Timeout == 0:
 		req.Timeout = limits.DefaultTimeout
 	case req.Timeout < 0 || req.Timeout > limits.MaxTimeout:

@@ -2,9 +2,11 @@ package opensandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -41,6 +43,10 @@ func noteOf(info instance.Info) note {
 // idle is the entrypoint of a sandbox that does nothing by itself. The SDKs send it unless
 // they are told something else, and there is nothing to be started for it.
 var idle = []string{"tail", "-f", "/dev/null"}
+
+// interpreter is the entrypoint that the guides of OpenSandbox's code interpreter name: it
+// starts the server of contexts in that image. What this would serve, the door serves.
+var interpreter = []string{"/opt/opensandbox/code-interpreter.sh"}
 
 // creation is what a client has asked for.
 type creation struct {
@@ -88,10 +94,8 @@ func (d *Door) readCreate(raw []byte, settings frontdoor.Settings) (creation, er
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
 		return creation{}, sdk.Errorf(sdk.CodeInvalidRequest, "The body must be a JSON object.")
 	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains(honoured, name) && !isNothing(fields[name]) {
-			return creation{}, refused(clipped(name), "is not served here, and would change what you get; leave it out")
-		}
+	if name := unknownField(raw, reflect.TypeFor[createBody]()); name != "" {
+		return creation{}, notServed(name)
 	}
 	var body createBody
 	for _, name := range honoured { // one by one, so that a wrong one is told by its name
@@ -187,7 +191,7 @@ func readTimeout(body createBody, _ frontdoor.Settings, req *creation) error {
 const maxTimeout = 10 * 365 * 24 * time.Hour
 
 func readEntrypoint(body createBody, _ frontdoor.Settings, req *creation) error {
-	if body.Entrypoint == nil || slices.Equal(body.Entrypoint, idle) {
+	if body.Entrypoint == nil || slices.Equal(body.Entrypoint, idle) || slices.Equal(body.Entrypoint, interpreter) {
 		return nil
 	}
 	size := 0
@@ -224,20 +228,20 @@ func readResources(body createBody, _ frontdoor.Settings, _ *creation) error {
 	return nil
 }
 
-// readNetworkPolicy takes a policy that says what holds anyhow.
+// readNetworkPolicy takes a policy that says what holds anyhow. Where nobody has said what
+// does, it takes none.
 func readNetworkPolicy(body createBody, settings frontdoor.Settings, _ *creation) error {
-	if body.NetworkPolicy == nil {
+	p := body.NetworkPolicy
+	if p == nil {
 		return nil
 	}
-	holds := actionDeny
-	if settings.Network == config.NetworkAllow {
-		holds = actionAllow
-	}
-	asked := body.NetworkPolicy.DefaultAction
-	if asked == "" {
-		asked = actionDeny
-	}
-	if asked != holds || len(body.NetworkPolicy.Egress) > 0 {
+	holds := map[string]string{config.NetworkDeny: actionDeny, config.NetworkAllow: actionAllow}[settings.Network]
+	switch asked := cmp.Or(p.DefaultAction, actionDeny); {
+	case holds == "" && p.DefaultAction == "" && len(p.Egress) == 0:
+		return nil
+	case holds == "":
+		return refused("networkPolicy", "cannot be had here: nothing keeps it, and what sandboxes reach is their provider's matter (the operator can say what holds, by network in the block front_door)")
+	case asked != holds || len(p.Egress) > 0:
 		return refused("networkPolicy", "cannot be had here: what holds for all sandboxes is defaultAction %q, without rules", holds)
 	}
 	return nil

@@ -37,12 +37,13 @@ const (
 	actionDeny  = "deny"
 )
 
-// defaultAction is what holds for all traffic, as the operator says.
+// defaultAction is what holds for all traffic, as the operator says. Where he says nothing,
+// nobody promises that anything is kept from the network.
 func (d *Door) defaultAction() string {
-	if d.settings.Load().Network == config.NetworkAllow {
-		return actionAllow
+	if d.settings.Load().Network == config.NetworkDeny {
+		return actionDeny
 	}
-	return actionDeny
+	return actionAllow
 }
 
 func (d *Door) registerEgress(base string) {

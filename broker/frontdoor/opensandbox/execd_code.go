@@ -1,8 +1,10 @@
 package opensandbox
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -117,6 +119,7 @@ func (d execd) deleteContexts(ctx context.Context, c rest.Call[rest.None]) (int,
 	}
 	return http.StatusOK, rest.None{}, d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
 		for _, one := range all {
+			d.running.forget(lease.Info(), one.ID)
 			if err := contexts.DeleteContext(ctx, lease.InstanceID, one.ID); err != nil {
 				return err
 			}
@@ -144,6 +147,7 @@ func (d execd) endContext(ctx context.Context, who tenant.Tenant, id, contextID 
 		if err != nil {
 			return err
 		}
+		d.running.forget(lease.Info(), found.ID)
 		return contexts.DeleteContext(ctx, lease.InstanceID, found.ID)
 	})
 }
@@ -193,18 +197,19 @@ func (d execd) executeIn(w http.ResponseWriter, r *http.Request, c rest.Call[res
 	}
 	to := newEventStream(w)
 	defer to.close()
-	if !d.running.enter(info.ID.Instance, req) {
+	at := cellOf(info, req)
+	if !d.running.enter(at) {
 		return sdk.Errorf(sdk.CodeConflict, "session is busy: another execution runs in it.")
 	}
-	defer d.running.leave(info.ID.Instance, req)
+	defer d.running.leave(at)
 	ctx := r.Context()
 	send := func(e event) error { return to.send(ctx, e) }
 	cell := &cellListener{name: req.ContextID, send: send}
 	if asCommand {
 		cell.stdout, cell.stderr = &lines{kind: eventStdout, send: send}, &lines{kind: eventStderr, send: send}
 	}
-	cell.begun = func(execution string) { d.running.begun(info.ID.Instance, req, execution) }
-	req.Listener = cell
+	cell.begun = func(execution string) int { return d.running.begun(at, execution) }
+	req.Listener, req.Longest, req.Wait = cell, true, d.settings.Load().Wait
 	execution, err := d.instances.Execute(ctx, c.Tenant, info.ID.String(), req)
 	if err == nil {
 		err = cell.end(ctx, to, execution)
@@ -216,18 +221,26 @@ func (d execd) executeIn(w http.ResponseWriter, r *http.Request, c rest.Call[res
 type cellListener struct {
 	name  string // of the context, as the client knows it
 	send  func(event) error
-	begun func(execution string)
+	begun func(execution string) (number int)
 	// stdout and stderr are nil for code, whose output keeps its line ends.
 	stdout, stderr *lines
+	// cut holds the beginning of a character whose rest has not come, of stdout and of
+	// stderr.
+	cut [2][]byte
 	// trace is the end of what was printed on stderr, where tracebacks are.
 	trace []byte
+	// number of the execution in its context, 0 once it was told.
+	number int
+	// results are the forms, so far, of the value of a group.
+	results map[string]string
+	group   int
 }
 
 var _ instance.Listener = (*cellListener)(nil)
 
 // Started implements instance.Listener.
 func (l *cellListener) Started(_ context.Context, where instance.Execution) error {
-	l.begun(where.ID)
+	l.number = l.begun(where.ID)
 	name := l.name
 	if name == "" {
 		name = where.ID
@@ -240,7 +253,7 @@ func (l *cellListener) Stdout(_ context.Context, p []byte) error {
 	if l.stdout != nil {
 		return l.stdout.write(p)
 	}
-	return l.send(event{Type: eventStdout, Text: validText(p)})
+	return l.output(eventStdout, &l.cut[0], p)
 }
 
 // maxTrace bounds what is kept of stderr, in bytes.
@@ -255,43 +268,104 @@ func (l *cellListener) Stderr(_ context.Context, p []byte) error {
 	if len(l.trace) > maxTrace {
 		l.trace = append(l.trace[:0], l.trace[len(l.trace)-maxTrace:]...)
 	}
-	return l.send(event{Type: eventStderr, Text: validText(p)})
+	return l.output(eventStderr, &l.cut[1], p)
 }
 
-// Artifact implements instance.Listener. Clients read the text of a result by two names.
+// output sends a piece of output without the beginning of a character at its end, and that
+// with the next one.
+func (l *cellListener) output(kind string, cut *[]byte, p []byte) error {
+	p = append(*cut, p...)
+	whole := lending.WholeRunes(p)
+	*cut = bytes.Clone(p[len(whole):])
+	return l.text(kind, whole)
+}
+
+func (l *cellListener) text(kind string, p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	return l.send(event{Type: kind, Text: validText(p)})
+}
+
+// Artifact implements instance.Listener. A value comes in several forms, and there may be
+// output between them: it is told when the next one comes, or at the end.
 func (l *cellListener) Artifact(_ context.Context, a sdk.Artifact) error {
 	if a.Kind == sdk.ArtifactFile || a.Refused != "" || l.stdout != nil {
 		return nil
 	}
-	results := map[string]string{}
+	if a.Group != l.group {
+		if err := l.endResult(); err != nil {
+			return err
+		}
+		l.group = a.Group
+	}
+	if l.results == nil {
+		l.results = map[string]string{}
+	}
 	if strings.HasPrefix(a.MIMEType, "text/") || strings.HasSuffix(a.MIMEType, "json") || strings.HasSuffix(a.MIMEType, "xml") {
-		results[a.MIMEType] = validText(a.Data)
+		l.results[a.MIMEType] = validText(a.Data)
 	} else {
-		results[a.MIMEType] = base64.StdEncoding.EncodeToString(a.Data)
+		l.results[a.MIMEType] = base64.StdEncoding.EncodeToString(a.Data)
 	}
-	if a.MIMEType == "text/plain" {
-		results["text"] = results[a.MIMEType]
+	if a.MIMEType == "text/plain" { // clients read the text of a result by two names
+		l.results["text"] = l.results[a.MIMEType]
 	}
-	return l.send(event{Type: eventResult, Results: results})
+	return nil
 }
+
+// endResult tells a value in all its forms, and before the first one which execution of the
+// context this is.
+func (l *cellListener) endResult() error {
+	if l.results == nil {
+		return nil
+	}
+	if l.number > 0 {
+		if err := l.send(event{Type: eventCount, Count: l.number}); err != nil {
+			return err
+		}
+		l.number = 0
+	}
+	e := event{Type: eventResult, Results: l.results}
+	l.results = nil
+	return l.send(e)
+}
+
+// outputLimit says why output is not whole.
+const outputLimit = "The output is longer than the operator allows (limits.output), and the rest of it is missing."
 
 // end tells how it ended: well, or with what the interpreter says.
 func (l *cellListener) end(ctx context.Context, to *eventStream, e instance.Execution) error {
-	for _, last := range []*lines{l.stdout, l.stderr} {
-		if last != nil {
-			if err := last.end(); err != nil {
-				return err
-			}
-		}
+	if err := l.endOutput(e.Result.Truncated); err != nil {
+		return err
+	}
+	var lost []string
+	if e.Result.Truncated {
+		lost = []string{outputLimit}
 	}
 	switch {
+	case e.Result.Status == sdk.StatusSucceeded && lost != nil:
+		return to.fail(ctx, errorOutputLost, outputLimit, exitStatus(0), outputLimit)
 	case e.Result.Status == sdk.StatusSucceeded:
 		return to.complete(ctx)
 	case l.stdout != nil:
-		return to.fail(ctx, "CommandExecError", strconv.Itoa(e.Result.ExitCode), "exit status "+strconv.Itoa(e.Result.ExitCode))
+		return to.failCommand(ctx, e.Result.ExitCode, lost...)
 	}
 	name, value, traceback := failureOf(e, string(l.trace))
-	return to.fail(ctx, name, value, traceback...)
+	return to.fail(ctx, name, value, append(traceback, lost...)...)
+}
+
+// endOutput sends what was held back. Where output was cut at the limit, half a character
+// at its end is not worth an event.
+func (l *cellListener) endOutput(truncated bool) error {
+	if l.stdout != nil {
+		return errors.Join(l.stdout.end(), l.stderr.end())
+	}
+	if !truncated {
+		if err := errors.Join(l.text(eventStdout, l.cut[0]), l.text(eventStderr, l.cut[1])); err != nil {
+			return err
+		}
+	}
+	return l.endResult()
 }
 
 // failureOf finds an exception in what an interpreter has printed: its name and text are
@@ -340,7 +414,7 @@ func (d execd) interruptCode(ctx context.Context, c rest.Call[rest.Raw]) (int, r
 	if err != nil {
 		return 0, rest.None{}, err
 	}
-	if execution, running := d.running.find(info.ID.Instance, id); running {
+	if execution, running := d.running.find(info, id); running {
 		return http.StatusOK, rest.None{}, d.instances.Interrupt(c.Tenant, info.ID.String(), execution)
 	}
 	return http.StatusOK, rest.None{}, d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
@@ -350,53 +424,92 @@ func (d execd) interruptCode(ctx context.Context, c rest.Call[rest.Raw]) (int, r
 }
 
 // running knows which executions go on in which contexts, so that they are found by the
-// context, and none is begun beside another. It ends with the process, as they do.
+// context, and none is begun beside another; and how many there were in each. It ends with
+// the process, as they do.
 type running struct {
 	mu         sync.Mutex
 	executions map[cell]string
+	counts     map[cell]int
 }
+
+// maxCounts bounds how many contexts have their executions counted. Where there are more,
+// some are counted anew.
+const maxCounts = 16 << 10
 
 // cell is where code runs: a context by its ID, or the default one of a language.
 type cell struct{ sandbox, context, language string }
 
-func cellOf(sandbox string, req instance.ExecuteRequest) cell {
-	return cell{sandbox, req.ContextID, req.Language}
+// cellOf finds the default context of a language by its ID too.
+func cellOf(info instance.Info, req instance.ExecuteRequest) cell {
+	if req.ContextID == "" {
+		return cell{info.ID.Instance, "", req.Language}
+	}
+	return contextCell(info, req.ContextID)
 }
 
-func (r *running) enter(sandbox string, req instance.ExecuteRequest) bool {
+func contextCell(info instance.Info, id string) cell {
+	for language, known := range info.Contexts {
+		if known == id {
+			return cell{info.ID.Instance, "", language}
+		}
+	}
+	return cell{info.ID.Instance, id, ""}
+}
+
+func (r *running) enter(at cell) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := cellOf(sandbox, req)
 	if _, busy := r.executions[at]; busy {
 		return false
 	}
 	if r.executions == nil {
-		r.executions = map[cell]string{}
+		r.executions, r.counts = map[cell]string{}, map[cell]int{}
 	}
 	r.executions[at] = ""
 	return true
 }
 
-func (r *running) begun(sandbox string, req instance.ExecuteRequest, execution string) {
+// begun returns which execution in its context this is, from 1 on.
+func (r *running) begun(at cell, execution string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.executions[cellOf(sandbox, req)] = execution
+	if _, known := r.counts[at]; !known && len(r.counts) >= maxCounts {
+		for other := range r.counts {
+			delete(r.counts, other)
+			break
+		}
+	}
+	if r.executions[at] != execution { // it is told once more where nothing has run
+		r.counts[at]++
+	}
+	r.executions[at] = execution
+	return r.counts[at]
 }
 
-func (r *running) leave(sandbox string, req instance.ExecuteRequest) {
+func (r *running) leave(at cell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.executions, cellOf(sandbox, req))
+	delete(r.executions, at)
 }
 
 // find returns the execution in a context, or the one that a client was told of as such.
-func (r *running) find(sandbox, id string) (execution string, running bool) {
+func (r *running) find(info instance.Info, id string) (execution string, running bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if execution := r.executions[contextCell(info, id)]; execution != "" {
+		return execution, true
+	}
 	for at, execution := range r.executions {
-		if at.sandbox == sandbox && execution != "" && (at.context == id || execution == id) {
+		if at.sandbox == info.ID.Instance && execution == id {
 			return execution, true
 		}
 	}
 	return "", false
+}
+
+// forget lets the executions of a context be counted anew.
+func (r *running) forget(info instance.Info, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.counts, contextCell(info, id))
 }

@@ -2,12 +2,10 @@ package opensandbox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,10 +36,13 @@ type commandBody struct {
 }
 
 // bothStreams is how a shell that runs in the background begins: its output is one log, in
-// the order in which it came.
-const bothStreams = "exec 2>&1\n"
+// the order in which it came. Commands in the background are known by it.
+const bothStreams = "exec 2>&1 # in the background\n"
 
-// request is the provider's form of it.
+// passOn is the script of a shell that only makes one log of a program's output.
+const passOn = bothStreams + `exec "$@"`
+
+// request is the provider's form of it, without the directory.
 func (b commandBody) request() (sdk.CommandRequest, error) {
 	req := sdk.CommandRequest{Env: b.Envs}
 	switch {
@@ -56,48 +57,80 @@ func (b commandBody) request() (sdk.CommandRequest, error) {
 	case b.TimeoutMS != nil:
 		req.Timeout = time.Duration(*b.TimeoutMS) * time.Millisecond
 	}
-	cwd, home, err := expandCwd(b.Cwd, b.Envs)
-	if err != nil {
-		return req, err
-	}
-	req.Cwd = cwd
-	script := b.Command
-	if len(b.Argv) > 0 && (b.Background || home != "") {
-		script = `exec "$@"`
-	}
-	if home != "" {
-		script = home + script
-	}
-	if b.Background {
-		script = bothStreams + script
-	}
 	switch {
-	case script == "":
-		req.Argv = b.Argv
+	case len(b.Argv) > 0 && b.Background:
+		req.Argv = append([]string{"bash", "-c", passOn, "bash"}, b.Argv...)
 	case len(b.Argv) > 0:
-		req.Argv = append([]string{"bash", "-c", script, "bash"}, b.Argv...)
+		req.Argv = b.Argv
+	case b.Background:
+		req.Argv = []string{"bash", "-c", bothStreams + b.Command}
 	default:
-		req.Argv = []string{"bash", "-c", script}
+		req.Argv = []string{"bash", "-c", b.Command}
 	}
 	return req, nil
 }
 
 var variable = regexp.MustCompile(`\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
 
-// expandCwd expands what stands for something else in the directory of a command. The
-// home directory is known by the shell alone: home is what that does first then.
-func expandCwd(cwd string, envs map[string]string) (expanded, home string, err error) {
-	expanded = variable.ReplaceAllStringFunc(cwd, func(name string) string {
-		value, set := envs[strings.Trim(name, "${}")]
-		if !set && err == nil {
-			err = refused("cwd", "names a variable that is not among envs")
-		}
-		return value
-	})
-	if rest, ok := strings.CutPrefix(expanded, "~"); ok && (rest == "" || rest[0] == '/') {
-		return "", "cd -- ~" + quoted(rest) + " || exit\n", err
+// maxCwd bounds the directory of a command and what stands for it, in bytes: Linux knows no
+// longer paths.
+const maxCwd = 4096
+
+var errLongCwd = refused("cwd", "must have at most %d bytes, also with the values of its variables", maxCwd)
+
+// directoryWord is a directory as a word of the shell in which variables and the home
+// directory stand for their values and nothing else does. It is empty if there are none.
+func directoryWord(cwd string) string {
+	home, rest := "", cwd
+	if cwd == "~" || strings.HasPrefix(cwd, "~/") { // neither character may be quoted
+		home, rest = cwd[:min(len(cwd), 2)], cwd[min(len(cwd), 2):]
 	}
-	return expanded, "", err
+	names := variable.FindAllStringIndex(rest, -1)
+	if home == "" && names == nil {
+		return ""
+	}
+	var word strings.Builder
+	word.WriteString(home)
+	from := 0
+	for _, at := range names {
+		// The shell ends at a name that nobody defines.
+		fmt.Fprintf(&word, `%s"${%s?}"`, quotedPart(rest[from:at[0]]), strings.Trim(rest[at[0]:at[1]], "${}"))
+		from = at[1]
+	}
+	word.WriteString(quotedPart(rest[from:]))
+	return word.String()
+}
+
+// quotedPart is a part of a word, which may be empty.
+func quotedPart(text string) string {
+	if text == "" {
+		return ""
+	}
+	return quoted(text)
+}
+
+// resolveCwd finds out what the directory of a command is. Its variables may be those of
+// the command, of the sandbox, or the system's, which a shell in the sandbox knows.
+func resolveCwd(ctx context.Context, commands lending.Commands, cwd string, envs map[string]string) (string, error) {
+	if len(cwd) > maxCwd {
+		return "", errLongCwd
+	}
+	word := directoryWord(cwd)
+	if word == "" {
+		return cwd, nil
+	}
+	command, output, err := commands.Run(ctx, sdk.CommandRequest{Argv: []string{"bash", "-c", "printf %s " + word}, Env: envs}, nil)
+	switch {
+	case err != nil:
+		return "", err
+	case command.State == sdk.CommandFailed:
+		return "", refused("cwd", "names a variable that neither envs nor the sandbox defines")
+	case len(output.Stdout.Bytes) > maxCwd || output.Truncated:
+		return "", errLongCwd
+	case command.State != sdk.CommandSucceeded:
+		return "", sdk.Errorf(sdk.CodeUnavailable, "what cwd stands for could not be found out")
+	}
+	return string(output.Stdout.Bytes), nil
 }
 
 // quoted is a word of the shell.
@@ -120,7 +153,14 @@ func (d execd) runCommand(w http.ResponseWriter, r *http.Request, c rest.Call[re
 	to := newEventStream(w)
 	defer to.close()
 	err = lending.WithCommands(r.Context(), d.instances, c.Tenant, info.ID.String(), func(ctx context.Context, commands lending.Commands) error {
-		command, err := commands.Start(ctx, req, lending.StartOptions{WaitedFor: !body.Background})
+		cwd, err := resolveCwd(ctx, commands, body.Cwd, body.Envs)
+		if err != nil {
+			return err
+		}
+		req.Cwd = cwd
+		// Nobody waits for it as for an execution: OpenSandbox's clients set a limit if they
+		// want one, and the end of the sandbox is one anyhow.
+		command, err := commands.Start(ctx, req, lending.StartOptions{})
 		if err != nil {
 			return err
 		}
@@ -145,33 +185,83 @@ func unheard(err error) error {
 	return nil
 }
 
-// followCommand tells what a command prints, and how it ends.
-func followCommand(ctx context.Context, commands lending.Commands, id string, to *eventStream) error {
-	send := func(e event) error { return unheard(to.send(ctx, e)) }
-	stdout, stderr := &lines{kind: eventStdout, send: send}, &lines{kind: eventStderr, send: send}
-	ended, err := commands.Follow(ctx, id, func(piece sdk.CommandOutput) error {
-		if piece.Stream == sdk.Stderr {
-			return stderr.write(piece.Data)
-		}
-		return stdout.write(piece.Data)
-	})
-	if err != nil {
+// errorOutputLost is the name of the error of what has ended well, but for some of its
+// output, which the client does not get.
+const errorOutputLost = "OutputLostError"
+
+// heardCommand makes events of what a command prints. A command never waits for its
+// reader: of what it has printed the broker keeps the last limits.output bytes of each
+// stream, and whoever reads more slowly has gaps.
+type heardCommand struct {
+	streams [2]*lines
+	next    [2]int64 // offset of the byte after the last one that came
+	lost    int64    // bytes that did not
+}
+
+func newHeardCommand(send func(event) error) *heardCommand {
+	return &heardCommand{streams: [2]*lines{{kind: eventStdout, send: send}, {kind: eventStderr, send: send}}}
+}
+
+// take takes a piece of output.
+func (h *heardCommand) take(piece sdk.CommandOutput) error {
+	i := 0
+	if piece.Stream == sdk.Stderr {
+		i = 1
+	}
+	if err := h.skip(i, piece.Offset); err != nil {
 		return err
 	}
-	for _, l := range []*lines{stdout, stderr} {
-		if err := l.end(); err != nil {
+	h.next[i] += int64(len(piece.Data))
+	return h.streams[i].write(piece.Data)
+}
+
+// skip goes to an offset. What is missing before it ends a line: its halves are none.
+func (h *heardCommand) skip(i int, offset int64) error {
+	if offset <= h.next[i] {
+		return nil
+	}
+	h.lost += offset - h.next[i]
+	h.next[i] = offset
+	return h.streams[i].end()
+}
+
+// end sends what was held back of the output of a command that has ended.
+func (h *heardCommand) end(ended sdk.Command) error {
+	for i, total := range []int64{ended.StdoutBytes, ended.StderrBytes} {
+		if err := h.skip(i, total); err != nil {
+			return err
+		}
+		if err := h.streams[i].end(); err != nil {
 			return err
 		}
 	}
-	if ended.State == sdk.CommandSucceeded {
-		return unheard(to.complete(ctx))
+	return nil
+}
+
+// followCommand tells what a command prints, and how it ends.
+func followCommand(ctx context.Context, commands lending.Commands, id string, to *eventStream) error {
+	output := newHeardCommand(func(e event) error { return unheard(to.send(ctx, e)) })
+	ended, err := commands.Follow(ctx, id, output.take)
+	if err == nil {
+		err = output.end(ended)
 	}
-	// The SDKs read the exit code from evalue.
-	traceback := []string{fmt.Sprintf("exit status %d", ended.ExitCode)}
-	if ended.State == sdk.CommandTimeout {
-		traceback = append(traceback, "The command was ended at its time limit.")
+	if err != nil {
+		return err
 	}
-	return unheard(to.fail(ctx, "CommandExecError", strconv.Itoa(ended.ExitCode), traceback...))
+	var lost []string
+	if output.lost > 0 {
+		lost = []string{fmt.Sprintf("%d bytes of the output are missing: the command printed faster than they were read.", output.lost)}
+	}
+	if ended.State != sdk.CommandSucceeded {
+		if ended.State == sdk.CommandTimeout {
+			lost = append(lost, "The command was ended at its time limit.")
+		}
+		return unheard(to.failCommand(ctx, ended.ExitCode, lost...))
+	}
+	if lost != nil {
+		return unheard(to.fail(ctx, errorOutputLost, lost[0], exitStatus(0), lost[0]))
+	}
+	return unheard(to.complete(ctx))
 }
 
 // interruptCommand kills a command with all that it has started.
@@ -225,7 +315,7 @@ func (d execd) commandStatus(ctx context.Context, c rest.Call[rest.None]) (int, 
 			at := command.EndedAt.UTC()
 			state.ExitCode, state.FinishedAt = &command.ExitCode, &at
 			if command.State != sdk.CommandSucceeded {
-				state.Error = fmt.Sprintf("exit status %d", command.ExitCode)
+				state.Error = exitStatus(command.ExitCode)
 			}
 		}
 		return nil
@@ -233,17 +323,24 @@ func (d execd) commandStatus(ctx context.Context, c rest.Call[rest.None]) (int, 
 	return http.StatusOK, state, err
 }
 
-// contentOf is the command as its caller wrote it.
+// contentOf is the command as its caller wrote it. Of a program with arguments, nobody
+// can tell bash -c from a command for the shell, which is the same.
 func contentOf(command sdk.Command) string {
-	if len(command.Argv) == 3 && command.Argv[1] == "-c" {
-		return strings.TrimPrefix(command.Argv[2], bothStreams)
+	argv := command.Argv
+	switch {
+	case inBackground(command) && argv[2] == passOn && len(argv) > 4:
+		return strings.Join(argv[4:], " ")
+	case len(argv) == 3 && argv[0] == "bash" && argv[1] == "-c":
+		return strings.TrimPrefix(argv[2], bothStreams)
+	default:
+		return strings.Join(argv, " ")
 	}
-	return strings.Join(command.Argv, " ")
 }
 
 // inBackground reports whether a command has one log.
 func inBackground(command sdk.Command) bool {
-	return len(command.Argv) > 2 && strings.HasPrefix(command.Argv[2], bothStreams)
+	argv := command.Argv
+	return len(argv) > 2 && argv[0] == "bash" && argv[1] == "-c" && strings.HasPrefix(argv[2], bothStreams)
 }
 
 // headerCursor says where the next part of a log begins: how many bytes came before.
@@ -280,18 +377,4 @@ func (d execd) commandLogs(w http.ResponseWriter, r *http.Request, c rest.Call[r
 		w.Header().Set("Content-Length", strconv.Itoa(len(output.Stdout.Bytes)))
 		return unheard(lending.Send(w, strings.NewReader(string(output.Stdout.Bytes))))
 	})
-}
-
-// readObject reads a body that must be an object. Fields that are not known are no
-// mistake, as with OpenSandbox's own daemon; null is as good as absent.
-func readObject(body []byte, into any) error {
-	body = slices.Clone(body)
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return sdk.Errorf(sdk.CodeInvalidRequest, "The body must be a JSON object.")
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return sdk.Errorf(sdk.CodeInvalidRequest, "The body has a field that is not of the type that the API has for it.")
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -19,6 +20,7 @@ type event struct {
 	Text      string            `json:"text,omitempty"`
 	Results   map[string]string `json:"results,omitempty"`
 	Error     *eventError       `json:"error,omitempty"`
+	Count     int               `json:"execution_count,omitempty"`
 	TookMS    int64             `json:"execution_time,omitempty"`
 	Timestamp int64             `json:"timestamp"`
 }
@@ -35,6 +37,7 @@ const (
 	eventStdout   = "stdout"
 	eventStderr   = "stderr"
 	eventResult   = "result"
+	eventCount    = "execution_count"
 	eventComplete = "execution_complete"
 	eventFailure  = "error"
 	eventPing     = "ping"
@@ -112,6 +115,14 @@ func (s *eventStream) complete(ctx context.Context) error {
 func (s *eventStream) fail(ctx context.Context, name, value string, traceback ...string) error {
 	return s.send(ctx, event{Type: eventFailure, Error: &eventError{Name: name, Value: value, Traceback: traceback}})
 }
+
+// failCommand is fail for a command that has ended with an exit code, which the SDKs read
+// from the error's value.
+func (s *eventStream) failCommand(ctx context.Context, exitCode int, more ...string) error {
+	return s.fail(ctx, "CommandExecError", strconv.Itoa(exitCode), append([]string{exitStatus(exitCode)}, more...)...)
+}
+
+func exitStatus(code int) string { return "exit status " + strconv.Itoa(code) }
 
 // begun reports whether anything was told.
 func (s *eventStream) begun() bool {
@@ -209,8 +220,9 @@ func (l *lines) line() error {
 	return l.send(event{Type: l.kind, Text: text})
 }
 
-// end sends a last line that has no end.
+// end sends a last line that has no end. What is written afterwards begins another.
 func (l *lines) end() error {
+	l.returned = false
 	if len(l.held) == 0 {
 		return nil
 	}

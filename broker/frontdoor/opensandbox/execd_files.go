@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -258,6 +259,9 @@ func readMap[T any](body []byte, into *map[string]T) error {
 	if _, empty := (*into)[""]; empty {
 		return sdk.Errorf(sdk.CodeInvalidRequest, "A path must not be empty.")
 	}
+	if name := unknownField(body, reflect.TypeOf(into)); name != "" {
+		return notServed(name)
+	}
 	return nil
 }
 
@@ -268,6 +272,9 @@ func (d execd) moveFiles(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.
 	}
 	if err := json.Unmarshal(c.Body, &moves); err != nil || len(moves) > maxPaths {
 		return 0, rest.None{}, sdk.Errorf(sdk.CodeInvalidRequest, "The body must be an array of at most %d objects with src and dest.", maxPaths)
+	}
+	if name := unknownField(json.RawMessage(c.Body), reflect.TypeOf(moves)); name != "" {
+		return 0, rest.None{}, notServed(name)
 	}
 	for _, m := range moves {
 		if m.Src == "" || m.Dest == "" {

@@ -37,28 +37,17 @@ type terminalBody struct {
 	Command string `json:"command"`
 }
 
-// request is the provider's form of it. The shell reads no files of settings, as
-// OpenSandbox's does not.
-func (b terminalBody) request() (sdk.CommandRequest, error) {
-	cwd, home, err := expandCwd(b.Cwd, nil)
-	if err != nil {
-		return sdk.CommandRequest{}, err
-	}
+// request is the provider's form of it, without the directory. The shell reads no files of
+// settings, as OpenSandbox's does not.
+func (b terminalBody) request() sdk.CommandRequest {
 	req := sdk.CommandRequest{
-		Argv: []string{"bash", "--norc", "--noprofile"}, Cwd: cwd,
+		Argv:     []string{"bash", "--norc", "--noprofile"},
 		Terminal: &sdk.TerminalSize{Rows: 24, Columns: 80}, // the client's first frame may say another
 	}
-	script := b.Command
-	if home != "" {
-		if script == "" {
-			script = "exec bash --norc --noprofile"
-		}
-		script = home + script
+	if b.Command != "" {
+		req.Argv = append(req.Argv, "-c", b.Command)
 	}
-	if script != "" {
-		req.Argv = append(req.Argv, "-c", script)
-	}
-	return req, nil
+	return req
 }
 
 // createTerminal starts a shell at once, and not when its first client comes as
@@ -81,11 +70,11 @@ func (d execd) createTerminal(ctx context.Context, c rest.Call[rest.Raw]) (int, 
 // startTerminal starts a program at a terminal and returns the ID of its session, which
 // is that of the command.
 func (d execd) startTerminal(ctx context.Context, who tenant.Tenant, info instance.Info, body terminalBody) (id string, err error) {
-	req, err := body.request()
-	if err != nil {
-		return "", err
-	}
-	err = lending.WithCommands(ctx, d.instances, who, info.ID.String(), func(ctx context.Context, commands lending.Commands) error {
+	req := body.request()
+	err = lending.WithCommands(ctx, d.instances, who, info.ID.String(), func(ctx context.Context, commands lending.Commands) (err error) {
+		if req.Cwd, err = resolveCwd(ctx, commands, body.Cwd, nil); err != nil {
+			return err
+		}
 		command, err := commands.Start(ctx, req, lending.StartOptions{})
 		id = command.ID
 		return err

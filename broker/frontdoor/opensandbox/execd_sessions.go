@@ -63,8 +63,8 @@ func (d execd) runInSession(w http.ResponseWriter, r *http.Request, c rest.Call[
 	case body.TimeoutMS != nil:
 		req.Timeout = time.Duration(*body.TimeoutMS) * time.Millisecond
 	}
-	if body.Cwd != "" {
-		req.Code = "cd -- " + quoted(body.Cwd) + " && {\n" + body.Command + "\n}"
+	if body.Cwd != "" { // eval takes what cannot stand in braces: a comment, a backslash at the end
+		req.Code = "cd -- " + quoted(body.Cwd) + " && eval " + quoted(body.Command)
 	}
 	return d.executeIn(w, r, c, req, true)
 }

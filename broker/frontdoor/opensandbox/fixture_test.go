@@ -74,13 +74,18 @@ type box struct {
 	// starting and measuring, if set, stand before the start of a command and a look at
 	// the metrics.
 	starting, measuring func() error
+	// asked and reading, if set, are told of the start of a command and of a look at it.
+	asked   func(sdk.CommandRequest)
+	reading func(sdk.ReadCommandRequest)
+	// env is the sandbox's own environment, beside what every program has.
+	env []string
 	// written counts the bytes that have come of files.
 	written atomic.Int64
 }
 
 // served is what the calls of the service arrive at.
 type served struct {
-	sdk.Provider
+	*instancetest.Served
 	*localcommands.Commands
 	*localfiles.Files
 	box *box
@@ -89,7 +94,10 @@ type served struct {
 // Provider implements instance.Provider.
 func (b *box) Provider(ctx context.Context) (sdk.Provider, error) {
 	all, err := b.fake.Provider(ctx)
-	return served{all, b.commands, b.files, b}, err
+	if err != nil {
+		return nil, err
+	}
+	return served{all.(*instancetest.Served), b.commands, b.files, b}, nil
 }
 
 // InstanceMetrics implements sdk.Meter. Each look finds that half a second of a processor
@@ -126,7 +134,18 @@ func (s served) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.C
 			return sdk.Command{}, err
 		}
 	}
+	if s.box.asked != nil {
+		s.box.asked(req)
+	}
 	return s.Commands.StartCommand(ctx, req)
+}
+
+// ReadCommand implements sdk.Commands.
+func (s served) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
+	if s.box.reading != nil {
+		s.box.reading(req)
+	}
+	return s.Commands.ReadCommand(ctx, req, out)
 }
 
 func newBox(t *testing.T) *box {
@@ -164,6 +183,7 @@ func (b *box) startProgram(_ context.Context, _ string, p localcommands.Program)
 		return nil, cmd.Err
 	}
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "PS1=$ "}
+	cmd.Env = append(cmd.Env, b.env...)
 	for name, value := range p.Env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}

@@ -1,6 +1,7 @@
 package opensandbox
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"mime/multipart"
@@ -35,6 +36,39 @@ func FuzzUploadForm(f *testing.F) {
 			assert.Assert(t, taken > 0 && taken <= strings.Count(body, "--b"))
 		} else {
 			assert.Assert(t, errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidRequest}), "%v", err)
+		}
+	})
+}
+
+// FuzzReadObject reads bodies that no client wrote: each is refused, or has nothing that is
+// not known but what is empty.
+func FuzzReadObject(f *testing.F) {
+	for _, seed := range []string{`{"code":"1"}`, `{"code":"1","x":null,"context":{"id":"","y":1}}`, `{"context":[{}]}`, `[]`, `{"Code":"1"}`, `{"code":`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var into struct {
+			Code    string `json:"code"`
+			Context *struct {
+				ID string `json:"id"`
+			} `json:"context"`
+		}
+		if err := readObject(body, &into); err != nil {
+			assert.Assert(t, errors.Is(err, &sdk.Error{Code: sdk.CodeInvalidRequest}), "%v", err)
+			return
+		}
+		var all struct{ Fields, Context map[string]json.RawMessage }
+		assert.NilError(t, json.Unmarshal(body, &all.Fields))
+		if context := all.Fields["context"]; context != nil {
+			assert.NilError(t, json.Unmarshal(context, &all.Context))
+		}
+		delete(all.Fields, "code")
+		delete(all.Fields, "context")
+		delete(all.Context, "id")
+		for _, unknown := range []map[string]json.RawMessage{all.Fields, all.Context} {
+			for name, value := range unknown {
+				assert.Assert(t, isNothing(value), name)
+			}
 		}
 	})
 }

@@ -2,7 +2,11 @@ package opensandbox
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -11,8 +15,10 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -67,25 +73,20 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-func TestTheDirectoryOfACommand(t *testing.T) {
-	envs := map[string]string{"A": "/tmp", "B": "x"}
-	for cwd, want := range map[string]struct{ expanded, home, fault string }{
-		"":          {},
-		"/tmp":      {expanded: "/tmp"},
-		"$A/${B}/c": {expanded: "/tmp/x/c"},
-		"$C/x":      {fault: "cwd"},
-		"~":         {home: "cd -- ~'' || exit\n"},
-		"~/it's":    {home: `cd -- ~'/it'\''s' || exit` + "\n"},
-		"~other/x":  {expanded: "~other/x"},
+func TestTheDirectoryAsAWordOfTheShell(t *testing.T) {
+	for cwd, want := range map[string]string{
+		"":          "",
+		"/tmp":      "",
+		"~other/x":  "",
+		"/a$/b$1":   "",
+		"/a~":       "",
+		"~":         "~",
+		"~/it's":    `~/'it'\''s'`,
+		"$A/${B}/c": `"${A?}"'/'"${B?}"'/c'`,
+		"~/$A":      `~/"${A?}"`,
+		"/x/$A;`b`": "'/x/'\"${A?}\"';`b`'",
 	} {
-		expanded, home, err := expandCwd(cwd, envs)
-		if want.fault != "" {
-			assert.Check(t, is.ErrorContains(err, want.fault), cwd)
-			continue
-		}
-		assert.Check(t, is.Nil(err), cwd)
-		assert.Check(t, is.Equal(expanded, want.expanded), cwd)
-		assert.Check(t, is.Equal(home, want.home), cwd)
+		assert.Check(t, is.Equal(directoryWord(cwd), want), cwd)
 	}
 }
 
@@ -96,16 +97,17 @@ func TestTheFormOfACommand(t *testing.T) {
 		argv  []string
 		fault string
 	}{
-		"of the shell":                     {commandBody{Command: "ls"}, []string{"bash", "-c", "ls"}, ""},
-		"of the shell, in the background":  {commandBody{Command: "ls", Background: true}, []string{"bash", "-c", "exec 2>&1\nls"}, ""},
-		"without a shell":                  {commandBody{Argv: []string{"ls", "-l"}}, []string{"ls", "-l"}, ""},
-		"without one, in the background":   {commandBody{Argv: []string{"ls", "-l"}, Background: true}, []string{"bash", "-c", "exec 2>&1\nexec \"$@\"", "bash", "ls", "-l"}, ""},
-		"neither":                          {commandBody{}, nil, "command"},
-		"both":                             {commandBody{Command: "ls", Argv: []string{"ls"}}, nil, "command"},
-		"no program":                       {commandBody{Argv: []string{"", "x"}}, nil, "argv"},
-		"another user":                     {commandBody{Command: "ls", UID: &one}, nil, "uid"},
-		"a time of nothing":                {commandBody{Command: "ls", TimeoutMS: &zero}, nil, "timeout"},
-		"a variable that nobody has named": {commandBody{Command: "ls", Cwd: "$NO"}, nil, "cwd"},
+		"of the shell":                       {commandBody{Command: "ls"}, []string{"bash", "-c", "ls"}, ""},
+		"of the shell, in the background":    {commandBody{Command: "ls", Background: true}, []string{"bash", "-c", bothStreams + "ls"}, ""},
+		"without a shell":                    {commandBody{Argv: []string{"ls", "-l"}}, []string{"ls", "-l"}, ""},
+		"without one, in the background":     {commandBody{Argv: []string{"ls", "-l"}, Background: true}, []string{"bash", "-c", passOn, "bash", "ls", "-l"}, ""},
+		"of the shell, as in the background": {commandBody{Command: "exec 2>&1\nls"}, []string{"bash", "-c", "exec 2>&1\nls"}, ""},
+		"another program's -c":               {commandBody{Argv: []string{"python3", "-c", "1"}}, []string{"python3", "-c", "1"}, ""},
+		"neither":                            {commandBody{}, nil, "command"},
+		"both":                               {commandBody{Command: "ls", Argv: []string{"ls"}}, nil, "command"},
+		"no program":                         {commandBody{Argv: []string{"", "x"}}, nil, "argv"},
+		"another user":                       {commandBody{Command: "ls", UID: &one}, nil, "uid"},
+		"a time of nothing":                  {commandBody{Command: "ls", TimeoutMS: &zero}, nil, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req, err := test.body.request()
@@ -115,6 +117,13 @@ func TestTheFormOfACommand(t *testing.T) {
 			}
 			assert.NilError(t, err)
 			assert.Check(t, is.DeepEqual(req.Argv, test.argv))
+			want := test.body.Command
+			if want == "" {
+				want = strings.Join(test.body.Argv, " ")
+			}
+			shown := sdk.Command{Argv: req.Argv}
+			assert.Check(t, is.Equal(contentOf(shown), want), "as its caller wrote it")
+			assert.Check(t, is.Equal(inBackground(shown), test.body.Background))
 		})
 	}
 }
@@ -147,6 +156,12 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 		`,"networkPolicy":{"defaultAction":"deny"}`:                                                "",
 		`,"networkPolicy":{"defaultAction":"allow"}`:                                               "networkPolicy",
 		`,"networkPolicy":{"defaultAction":"deny","egress":[{"action":"allow","target":"x.org"}]}`: "networkPolicy",
+		`,"networkPolicy":{"defaultAction":"deny","mode":"strict"}`:                                "networkPolicy.mode",
+		`,"networkPolicy":{"egress":[{"action":"allow","target":"x.org","port":1}]}`:               "networkPolicy.egress.port",
+		`,"image":{"uri":"python:3.12","digest":"sha256:1"}`:                                       "image.digest",
+		`,"image":{"uri":"python:3.12","digest":""}`:                                               "",
+		`,"platform":{"os":"linux","variant":"v8"}`:                                                "platform.variant",
+		`,"entrypoint":["/opt/opensandbox/code-interpreter.sh"]`:                                   "",
 		`,"volumes":[]`:                                          "",
 		`,"volumes":[{"name":"v"}]`:                              "volumes",
 		`,"credentialProxy":{"enabled":false}`:                   "",
@@ -168,11 +183,132 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 		assert.Check(t, is.Equal(fieldOf(err), fault), more)
 		if fault == "" {
 			assert.Check(t, is.Nil(err), more)
+			started := strings.Contains(more, `["a","b"]`)
+			assert.Check(t, is.Equal(req.entrypoint != nil, started), more)
 			assert.Check(t, req.instance.Fixed && req.instance.Template == "py" && req.instance.FrontDoor == Name, more)
 		}
 	}
 	_, err := d.readCreate([]byte(`[]`), settings)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
+}
+
+func TestAPolicyOfTheNetwork(t *testing.T) {
+	for name, test := range map[string]struct {
+		network, policy string
+		ok              bool
+	}{
+		"what holds":                    {config.NetworkDeny, `{"defaultAction":"deny","egress":[]}`, true},
+		"what an empty one means":       {config.NetworkDeny, `{}`, true},
+		"what does not hold":            {config.NetworkDeny, `{"defaultAction":"allow"}`, false},
+		"all, which holds":              {config.NetworkAllow, `{"defaultAction":"allow"}`, true},
+		"an empty one, which is less":   {config.NetworkAllow, `{}`, false},
+		"a rule":                        {config.NetworkAllow, `{"defaultAction":"allow","egress":[{"action":"deny","target":"x.org"}]}`, false},
+		"none, where nobody promises":   {"", `null`, true},
+		"empty, where nobody promises":  {"", `{"egress":[]}`, true},
+		"deny, where nobody promises":   {"", `{"defaultAction":"deny"}`, false},
+		"allow, where nobody promises":  {"", `{"defaultAction":"allow"}`, false},
+		"a rule, where nobody promises": {"", `{"egress":[{"action":"deny","target":"x.org"}]}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := frontdoor.Settings{Images: map[string]string{"python:3.12": ""}, Network: test.network}
+			_, err := (&Door{}).readCreate([]byte(`{"image":{"uri":"python:3.12"},"networkPolicy":`+test.policy+`}`), settings)
+			want := "networkPolicy"
+			if test.ok {
+				want = ""
+				assert.NilError(t, err)
+			}
+			assert.Equal(t, fieldOf(err), want)
+		})
+	}
+}
+
+// heard is what events come of pieces of a command's output.
+func heard(t *testing.T, ended sdk.Command, pieces ...sdk.CommandOutput) (texts []string, lost int64) {
+	t.Helper()
+	h := newHeardCommand(func(e event) error {
+		texts = append(texts, e.Type+" "+e.Text)
+		return nil
+	})
+	for _, piece := range pieces {
+		assert.NilError(t, h.take(piece))
+	}
+	assert.NilError(t, h.end(ended))
+	return texts, h.lost
+}
+
+func TestAGapInTheOutputEndsALine(t *testing.T) {
+	out := func(offset int64, text string) sdk.CommandOutput {
+		return sdk.CommandOutput{Stream: sdk.Stdout, Offset: offset, Data: []byte(text)}
+	}
+	for name, test := range map[string]struct {
+		pieces []sdk.CommandOutput
+		ended  sdk.Command
+		want   []string
+		lost   int64
+	}{
+		"none":                      {[]sdk.CommandOutput{out(0, "ab"), out(2, "c\n")}, sdk.Command{StdoutBytes: 4}, []string{"stdout abc"}, 0},
+		"within a line":             {[]sdk.CommandOutput{out(0, "ab"), out(9, "c\nd\n")}, sdk.Command{StdoutBytes: 13}, []string{"stdout ab", "stdout c", "stdout d"}, 7},
+		"behind a carriage return":  {[]sdk.CommandOutput{out(0, "ab\r"), out(9, "\nc\n")}, sdk.Command{StdoutBytes: 12}, []string{"stdout ab", "stdout \n", "stdout c"}, 6},
+		"at the beginning":          {[]sdk.CommandOutput{out(3, "c\n")}, sdk.Command{StdoutBytes: 5}, []string{"stdout c"}, 3},
+		"at the end":                {[]sdk.CommandOutput{out(0, "a")}, sdk.Command{StdoutBytes: 5}, []string{"stdout a"}, 4},
+		"of the other stream alone": {[]sdk.CommandOutput{out(0, "a"), {Stream: sdk.Stderr, Offset: 2, Data: []byte("x")}, out(1, "b")}, sdk.Command{StdoutBytes: 2, StderrBytes: 3}, []string{"stdout ab", "stderr x"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			texts, lost := heard(t, test.ended, test.pieces...)
+			assert.Check(t, is.DeepEqual(texts, test.want))
+			assert.Check(t, is.Equal(lost, test.lost))
+		})
+	}
+}
+
+func TestAContextHasOneCellByWhateverName(t *testing.T) {
+	r := running{}
+	info := instance.Info{ID: instance.ID{Instance: "s"}}
+	at := cellOf(info, instance.ExecuteRequest{Language: "python", Context: instance.DefaultContext})
+	assert.Assert(t, r.enter(at))
+	assert.Equal(t, r.begun(at, "x1"), 1)
+	assert.Equal(t, r.begun(at, "x1"), 1, "it was told once more")
+	info.Contexts = map[string]string{"python": "c1"}
+	assert.Assert(t, !r.enter(cellOf(info, instance.ExecuteRequest{ContextID: "c1"})), "it is busy")
+	for id, want := range map[string]string{"c1": "x1", "x1": "x1", "c2": "", "": ""} {
+		execution, _ := r.find(info, id)
+		assert.Check(t, is.Equal(execution, want), id)
+	}
+	r.leave(at)
+	assert.Assert(t, r.enter(at))
+	assert.Equal(t, r.begun(at, "x2"), 2)
+	r.forget(info, "c1")
+	r.leave(at)
+	assert.Assert(t, r.enter(at))
+	assert.Equal(t, r.begun(at, "x3"), 1, "another context has its place")
+	for i := range 2 * maxCounts {
+		r.begun(cell{sandbox: strconv.Itoa(i)}, "x")
+	}
+	assert.Equal(t, len(r.counts), maxCounts)
+}
+
+// executing is a service that runs nothing, and remembers what it was asked for.
+type executing struct {
+	Instances
+	asked instance.ExecuteRequest
+}
+
+func (*executing) Named(name string) (instance.Info, error) {
+	return instance.Info{ID: instance.ID{Instance: name}, FrontDoor: Name}, nil
+}
+
+func (e *executing) Execute(_ context.Context, _ tenant.Tenant, _ string, req instance.ExecuteRequest) (instance.Execution, error) {
+	e.asked = req
+	return instance.Execution{Result: sdk.ExecuteResult{Status: sdk.StatusSucceeded}}, nil
+}
+
+func TestCodeWaitsForItsTurnAsTheDoorSays(t *testing.T) {
+	service := &executing{}
+	d := &Door{instances: service}
+	d.settings.Store(&frontdoor.Settings{Wait: 7 * time.Second})
+	call := rest.Call[rest.Raw]{Path: map[string]string{"id": "s", "session": "c"}, Body: rest.Raw(`{"command":"true"}`)}
+	assert.NilError(t, execd{d}.runInSession(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), call))
+	assert.Equal(t, service.asked.Wait, 7*time.Second)
 }
 
 func TestWhoseSandboxAPathIs(t *testing.T) {

@@ -2,6 +2,7 @@ package opensandbox
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/portproxy"
@@ -15,6 +16,13 @@ var passedOn = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.Me
 // registerPorts has what a port is asked for answered by the program that listens there.
 // Below the ports of OpenSandbox's own daemons, whatever has no operation leads nowhere.
 func (d *Door) registerPorts(base string) {
+	// OpenSandbox's daemon passes on to ports too: some clients know its address alone.
+	d.registerPort(strings.Replace(base, "{port}", portExecd+"/proxy/{port}", 1))
+	d.registerPort(base)
+}
+
+// registerPort does that for the ports below one base.
+func (d *Door) registerPort(base string) {
 	for _, method := range passedOn {
 		for _, pattern := range []string{base + "/*", base} {
 			rest.Stream(d.api, rest.Operation{Method: method, Path: pattern, AnyQuery: true}, func(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {

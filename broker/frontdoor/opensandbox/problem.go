@@ -13,6 +13,8 @@ type flatError struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
 	RequestID string `json:"request_id"`
+	// ErrorCode is the broker's own code where Code is a word of OpenSandbox's.
+	ErrorCode string `json:"error_code,omitempty"`
 }
 
 // problem puts a refusal into OpenSandbox's form. Its clients know 400 where the broker's
@@ -22,11 +24,11 @@ func problem(err error, requestID string) rest.Problem {
 	if r.Status == http.StatusUnprocessableEntity {
 		r.Status = http.StatusBadRequest
 	}
-	code := string(r.Code)
+	answer := flatError{Code: string(r.Code), Message: r.Detail, RequestID: requestID}
 	if own, ok := errors.AsType[*inOwnWords](err); ok {
-		code = own.code
+		answer.Code, answer.ErrorCode = own.code, answer.Code
 	}
-	return r.As("application/json", flatError{code, r.Detail, requestID})
+	return r.As("application/json", answer)
 }
 
 // inOwnWords is a refusal whose code clients know by OpenSandbox's own name for it, since

@@ -55,7 +55,7 @@ func use(t *testing.T, dir string, b *harness.Broker, mode string) string {
 }
 
 func TestTheSDKUsesSandboxesOfGVisor(t *testing.T) {
-	b, dir := frontdoor.Real(t, door), client(t)
+	b, dir := frontdoor.Real(t, strings.Replace(door, "\n}", "\n  network = \"deny\"\n}", 1)), client(t)
 	for _, mode := range []string{"direct", "proxy", "keyless"} {
 		t.Run(mode, func(t *testing.T) {
 			assert.Equal(t, use(t, dir, b, mode), "sessions works\nterminals works\nmetrics works\npause works\ndone\n")
@@ -66,6 +66,7 @@ func TestTheSDKUsesSandboxesOfGVisor(t *testing.T) {
 }
 
 func TestTheSDKUsesSandboxesOfACloud(t *testing.T) {
+	t.Setenv("NETWORK", "allow") // where nobody promises more
 	b, dir := frontdoor.Cloud(t, door), client(t)
 	out := use(t, dir, b, "direct")
 	assert.Check(t, is.Equal(out, "sessions refused\nterminals works\nmetrics works\npause works\ndone\n"))

@@ -123,6 +123,11 @@ try {
   assert.equal(cell.at(-1).error.ename, "NameError", JSON.stringify(cell));
   assert.ok(!cell.some((e) => e.type === "execution_complete"));
   assert.equal((await execd("DELETE", "/code?id=nonsense")).status, 404);
+  await events(await execd("POST", "/code", { code: "1", context: { language: "python" } })); // makes the default context
+  const usual = (await (await execd("GET", "/code/contexts?language=python")).json()).find((c) => c.id !== context.id);
+  const endless = await execd("POST", "/code", { code: "while True: pass", context: { language: "python" } }); // its init has come
+  assert.equal((await execd("DELETE", "/code?id=" + usual.id)).status, 200);
+  assert.equal((await events(endless)).at(-1).error.ename, "KeyboardInterrupt");
   assert.equal((await execd("POST", "/code/context", { language: "cobol" })).status, 400);
   assert.equal((await execd("DELETE", "/code/contexts/" + context.id)).status, 200);
   assert.equal((await execd("GET", "/code/contexts/" + context.id)).status, 404);
@@ -139,7 +144,7 @@ try {
   assert.equal((await fetch("http://" + port.endpoint + "/page")).status, 401);
 
   // What clients ask for as a matter of course.
-  assert.equal((await sandbox.getEgressPolicy()).defaultAction, "deny");
+  assert.equal((await sandbox.getEgressPolicy()).defaultAction, process.env.NETWORK ?? "deny");
   const renewed = await sandbox.renew(900);
   assert.ok(renewed.expiresAt - Date.now() > 850_000);
   const manager = SandboxManager.create({ connectionConfig });
@@ -165,6 +170,9 @@ try {
     const run = await sandbox.commands.runInSession(session, "echo $A; pwd; false");
     assert.deepEqual(texts(run.logs.stdout), ["5", "/"]);
     assert.equal(run.exitCode, 1);
+    for (const command of ["pwd # where", "# nothing\npwd", "pwd \\\n"]) {
+      assert.deepEqual(texts((await sandbox.commands.runInSession(session, command, { workingDirectory: "/tmp" })).logs.stdout), ["/tmp"]);
+    }
     await sandbox.commands.deleteSession(session);
   });
   await optional("terminals", async () => { // by the calls that the next line of the SDK makes
