@@ -9,6 +9,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 )
 
 // fieldContext is the field that a provider names when it does not know a context.
@@ -70,13 +71,13 @@ type defaultContexts struct {
 	*lifecycle
 	journal recorder
 	// making is held by the one who makes a context in an instance.
-	making *keyLock[*registry.Entry]
+	making *keylock.Locks[*registry.Entry]
 }
 
 // of returns the ID of the instance's default context for a language, and
 // makes it at first use. Of several at once one makes it, the others wait.
 func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (string, error) {
-	unlock, err := d.making.lock(ctx, e)
+	unlock, err := d.making.Take(ctx, e)
 	if err != nil {
 		return "", context.Cause(ctx)
 	}

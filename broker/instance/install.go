@@ -85,7 +85,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 		}
 		return Execution{}, begunFault(e, s.executionError(caller, ctx, e, req, err, false))
 	}
-	unlock, err := s.installing.lock(ctx, e)
+	unlock, err := s.installing.Take(ctx, e)
 	if err != nil {
 		return ended(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 )
 
 // Router says in which order providers are asked for a new instance, and learns from
@@ -342,7 +343,7 @@ func (p *providers) hold(ctx context.Context, key registry.WorkKey) (leave func(
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.lifetime, cancel)()
-	leave, err = p.searches.lock(waiting, key)
+	leave, err = p.searches.Take(waiting, key)
 	if err != nil && ctx.Err() == nil {
 		err = shuttingDown()
 	}
@@ -387,7 +388,7 @@ type providers struct {
 	router   Router
 
 	// searches are held by the requests that look for a provider for a session.
-	searches keyLock[registry.WorkKey]
+	searches keylock.Locks[registry.WorkKey]
 }
 
 func offers(catalog Catalog, p Provider) bool { return slices.Contains(catalog.Providers(), p) }

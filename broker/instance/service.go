@@ -21,6 +21,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 )
 
 // Limits bound what one request may ask for.
@@ -84,7 +85,7 @@ type Service struct {
 	observer   Observer
 	contexts   defaultContexts
 	// installing is held by the one who installs packages in an instance.
-	installing keyLock[*registry.Entry]
+	installing keylock.Locks[*registry.Entry]
 }
 
 // NewService returns a service that works until Shutdown, which the caller must
@@ -105,7 +106,7 @@ func NewService(opts Options) *Service {
 		opts.Journal = noJournal{}
 	}
 	s.journal = recorder{life, opts.Journal}
-	s.contexts = defaultContexts{lifecycle: life, journal: s.journal, making: &keyLock[*registry.Entry]{}}
+	s.contexts = defaultContexts{lifecycle: life, journal: s.journal, making: &keylock.Locks[*registry.Entry]{}}
 	s.admission = admission{lifecycle: life, quotas: opts.Quotas}
 	s.registry = registry.New(effects{s.journal, s.terminateLater})
 	for _, r := range opts.Past.Records {

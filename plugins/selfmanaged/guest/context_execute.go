@@ -46,7 +46,7 @@ func (c *codeContext) execute(ctx context.Context, running *interruptible, req *
 	c.busy.Store(true)
 	defer c.busy.Store(false)
 
-	var found verdict
+	var found inspection
 	if c.language == JavaScript {
 		_, found = inspectJavaScript(c.policy, req)
 		if found.Blocked {
@@ -60,8 +60,8 @@ func (c *codeContext) execute(ctx context.Context, running *interruptible, req *
 	if c.wasRestarted() {
 		return sdk.FieldErrorf(sdk.CodeConflict, "context_id", "the context was restarted or deleted before the code began")
 	}
-	e := &contextExecution{context: c, resident: r, judged: c.language == Python, report: newReport(stream, req)}
-	e.report.verdict = found
+	e := &contextExecution{context: c, resident: r, inspects: c.language == Python, report: newReport(stream, req)}
+	e.report.inspection = found
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ type contextExecution struct {
 	context  *codeContext
 	resident *resident
 	report   *report
-	judged   bool // the runner tells a verdict first
+	inspects bool // the runner sends an inspection first
 	number   int64
 }
 
@@ -184,8 +184,8 @@ func (e *contextExecution) await(ctx context.Context, timeout time.Duration) (*f
 			case f.Execution != e.number: // of a thread that an earlier one left behind
 			case f.Kind == frames.Done:
 				return &f, outcome
-			case f.Kind == frames.Verdict && first && e.judged:
-				e.report.judge(f)
+			case f.Kind == frames.Inspection && first && e.inspects:
+				e.report.inspected(f)
 				first = false
 			default:
 				e.report.take(f)

@@ -19,20 +19,20 @@ import (
 
 // execution is one piece of code on its way through an interpreter.
 type execution struct {
-	ctx     context.Context
-	process *process
-	judged  bool // the interpreter tells a verdict first
-	report  *report
+	ctx      context.Context
+	process  *process
+	inspects bool // the interpreter sends an inspection first
+	report   *report
 }
 
 func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy codepolicy.Policy, running *interruptible, req *providerv1.ExecuteRequest, stream executionStream) error {
 	var callMain bool
-	var verdict verdict
+	var found inspection
 	if req.GetLanguage() == JavaScript {
-		callMain, verdict = inspectJavaScript(policy, req)
+		callMain, found = inspectJavaScript(policy, req)
 	}
-	if verdict.Blocked {
-		return sendBlocked(stream, verdict)
+	if found.Blocked {
+		return sendBlocked(stream, found)
 	}
 	payload, err := requestPayload(req, callMain)
 	if err != nil {
@@ -46,8 +46,8 @@ func execute(ctx context.Context, in *interpreters, guard *memory.Guard, policy 
 		return sdk.Errorf(sdk.CodeUnavailable, "the interpreter could not be started: %w", err)
 	}
 	defer in.replace(req.GetLanguage())
-	e := &execution{ctx: ctx, process: p, judged: req.GetLanguage() == Python, report: newReport(stream, req)}
-	e.report.verdict = verdict
+	e := &execution{ctx: ctx, process: p, inspects: req.GetLanguage() == Python, report: newReport(stream, req)}
+	e.report.inspection = found
 	e.report.calls = e.report.calls || callMain
 	result, err := e.perform(guard, running, stream, req, payload)
 	if err != nil {
@@ -89,8 +89,8 @@ func (e *execution) perform(guard *memory.Guard, running *interruptible, stream 
 }
 
 // sendBlocked answers for code that no interpreter has seen.
-func sendBlocked(stream executionStream, v verdict) error {
-	return answer(stream, sdk.ExecuteResult{Status: sdk.StatusBlocked, ExitCode: exitBlocked, Findings: v.findings()})
+func sendBlocked(stream executionStream, found inspection) error {
+	return answer(stream, sdk.ExecuteResult{Status: sdk.StatusBlocked, ExitCode: exitBlocked, Findings: found.findings()})
 }
 
 // answer begins and ends the answer for code that did not run.
@@ -172,8 +172,8 @@ func (e *execution) readFrames() {
 		if err != nil {
 			break
 		}
-		if f.Kind == frames.Verdict && first && e.judged {
-			e.report.judge(f)
+		if f.Kind == frames.Inspection && first && e.inspects {
+			e.report.inspected(f)
 			continue
 		}
 		e.report.take(f)

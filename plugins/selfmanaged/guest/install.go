@@ -105,7 +105,7 @@ func installerEnvironment(proxy string, env map[string]string) []string {
 var errNoSuchEvent = errors.New("an installation has no such event")
 
 // installStream is the answer of an installation. Its output comes from an
-// execution, and the wishes for connections from the proxy.
+// execution, and the requests for connections from the proxy.
 type installStream struct {
 	mu     sync.Mutex // a gRPC stream takes one sender at a time
 	stream grpc.ServerStreamingServer[guestv1.InstallResponse]

@@ -18,8 +18,8 @@ import (
 // program that they may not start.
 const exitBlocked = 126
 
-// verdict is what the code policy says of one piece of code.
-type verdict struct {
+// inspection is what the code policy says of one piece of code.
+type inspection struct {
 	Findings []codepolicy.Finding `json:"findings"`
 	Blocked  bool                 `json:"blocked"`
 }
@@ -51,7 +51,7 @@ func preparePolicy(encoded []byte) (codepolicy.Policy, error) {
 
 // inspectJavaScript looks into code before it goes to Node: whether its main
 // expects to be called, and what the policy says.
-func inspectJavaScript(policy codepolicy.Policy, req *providerv1.ExecuteRequest) (callMain bool, v verdict) {
+func inspectJavaScript(policy codepolicy.Policy, req *providerv1.ExecuteRequest) (callMain bool, v inspection) {
 	mayCall := req.Arguments == nil && strings.Contains(req.GetCode(), "main")
 	if !mayCall && policy.Mode == codepolicy.Off {
 		return false, v
@@ -65,21 +65,21 @@ func inspectJavaScript(policy codepolicy.Policy, req *providerv1.ExecuteRequest)
 	return callMain, v
 }
 
-// judge takes the verdict that the Python runner sends before it runs any of the
+// inspected takes the inspection that the Python runner sends before it runs any of the
 // code. There is none if the interpreter ended before; then nothing of the code
 // has run.
-func (r *report) judge(f frames.Frame) {
+func (r *report) inspected(f frames.Frame) {
 	r.calls = r.calls || f.Call
-	var v verdict
+	var v inspection
 	if json.Unmarshal(f.Data, &v) != nil {
 		return
 	}
 	v.Findings = codepolicy.Bounded(v.Findings)
-	r.verdict = v
+	r.inspection = v
 }
 
 // findings are what the policy objects to, as the SDK has them.
-func (v verdict) findings() []sdk.Finding {
+func (v inspection) findings() []sdk.Finding {
 	var list []sdk.Finding
 	for _, f := range v.Findings {
 		list = append(list, sdk.Finding{Line: f.Line, Column: f.Column, Rule: f.Rule, Message: f.Message})

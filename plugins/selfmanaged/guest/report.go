@@ -40,17 +40,17 @@ type report struct {
 	artifacts   *providerv1.ArtifactLimits // nil for none
 	before      artifacts.Snapshot
 
-	mu        sync.Mutex // a gRPC stream takes one sender at a time
-	stream    eventSender
-	written   [2]int64 // bytes of stdout and stderr
-	truncated bool
-	calls     bool // main will be called; else there is no result
-	results   int
-	result    []byte
-	verdict   verdict
-	sent      int32 // artifacts
-	sentBytes int64
-	group     int32 // the highest one that was used
+	mu         sync.Mutex // a gRPC stream takes one sender at a time
+	stream     eventSender
+	written    [2]int64 // bytes of stdout and stderr
+	truncated  bool
+	calls      bool // main will be called; else there is no result
+	results    int
+	result     []byte
+	inspection inspection
+	sent       int32 // artifacts
+	sentBytes  int64
+	group      int32 // the highest one that was used
 }
 
 // newReport begins an execution: artifacts/ is there, and what lies in it now is not the
@@ -93,8 +93,8 @@ func (r *report) output(stream int, p []byte) {
 // wants says whether the data of a frame is worth reading.
 func (r *report) wants(f frames.Frame) bool {
 	switch f.Kind {
-	case frames.Verdict:
-		return f.Length <= maxVerdict
+	case frames.Inspection:
+		return f.Length <= maxInspection
 	case frames.Value:
 		return f.Length <= r.outputLimit
 	case frames.Result, frames.Display:
@@ -104,8 +104,8 @@ func (r *report) wants(f frames.Frame) bool {
 	}
 }
 
-// maxVerdict bounds what the code policy has to say.
-const maxVerdict = 1 << 20
+// maxInspection bounds what the code policy has to say.
+const maxInspection = 1 << 20
 
 // take deals with a frame of the runner.
 func (r *report) take(f frames.Frame) {
@@ -215,8 +215,8 @@ func (r *report) finish(result sdk.ExecuteResult) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result.Truncated = r.truncated
-	result.Findings = r.verdict.findings()
-	if r.verdict.Blocked {
+	result.Findings = r.inspection.findings()
+	if r.inspection.Blocked {
 		result.Status, result.ExitCode = sdk.StatusBlocked, exitBlocked
 	}
 	// What failed or was stopped has returned nothing, whatever it wrote; nor has

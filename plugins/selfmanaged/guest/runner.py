@@ -243,11 +243,11 @@ def permitted(policy, tree, program, code, call, channel):
     result is whether the code may run. What comes through the channel later is the
     code's own affair."""
     if policy is None:
-        channel.send("verdict", call=call)
+        channel.send("inspection", call=call)
         return True
     findings = policy.analyse(tree, program, code)
     blocked = policy.enforce and bool(findings)
-    channel.send("verdict", json.dumps({"findings": findings, "blocked": blocked}).encode(), call=call)
+    channel.send("inspection", json.dumps({"findings": findings, "blocked": blocked}).encode(), call=call)
     return not blocked
 
 

@@ -26,6 +26,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -51,7 +52,7 @@ type Provider struct {
 	template        *template
 
 	// changing is for who makes or ends kernels, by the ID of the sandbox or the context.
-	changing remote.Turns
+	changing keylock.Locks[string]
 	leases   leases
 	// end ends what runs beside the calls, and background is that.
 	end        context.CancelFunc

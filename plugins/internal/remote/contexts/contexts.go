@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 )
 
 // Saved is what of a context outlives this process.
@@ -125,7 +125,7 @@ type Service[B any, C Kernel] interface {
 // CreateContext; a provider embeds it.
 type Book[B any, C Kernel] struct {
 	service Service[B, C]
-	loading remote.Turns
+	loading keylock.Locks[string]
 
 	mu  sync.Mutex
 	all map[string][]C // by instance, once they were loaded

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 )
 
 // Commands implements sdk.Commands; a provider embeds it. All that is known of a command
@@ -19,7 +20,7 @@ import (
 type Commands struct {
 	service Service
 	logger  hclog.Logger
-	writing remote.Turns
+	writing keylock.Locks[string]
 }
 
 var _ sdk.Commands = (*Commands)(nil)

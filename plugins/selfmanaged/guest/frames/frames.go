@@ -18,11 +18,11 @@ import (
 
 // Kinds of frames.
 const (
-	Verdict = "verdict" // the first of Python's: what the code policy says, before any of the code has run
-	Value   = "value"   // JSON that main returned
-	Result  = "result"  // a representation of the last expression's value
-	Display = "display" // one of something that the code showed
-	Done    = "done"    // the execution has ended; in contexts alone
+	Inspection = "inspection" // the first of Python's: what the code policy says, before any of the code has run
+	Value      = "value"      // JSON that main returned
+	Result     = "result"     // a representation of the last expression's value
+	Display    = "display"    // one of something that the code showed
+	Done       = "done"       // the execution has ended; in contexts alone
 )
 
 // Frame is one report.
@@ -35,7 +35,7 @@ type Frame struct {
 	Group    int32  `json:"group"`
 	Size     int64  `json:"size"`
 	Refused  string `json:"refused"`
-	// Call says in a Verdict whether main will be called.
+	// Call says in an Inspection whether main will be called.
 	Call bool `json:"call"`
 	// Execution says in a context which one reports, counted from 1.
 	Execution int64 `json:"execution"`

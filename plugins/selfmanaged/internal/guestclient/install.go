@@ -82,11 +82,11 @@ func (c *Client) Install(ctx context.Context, installer Installer, timeout time.
 	return sdk.ExecuteResult{}, c.explain(ctx, callCtx, wire.DecodeError(err))
 }
 
-// tunnel answers one wish for a connection, and returns when that has ended.
-func (c *Client) tunnel(ctx context.Context, wish *guestv1.Connect, connector Connector) {
+// tunnel answers one request for a connection, and returns when that has ended.
+func (c *Client) tunnel(ctx context.Context, asked *guestv1.Connect, connector Connector) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn, err := dial(ctx, wish, connector)
+	conn, err := dial(ctx, asked, connector)
 	stream, broken := c.install.Tunnel(ctx)
 	if broken != nil {
 		if err == nil {
@@ -94,7 +94,7 @@ func (c *Client) tunnel(ctx context.Context, wish *guestv1.Connect, connector Co
 		}
 		return
 	}
-	accept := &guestv1.Accept{Id: wish.GetId()}
+	accept := &guestv1.Accept{Id: asked.GetId()}
 	if err != nil {
 		accept.Refused = err.Error()
 	}
@@ -150,9 +150,9 @@ func finish(stream grpc.BidiStreamingClient[guestv1.TunnelRequest, guestv1.Tunne
 	<-stream.Context().Done()
 }
 
-func dial(ctx context.Context, wish *guestv1.Connect, connector Connector) (net.Conn, error) {
-	if wish.GetPort() > math.MaxUint16 {
-		return nil, fmt.Errorf("there is no port %d", wish.GetPort())
+func dial(ctx context.Context, asked *guestv1.Connect, connector Connector) (net.Conn, error) {
+	if asked.GetPort() > math.MaxUint16 {
+		return nil, fmt.Errorf("there is no port %d", asked.GetPort())
 	}
-	return connector.Connect(ctx, wish.GetHost(), uint16(wish.GetPort()))
+	return connector.Connect(ctx, asked.GetHost(), uint16(asked.GetPort()))
 }

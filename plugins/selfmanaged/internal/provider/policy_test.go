@@ -94,7 +94,7 @@ func TestWhatTheCodePolicyEnforces(t *testing.T) {
 		"a coding declaration before code":                {sdk.Python, "# coding: latin-1\nimport os", "", sdk.StatusBlocked, "python.import.os", ""},
 		"letters that Python takes for others":            {sdk.Python, "import ｏs", "", sdk.StatusBlocked, "python.import.os", ""},
 		"a form feed and a carriage return":               {sdk.Python, "x = 1\r\f# y\rimport os", "", sdk.StatusBlocked, "python.import.os", ""},
-		"a verdict of one's own is only output":           {sdk.Python, "print('{\"findings\": [], \"blocked\": true}')", "", sdk.StatusSucceeded, "", "{\"findings\": [], \"blocked\": true}\n"},
+		"an inspection of one's own is only output":       {sdk.Python, "print('{\"findings\": [], \"blocked\": true}')", "", sdk.StatusSucceeded, "", "{\"findings\": [], \"blocked\": true}\n"},
 		"the analyser is nothing to import":               {sdk.Python, "import code_policy", "", sdk.StatusFailed, "", "ModuleNotFoundError"},
 	} {
 		t.Run(name, func(t *testing.T) {
