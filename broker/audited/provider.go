@@ -82,6 +82,28 @@ func (p *provider) createFor(ctx context.Context, execution sdk.ExecuteRequest, 
 	return made, nil
 }
 
+// record makes a call that has an effect. outcome, if not nil, is filled in by it.
+func (rec *Recorder) record(ctx context.Context, effect audit.Effect, call func(*audit.Outcome) error) error {
+	r, err := rec.log.Begin(ctx, effect)
+	if err != nil {
+		return err
+	}
+	return rec.finish(ctx, r, effect.ProviderInstance, call)
+}
+
+// finish makes a call that has its line, and ends its record.
+func (rec *Recorder) finish(ctx context.Context, r *audit.Record, instanceID string, call func(*audit.Outcome) error) error {
+	outcome := audit.Outcome{Status: string(sdk.StatusSucceeded), Region: rec.region(instanceID)}
+	err := call(&outcome)
+	if err != nil {
+		failed(ctx, &outcome, err)
+	}
+	if unrecorded := r.End(outcome); unrecorded != nil {
+		return unrecorded
+	}
+	return err
+}
+
 // Destroy is covered by the effect that the instance was made for, once, when it happens
 // for nothing but the end of that. Anything else has lines of its own.
 func (p *provider) Destroy(ctx context.Context, instanceID string) error {

@@ -122,28 +122,6 @@ func (rec *Recorder) effect(ctx context.Context, operation, instanceID string) a
 	return e
 }
 
-// record makes a call that has an effect. outcome, if not nil, is filled in by it.
-func (rec *Recorder) record(ctx context.Context, effect audit.Effect, call func(*audit.Outcome) error) error {
-	r, err := rec.log.Begin(ctx, effect)
-	if err != nil {
-		return err
-	}
-	return rec.finish(ctx, r, effect.ProviderInstance, call)
-}
-
-// finish makes a call that has its line, and ends its record.
-func (rec *Recorder) finish(ctx context.Context, r *audit.Record, instanceID string, call func(*audit.Outcome) error) error {
-	outcome := audit.Outcome{Status: string(sdk.StatusSucceeded), Region: rec.region(instanceID)}
-	err := call(&outcome)
-	if err != nil {
-		failed(ctx, &outcome, err)
-	}
-	if unrecorded := r.End(outcome); unrecorded != nil {
-		return unrecorded
-	}
-	return err
-}
-
 // failed puts an error into an outcome: its code, and not the words of a provider.
 func failed(ctx context.Context, outcome *audit.Outcome, err error) {
 	outcome.Status, outcome.Error = audit.StatusError, sdk.CodeOf(err)

@@ -149,6 +149,27 @@ func (m *creation) judge(ctx context.Context, took time.Duration, err error) {
 	}
 }
 
+// observeCreation tells how a creation was answered. ctx is that of the call.
+func (m *creation) observeCreation(ctx context.Context, err error) {
+	outcome, code := CreateRefused, sdk.CodeOf(err)
+	switch {
+	case err == nil:
+		outcome = CreateMade
+	case m.outcome == registry.Uncertain:
+		outcome = CreateUnclear
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), err != nil && brokenOff(err) && ctx.Err() == nil:
+		code = sdk.CodeCreateFailed // as its caller is told
+	case ctx.Err() != nil:
+		code = "" // nobody waits for it any more
+	}
+	if err == nil {
+		code = ""
+	}
+	m.observer.Created(m.target.provider.Label(), outcome, code)
+}
+
 // resolve looks until it is certain what a creation has left, or until the
 // instance's time is over by the provider's own clock, or the broker stops: then the
 // next one goes on.

@@ -338,6 +338,13 @@ func (c *creations) await(ctx context.Context, e *registry.Entry, late bool, a a
 	}
 }
 
+// observeFailOver tells which providers could not serve before this one did.
+func (c *creations) observeFailOver(i registry.Instance) {
+	for _, t := range i.Routing.Tried {
+		c.observer.FailedOver(t.Provider, i.Label, t.Code)
+	}
+}
+
 // Create returns the session's instance on that provider, made now if there was
 // none; created says which. Errors carry SB001, SB004, SB008, SB009, SB010,
 // SB012 or SB014.

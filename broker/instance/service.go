@@ -70,6 +70,41 @@ type Options struct {
 	Observer Observer
 }
 
+// Observer is told what becomes of the work, for metrics. Its methods return at once.
+type Observer interface {
+	// Executed is called when an execution that was begun has ended: with one of
+	// sdk.Statuses and its code, or with StatusError and the code of the error. The
+	// language is empty for code that runs in a context without naming one.
+	Executed(provider string, language sdk.Language, status sdk.Status, code sdk.Code)
+	// Created is called when a provider has answered a creation, or has not in time.
+	Created(provider string, outcome CreateOutcome, code sdk.Code)
+	// FailedOver is called for each provider that could not serve a request which got
+	// a new instance of another, with the code of the reason.
+	FailedOver(from, to string, code sdk.Code)
+}
+
+// StatusError is the status, for an Observer, of an execution that came to an error
+// instead of a result.
+const StatusError sdk.Status = "error"
+
+// CreateOutcome is how a provider has answered a creation.
+type CreateOutcome string
+
+// The outcomes.
+const (
+	CreateMade    CreateOutcome = "made"
+	CreateRefused CreateOutcome = "refused" // certainly nothing was made
+	CreateUnclear CreateOutcome = "unclear" // something may have been
+)
+
+type noObserver struct{}
+
+func (noObserver) Executed(string, sdk.Language, sdk.Status, sdk.Code) {}
+
+func (noObserver) Created(string, CreateOutcome, sdk.Code) {}
+
+func (noObserver) FailedOver(string, string, sdk.Code) {}
+
 // Service makes, uses and destroys instances. All its methods may be called
 // concurrently.
 type Service struct {

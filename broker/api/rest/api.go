@@ -2,14 +2,10 @@ package rest
 
 import (
 	"cmp"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/gofiber/fiber/v2"
-	"github.com/valyala/fasthttp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 )
@@ -83,22 +79,6 @@ func (a *API) describe(op Operation, in, out reflect.Type, body *decoder) {
 	}
 }
 
-// path of a route, as the server is asked for it.
-func (a *API) path(op Operation) string {
-	if a.opts.Name == "" {
-		return op.Path
-	}
-	return a.prefix + op.Path
-}
-
-// route stands for an operation in the log and in the metrics.
-func (a *API) route(op Operation) string {
-	if a.opts.Name == "" {
-		return op.Path
-	}
-	return "/" + a.opts.Name + op.Path
-}
-
 // SplitPath is SplitPath for the pattern of one of the API's operations. What stands
 // before the rest is as clients write it.
 func (a *API) SplitPath(pattern, path string) (before, rest string, ok bool) {
@@ -109,67 +89,3 @@ func (a *API) SplitPath(pattern, path string) (before, rest string, ok bool) {
 // Document returns the OpenAPI document of the operations, to which none may be added
 // afterwards.
 func (a *API) Document() (Document, error) { return a.text() }
-
-// host answers requests that their host leads somewhere, whatever their path.
-type host struct {
-	api *API
-	Host
-}
-
-// Host describes requests whose host leads to something, whatever their path. Their
-// bodies stream, and no route of a path is reached there.
-type Host struct {
-	// Route stands for them in the log and in the metrics.
-	Route string
-	// Match returns the part of a host, in lower case and without a port, that says
-	// where it leads.
-	Match func(host string) (label string, ok bool)
-	// Open finds where it leads, and who owns that.
-	Open func(label string) (owner string, handle StreamHandler, err error)
-}
-
-// AddHost adds a host to the API.
-func (a *API) AddHost(h Host) { a.server.hosts = append(a.server.hosts, host{a, h}) }
-
-// hostOf finds the host that a request is for, if that leads somewhere.
-func (s *Server) hostOf(header *fasthttp.RequestHeader) (found host, label string, ok bool) {
-	if len(s.hosts) == 0 {
-		return host{}, "", false
-	}
-	name := hostname(string(header.Host()))
-	for _, h := range s.hosts {
-		if label, ok = h.Match(name); ok {
-			return h, label, true
-		}
-	}
-	return host{}, "", false
-}
-
-// answerHost answers a request that its host leads somewhere. It never reaches Fiber's
-// routes.
-func (s *Server) answerHost(fctx *fasthttp.RequestCtx, h host, label string) {
-	c := s.app.AcquireCtx(fctx)
-	defer s.app.ReleaseCtx(c)
-	x := s.exchangeOf(c)
-	x.api, x.route = h.api, h.Route
-	if err := s.openHost(c, h, label); err != nil {
-		x.code = answerError(c, x, err)
-		s.log(x, method(c), c.Response().StatusCode(), err)
-	}
-}
-
-func (s *Server) openHost(c *fiber.Ctx, h host, label string) error {
-	if m := c.Method(); m == http.MethodTrace || m == http.MethodConnect {
-		return fiber.NewError(http.StatusMethodNotAllowed)
-	}
-	owner, handle, err := h.Open(label)
-	if err != nil {
-		return err
-	}
-	x := s.exchangeOf(c)
-	x.tenant = owner
-	if !x.ticket.Own(owner) {
-		return errTooManyConnections
-	}
-	return s.handOver(c, handle)
-}

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofiber/fiber/v2"
-
 	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
@@ -42,12 +40,6 @@ func sendEvents[In any](w http.ResponseWriter, r *http.Request, c Call[In], hand
 	}
 	p := c.x.api.opts.Problem(err, c.RequestID)
 	return errors.Join(to.Send(r.Context(), EventError, p.Body), Told{err})
-}
-
-// wantsEvents reports whether the client prefers events to one answer. To HEAD
-// there would be nothing to send, and no end maybe.
-func wantsEvents(c *fiber.Ctx) bool {
-	return c.Method() != fiber.MethodHead && c.Accepts(fiber.MIMEApplicationJSON, sse.MediaType) == sse.MediaType
 }
 
 // EventStream is an answer that consists of events. The status and the headers go

@@ -87,12 +87,6 @@ var _ handover.Lingerer = (*patientConn)(nil)
 // Linger makes the connection drain when it is closed.
 func (c *patientConn) Linger() { c.linger.Store(true) }
 
-func linger(conn net.Conn) {
-	if c, ok := conn.(handover.Lingerer); ok {
-		c.Linger()
-	}
-}
-
 // Write writes piece by piece, each with a deadline of its own. A deadline for all
 // of an answer would cut long ones.
 func (c *patientConn) Write(p []byte) (int, error) {
@@ -228,6 +222,7 @@ func (c *secureConn) Linger() { c.socket.Linger() }
 
 // plainAnswer is for who speaks HTTP without TLS, as net/http says it.
 const plainAnswer = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n" +
+
 	"This is an HTTPS server: write https:// in front of its address.\n"
 
 // Handshake tells who does not speak TLS but HTTP.

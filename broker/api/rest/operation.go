@@ -17,6 +17,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 // Operation describes a route, once for Fiber and once for the document.
@@ -176,6 +177,12 @@ func RegisterEither[In, Out any](a *API, op Operation, streams func(In) bool, an
 	})
 }
 
+// wantsEvents reports whether the client prefers events to one answer. To HEAD
+// there would be nothing to send, and no end maybe.
+func wantsEvents(c *fiber.Ctx) bool {
+	return c.Method() != fiber.MethodHead && c.Accepts(fiber.MIMEApplicationJSON, sse.MediaType) == sse.MediaType
+}
+
 // Stream binds a handler that answers as net/http does. A body of its type is read
 // before, as that of other operations; None leaves it to the handler, as a stream, if
 // there is one.
@@ -299,6 +306,22 @@ func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In])
 	} else {
 		s.app.Add(op.Method, route, handler)
 	}
+}
+
+// path of a route, as the server is asked for it.
+func (a *API) path(op Operation) string {
+	if a.opts.Name == "" {
+		return op.Path
+	}
+	return a.prefix + op.Path
+}
+
+// route stands for an operation in the log and in the metrics.
+func (a *API) route(op Operation) string {
+	if a.opts.Name == "" {
+		return op.Path
+	}
+	return "/" + a.opts.Name + op.Path
 }
 
 // admit finds out whether the caller may ask, and counts it.

@@ -165,8 +165,6 @@ func (s *Server) diskTimeout() time.Duration {
 	return cmp.Or(s.bounds.Load().DiskTimeout, 30*time.Second)
 }
 
-func (s *Server) requestTimeout() time.Duration { return s.bounds.Load().RequestTimeout }
-
 // Serve answers requests from the listener until Shutdown, which closes it, or
 // until somebody else does. There may be several at a time.
 func (s *Server) Serve(listener net.Listener) error {
