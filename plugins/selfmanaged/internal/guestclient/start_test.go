@@ -52,7 +52,53 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// guestServer is what a guest serves.
+type guestServer interface {
+	guestv1.GuestServiceServer
+	providerv1.ProviderServiceServer
+}
+
 type discard struct{ sdk.Output }
+
+// flood is a guest that somebody has taken over: it prints without end.
+type flood struct {
+	slowGuest
+	ended chan error
+}
+
+func (g *flood) Execute(_ *providerv1.ExecuteRequest, stream grpc.ServerStreamingServer[providerv1.ExecuteResponse]) error {
+	err := stream.SendHeader(nil)
+	for err == nil {
+		err = stream.Send(&providerv1.ExecuteResponse{Event: &providerv1.ExecuteResponse_Stdout{Stdout: make([]byte, 1<<10)}})
+	}
+	g.ended <- err
+	return err
+}
+
+type counted struct {
+	sdk.Output
+	bytes int
+}
+
+func (c *counted) Stdout(p []byte) error {
+	c.bytes += len(p)
+	return nil
+}
+
+// A guest that prints without end is ended at the limit, and not read until the code's time
+// is over: what reads it is a process that all tenants share.
+func TestAFloodOfTheGuestEndsAtTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &flood{ended: make(chan error, 1)}
+		client, out, began := connect(t, g), &counted{}, time.Now()
+		_, err := client.Execute(t.Context(), sdk.ExecuteRequest{Language: sdk.Bash, Timeout: time.Hour, OutputLimit: 10 << 10}, nil, out)
+		assert.Equal(t, sdk.CodeOf(err), sdk.CodeInternal)
+		assert.ErrorContains(t, err, "more output than the limit")
+		assert.Equal(t, out.bytes, 10<<10)
+		assert.Assert(t, <-g.ended != nil)
+		assert.Equal(t, time.Since(began), time.Duration(0))
+	})
+}
 
 // TestABusyGuestIsNotTakenForALostOne is of the bubble's clock.
 func TestABusyGuestIsNotTakenForALostOne(t *testing.T) {
@@ -88,7 +134,7 @@ func TestABusyGuestIsNotTakenForALostOne(t *testing.T) {
 }
 
 // connect serves a guest in the bubble until the test ends.
-func connect(t *testing.T, g *slowGuest) *guestclient.Client {
+func connect(t *testing.T, g guestServer) *guestclient.Client {
 	t.Helper()
 	fromGuest, toPlugin := io.Pipe()
 	fromPlugin, toGuest := io.Pipe()
