@@ -34,7 +34,9 @@ func Capabilities() []Capability {
 }
 
 // CapabilitiesOf finds what a provider can do beyond Provider, by its interfaces. Of what it
-// declares only CapabilityArtifacts counts, which has none.
+// declares only CapabilityArtifacts counts, which has none. Package serve calls it for
+// the Description that the broker gets: a provider cannot gain or lose a capability while
+// it runs. One that wraps another has the interfaces of its own type alone.
 func CapabilitiesOf(p Provider, declared []Capability) []Capability {
 	var found []Capability
 	for _, c := range declared {
@@ -70,7 +72,7 @@ func implements[T any](p Provider) bool {
 }
 
 // NotSupported is the error for a call that needs a capability which a provider
-// lacks.
+// lacks, or has not for this instance. Provider is the name of the plugin.
 func NotSupported(provider string, c Capability) *Error {
 	e := Errorf(CodeNotSupported, "the provider %s has no %s", provider, c)
 	e.Capability = c

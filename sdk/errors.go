@@ -9,24 +9,54 @@ import (
 // Code is a broker error code, the same in Go, on the wire and in REST.
 type Code string
 
-// The error codes. CodeTable says what each means.
+// The error codes, and what a provider says with each. CodeTable has what callers of the
+// broker are told; what they get in place of some of these is FromProvider's.
 const (
-	CodeInternal         Code = "SB000"
-	CodeNotInitialized   Code = "SB001"
-	CodeInvalidConfig    Code = "SB002"
+	// CodeInternal is a bug. It is the code of every error that has none, so an author
+	// hardly writes it.
+	CodeInternal Code = "SB000"
+	// CodeNotInitialized means that the provider has no configuration yet. The broker asks
+	// nothing of one but its description before Configure has succeeded.
+	CodeNotInitialized Code = "SB001"
+	// CodeInvalidConfig is for Configure: a setting is wrong, which Field should name.
+	CodeInvalidConfig Code = "SB002"
+	// CodeConnectionFailed means that the provider's service was not reached, or has
+	// broken off. After a Create it leaves open whether there is an instance.
 	CodeConnectionFailed Code = "SB003"
-	CodeCreateFailed     Code = "SB004"
+	// CodeCreateFailed means that an instance could not be made for a reason that has no
+	// code of its own. It leaves open whether there is one, unless NoEffect is set.
+	CodeCreateFailed Code = "SB004"
+	// CodeExecutionTimeout, CodeOutOfMemory and CodeBlocked tell what became of code, and
+	// are no failures of the call. A provider that knows returns them as the Status of the
+	// result, with the output so far; as an error of Execute they are understood too.
 	CodeExecutionTimeout Code = "SB005"
 	CodeOutOfMemory      Code = "SB006"
 	CodeBlocked          Code = "SB007"
-	CodeQuotaExceeded    Code = "SB008"
-	CodeUnavailable      Code = "SB009"
-	CodeInvalidRequest   Code = "SB010"
+	// CodeQuotaExceeded means that there is no room now: the service limits requests or
+	// sandboxes, or this machine is full. With RetryAfter the broker waits so long, where
+	// its caller does. After a Create it says that nothing was made.
+	CodeQuotaExceeded Code = "SB008"
+	// CodeUnavailable means that it does not work at the moment and may later. From
+	// Execute it says that the code may have run.
+	CodeUnavailable Code = "SB009"
+	// CodeInvalidRequest means that the caller has to change the request; Field names what
+	// is wrong with it, by its name in the API.
+	CodeInvalidRequest Code = "SB010"
+	// CodeNotAuthenticated and CodeNotAllowed mean that the service refuses the provider's
+	// own credentials, or what they may do. The operator has to see to it, so callers get
+	// CodeUnavailable.
 	CodeNotAuthenticated Code = "SB011"
 	CodeNotAllowed       Code = "SB012"
-	CodeNotFound         Code = "SB013"
-	CodeConflict         Code = "SB014"
-	CodeNotSupported     Code = "SB015"
+	// CodeNotFound means that what was named is not there: the instance, or with a Field
+	// what that names, such as a context or a path. See ExecutionError for what it says of
+	// code.
+	CodeNotFound Code = "SB013"
+	// CodeConflict means that something else stands in the way, such as an execution in
+	// the same context. Asked again later the same call may succeed.
+	CodeConflict Code = "SB014"
+	// CodeNotSupported means that the provider cannot do it, now or later. NotSupported
+	// makes such an error.
+	CodeNotSupported Code = "SB015"
 )
 
 // CodeInfo describes a code. Docs, OpenAPI and metrics come from it.
@@ -123,7 +153,8 @@ type Error struct {
 	Field string
 	// Capability that is lacking, for CodeNotSupported.
 	Capability Capability
-	// RetryAfter is how long to wait, where it is known.
+	// RetryAfter is how long to wait before the same call may succeed; 0 where that is
+	// not known. Package retry reads it from answers of HTTP services.
 	RetryAfter time.Duration
 	// NoEffect says that the call has certainly changed nothing. After a Create that
 	// failed it lets the broker ask another provider at once, whatever the code; after
@@ -132,13 +163,17 @@ type Error struct {
 	cause    error
 }
 
-// Errorf makes an Error. As with fmt.Errorf, %w wraps a cause.
+// Errorf makes an Error. As with fmt.Errorf, %w wraps a cause, whose text becomes a part
+// of the message that callers read: wrap no errors that hold secrets or paths of the host.
+// The cause itself is for errors.Is and errors.As in the same process.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
 }
 
-// FieldErrorf makes an Error that names the field at fault.
+// FieldErrorf makes an Error that names the field at fault. The field is as its owner
+// writes it: a setting in the configuration for CodeInvalidConfig, a field of the request
+// in the API else, such as context_id.
 func FieldErrorf(code Code, field, format string, args ...any) *Error {
 	e := Errorf(code, format, args...)
 	e.Field = field

@@ -24,7 +24,8 @@ type SearchFilesRequest struct {
 	Literal, IgnoreCase bool
 	// Glob selects files as in ListFilesRequest.
 	Glob string
-	// Limit of matches; always positive.
+	// Limit of matches; always positive. The search ends there, and says nothing of the
+	// rest.
 	Limit int
 }
 
@@ -44,7 +45,7 @@ const MaxMatchText = 1 << 10
 type ReplaceInFilesRequest struct {
 	InstanceID string
 	Paths      []string
-	// Old is plain text and not empty.
+	// Old is plain text and not empty. New may be, which takes Old out.
 	Old, New string
 }
 

@@ -6,7 +6,10 @@ import "context"
 // Errors are those of Files.
 type FileWatcher interface {
 	// WatchFiles calls ready once it watches, then changed for what changes below
-	// a directory, until ctx ends or one of them fails; it returns that error.
+	// a directory, until ctx ends or one of them fails; it returns that error. What changes
+	// after ready is called is told, in the order in which it happened, several at once
+	// where that is cheaper; changed is called by one goroutine at a time. A watch that
+	// cannot keep up says FileChangesLost instead of waiting: whoever follows looks anew.
 	WatchFiles(ctx context.Context, req WatchFilesRequest, ready func() error, changed func([]FileChange) error) error
 }
 
@@ -27,7 +30,7 @@ type FileChange struct {
 // FileChangeKind says what happened.
 type FileChangeKind string
 
-// The kinds.
+// The kinds. What is moved into the directory is created there.
 const (
 	FileCreated  FileChangeKind = "created"
 	FileModified FileChangeKind = "modified"

@@ -8,8 +8,9 @@ import (
 // Language is the canonical name of a programming language.
 type Language string
 
-// Languages known to the broker. A provider may offer others by their
-// lower-case name.
+// Languages known to the broker, which means that they have aliases, and that code in them
+// is called by the same rules everywhere (see ExecuteRequest.Arguments). A provider may
+// offer others by their lower-case name.
 const (
 	Python     Language = "python"
 	JavaScript Language = "javascript"
@@ -38,8 +39,9 @@ func ParseLanguage(name string) Language {
 }
 
 // TemplateFor returns the name of the template that an execution in language
-// gets when the caller named none: the first that lists it. It is "" when no
-// template does.
+// gets when the caller named none: the first that lists it, so the order of
+// Description.Templates is the provider's choice. It is "" when no template does; the
+// request is refused then, before the provider is asked.
 func (d Description) TemplateFor(language Language) string {
 	for _, t := range d.Templates {
 		if slices.Contains(t.Languages, language) {

@@ -16,7 +16,8 @@ type (
 )
 
 // WithCall returns the context of a call of a provider, in which RequestID and Logger
-// work. Package serve makes it; a provider needs it only where it tests itself. An ID
+// work. Package serve makes it for each call; a provider needs it only where it tests itself,
+// or where work goes on in a context of its own behind the call. An ID
 // that is not as the broker makes them is left out.
 func WithCall(ctx context.Context, requestID string, logger hclog.Logger) context.Context {
 	if requestIDForm.MatchString(requestID) {

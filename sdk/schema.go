@@ -7,12 +7,18 @@ import (
 
 // Schema lists the settings of a provider. It is the single source for reading
 // the configuration file, for forms, for redaction and for documentation.
+//
+// The broker asks for it once, before Configure, and checks what the operator has written
+// against it: Configure gets settings that obey it, with defaults filled in, and has to
+// check only what a schema cannot say. A later version of a provider may add fields that
+// are not required; a field that is taken out breaks the files that have it.
 type Schema []Field
 
 // Field describes one setting.
 type Field struct {
 	// Name as written in the configuration, [a-z][a-z0-9_]{0,62}.
 	Name string
+	// Type of the value. Nothing is converted between strings and numbers.
 	Type FieldType
 	// Required settings have no default.
 	Required bool
@@ -38,14 +44,15 @@ type Field struct {
 	// Repeated blocks may stand several times, Min to Max. With a Min above 0 they must
 	// be given; an empty list of them is none.
 	Repeated bool
-	// Options lists the values allowed, for strings.
+	// Options lists the values allowed, for strings. Forms show them in this order.
 	Options []string
 	// Min and Max bound integers and numbers, durations (in seconds), and the
 	// length of strings and lists. Those of a Repeated block bound how many there are.
 	Min, Max *float64
 	// Pattern is a regular expression (RE2) that a whole string must match.
 	Pattern string
-	// Label, Description and Placeholder are for people.
+	// Label, Description and Placeholder are for people: the name in a form, what the
+	// setting does and in which unit, and an example of a value. At most 4,000 bytes each.
 	Label, Description, Placeholder string
 }
 
@@ -64,15 +71,19 @@ const (
 	TypeBlock    FieldType = "block"    // Settings; []Settings where it is Repeated
 )
 
-// FieldTypes lists all values of FieldType.
+// FieldTypes lists all values of FieldType. A later version may have more of them; a plugin
+// that uses one needs a broker of that version.
 func FieldTypes() []FieldType {
 	return []FieldType{TypeString, TypeInteger, TypeNumber, TypeBoolean, TypeDuration, TypeList, TypeMap, TypeBlock}
 }
 
-// Bound is a helper for Field.Min and Field.Max.
+// Bound is a helper for Field.Min and Field.Max, which are pointers so that 0 can be a
+// bound.
 func Bound(v float64) *float64 { return &v }
 
-// Limits on a schema; the broker refuses a plugin that exceeds them.
+// Limits on a schema; the broker refuses a plugin that exceeds them. They are far above
+// what a provider block that people fill in can have, and bound what a hostile plugin can
+// cost: each pattern is compiled, and each text is shown.
 const (
 	maxFields        = 200 // those of blocks counted
 	maxBlockDepth    = 3
@@ -87,7 +98,8 @@ var fieldName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 // reserved names belong to the broker in a provider block.
 var reserved = map[string]bool{"plugin": true, "sha256": true, "env": true}
 
-// Field returns the field with that name.
+// Field returns the field with that name, at the top: those of blocks are in the Fields
+// of their block.
 func (s Schema) Field(name string) (Field, bool) {
 	for _, f := range s {
 		if f.Name == name {
@@ -98,7 +110,8 @@ func (s Schema) Field(name string) (Field, bool) {
 }
 
 // Validate checks the schema itself. The broker runs it on every schema that a
-// plugin sends before using it for anything.
+// plugin sends before using it for anything, and does not start a plugin whose schema it
+// refuses; a provider's own test calls it, so that this is known before.
 func (s Schema) Validate() error {
 	fields := 0
 	return s.validate(0, &fields)

@@ -8,7 +8,8 @@ import (
 )
 
 // Paths returns every field, those of blocks behind their block, with its path, such as
-// auth.token.
+// auth.token. Documentation and redaction go by it. Repeated blocks have no number in the
+// path: it stands for all of them.
 func (s Schema) Paths() iter.Seq2[string, Field] {
 	return func(yield func(string, Field) bool) { s.paths("", yield) }
 }
@@ -46,7 +47,8 @@ func (f Field) validateBlock() error {
 	return nil
 }
 
-// resolveBlocks is Resolve for a block: Settings, or []Settings where it is repeated.
+// resolveBlocks is Resolve for a block: Settings, or []Settings where it is repeated. The
+// mistakes of all blocks are told, and none of them is used where there is one.
 func (f Field) resolveBlocks(value any) (any, []FieldError) {
 	if !f.Repeated {
 		given, ok := anySettings(value)
@@ -79,8 +81,8 @@ func (f Field) resolveBlocks(value any) (any, []FieldError) {
 	return blocks, problems
 }
 
-// CheckCount says whether a repeated block may stand so many times; 0 is for one that is
-// not given. Other fields have no count.
+// CheckCount says whether a repeated block may stand so many times, at most 1,000 whatever
+// its Max; 0 is for one that is not given. Other fields have no count.
 func (f Field) CheckCount(n int) error {
 	if !f.Repeated {
 		return nil
@@ -126,14 +128,15 @@ func anyBlocks(value any) ([]any, bool) {
 	}
 }
 
-// Block returns a block that is not repeated, nil if it is not given. Nil has no
+// Block returns a block of a field that is not repeated, nil if it is not given. Nil has no
 // settings, and Decode leaves everything as it is.
 func (s Settings) Block(name string) Settings {
 	block, _ := s[name].(Settings)
 	return block
 }
 
-// Blocks returns the blocks of a repeated field, in their order in the file.
+// Blocks returns the blocks of a repeated field, in their order in the file; none where it
+// is not given.
 func (s Settings) Blocks(name string) []Settings {
 	blocks, _ := s[name].([]Settings)
 	return blocks

@@ -9,7 +9,9 @@ import (
 	"time"
 )
 
-// coerce converts a value to the Go type of the field.
+// coerce converts a value to the Go type of the field, which the FieldTypes document. The
+// errors complete a sentence that begins with the name of the field, and never hold the
+// value: it may be a secret.
 func (f Field) coerce(value any) (any, error) {
 	switch f.Type {
 	case TypeString:
@@ -44,6 +46,8 @@ func (f Field) coerce(value any) (any, error) {
 // are float64.
 const maxInteger = 1 << 53
 
+// integer takes whole numbers of any of the types that numbers come in: Go's own, float64
+// as the wire has them, and json.Number.
 func integer(value any) (any, error) {
 	n, exact := int64(0), false
 	switch v := value.(type) {
@@ -69,6 +73,7 @@ func integer(value any) (any, error) {
 	return n, nil
 }
 
+// number refuses what is no number to JSON either: infinity, and NaN.
 func number(value any) (float64, bool) {
 	var n float64
 	switch v := value.(type) {
@@ -90,6 +95,7 @@ func number(value any) (float64, bool) {
 	return n, !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
+// duration takes text as time.ParseDuration does, or a number of seconds.
 func duration(value any) (any, error) {
 	bad := errors.New(`must be a duration such as "30s", "5m" or a number of seconds`)
 	if d, ok := value.(time.Duration); ok {
@@ -117,6 +123,7 @@ func (f Field) item() Field {
 	return *f.Items
 }
 
+// list converts each item, and says which one is wrong, counted from 1.
 func (f Field) list(value any) (any, error) {
 	item := f.item()
 	given, ok := anyList(value)
@@ -176,6 +183,8 @@ func itemsOf[T any](item Field, given []any) (any, error) {
 	return list, nil
 }
 
+// stringMap copies: what was given stays the caller's. Of a secret map not even the keys
+// are repeated in an error.
 func (f Field) stringMap(value any) (any, error) {
 	m := map[string]string{}
 	switch v := value.(type) {

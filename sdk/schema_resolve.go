@@ -15,9 +15,12 @@ import (
 	"unicode/utf8"
 )
 
-// FieldError says what is wrong with one setting.
+// FieldError says what is wrong with one setting. The operator sees all of them together,
+// each with its place in the file.
 type FieldError struct {
-	Field   string
+	// Field is the path of the setting, such as auth.token or rules[0].port.
+	Field string
+	// Message completes a sentence that begins with the field: "must be a string".
 	Message string
 }
 
@@ -81,7 +84,8 @@ func (s Schema) Resolve(given map[string]any) (Settings, []FieldError) {
 	return settings, problems
 }
 
-// validate checks the field's own declaration.
+// validate checks the field's own declaration, its default included: a default obeys what
+// the field asks of others. The errors are for the author of the provider.
 func (f Field) validate() error {
 	if !slices.Contains(FieldTypes(), f.Type) {
 		return fmt.Errorf("type %.70q is not one of %v", f.Type, FieldTypes())
@@ -187,7 +191,9 @@ func (f Field) checkItems(list any) error {
 	return nil
 }
 
-// check applies options, pattern, min and max to a value of the field's type.
+// check applies options, pattern, min and max to a value of the field's type. Of a string
+// the characters count, not the bytes; of a duration the seconds; of a list, a map or a
+// repeated block how many there are. A boolean has nothing to check.
 func (f Field) check(value any) error {
 	if err := f.checkItems(value); err != nil {
 		return err
