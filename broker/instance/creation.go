@@ -26,13 +26,19 @@ import (
 type creations struct {
 	*lifecycle
 	catalog    Catalog
-	registry   *registry.Registry
+	registry   claims
 	reconciler *reconcile.Reconciler
 	journal    recorder
 	admission  admission
 	router     Router
 	observer   Observer
 	brokerID   string
+}
+
+// claims give a session its instance, or the leave to make it; registry.Registry does.
+type claims interface {
+	homes
+	Claim(c registry.Claim) (registry.Claimed, error)
 }
 
 // acquire returns the session's instance, made now if need be, with a hold on

@@ -380,11 +380,17 @@ type selector struct {
 	session string
 }
 
+// homes know where a session has its instance; registry.Registry does.
+type homes interface {
+	// Home returns the instance that a session has on a provider; nil if it has none.
+	Home(key registry.SessionKey) (*registry.Entry, registry.Instance)
+}
+
 // providers choose where a request goes.
 type providers struct {
 	*lifecycle
 	catalog  Catalog
-	registry *registry.Registry
+	registry homes
 	router   Router
 
 	// searches are held by the requests that look for a provider for a session.

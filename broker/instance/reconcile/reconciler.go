@@ -39,6 +39,24 @@ type Journal interface {
 	End(ctx context.Context, ended ...registry.Tombstone) error
 }
 
+// Registry is what the reconciler asks of the instances that there are;
+// registry.Registry is it. It changes them through their entries.
+type Registry interface {
+	// ByName finds an instance by the last part of its ID, and ByProvidersID by what its
+	// provider calls it; nil if there is none.
+	ByName(instance string) (*registry.Entry, registry.Instance)
+	ByProvidersID(label, id string) (*registry.Entry, registry.Instance)
+	// Left are those of an earlier process that nothing is known of yet, on the providers
+	// of a label; "" for all.
+	Left(label string) []*registry.Entry
+	// On are those on a provider whose creation has ended with a clear answer.
+	On(p routing.Provider) []*registry.Entry
+	// Retiring are providers that get no new instances, and have some still.
+	Retiring() []routing.Provider
+	// Lost reports whether nobody can reach a provider any more.
+	Lost(p routing.Provider) bool
+}
+
 // Quotas count instances.
 type Quotas interface {
 	// Adopt counts in an instance that there is already, whatever the limits.
@@ -52,7 +70,7 @@ type Bounds struct{ MaxLifetime, Slack time.Duration }
 // Options of a Reconciler. All are required but Incomplete.
 type Options struct {
 	Catalog  routing.Catalog
-	Registry *registry.Registry
+	Registry Registry
 	Journal  Journal
 	Quotas   Quotas
 	Logger   hclog.Logger
