@@ -3,10 +3,12 @@ package rest_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,34 +20,92 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	v1 "github.com/sandbox-broker/sandbox-broker/broker/api/v1"
+	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/audited"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 type greeting struct {
-	Name string `json:"name" minLength:"1"`
+	Name name `json:"name" minLength:"1"`
 }
 
-// addGreeter adds an API of another system: with its own prefix, its own header for the
+// name counts how often one is read from JSON.
+type name string
+
+var namesRead atomic.Int64
+
+func (n *name) UnmarshalJSON(text []byte) error {
+	namesRead.Add(1)
+	return json.Unmarshal(text, (*string)(n))
+}
+
+// greeter is the other system's API. It has an effect at a provider of sandboxes.
+type greeter struct {
+	sandboxes sdk.Provider
+	// lookedUp counts the look-ups of tokens.
+	lookedUp atomic.Int64
+}
+
+// add adds it to a server: with its own prefix, its own header for the
 // token and its own form of errors.
-func addGreeter(s *rest.Server) *rest.API {
+func (g *greeter) add(s *rest.Server) *rest.API {
 	a := s.NewAPI(rest.APIOptions{
 		Prefix: "/greeter",
-		Tokens: func(h rest.Header) []string { return h.Values("Greeter-Key") },
+		Tokens: func(h rest.Header) []string {
+			g.lookedUp.Add(1)
+			return h.Values("Greeter-Key")
+		},
 		Problem: func(err error, requestID string) rest.Problem {
 			r := rest.RefusalOf(err, requestID)
 			return r.As("application/json", map[string]any{"ok": false, "error_code": r.Code})
 		},
 	})
-	rest.Register(a, rest.Operation{Method: http.MethodPost, Path: "/greeter/hello", ID: "hello"}, hello)
+	rest.Register(a, rest.Operation{Method: http.MethodPost, Path: "/greeter/hello", ID: "hello"}, g.hello)
 	rest.Stream(a, rest.Operation{Method: http.MethodPost, Path: "/greeter/lines", ID: "lines"}, lines)
 	return a
 }
 
-// hello answers with what the broker knows of the caller.
-func hello(ctx context.Context, c rest.Call[greeting]) (int, map[string]string, error) {
-	return http.StatusOK, map[string]string{"hello": c.Body.Name, "tenant": c.Tenant.Name, "audited": origin.Of(ctx).Tenant}, nil
+// hello ends a sandbox, and answers with what the broker knows of the caller.
+func (g *greeter) hello(ctx context.Context, c rest.Call[greeting]) (int, map[string]string, error) {
+	if err := g.sandboxes.Destroy(ctx, "box-1"); err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, map[string]string{"hello": string(c.Body.Name), "tenant": c.Tenant.Name, "audited": origin.Of(ctx).Tenant}, nil
+}
+
+// sandboxes can end them, and nothing else.
+type sandboxes struct{ *wire.Client }
+
+func (sandboxes) Destroy(context.Context, string) error      { return nil }
+func (sandboxes) Explain(_ context.Context, err error) error { return err }
+
+// auditLines are those that an effect begins with.
+func auditLines(t *testing.T, dir string) (lines []audit.Effect) {
+	t.Helper()
+	segments, err := audit.Segments(dir)
+	assert.NilError(t, err)
+	for _, segment := range segments {
+		r, err := audit.OpenReader(segment.Path, segment.Compressed)
+		assert.NilError(t, err)
+		text, err := r.Next()
+		for ; err == nil; text, err = r.Next() {
+			var line struct {
+				Event audit.Event `json:"event"`
+				audit.Effect
+			}
+			assert.NilError(t, json.Unmarshal(text, &line))
+			if line.Event == audit.EventBegin {
+				lines = append(lines, line.Effect)
+			}
+		}
+		assert.ErrorIs(t, err, io.EOF)
+		assert.NilError(t, r.Close())
+	}
+	return lines
 }
 
 // lines streams in a framing of its own.
@@ -86,7 +146,14 @@ func TestASecondAPIStandsBesideTheBrokersOwn(t *testing.T) {
 	})
 	own, err := v1.Add(s, v1.Options{PreviewHosts: &atomic.Pointer[v1.PreviewHosts]{}})
 	assert.NilError(t, err)
-	greeter := addGreeter(s)
+	dir := filepath.Join(scratch.Dir(t), "audit")
+	log, err := audit.Open(audit.Options{Dir: dir, Logger: hclog.NewNullLogger()})
+	assert.NilError(t, err)
+	t.Cleanup(func() { assert.Check(t, log.Close(context.Background())) })
+	recorded, err := audited.NewRecorder("box", log).Provider(sandboxes{})
+	assert.NilError(t, err)
+	g := &greeter{sandboxes: recorded}
+	greeter := g.add(s)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
 	served := make(chan error, 1)
@@ -121,6 +188,23 @@ func TestASecondAPIStandsBesideTheBrokersOwn(t *testing.T) {
 			assert.Equal(t, <-counted, test.counted)
 		})
 	}
+	t.Run("its effects are in the audit log, with who asked", func(t *testing.T) {
+		lines := auditLines(t, dir)
+		assert.Equal(t, len(lines), 1, "the one request that was answered")
+		line := lines[0]
+		assert.Equal(t, line.Operation, audited.OpDestroy)
+		assert.Equal(t, line.Tenant+" "+line.Provider+" "+line.ProviderInstance, "acme box box-1")
+		assert.Assert(t, line.RequestID != "" && line.Remote != "")
+	})
+	t.Run("a token is looked up once, and a body read once", func(t *testing.T) {
+		for _, path := range []string{"/greeter/hello", "/greeter/lines"} {
+			looked, read := g.lookedUp.Load(), namesRead.Load()
+			status, _, text := post(t, client, "http://"+listener.Addr().String()+path, key, `{"name":"x"}`)
+			assert.Equal(t, status, http.StatusOK, text)
+			assert.Equal(t, g.lookedUp.Load()-looked, int64(1), path)
+			assert.Equal(t, namesRead.Load()-read, int64(1), path)
+		}
+	})
 	t.Run("its requests count against the tenant's quota", func(t *testing.T) {
 		limit.left.Store(0)
 		status, _, text := post(t, client, "http://"+listener.Addr().String()+"/greeter/hello", key, `{"name":"x"}`)

@@ -64,7 +64,7 @@ func TestADoorIsWhereItIsMounted(t *testing.T) {
 		Bounds: rest.Bounds{MaxBody: 64 << 10, RequestTimeout: time.Minute},
 	})
 	door := addDoor(s, tenants)
-	addGreeter(s)
+	(&greeter{}).add(s)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
 	served := make(chan error, 1)
