@@ -65,3 +65,42 @@ func TestAPanicOverOnePluginIsThatPluginsError(t *testing.T) {
 	assert.Check(t, cmp.Contains(list[1].State.Reason, "the plugin exited with status 5"))
 	assert.Check(t, cmp.Contains(log.String(), "out of cheese"))
 }
+
+// A plugin without a block is started once, and again when its file is another one: the
+// page that shows it is asked every few seconds.
+func TestAPluginIsAskedOnceWhatItIs(t *testing.T) {
+	dir := t.TempDir()
+	assert.NilError(t, os.Chmod(dir, 0o700))
+	starts := filepath.Join(t.TempDir(), "starts")
+	plugin := "#!/bin/sh\necho >> " + starts + "\nexit 5\n"
+	write := func(name, text string) {
+		assert.NilError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
+	}
+	write("one", plugin)
+	sockets, err := os.MkdirTemp("", "la") //nolint:usetesting // t.TempDir is too long for a socket
+	assert.NilError(t, err)
+	defer func() { assert.Check(t, os.RemoveAll(sockets)) }()
+	launcher, err := pluginhost.NewLauncher(pluginhost.LauncherOptions{RuntimeDir: sockets, Watchdog: "/proc/self/exe", Logger: hclog.NewNullLogger()})
+	assert.NilError(t, err)
+	defer func() { assert.Check(t, launcher.Close()) }()
+	starter := &launch.Starter{Plugins: launcher, Logger: hclog.NewNullLogger()}
+	started := func(cfg *config.Config, plugins int) int {
+		t.Helper()
+		list, err := starter.Find(t.Context(), cfg)
+		assert.NilError(t, err)
+		assert.Assert(t, cmp.Len(list, plugins))
+		text, err := os.ReadFile(starts)
+		assert.NilError(t, err)
+		return bytes.Count(text, []byte("\n"))
+	}
+	cfg := &config.Config{PluginDir: dir}
+	first := started(cfg, 1)
+	assert.Assert(t, first > 0)
+	assert.Equal(t, started(cfg, 1), first)
+	write("one", plugin+"# another\n")
+	second := started(cfg, 1)
+	assert.Assert(t, second > first, "the file is another one")
+	used := &config.Config{PluginDir: dir, Providers: []*config.Provider{{Label: "mine", Plugin: "one"}}}
+	assert.Equal(t, started(used, 0), second)
+	assert.Assert(t, started(cfg, 1) > second, "what has a block is forgotten")
+}
