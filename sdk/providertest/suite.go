@@ -3,6 +3,7 @@ package providertest
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -201,5 +202,165 @@ func (s *suite) end() {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 		s.dir = ""
+	}
+}
+
+// Case names one check of the suite.
+type Case struct {
+	// Group is the subject, such as "lifecycle" or the name of a capability.
+	Group string `json:"group"`
+	// Language whose code the case runs; empty where it does not matter.
+	Language sdk.Language `json:"language,omitempty"`
+	// Name is a sentence: what is true of a provider that passes.
+	Name string `json:"name"`
+
+	needs []sdk.Capability
+	// fresh cases start processes of their own, and get along without the one
+	// that the others share.
+	fresh bool
+	run   func(*scene)
+}
+
+// String returns group, language and name, separated by slashes. It is what
+// options and --run select by, and does not change between two runs.
+func (c Case) String() string {
+	parts := []string{c.Group, string(c.Language), c.Name}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "/")
+}
+
+// Cases lists every case in the order in which they run. With WithSamples there
+// are more of them.
+func Cases(options ...Option) []Case {
+	return newSuite(nil, options).cases()
+}
+
+// needing makes cases depend on capabilities: without them they are skipped.
+func needing(cases []Case, capabilities ...sdk.Capability) []Case {
+	for i := range cases {
+		cases[i].needs = append(cases[i].needs, capabilities...)
+	}
+	return cases
+}
+
+// inLanguages makes a case of each for every language that there is code for.
+// The language of a case that has one already stays.
+func inLanguages(languages []sdk.Language, cases []Case) []Case {
+	var all []Case
+	for _, l := range languages {
+		for _, c := range cases {
+			c.Language = l
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// cases are all cases of the suite with its options.
+func (s *suite) cases() []Case {
+	languages := s.languages()
+	hasMain := func(l sdk.Language) bool { return s.samples[l].Main != Mains{} }
+	withMain := slices.DeleteFunc(slices.Clone(languages), func(l sdk.Language) bool { return !hasMain(l) })
+	withoutMain := slices.DeleteFunc(slices.Clone(languages), hasMain)
+	return slices.Concat(
+		descriptionCases(),
+		schemaCases(),
+		configureCases(),
+		healthCases(),
+		capabilityCases(),
+		lifecycleCases(),
+		labelCases(),
+		refusalCases(),
+		inLanguages(languages, executeCases()),
+		inLanguages(languages, streamCases()),
+		inLanguages(withMain, argumentCases()),
+		inLanguages(withoutMain, noArgumentCases()),
+		inLanguages(languages, deadlineCases()),
+		errorCases(),
+		concurrencyCases(),
+		isolationCases(),
+		processCases(),
+		backendCases(),
+		interruptCases(),
+		variableCases(languages),
+		contextCases(withMain),
+		interpreterCases(languages),
+		artifactCases(languages),
+		commandCases(),
+		fileCases(),
+		filePromiseCases(),
+		searchCases(),
+		replacePromiseCases(),
+		watchCases(),
+		fileModeCases(),
+		archiveCases(),
+		archivePromiseCases(),
+		portCases(),
+		pauseCases(),
+		lifetimeCases(),
+		meterCases(),
+		packageCases(withMain),
+		endCases(),
+	)
+}
+
+// Status is what became of a case.
+type Status string
+
+// The values of Status.
+const (
+	Passed  Status = "passed"
+	Failed  Status = "failed"
+	Skipped Status = "skipped"
+)
+
+// Result is what became of a case.
+type Result struct {
+	Case
+	Status Status `json:"status"`
+	// Reason says why the case failed or was skipped. It holds none of the
+	// secrets among the settings.
+	Reason string `json:"reason,omitempty"`
+	// Duration of the case, in JSON in seconds.
+	Duration time.Duration `json:"-"`
+}
+
+// MarshalJSON writes the duration in seconds.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	return json.Marshal(struct {
+		plain
+		Seconds float64 `json:"seconds"`
+	}{plain(r), r.Duration.Seconds()})
+}
+
+// Report is the outcome of a run.
+type Report struct {
+	// Name, Version, Languages and Capabilities are what the provider said of
+	// itself; empty if it did not start.
+	Name         string           `json:"name"`
+	Version      string           `json:"version"`
+	Languages    []sdk.Language   `json:"languages"`
+	Capabilities []sdk.Capability `json:"capabilities"`
+	// Cases in the order in which they ran, skipped ones included.
+	Cases   []Result `json:"cases"`
+	Passed  int      `json:"passed"`
+	Failed  int      `json:"failed"`
+	Skipped int      `json:"skipped"`
+}
+
+// Summary is the last line of a report.
+func (r Report) Summary() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)
+}
+
+func (r *Report) add(result Result) {
+	r.Cases = append(r.Cases, result)
+	switch result.Status {
+	case Passed:
+		r.Passed++
+	case Failed:
+		r.Failed++
+	case Skipped:
+		r.Skipped++
 	}
 }
