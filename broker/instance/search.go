@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,16 +21,6 @@ type Router interface {
 	Succeeded(label string, took time.Duration)
 	Failed(label string)
 }
-
-const (
-	// readyPatience is how long a provider that is starting is waited for where
-	// another one is ready.
-	readyPatience = time.Second
-	// readyShare is the part of CreateTimeout that is waited for a provider to be ready.
-	// The rest is for the creation: one that has hardly begun when its time is over
-	// would leave its session waiting for what may be there.
-	readyShare = 0.9
-)
 
 // search is the way of one request to a provider that serves it.
 type search struct {
@@ -255,21 +244,14 @@ func (r *search) at(ctx context.Context, p Provider, reason string, chosen, othe
 // the start of the broker for the one that is asked first as long as its grace, and else
 // for most of limit.
 func (r *search) awaitProvider(ctx context.Context, p Provider, limit time.Duration, others, first bool) (sdk.Provider, error) {
-	began := time.Now()
-	most := began.Add(time.Duration(float64(limit) * readyShare))
+	began, grace := time.Now(), time.Time{}
+	if others && first {
+		grace = r.graceOf(r.offer)
+	}
+	wait := routing.NewWait(began, limit, others, grace)
 	for {
-		until, end, grace := most, most, time.Time{}
-		if others {
-			if first {
-				grace = r.graceOf(r.offer)
-			}
-			if r.shortlist.AnotherIsReady(r.catalog.Providers(), p) {
-				until = earlier(most, later(began.Add(readyPatience), grace))
-			}
-			// Whether another one is ready may be otherwise in a moment.
-			end = earlier(until, time.Now().Add(readyPatience))
-		}
-		ready, err := r.waitReady(ctx, p, time.Until(end), !end.After(grace))
+		until, look, well := wait.Next(time.Now(), func() bool { return r.shortlist.AnotherIsReady(r.catalog.Providers(), p) })
+		ready, err := r.waitReady(ctx, p, time.Until(look), well)
 		if !errors.Is(err, errNotInTime) {
 			return ready, err
 		}
@@ -348,20 +330,6 @@ func (p *providers) hold(ctx context.Context, key registry.WorkKey) (leave func(
 		err = shuttingDown()
 	}
 	return leave, err
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // target is where a request goes: a ready provider, with the template and the
@@ -557,10 +525,7 @@ func (s *Service) Awaited() (Awaited, bool) {
 	if len(candidates) < 2 {
 		return Awaited{}, false
 	}
-	first := candidates[0]
-	if offer.Policy == routing.Cheapest {
-		first = slices.MinFunc(candidates, func(a, b Provider) int { return cmp.Compare(offer.Costs[a.Label()], offer.Costs[b.Label()]) })
-	}
+	first := offer.First(candidates)
 	until := s.providers.graceOf(offer)
 	if status := first.Status(); status.Ready || status.State == StateUnavailable || !time.Now().Before(until) {
 		return Awaited{}, false
