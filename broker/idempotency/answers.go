@@ -1,7 +1,7 @@
 // Package idempotency keeps what requests with an Idempotency-Key were answered, in
 // the state file, for a day: who asks again with the same key gets the same answer,
-// also from the next process of the broker. What a request is, and which answers are
-// worth keeping, is decided in package api.
+// also from the next process of the broker. So it does with what a front door begins once.
+// What a request is, and which answers are worth keeping, is decided in package api.
 //
 // Of a request only a SHA-256 is kept. Answers are kept as they were sent.
 package idempotency
@@ -31,15 +31,18 @@ const (
 	// MaxKeys and MaxBytes are what one tenant may have kept.
 	MaxKeys  = 10_000
 	MaxBytes = 64 << 20
+	// MaxGroup is how many keys of one group a tenant may have kept.
+	MaxGroup = 4096
 	// maxPruned bounds how many outdated answers one new key removes.
 	maxPruned = 100
 )
 
 // ID is a key of a tenant; administrators have no tenant, and share theirs. Since tells
-// the tenant from one that had its name before; it is not kept.
+// the tenant from one that had its name before; it is not kept. Keys of a Group have a
+// bound of their own together; it is empty for those that have none.
 type ID struct {
-	Tenant, Key string
-	Since       int
+	Tenant, Key, Group string
+	Since              int
 }
 
 func (id ID) String() string { return id.Tenant + "\x00" + id.Key }
@@ -92,18 +95,23 @@ type Store interface {
 type Answers struct {
 	store             Store
 	maxKeys, maxBytes int
+	maxGroup          int
 
 	mu      sync.Mutex
 	running map[ID]Fingerprint
-	held    map[string]usage // by tenant
+	held    map[holder]usage
 }
 
-// usage is what a tenant has kept.
+// holder is a tenant, or a group of its keys.
+type holder struct{ tenant, group string }
+
+// usage is what one has kept.
 type usage struct{ keys, bytes int }
 
 // record is what the store has of a key.
 type record struct {
 	Tenant      string      `json:"tenant"`
+	Group       string      `json:"group,omitempty"`
 	At          time.Time   `json:"at"`
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Answer      *Answer     `json:"answer,omitempty"` // nil as long as there is none
@@ -118,11 +126,11 @@ func (r record) size() int {
 
 // Open returns the answers that a store holds.
 func Open(s Store) (*Answers, error) {
-	a := &Answers{store: s, maxKeys: MaxKeys, maxBytes: MaxBytes, running: map[ID]Fingerprint{}, held: map[string]usage{}}
+	a := &Answers{store: s, maxKeys: MaxKeys, maxBytes: MaxBytes, maxGroup: MaxGroup, running: map[ID]Fingerprint{}, held: map[holder]usage{}}
 	err := s.View(func(tx *bbolt.Tx) error {
 		return store.Each(tx, store.Answers, func(_ string, r record, err error) error {
 			if err == nil {
-				a.count(r.Tenant, 1, r.size())
+				a.count(r, 1)
 			}
 			return nil //nolint:nilerr // a damaged one is replaced by its next use
 		})
@@ -170,43 +178,90 @@ func (a *Answers) release(id ID) {
 }
 
 func (a *Answers) begin(ctx context.Context, id ID, f Fingerprint) (State, Answer, error) {
-	var r record
-	var found, damaged bool
-	read := func(tx *bbolt.Tx) (err error) {
-		r = record{}
-		found, err = store.Get(tx, store.Answers, id.String(), &r)
-		damaged = err != nil
-		if !damaged && time.Since(r.At) > Life {
-			found = false // outdated: as if it had never been
-		}
-		return nil //nolint:nilerr // of a damaged one nobody knows how far it came
-	}
-	if err := a.store.View(read); err != nil {
+	state, r, err := a.kept(id)
+	if err != nil {
 		return Fresh, Answer{}, err
 	}
 	switch {
-	case damaged:
-		return Interrupted, Answer{}, nil
-	case found && r.Fingerprint != f:
+	case r != nil && r.Fingerprint != f:
 		return Reused, Answer{}, nil
-	case found && r.Answer != nil:
+	case state == Answered:
 		return Answered, *r.Answer, nil
-	case found:
+	case state == Interrupted:
 		return Interrupted, Answer{}, nil
 	}
-	if err := a.room(id.Tenant); err != nil {
-		return Fresh, Answer{}, err
+	if err := a.room(id); err != nil {
+		// Some of what is kept may be outdated.
+		if pruned, pruneErr := a.prune(ctx); pruneErr != nil || !pruned {
+			return Fresh, Answer{}, errors.Join(pruneErr, err)
+		}
+		if err := a.room(id); err != nil {
+			return Fresh, Answer{}, err
+		}
 	}
-	fresh := record{Tenant: id.Tenant, At: time.Now(), Fingerprint: f}
+	fresh := record{Tenant: id.Tenant, Group: id.Group, At: time.Now(), Fingerprint: f}
 	return Fresh, Answer{}, a.write(ctx, id, &fresh, true)
 }
 
-// room says whether the tenant may use one more key.
-func (a *Answers) room(tenant string) error {
+// kept reads what the store has of a key: Fresh without a record for one that it has not,
+// and Interrupted without one where that is damaged.
+func (a *Answers) kept(id ID) (state State, r *record, err error) {
+	err = a.store.View(func(tx *bbolt.Tx) error {
+		state, r = Fresh, nil
+		var read record
+		found, err := store.Get(tx, store.Answers, id.String(), &read)
+		switch {
+		case err != nil: // of a damaged one nobody knows how far it came
+			state = Interrupted
+		case !found || time.Since(read.At) > Life: // outdated: as if it had never been
+		case read.Answer != nil:
+			state, r = Answered, &read
+		default:
+			state, r = Interrupted, &read
+		}
+		return nil //nolint:nilerr // it is told as the state
+	})
+	return state, r, err
+}
+
+// Find says what is known of a key, for whatever request: Fresh of one that was not used,
+// else Answered, Running or Interrupted. It changes nothing. Errors carry SB009.
+func (a *Answers) Find(id ID) (State, Answer, error) {
+	if a.isRunning(id) {
+		return Running, Answer{}, nil
+	}
+	state, r, err := a.kept(id)
+	if state == Interrupted {
+		// Or it was begun just now. Nothing is while mu is held.
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if _, running := a.running[id]; running {
+			return Running, Answer{}, nil
+		}
+		state, r, err = a.kept(id)
+	}
+	if err != nil || state != Answered {
+		return state, Answer{}, err
+	}
+	return Answered, *r.Answer, nil
+}
+
+func (a *Answers) isRunning(id ID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if held := a.held[tenant]; held.keys >= a.maxKeys || held.bytes >= a.maxBytes {
+	_, running := a.running[id]
+	return running
+}
+
+// room says whether the tenant may use one more key.
+func (a *Answers) room(id ID) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if held := a.held[holder{tenant: id.Tenant}]; held.keys >= a.maxKeys || held.bytes >= a.maxBytes {
 		return sdk.Errorf(sdk.CodeQuotaExceeded, "too many answers are kept for this tenant (%d, of %d bytes, within 24 hours); send the request without an Idempotency-Key", held.keys, held.bytes)
+	}
+	if held := a.held[holder{id.Tenant, id.Group}]; id.Group != "" && held.keys >= a.maxGroup {
+		return sdk.Errorf(sdk.CodeQuotaExceeded, "too many answers are kept of this kind (%d within 24 hours)", held.keys)
 	}
 	return nil
 }
@@ -229,7 +284,7 @@ func (a *Answers) End(ctx context.Context, id ID, answer *Answer) error {
 	if len(kept.Body) > MaxBody {
 		kept.Body, kept.Dropped = nil, true
 	}
-	return a.write(ctx, id, &record{Tenant: id.Tenant, At: time.Now(), Fingerprint: f, Answer: &kept}, false)
+	return a.write(ctx, id, &record{Tenant: id.Tenant, Group: id.Group, At: time.Now(), Fingerprint: f, Answer: &kept}, false)
 }
 
 // Abandon frees the key in this process alone: the request counts as Interrupted.
@@ -240,13 +295,7 @@ func (a *Answers) Abandon(id ID) { a.release(id) }
 func (a *Answers) write(ctx context.Context, id ID, r *record, prune bool) error {
 	return a.store.Update(ctx, func(tx *bbolt.Tx) error {
 		var removed []record
-		remove := func(key string) error {
-			old, err := take(tx, key)
-			if old != nil {
-				removed = append(removed, *old)
-			}
-			return err
-		}
+		remove := removing(tx, &removed)
 		if prune {
 			if err := pruneOutdated(tx, remove); err != nil {
 				return err
@@ -270,10 +319,10 @@ func (a *Answers) exchange(removed []record, r *record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, old := range removed {
-		a.count(old.Tenant, -1, -old.size())
+		a.count(old, -1)
 	}
 	if r != nil {
-		a.count(r.Tenant, 1, r.size())
+		a.count(*r, 1)
 	}
 }
 
@@ -313,6 +362,39 @@ func take(tx *bbolt.Tx, key string) (*record, error) {
 	return &old, store.AnswersByAge.Of(tx).Delete(ageKey(old.At, key))
 }
 
+// prune removes some of the answers whose time is over, and reports whether there were
+// any.
+func (a *Answers) prune(ctx context.Context) (pruned bool, err error) {
+	limit := ageKey(time.Now().Add(-Life), "")
+	outdated := false
+	if err := a.store.View(func(tx *bbolt.Tx) error {
+		oldest, _ := store.AnswersByAge.Of(tx).Cursor().First()
+		outdated = oldest != nil && bytes.Compare(oldest, limit) < 0
+		return nil
+	}); err != nil || !outdated {
+		return false, err
+	}
+	return true, a.store.Update(ctx, func(tx *bbolt.Tx) error {
+		var removed []record
+		if err := pruneOutdated(tx, removing(tx, &removed)); err != nil {
+			return err
+		}
+		tx.OnCommit(func() { a.exchange(removed, nil) })
+		return nil
+	})
+}
+
+// removing returns what takes records away, and notes them.
+func removing(tx *bbolt.Tx, removed *[]record) func(key string) error {
+	return func(key string) error {
+		old, err := take(tx, key)
+		if old != nil {
+			*removed = append(*removed, *old)
+		}
+		return err
+	}
+}
+
 // pruneOutdated removes some of the answers whose time is over.
 func pruneOutdated(tx *bbolt.Tx, remove func(key string) error) error {
 	limit := ageKey(time.Now().Add(-Life), "")
@@ -339,12 +421,20 @@ func ageKey(at time.Time, key string) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())), key...)
 }
 
-// count changes what a tenant has kept. The caller holds mu, or is alone.
-func (a *Answers) count(tenant string, keys, size int) {
-	held := a.held[tenant]
+// count adds a record to what its tenant has kept, or takes it off. The caller holds mu,
+// or is alone.
+func (a *Answers) count(r record, sign int) {
+	a.countFor(holder{tenant: r.Tenant}, sign, sign*r.size())
+	if r.Group != "" {
+		a.countFor(holder{r.Tenant, r.Group}, sign, sign*r.size())
+	}
+}
+
+func (a *Answers) countFor(h holder, keys, size int) {
+	held := a.held[h]
 	held.keys += keys
 	held.bytes += size
-	if a.held[tenant] = held; held.keys <= 0 {
-		delete(a.held, tenant)
+	if a.held[h] = held; held.keys <= 0 {
+		delete(a.held, h)
 	}
 }

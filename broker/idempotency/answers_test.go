@@ -42,6 +42,17 @@ func (m inTurn) Update(_ context.Context, change func(tx *bbolt.Tx) error) error
 }
 func (m inTurn) View(read func(tx *bbolt.Tx) error) error { return m.db.View(read) }
 
+// inTurnOf is a store of that kind.
+func inTurnOf(t *testing.T) inTurn {
+	t.Helper()
+	made := newStore(t)
+	assert.NilError(t, made.Close())
+	db, err := bbolt.Open(made.Path(), 0o600, &bbolt.Options{Timeout: time.Second})
+	assert.NilError(t, err)
+	t.Cleanup(func() { assert.Check(t, db.Close()) })
+	return inTurn{db}
+}
+
 func open(t testing.TB, s idempotency.Store) *idempotency.Answers {
 	t.Helper()
 	a, err := idempotency.Open(s)
@@ -158,11 +169,7 @@ func TestATenantsAnswersAreBounded(t *testing.T) {
 }
 
 func TestADayLaterAKeyIsFree(t *testing.T) {
-	made := newStore(t)
-	assert.NilError(t, made.Close())
-	db, err := bbolt.Open(made.Path(), 0o600, &bbolt.Options{Timeout: time.Second})
-	assert.NilError(t, err)
-	s := inTurn{db}
+	s := inTurnOf(t)
 	synctest.Test(t, func(t *testing.T) {
 		a := open(t, s)
 		old := idempotency.ID{Tenant: "acme", Key: "old"}
@@ -181,7 +188,6 @@ func TestADayLaterAKeyIsFree(t *testing.T) {
 	}))
 	assert.Equal(t, left, 2)
 	assert.Equal(t, index, 2)
-	assert.NilError(t, db.Close())
 }
 
 // FuzzRecord reads answers that no broker wrote.

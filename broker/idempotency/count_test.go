@@ -3,6 +3,8 @@ package idempotency_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.etcd.io/bbolt"
 	"gotest.tools/v3/assert"
@@ -84,4 +86,74 @@ func TestAKeyOfACallerThatHasGoneIsNotCountedTwiceOnItsWayOut(t *testing.T) {
 	expect(t, a, idempotency.ID{Tenant: "acme", Key: "second"}, one, idempotency.Fresh)
 	_, _, err = a.Begin(t.Context(), idempotency.ID{Tenant: "acme", Key: "third"}, one)
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
+}
+
+func TestTheKeysOfAGroupAreBoundedTogether(t *testing.T) {
+	s := newStore(t)
+	a := open(t, s)
+	a.BoundGroup(2)
+	member := func(key, group string) idempotency.ID {
+		return idempotency.ID{Tenant: "acme", Key: group + key, Group: group}
+	}
+	for _, key := range []string{"1", "2"} {
+		id := member(key, "box")
+		expect(t, a, id, one, idempotency.Fresh)
+		assert.NilError(t, a.End(t.Context(), id, &idempotency.Answer{Status: 200}))
+	}
+	for range 2 {
+		_, _, err := a.Begin(t.Context(), member("3", "box"), one)
+		assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
+		expect(t, a, member("1", "box"), one, idempotency.Answered)
+		for _, other := range []idempotency.ID{member("1", "other"), {Tenant: "umbrella", Key: "1", Group: "box"}, {Tenant: "acme", Key: "none"}} {
+			expect(t, a, other, one, idempotency.Fresh)
+			assert.NilError(t, a.End(t.Context(), other, nil))
+		}
+		a = open(t, s) // which counts anew
+		a.BoundGroup(2)
+	}
+	expect(t, a, member("4", "other"), one, idempotency.Fresh)
+	assert.NilError(t, a.Forget(t.Context(), func(string) bool { return false }))
+	expect(t, a, member("3", "box"), one, idempotency.Fresh)
+}
+
+func TestWhatIsOutdatedMakesRoom(t *testing.T) {
+	s := inTurnOf(t)
+	synctest.Test(t, func(t *testing.T) {
+		a := open(t, s)
+		a.Bound(2, 1000)
+		for _, key := range []string{"1", "2"} {
+			id := idempotency.ID{Tenant: "acme", Key: key}
+			expect(t, a, id, one, idempotency.Fresh)
+			assert.NilError(t, a.End(t.Context(), id, &idempotency.Answer{Status: 200}))
+		}
+		full := idempotency.ID{Tenant: "acme", Key: "3"}
+		time.Sleep(idempotency.Life)
+		_, _, err := a.Begin(t.Context(), full, one)
+		assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
+		time.Sleep(time.Second)
+		expect(t, a, full, one, idempotency.Fresh)
+	})
+}
+
+func TestAKeyIsFoundAsItIs(t *testing.T) {
+	s := newStore(t)
+	a := open(t, s)
+	find := func(a *idempotency.Answers, want idempotency.State) idempotency.Answer {
+		t.Helper()
+		state, answer, err := a.Find(key)
+		assert.NilError(t, err)
+		assert.Equal(t, state, want)
+		return answer
+	}
+	find(a, idempotency.Fresh)
+	expect(t, a, key, one, idempotency.Fresh)
+	find(a, idempotency.Running)
+	find(open(t, crashed(t, s)), idempotency.Interrupted)
+	want := idempotency.Answer{Status: 200, Body: []byte("x")}
+	assert.NilError(t, a.End(t.Context(), key, &want))
+	assert.DeepEqual(t, find(a, idempotency.Answered), want)
+	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+		return store.Answers.Of(tx).Put([]byte(key.String()), []byte("{"))
+	}))
+	find(a, idempotency.Interrupted)
 }
