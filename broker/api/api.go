@@ -61,8 +61,9 @@ type Options struct {
 	// State, if not nil, says why no state can be kept at this moment.
 	State  func() error
 	Bounds Bounds
-	// Answers may be nil: requests with an Idempotency-Key are refused then.
-	Answers rest.Answers
+	// Answers may be nil: requests with an Idempotency-Key are refused then, and so are
+	// the operations of OpenSandbox.
+	Answers opensandbox.Answers
 	// TLS is nil for plain HTTP.
 	TLS *TLS
 	// PreviewKey signs preview links, and what front doors give their clients for one
@@ -103,7 +104,7 @@ func NewServer(opts Options) (*Server, error) {
 	}
 	s.doors = map[string]frontdoor.Door{
 		ragflow.Name:     ragflow.Add(s.Server, opts.Instances, opts.Tenants),
-		opensandbox.Name: opensandbox.Add(s.Server, opts.Instances, opts.Tenants, opts.PreviewKey),
+		opensandbox.Name: opensandbox.Add(s.Server, opts.Instances, opts.Tenants, opts.Answers, opts.PreviewKey),
 	}
 	s.SetFrontDoors(opts.FrontDoors)
 	return s, nil

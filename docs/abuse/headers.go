@@ -23,6 +23,12 @@ func Headers() Kind {
 			Tests: []string{"TestTheSDKUsesSandboxesOfGVisor", "TestCredentialsOfAnAPIAreKeptFromTheProgram"},
 		},
 		{
+			Of:    []string{"X-EXECD-OPERATION-ID"},
+			Abuse: "Who has the token of one sandbox, to learn of another's operations, or to have more of them kept than there is room for.",
+			Stops: "A name holds the sandbox that it is for, and is looked for among those of its tenant and sandbox alone, which are bounded together.",
+			Tests: []string{"TestAnOperationIsOfOneSandbox", "TestASandboxHasRoomForSoManyOperations", "TestTheNameOfAnOperation"},
+		},
+		{
 			Of:    []string{"Sec-WebSocket-Protocol"},
 			Abuse: "The program behind a port, for the token that a browser can only offer there.",
 			Stops: "What begins with `bearer.` or the broker's name never reaches a program, nor comes from one.",

@@ -67,9 +67,11 @@ func unknownField(raw json.RawMessage, t reflect.Type) string {
 			return ""
 		}
 		known := map[string]reflect.Type{}
-		for field := range t.Fields() {
+		for _, field := range reflect.VisibleFields(t) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			known[name] = field.Type
+			if !field.Anonymous {
+				known[name] = field.Type
+			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
 			inside, ok := known[name]

@@ -39,6 +39,14 @@ func (t tokens) of(id instance.ID) string {
 	return hex.EncodeToString(mac.Sum(nil)[:20])
 }
 
+// executionsOf is the name that a sandbox's programs have together: 128 bits in
+// hexadecimal, which a sandbox keeps as long as it lives, and no other one has.
+func (t tokens) executionsOf(id instance.ID) string {
+	mac := hmac.New(sha256.New, t.key)
+	mac.Write([]byte("executions\x00" + id.String()))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
 func (t tokens) belongs(token string, id instance.ID) bool {
 	return hmac.Equal([]byte(token), []byte(t.of(id)))
 }

@@ -21,6 +21,7 @@ type execd struct{ *Door }
 func (d execd) register(base string) {
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: base + "/ping", Quiet: true}, d.ping)
 	d.registerCommands(base)
+	d.registerOperations(base)
 	d.registerSessions(base)
 	d.registerTerminals(base)
 	d.registerCode(base)

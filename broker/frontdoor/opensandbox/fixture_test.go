@@ -53,6 +53,8 @@ func TestMain(m *testing.M) {
 type fixture struct {
 	t        *testing.T
 	box      *box
+	service  *instance.Service
+	state    *store.Store
 	answers  *idempotency.Answers
 	address  string // of the listener
 	sandbox  string // ID of the sandbox
@@ -258,6 +260,9 @@ var door = map[string]frontdoor.Settings{"opensandbox": {
 	Path: "/opensandbox", Images: map[string]string{"python:3.12": "python"},
 }}
 
+// previewKey is what outlives the processes of a broker.
+var previewKey = make([]byte, 32)
+
 const apiKey = "OPEN-SANDBOX-API-KEY: acme-token"
 
 // start opens the door and makes a sandbox.
@@ -268,13 +273,14 @@ func start(t *testing.T, options ...func(*box)) *fixture {
 		option(f.box)
 	}
 	logger := hclog.NewNullLogger()
-	service := instance.NewService(instance.Options{Catalog: instancetest.Catalog{f.box}, Limits: instancetest.Limits(), Logger: logger})
+	f.service = instance.NewService(instance.Options{Catalog: instancetest.Catalog{f.box}, Limits: instancetest.Limits(), Logger: logger})
 	kept, err := store.Open(filepath.Join(scratch.Dir(t), "state.db"), store.Options{})
 	assert.NilError(t, err)
+	f.state = kept
 	f.answers, err = idempotency.Open(kept)
 	assert.NilError(t, err)
 	server, err := api.NewServer(api.Options{
-		Instances: service, Answers: f.answers, Logger: logger, FrontDoors: door,
+		Instances: f.service, Answers: f.answers, Logger: logger, FrontDoors: door, PreviewKey: previewKey,
 		Tenants: tenant.NewDirectory([]tenant.Credentials{
 			{Tenant: tenant.Tenant{Name: "acme"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("acme-token"))}},
 			{Tenant: tenant.Tenant{Name: "umbrella"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("umbrella-token"))}},
@@ -292,7 +298,7 @@ func start(t *testing.T, options ...func(*box)) *fixture {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		assert.Check(t, f.box.commands.EndCommands(ctx, "i1"))
-		service.Shutdown(ctx)
+		f.service.Shutdown(ctx)
 		assert.Check(t, server.Shutdown(ctx))
 		assert.Check(t, <-ended)
 		assert.Check(t, kept.Close())

@@ -53,6 +53,8 @@ type Door struct {
 	settings  atomic.Pointer[frontdoor.Settings]
 	running   running
 	seats     seats
+
+	operations operations
 }
 
 var _ frontdoor.Door = (*Door)(nil)
@@ -61,9 +63,11 @@ var _ frontdoor.Door = (*Door)(nil)
 var mounts = []string{"", "/v1"}
 
 // Add adds the door to a server. It is closed until Apply opens it. The key signs the
-// tokens of sandboxes, and outlives the process.
-func Add(server *rest.Server, instances Instances, tenants frontdoor.Tenants, key []byte) *Door {
+// tokens of sandboxes, and outlives the process. Without answers, which may be nil, there
+// are no operations.
+func Add(server *rest.Server, instances Instances, tenants frontdoor.Tenants, answers Answers, key []byte) *Door {
 	d := &Door{instances: instances, tenants: tenants, tokens: newTokens(key)}
+	d.operations.kept = answers
 	d.settings.Store(&frontdoor.Settings{})
 	d.api = server.NewAPI(rest.APIOptions{Name: Name, Authenticate: d.authenticate, Problem: problem})
 	d.registerLifecycle()

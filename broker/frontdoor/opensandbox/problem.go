@@ -28,6 +28,9 @@ func problem(err error, requestID string) rest.Problem {
 	if own, ok := errors.AsType[*inOwnWords](err); ok {
 		answer.Code, answer.ErrorCode = own.code, answer.Code
 	}
+	if _, ok := errors.AsType[*unstored](err); ok {
+		r.Headers["Cache-Control"] = "no-store"
+	}
 	return r.As("application/json", answer)
 }
 
