@@ -35,11 +35,12 @@ type operations struct {
 	under singleflight.Group
 }
 
-// registerOperations registers the routes of operations: commands whose start is asked for
-// by a name of the client's, so that it can be asked for again when the answer was lost.
+// registerOperations registers the routes of operations: commands and terminals whose start is
+// asked for by a name of the client's, so that it can be asked for again when the answer was lost.
 func (d execd) registerOperations(base string) {
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: base + "/execution/instance"}, unstoredAnswer(d.executionInstance))
 	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: base + "/command/operations"}, unstoredAnswer(d.commandOperation))
+	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: base + "/pty/operations"}, unstoredAnswer(d.terminalOperation))
 	rest.Stream(d.api, rest.Operation{Method: http.MethodGet, Path: base + "/execution/operation", AnyQuery: true}, d.findOperation)
 }
 
@@ -175,6 +176,18 @@ func (d execd) commandOperation(ctx context.Context, c rest.Call[rest.Raw]) (int
 		same.Envs = nil
 	}
 	return d.begin(ctx, c, kindCommand, body.OperationID, same, req, body.Cwd)
+}
+
+// terminalOperation starts a terminal, unless that was done for the same operation before.
+func (d execd) terminalOperation(ctx context.Context, c rest.Call[rest.Raw]) (int, operation, error) {
+	var body struct {
+		terminalBody
+		OperationID string `json:"operation_id"`
+	}
+	if err := readOperation(c.Body, &body); err != nil {
+		return 0, operation{}, err
+	}
+	return d.begin(ctx, c, kindPTY, body.OperationID, body.terminalBody, body.terminalBody.request(), body.Cwd)
 }
 
 // asked is an operation that a client names.

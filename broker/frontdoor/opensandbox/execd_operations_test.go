@@ -159,6 +159,36 @@ func TestWhatAnOperationPrintsIsInTheLogOfItsCommand(t *testing.T) {
 	}
 }
 
+func TestATerminalIsBegunOnce(t *testing.T) {
+	var starts atomic.Int64
+	f := start(t, counting(&starts))
+	id := f.executions().named("token-01")
+	shell := fmt.Sprintf(`{"operation_id": %q, "cwd": "/workspace"}`, id)
+	var first, again, found begun
+	f.execd(http.MethodPost, "/pty/operations", shell).wants(http.StatusOK).decode(&first)
+	f.execd(http.MethodPost, "/pty/operations", shell).wants(http.StatusOK).decode(&again)
+	f.execd(http.MethodGet, "/execution/operation?kind=pty", "", operationHeader(id)).wants(http.StatusOK).decode(&found)
+	assert.DeepEqual(t, first, again)
+	assert.DeepEqual(t, first, found)
+	assert.Equal(t, first.Kind, "pty")
+	assert.Equal(t, starts.Load(), int64(1))
+	var state struct {
+		ID      string `json:"session_id"`
+		Running bool
+	}
+	f.execd(http.MethodGet, "/pty/"+first.ID, "").wants(http.StatusOK).decode(&state)
+	assert.Equal(t, state.ID, first.ID)
+	assert.Assert(t, state.Running)
+
+	f.execd(http.MethodPost, "/pty/operations", fmt.Sprintf(`{"operation_id": %q, "command": "top"}`, id)).refuses(http.StatusConflict, "operation_conflict")
+	f.execd(http.MethodPost, "/pty/operations", fmt.Sprintf(`{"operation_id": %q, "argv": ["top"]}`, id)).refuses(http.StatusBadRequest, "SB010")
+	// A command may have the name of a terminal.
+	var other begun
+	f.execd(http.MethodPost, "/command/operations", command(id, "ls")).wants(http.StatusOK).decode(&other)
+	assert.Assert(t, other.ID != first.ID)
+	assert.Equal(t, starts.Load(), int64(2))
+}
+
 func TestEqualMeansTheSameRequestHoweverItIsWritten(t *testing.T) {
 	var starts atomic.Int64
 	f := start(t, counting(&starts))
