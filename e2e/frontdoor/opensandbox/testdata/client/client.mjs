@@ -253,9 +253,9 @@ try {
     assert.equal((await second.hears("exit")).exit_code, 7);
     assert.deepEqual(await second.closed, [1000, "process exited"]);
     // One that is deleted is gone.
-    const other = (await (await execd("POST", "/pty", { command: "exec sleep 600" })).json()).session_id;
-    assert.equal((await execd("DELETE", "/pty/" + other)).status, 200);
-    assert.equal((await execd("GET", "/pty/" + other)).status, 404);
+    const other = (await called(execd.POST("/pty", { body: { command: "exec sleep 600" } }))).session_id;
+    await called(execd.DELETE("/pty/" + other));
+    await refused(execd.GET("/pty/" + other), 404);
   });
 
   await feature("ports: HTTP", async () => {
