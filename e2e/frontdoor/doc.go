@@ -1,10 +1,12 @@
 // Package frontdoor has what the tests of front doors share: brokers with a real provider,
-// and with one of a cloud on its fake. The tests are in the packages below it, one for each
+// and with those of clouds on their fakes; the table of what works on which; and what
+// hostile clients send. The tests are in the packages below it, one for each
 // system whose own client they run.
 package frontdoor
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -12,11 +14,12 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
-// limits leave time to a slow machine.
-const limits = "limits {\n  default_timeout = \"60s\"\n  create_timeout = \"5m\"\n}\n"
+// limits leave time to a slow machine, and metrics tell what a broker is busy with.
+const limits = "metrics {\n  listen = \"127.0.0.1:0\"\n}\nlimits {\n  default_timeout = \"60s\"\n  create_timeout = \"5m\"\n}\n"
 
 // Real starts a broker with sandboxes of gVisor and the given doors.
 func Real(t testing.TB, doors string) *harness.Broker {
@@ -25,17 +28,48 @@ func Real(t testing.TB, doors string) *harness.Broker {
 		"provider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n  memory_mb = 256\n  queue_timeout = \"4m\"\n}\n", binaries.Runsc(t))})
 }
 
-// Cloud starts a broker with E2B's provider on its fake, and the given doors. The caller's
-// TestMain calls e2bfake.Main.
-func Cloud(t testing.TB, doors string) *harness.Broker {
+// The providers that a door is tried on.
+const (
+	SelfManaged = "self_managed"
+	E2B         = "e2b"
+	Aliyun      = "aliyun"
+)
+
+// Providers are the columns of the tables.
+var Providers = []string{SelfManaged, E2B, Aliyun}
+
+// Main is the TestMain of a package that uses On.
+func Main(m *testing.M) {
+	e2bfake.Main()
+	if err := aliyunfake.Trust(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// On starts a broker with one of Providers and the given doors. The caller's TestMain is Main.
+func On(t testing.TB, provider, doors string) *harness.Broker {
 	t.Helper()
-	binaries.Needs(t, "bwrap", "bubblewrap")
-	server, err := e2bfake.Start(e2bfake.Options{})
-	assert.NilError(t, err)
-	t.Cleanup(func() { assert.Check(t, server.Close()) })
+	var block string
+	switch provider {
+	case E2B:
+		binaries.Needs(t, "bwrap", "bubblewrap")
+		server, err := e2bfake.Start(e2bfake.Options{})
+		assert.NilError(t, err)
+		t.Cleanup(func() { assert.Check(t, server.Close()) })
+		block = fmt.Sprintf("provider \"e2b\" {\n  api_key = %q\n  api_url = %q\n  sandbox_url = %q\n}\n", e2bfake.DefaultAPIKey, server.APIURL, server.SandboxURL)
+	case Aliyun:
+		binaries.Needs(t, "bwrap", "bubblewrap")
+		cloud := aliyunfake.Start()
+		t.Cleanup(cloud.Close)
+		block = fmt.Sprintf("provider \"aliyun\" {\n  access_key_id = %q\n  access_key_secret = %q\n  account_id = \"1234567890123456\"\n  control_endpoint = %q\n  data_endpoint = %q\n}\n",
+			cloud.Keys.AccessKeyID, cloud.Keys.AccessKeySecret, cloud.URL(), cloud.URL())
+	default:
+		return Real(t, doors)
+	}
 	return harness.Start(t, harness.Options{
-		Config: harness.Tenants + limits + doors + fmt.Sprintf("provider \"e2b\" {\n  api_key = %q\n  api_url = %q\n  sandbox_url = %q\n}\n",
-			e2bfake.DefaultAPIKey, server.APIURL, server.SandboxURL),
-		Plugins: map[string]string{"e2b": filepath.Join(binaries.Dir(t), "plugins", "e2b")},
+		Config:  harness.Tenants + limits + doors + block,
+		Plugins: map[string]string{provider: filepath.Join(binaries.Dir(t), "plugins", provider)},
 	})
 }

@@ -40,6 +40,8 @@ type API struct {
 	prefix   string
 	document *document
 	text     func() (Document, error)
+	// operations in the order in which they were added.
+	operations []Operation
 }
 
 // NewAPI adds an API, which has no operations yet.
@@ -69,6 +71,17 @@ func (s *Server) apiOf(path string) *API {
 		}
 	}
 	return s.strange
+}
+
+// Operations returns those of a front door, by its Name, in the order in which they were
+// added; nil where there is no such door.
+func (s *Server) Operations(door string) []Operation {
+	for _, a := range s.apis {
+		if door != "" && a.opts.Name == door {
+			return slices.Clone(a.operations)
+		}
+	}
+	return nil
 }
 
 // describe adds an operation to the document. What front doors answer is described by

@@ -269,6 +269,7 @@ func readBody(c *fiber.Ctx, body *decoder, into any) error {
 // bind leads requests of the operation to handle, after authentication. Their
 // body has not been looked at.
 func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In]) error) {
+	a.operations = append(a.operations, op)
 	route, s := strings.NewReplacer("{", ":", "}", "").Replace(a.path(op)), a.server
 	handler := func(c *fiber.Ctx) error {
 		x := s.exchangeOf(c)

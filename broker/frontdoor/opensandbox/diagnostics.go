@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +33,7 @@ func (d *Door) diagnostics(_ context.Context, c rest.Call[rest.None]) (int, diag
 	if kind != "logs" && kind != "events" {
 		return 0, diagnosticsAnswer{}, sdk.Errorf(sdk.CodeNotFound, "There are diagnostics of logs and of events.")
 	}
-	query, err := url.ParseQuery(c.RawQuery)
+	query, err := queryOf(c.RawQuery)
 	if err != nil {
 		return 0, diagnosticsAnswer{}, refused("query", "is malformed")
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +84,7 @@ func (d execd) createContext(ctx context.Context, c rest.Call[rest.Raw]) (int, c
 
 // contextsOf lists those of a language, or all.
 func (d execd) contextsOf(ctx context.Context, c rest.Call[rest.None], required bool) ([]sdk.CodeContext, error) {
-	query, err := url.ParseQuery(c.RawQuery)
+	query, err := queryOf(c.RawQuery)
 	if err != nil {
 		return nil, refused("language", "is malformed")
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -281,7 +280,7 @@ func (d execd) interruptCommand(ctx context.Context, c rest.Call[rest.Raw]) (int
 
 // idOf is the id that a query must have.
 func idOf(rawQuery string) (string, error) {
-	query, err := url.ParseQuery(rawQuery)
+	query, err := queryOf(rawQuery)
 	if err != nil || query.Get("id") == "" {
 		return "", refused("id", "is required in the query")
 	}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"net/url"
 	"path"
 	"reflect"
 	"slices"
@@ -152,7 +151,7 @@ const (
 
 // pathsOf are those in a query.
 func pathsOf(rawQuery string) ([]string, error) {
-	query, err := url.ParseQuery(rawQuery)
+	query, err := queryOf(rawQuery)
 	if err != nil {
 		return nil, refused("path", "is malformed")
 	}
@@ -329,7 +328,7 @@ func list(ctx context.Context, files sdk.Files, req sdk.ListFilesRequest, keep f
 
 // searchFiles finds what is no directory by its own name, at any depth.
 func (d execd) searchFiles(ctx context.Context, c rest.Call[rest.None]) (int, []fileInfo, error) {
-	query, err := url.ParseQuery(c.RawQuery)
+	query, err := queryOf(c.RawQuery)
 	if err != nil || query.Get("path") == "" {
 		return 0, nil, refused("path", "is required")
 	}
@@ -408,7 +407,7 @@ func (d execd) replaceInFiles(ctx context.Context, c rest.Call[rest.Raw]) (int, 
 			return 0, nil, refused("old", "must not be empty")
 		}
 	}
-	query, err := url.ParseQuery(c.RawQuery)
+	query, err := queryOf(c.RawQuery)
 	if err != nil {
 		return 0, nil, refused("verbose", "is malformed")
 	}
@@ -445,7 +444,7 @@ func (d execd) replaceInFiles(ctx context.Context, c rest.Call[rest.Raw]) (int, 
 // listDirectory lists what is in a directory, parents before their children. Links are
 // told and not followed.
 func (d execd) listDirectory(ctx context.Context, c rest.Call[rest.None]) (int, []fileInfo, error) {
-	query, err := url.ParseQuery(c.RawQuery)
+	query, err := queryOf(c.RawQuery)
 	if err != nil || query.Get("path") == "" {
 		return 0, nil, refused("path", "is required")
 	}

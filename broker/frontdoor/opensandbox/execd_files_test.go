@@ -201,6 +201,8 @@ func TestWhatIsSaidOfFilesIsChecked(t *testing.T) {
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/files/info?path=", ""},
 		{"GET", "/files/info?path=%zz", ""},
+		{"GET", "/files/info?path=%ff", ""},
+		{"GET", "/files/download?path=%ff", ""},
 		{"GET", "/files/info?" + long, ""},
 		{"DELETE", "/files?path=a&path=", ""},
 		{"DELETE", "/directories?path=", ""},

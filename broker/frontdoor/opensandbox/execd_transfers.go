@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"mime/multipart"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 
@@ -146,7 +145,7 @@ func readMetadata(part io.Reader) (to fileMetadata, err error) {
 
 // download reads a file: its bytes, a range of them, or some of its lines.
 func (d execd) download(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
-	query, err := url.ParseQuery(c.RawQuery)
+	query, err := queryOf(c.RawQuery)
 	if err != nil || query.Get("path") == "" {
 		return refused("path", "is required")
 	}

@@ -1,19 +1,16 @@
 package opensandbox_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +52,7 @@ type fixture struct {
 	box      *box
 	service  *instance.Service
 	state    *store.Store
+	server   *api.Server
 	answers  *idempotency.Answers
 	address  string // of the listener
 	sandbox  string // ID of the sandbox
@@ -83,6 +81,8 @@ type box struct {
 	env []string
 	// written counts the bytes that have come of files.
 	written atomic.Int64
+	// contexts are there where the provider says that it has them.
+	contexts contexts
 }
 
 // served is what the calls of the service arrive at.
@@ -288,6 +288,7 @@ func start(t *testing.T, options ...func(*box)) *fixture {
 		Bounds: api.Bounds{MaxBody: 2 << 20, RequestTimeout: time.Minute},
 	})
 	assert.NilError(t, err)
+	f.server = server
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
 	f.address = listener.Addr().String()
@@ -297,7 +298,9 @@ func start(t *testing.T, options ...func(*box)) *fixture {
 		f.client.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		assert.Check(t, f.box.commands.EndCommands(ctx, "i1"))
+		for _, id := range f.box.Live() {
+			assert.Check(t, f.box.commands.EndCommands(ctx, id))
+		}
 		f.service.Shutdown(ctx)
 		assert.Check(t, server.Shutdown(ctx))
 		assert.Check(t, <-ended)
@@ -400,45 +403,4 @@ func (a answer) refuses(status int, code string) {
 	a.decode(&refusal)
 	assert.Equal(a.t, refusal["code"], code, a.text)
 	assert.Assert(a.t, refusal["message"] != "", a.text)
-}
-
-var (
-	times   = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
-	changes = regexp.MustCompile(`((?:Date|Last-Modified|Etag): ).*`)
-	lengths = regexp.MustCompile(`(Content-Length: )\d+`)
-)
-
-// exchange is a request and its answer as they go over the wire, without what changes from
-// one time to the next.
-func (f *fixture) exchange(method, path, body string, headers ...string) string {
-	f.t.Helper()
-	conn, err := net.Dial("tcp", f.address)
-	assert.NilError(f.t, err)
-	defer conn.Close()
-	assert.NilError(f.t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s /opensandbox%s%s HTTP/1.1\r\nHost: sandboxes.example\r\nX-EXECD-ACCESS-TOKEN: %s\r\nX-Request-ID: r1\r\nConnection: close\r\n", method, f.endpoint, path, f.token)
-	for _, header := range headers {
-		fmt.Fprintf(&b, "%s\r\n", header)
-	}
-	if body != "" {
-		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(body))
-	}
-	fmt.Fprintf(&b, "\r\n%s", body)
-	sent := b.String()
-	_, err = io.WriteString(conn, sent)
-	assert.NilError(f.t, err)
-	got, err := io.ReadAll(conn)
-	assert.NilError(f.t, err)
-	text := ">>> " + sent + "\n<<< " + string(got) + "\n\n"
-	text = strings.NewReplacer("\r\n", "\n", f.sandbox, "{id}", f.token, "{token}").Replace(text)
-	return masked(text)
-}
-
-func masked(text string) string {
-	text = changes.ReplaceAllString(text, "${1}{changes}")
-	if times.MatchString(text) { // whose length changes with the fractions of a second
-		text = lengths.ReplaceAllString(times.ReplaceAllString(text, "{time}"), "${1}{length}")
-	}
-	return text
 }

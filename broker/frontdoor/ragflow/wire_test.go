@@ -24,6 +24,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/frontdoortest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -69,6 +70,7 @@ func provider(label string, ready bool) instance.ProviderInfo {
 type served struct {
 	*fakeInstances
 	door    *Door
+	server  *rest.Server
 	address string
 }
 
@@ -96,7 +98,7 @@ func serve(t testing.TB, s frontdoor.Settings) served {
 		assert.Check(t, server.Shutdown(context.Background()))
 		assert.Check(t, <-done)
 	})
-	return served{f, d, listener.Addr().String()}
+	return served{f, d, server, listener.Addr().String()}
 }
 
 // exchange sends bytes on a connection of its own, and returns all that comes.
@@ -148,6 +150,8 @@ func TestTheBytesOnTheWire(t *testing.T) {
 		{name: "health-root", request: request("GET", "/ragflow/", "", "")},
 		{name: "health-bare", request: request("GET", "/ragflow", "", "")},
 		{name: "health-token", request: request("GET", "/ragflow/acme-token/healthz", "", "")},
+		{name: "health-token-root", request: request("GET", "/ragflow/acme-token/", "", "")},
+		{name: "health-token-bare", request: request("GET", "/ragflow/acme-token", "", "")},
 		{name: "health-draining", request: request("GET", "/ragflow/healthz", "", ""), draining: true},
 		{name: "run-success", request: run, outcome: succeeded},
 		{name: "run-token-in-path", request: request("POST", "/ragflow/acme-token/run", "", bodyOf("x", "python")), outcome: succeeded},
@@ -177,6 +181,15 @@ func TestTheBytesOnTheWire(t *testing.T) {
 			assert.Check(t, json.Valid([]byte(body)), body)
 		})
 	}
+}
+
+// A route that is new needs a golden file with a request, and nothing here.
+func TestEachRouteHasATranscript(t *testing.T) {
+	operations := serve(t, frontdoor.Settings{}).server.Operations(Name)
+	assert.Assert(t, is.Len(operations, 8))
+	missing, err := frontdoortest.Untranscribed(operations, "/ragflow")
+	assert.NilError(t, err)
+	assert.Equal(t, strings.Join(missing, "\n"), "")
 }
 
 func TestARunIsOneShotOfTheDoor(t *testing.T) {

@@ -3,10 +3,9 @@
 package opensandbox_test
 
 import (
+	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,15 +19,15 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
-func TestMain(m *testing.M) {
-	e2bfake.Main()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { frontdoor.Main(m) }
 
-const door = "front_door \"opensandbox\" {\n  images = { \"python:3.12\" = \"\" }\n}\n"
+// The door for sandboxes without a network, and for those of which nobody promises that.
+const (
+	door      = "front_door \"opensandbox\" {\n  network = \"deny\"\n  images = { \"python:3.12\" = \"\" }\n}\n"
+	cloudDoor = "front_door \"opensandbox\" {\n  images = { \"python:3.12\" = \"\" }\n}\n"
+)
 
 // client installs the SDK.
 func client(t *testing.T) string {
@@ -36,7 +35,7 @@ func client(t *testing.T) string {
 	binaries.Needs(t, "npm", "npm")
 	dir := t.TempDir()
 	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "client"))))
-	install := exec.Command("npm", "install", "--no-save", "--no-audit", "--no-fund")
+	install := exec.Command("npm", "ci", "--no-audit", "--no-fund")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
 		binaries.Missing(t, "npm cannot install OpenSandbox's SDK: "+string(out))
@@ -44,36 +43,59 @@ func client(t *testing.T) string {
 	return dir
 }
 
-// use has the SDK use a sandbox, and returns which optional features worked.
-func use(t *testing.T, dir string, b *harness.Broker, mode string) string {
+// use has the SDK use a sandbox, and returns what it says of each feature.
+func use(t *testing.T, dir string, b *harness.Broker, mode, network string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node", "client.mjs", b.URL+"/opensandbox", harness.Token, mode)
+	cmd := exec.CommandContext(t.Context(), "node", "client.mjs", b.URL+"/opensandbox", harness.Token, mode, network)
 	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	assert.NilError(t, err, "%s", out)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	assert.NilError(t, err, "%s%s", out, &said)
 	return string(out)
 }
 
-func TestTheSDKUsesSandboxesOfGVisor(t *testing.T) {
-	b, dir := frontdoor.Real(t, strings.Replace(door, "\n}", "\n  network = \"deny\"\n}", 1)), client(t)
-	for _, mode := range []string{"direct", "proxy", "keyless"} {
-		t.Run(mode, func(t *testing.T) {
-			assert.Equal(t, use(t, dir, b, mode), "sessions works\nterminals works\nmetrics works\npause works\ndone\n")
+func TestTheSDKUsesSandboxesOnEachProvider(t *testing.T) {
+	dir := client(t)
+	var features frontdoor.Features
+	for _, provider := range frontdoor.Providers {
+		t.Run(provider, func(t *testing.T) {
+			network, block := "deny", door
+			if provider != frontdoor.SelfManaged {
+				network, block = "allow", cloudDoor
+			}
+			b := frontdoor.On(t, provider, block)
+			for _, mode := range []string{"direct", "proxy", "keyless"} {
+				t.Run(mode, func(t *testing.T) { features.ReportOutput(t, provider, use(t, dir, b, mode, network)) })
+			}
 		})
 	}
-	t.Run("which nobody else can", func(t *testing.T) { strangers(t, b) })
+	if !t.Failed() {
+		features.CheckPage(t, "opensandbox")
+	}
+}
+
+func TestStrangersAndNonsense(t *testing.T) {
+	b := frontdoor.Real(t, door)
+	t.Run("strangers", func(t *testing.T) { strangers(t, b) })
+	t.Run("the audit log says by which door", func(t *testing.T) { audited(t, b) })
+	t.Run("a reload closes the door, moves it and opens it", func(t *testing.T) {
+		id, access := create(t, b, harness.Token, usual)
+		frontdoor.Reload(t, b, "opensandbox", door, "/health", func(t *testing.T, path string) {
+			status, text := do(t, http.MethodGet, b.URL+path+"/v1/sandboxes/"+id+"/endpoints/44772", key(harness.Token), "")
+			assert.Equal(t, status, http.StatusOK, text)
+			assert.Check(t, is.Contains(text, path+"/sandboxes/"+id+"/proxy/44772"))
+			status, text = do(t, http.MethodGet, b.URL+path+"/sandboxes/"+id+"/proxy/44772/ping", map[string]string{"X-EXECD-ACCESS-TOKEN": access}, "")
+			assert.Equal(t, status, http.StatusOK, text) // the token is as it was
+		})
+		status, text := do(t, http.MethodDelete, b.URL+"/opensandbox/v1/sandboxes/"+id, key(harness.Token), "")
+		assert.Equal(t, status, http.StatusNoContent, text)
+	})
 	t.Run("10,000 requests of nonsense", func(t *testing.T) { nonsense(t, b) })
 }
 
-func TestTheSDKUsesSandboxesOfACloud(t *testing.T) {
-	t.Setenv("NETWORK", "allow") // where nobody promises more
-	b, dir := frontdoor.Cloud(t, door), client(t)
-	out := use(t, dir, b, "direct")
-	assert.Check(t, is.Equal(out, "sessions refused\nterminals works\nmetrics works\npause works\ndone\n"))
-}
-
 // do sends one request and reads the answer.
-func do(t *testing.T, method, url string, headers map[string]string, body string) (status int, text string) {
+func do(t testing.TB, method, url string, headers map[string]string, body string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	assert.NilError(t, err)
@@ -90,19 +112,49 @@ func do(t *testing.T, method, url string, headers map[string]string, body string
 
 func key(token string) map[string]string { return map[string]string{"OPEN-SANDBOX-API-KEY": token} }
 
+// create makes a sandbox, and returns its ID and its own token.
+func create(t *testing.T, b *harness.Broker, token, body string) (id, access string) {
+	t.Helper()
+	base := b.URL + "/opensandbox"
+	status, text := do(t, http.MethodPost, base+"/v1/sandboxes", key(token), body)
+	assert.Equal(t, status, http.StatusAccepted, text)
+	var made struct{ ID string }
+	assert.NilError(t, json.Unmarshal([]byte(text), &made))
+	status, text = do(t, http.MethodGet, base+"/v1/sandboxes/"+made.ID+"/endpoints/44772", key(token), "")
+	assert.Equal(t, status, http.StatusOK, text)
+	var endpoint struct{ Headers map[string]string }
+	assert.NilError(t, json.Unmarshal([]byte(text), &endpoint))
+	return made.ID, endpoint.Headers["X-EXECD-ACCESS-TOKEN"]
+}
+
+// audited wants a line by the door's name for each effect.
+func audited(t *testing.T, b *harness.Broker) {
+	id, _ := create(t, b, harness.Token, usual)
+	for _, effect := range []struct{ method, path, body string }{
+		{http.MethodPost, "/command", `{"command":"true"}`},
+		{http.MethodPost, "/code/context", `{"language":"python"}`},
+		{http.MethodPost, "/code", `{"code":"1","context":{"language":"python"}}`},
+		{http.MethodPost, "/directories", `{"/tmp/made":{"mode":755}}`},
+		{http.MethodDelete, "/directories?path=/tmp/made", ""},
+	} {
+		status, text := do(t, effect.method, b.URL+"/opensandbox/sandboxes/"+id+"/proxy/44772"+effect.path, key(harness.Token), effect.body)
+		assert.Equal(t, status, http.StatusOK, text)
+	}
+	status, text := do(t, http.MethodDelete, b.URL+"/opensandbox/v1/sandboxes/"+id, key(harness.Token), "")
+	assert.Equal(t, status, http.StatusNoContent, text)
+	assert.DeepEqual(t, frontdoor.Audited(t, b, "opensandbox"), []string{
+		"create_context", "create_instance", "destroy_instance", "execute_code", "make_directory", "remove_file", "run_command",
+	})
+}
+
+// usual is the body of a request for a sandbox.
+const usual = `{"image":{"uri":"python:3.12"},"timeout":600}`
+
 // strangers have the token of another sandbox, or of another tenant, or none.
 func strangers(t *testing.T, b *harness.Broker) {
 	base := b.URL + "/opensandbox"
 	make := func(token string) (id, access string) {
-		status, text := do(t, http.MethodPost, base+"/v1/sandboxes", key(token), `{"image":{"uri":"python:3.12"},"timeout":600}`)
-		assert.Equal(t, status, http.StatusAccepted, text)
-		var made struct{ ID string }
-		assert.NilError(t, json.Unmarshal([]byte(text), &made))
-		status, text = do(t, http.MethodGet, base+"/v1/sandboxes/"+made.ID+"/endpoints/44772", key(token), "")
-		assert.Equal(t, status, http.StatusOK, text)
-		var endpoint struct{ Headers map[string]string }
-		assert.NilError(t, json.Unmarshal([]byte(text), &endpoint))
-		return made.ID, endpoint.Headers["X-EXECD-ACCESS-TOKEN"]
+		return create(t, b, token, `{"image":{"uri":"python:3.12"},"timeout":600}`)
 	}
 	mine, mineToken := make(harness.Token)
 	theirs, theirToken := make(harness.OtherToken)
@@ -137,57 +189,4 @@ func strangers(t *testing.T, b *harness.Broker) {
 	}
 	status, _ := do(t, http.MethodGet, base+"/sandboxes/"+mine+"/proxy/44772/ping", access(mineToken), "")
 	assert.Equal(t, status, http.StatusNotFound, "the token has ended with its sandbox")
-}
-
-// nonsense sends what no client would, and wants a refusal in the door's form each time.
-func nonsense(t *testing.T, b *harness.Broker) {
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same each time
-	base := b.URL + "/opensandbox"
-	status, text := do(t, http.MethodPost, base+"/v1/sandboxes", key(harness.Token), `{"image":{"uri":"python:3.12"},"timeout":600}`)
-	assert.Equal(t, status, http.StatusAccepted, text)
-	var made struct{ ID string }
-	assert.NilError(t, json.Unmarshal([]byte(text), &made))
-	port := "/sandboxes/" + made.ID + "/proxy/44772"
-	routes := []struct{ method, path string }{
-		{"POST", "/v1/sandboxes"},
-		{"GET", "/v1/sandboxes?page=0"},
-		{"PATCH", "/v1/sandboxes/" + made.ID + "/metadata"},
-		{"POST", "/v1/sandboxes/" + made.ID + "/renew-expiration"},
-		{"GET", "/v1/sandboxes/" + made.ID + "/endpoints/0"},
-		{"POST", port + "/command"},
-		{"POST", port + "/code"},
-		{"POST", port + "/code/context"},
-		{"POST", port + "/session/x/run"},
-		{"POST", port + "/pty"},
-		{"POST", port + "/files/upload"},
-		{"POST", port + "/files/mv"},
-		{"POST", port + "/files/permissions"},
-		{"POST", port + "/files/replace"},
-		{"GET", port + "/files/download"},
-		{"GET", port + "/directories/list?path=/x&depth=-1"},
-		{"DELETE", port + "/directories?path="},
-		{"GET", port + "/nowhere"},
-		{"POST", port + "/directories"},
-		{"DELETE", port + "/command"},
-		{"GET", "/v1/sandboxes/x%2Fy"},
-	}
-	pieces := []string{`{`, `}`, `"command"`, `"image"`, `:`, `"!!!"`, `null`, `[`, `]`, `,`, `"timeout"`, `-1`, `1e999`, `{}`, `"path"`, "\x00", `"\ud800"`, `true`}
-	for range 10_000 {
-		var body strings.Builder
-		for range 1 + random.IntN(12) {
-			body.WriteString(pieces[random.IntN(len(pieces))])
-		}
-		route := routes[random.IntN(len(routes))]
-		sent := body.String()
-		if json.Valid([]byte(sent)) {
-			sent += "}" // [] and {} are right for some
-		}
-		status, text := do(t, route.method, base+route.path, key(harness.Token), sent)
-		told := struct{ Code, Message string }{}
-		err := json.Unmarshal([]byte(text), &told)
-		assert.Assert(t, status >= 400 && status < 500, "%s %s %s: %d %s", route.method, route.path, sent, status, text)
-		assert.Assert(t, err == nil && strings.HasPrefix(told.Code, "SB") && told.Message != "", fmt.Sprint(route, sent, text))
-	}
-	status, text = do(t, http.MethodDelete, base+"/v1/sandboxes/"+made.ID, key(harness.Token), "")
-	assert.Equal(t, status, http.StatusNoContent, text)
 }

@@ -4,29 +4,24 @@ package ragflow_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
-	"math/rand/v2"
+	"errors"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
-	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
-func TestMain(m *testing.M) {
-	e2bfake.Main()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { frontdoor.Main(m) }
 
 // code is one run.
 type code struct {
@@ -58,10 +53,10 @@ func run(t *testing.T, endpoint, token string, runs ...code) []outcome {
 	t.Helper()
 	text, err := json.Marshal(runs)
 	assert.NilError(t, err)
-	client := exec.Command("/usr/bin/python3", filepath.Join("testdata", "client.py"), endpoint, token)
+	program := exec.Command("/usr/bin/python3", filepath.Join("testdata", "client.py"), endpoint, token)
 	var out, said bytes.Buffer
-	client.Stdin, client.Stdout, client.Stderr = bytes.NewReader(text), &out, &said
-	assert.NilError(t, client.Run(), said.String())
+	program.Stdin, program.Stdout, program.Stderr = bytes.NewReader(text), &out, &said
+	assert.NilError(t, program.Run(), said.String())
 	var outcomes []outcome
 	assert.NilError(t, json.Unmarshal(out.Bytes(), &outcomes), out.String())
 	assert.Equal(t, len(outcomes), len(runs))
@@ -72,50 +67,50 @@ const door = "front_door \"ragflow\" {\n  tenant = \"acme\"\n  timeout = \"20s\"
 
 // cases are what RAGFlow's users write, and what comes of it.
 var cases = []struct {
-	name  string
-	code  code
-	check func(t *testing.T, o outcome)
+	feature, name string
+	code          code
+	check         func(t *testing.T, o outcome)
 }{
-	{"python", code{"python", "def main(name, n):\n    print('hi')\n    return {'hello': name, 'n': n, 'none': None}", map[string]any{"name": "x", "n": 2}}, func(t *testing.T, o outcome) {
+	{"Python: arguments, results", "python", code{"python", "def main(name, n):\n    print('hi')\n    return {'hello': name, 'n': n, 'none': None}", map[string]any{"name": "x", "n": 2}}, func(t *testing.T, o outcome) {
 		assert.Check(t, is.Equal(o.Status, "success"), o.Stderr)
 		assert.Check(t, is.Equal(o.Stdout, "hi\n"))
 		assert.Check(t, is.DeepEqual(o.Result, map[string]any{"hello": "x", "n": 2.0, "none": nil}))
 		assert.Check(t, o.Present && o.Timed)
 	}},
-	{"a present null", code{"python", "def main():\n    return None", nil}, func(t *testing.T, o outcome) {
+	{"Python: arguments, results", "a present null", code{"python", "def main():\n    return None", nil}, func(t *testing.T, o outcome) {
 		assert.Check(t, o.Present && o.Result == nil)
 	}},
-	{"javascript that exports an object", code{"javascript", "module.exports = { main: async (args) => ({ hello: args.name }) }", map[string]any{"name": "x"}}, func(t *testing.T, o outcome) {
+	{"JavaScript: functions, CommonJS, modules", "javascript that exports an object", code{"javascript", "module.exports = { main: async (args) => ({ hello: args.name }) }", map[string]any{"name": "x"}}, func(t *testing.T, o outcome) {
 		assert.Check(t, is.DeepEqual(o.Result, map[string]any{"hello": "x"}), o.Stderr)
 	}},
-	{"javascript that exports its main", code{"javascript", "async function main(args) { return args.n + 1 }\nmodule.exports = { main };", map[string]any{"n": 1}}, func(t *testing.T, o outcome) {
+	{"JavaScript: functions, CommonJS, modules", "javascript that exports its main", code{"javascript", "async function main(args) { return args.n + 1 }\nmodule.exports = { main };", map[string]any{"n": 1}}, func(t *testing.T, o outcome) {
 		assert.Check(t, is.DeepEqual(o.Result, 2.0), o.Stderr)
 	}},
-	{"a module's default export", code{"javascript", "export default function main() { return [1] }", nil}, func(t *testing.T, o outcome) {
+	{"JavaScript: functions, CommonJS, modules", "a module's default export", code{"javascript", "export default function main() { return [1] }", nil}, func(t *testing.T, o outcome) {
 		assert.Check(t, is.DeepEqual(o.Result, []any{1.0}), o.Stderr)
 	}},
-	{"artifacts without a directory made for them", code{"python", "def main():\n    open('artifacts/a.csv', 'w').write('1,2')\n    open('artifacts/b.bin', 'w').write('x')\n    return 1", nil}, func(t *testing.T, o outcome) {
+	{"artifacts", "artifacts without a directory made for them", code{"python", "def main():\n    open('artifacts/a.csv', 'w').write('1,2')\n    open('artifacts/b.bin', 'w').write('x')\n    return 1", nil}, func(t *testing.T, o outcome) {
 		assert.Assert(t, is.Len(o.Artifacts, 1), o.Stderr)
 		assert.Check(t, is.Equal(o.Artifacts[0].Name, "a.csv"))
 		assert.Check(t, is.Equal(o.Artifacts[0].MIMEType, "text/csv"))
 		assert.Check(t, is.Equal(o.Artifacts[0].Text, "1,2"))
 	}},
-	{"an exception", code{"python", "def main():\n    print('before')\n    raise ValueError('boom')", nil}, func(t *testing.T, o outcome) {
+	{"exceptions and exit codes", "an exception", code{"python", "def main():\n    print('before')\n    raise ValueError('boom')", nil}, func(t *testing.T, o outcome) {
 		assert.Check(t, is.Equal(o.Status, "program_error"))
 		assert.Check(t, is.Equal(o.ExitCode, 1))
 		assert.Check(t, is.Contains(o.Stderr, "ValueError: boom"))
 		assert.Check(t, is.Equal(o.Stdout, ""), "CodeExec would take it for a result")
 	}},
-	{"an exit code is the program's own", code{"python", "import os\ndef main():\n    os._exit(124)", nil}, func(t *testing.T, o outcome) {
+	{"exceptions and exit codes", "an exit code is the program's own", code{"python", "import os\ndef main():\n    os._exit(124)", nil}, func(t *testing.T, o outcome) {
 		assert.Check(t, is.Equal(o.Status, "program_error"))
 		assert.Check(t, is.Equal(o.ExitCode, 124))
 	}},
-	{"stderr alone decides nothing", code{"python", "import sys\ndef main():\n    sys.stderr.write('Permission denied')\n    return 1", nil}, func(t *testing.T, o outcome) {
+	{"exceptions and exit codes", "stderr alone decides nothing", code{"python", "import sys\ndef main():\n    sys.stderr.write('Permission denied')\n    return 1", nil}, func(t *testing.T, o outcome) {
 		assert.Check(t, is.Equal(o.Status, "success"))
 	}},
 }
 
-func checkCases(t *testing.T, endpoint, token string) {
+func checkCases(t *testing.T, endpoint, token string, report func(t *testing.T, name, outcome string)) {
 	var runs []code
 	for _, c := range cases {
 		runs = append(runs, c.code)
@@ -123,14 +118,34 @@ func checkCases(t *testing.T, endpoint, token string) {
 	for i, o := range run(t, endpoint, token, runs...) {
 		t.Run(cases[i].name, func(t *testing.T) {
 			assert.Equal(t, o.Error, "")
+			if strings.HasPrefix(o.Stderr, "SB015: ") {
+				report(t, cases[i].feature, frontdoor.Refused)
+				return
+			}
 			cases[i].check(t, o)
+			if !t.Failed() {
+				report(t, cases[i].feature, frontdoor.Works)
+			}
 		})
 	}
 }
 
-func TestRAGFlowRunsCodeInGVisor(t *testing.T) {
+func TestRAGFlowRunsCodeOnEachProvider(t *testing.T) {
+	var features frontdoor.Features
+	for _, provider := range frontdoor.Providers {
+		t.Run(provider, func(t *testing.T) {
+			checkCases(t, frontdoor.On(t, provider, door).URL+"/ragflow", "", func(t *testing.T, name, outcome string) {
+				features.Report(t, provider, name, outcome)
+			})
+		})
+	}
+	if !t.Failed() {
+		features.CheckPage(t, "ragflow")
+	}
+}
+
+func TestRAGFlowInGVisor(t *testing.T) {
 	b := frontdoor.Real(t, door)
-	t.Run("as the tenant of who gives no token", func(t *testing.T) { checkCases(t, b.URL+"/ragflow", "") })
 	t.Run("with a token", func(t *testing.T) {
 		assert.Equal(t, run(t, b.URL+"/ragflow", harness.Token, code{"python", "def main():\n    return 1", nil})[0].Status, "success")
 		assert.Equal(t, run(t, b.URL+"/ragflow/"+harness.Token, "", code{"python", "def main():\n    return 1", nil})[0].Status, "success")
@@ -151,58 +166,43 @@ func TestRAGFlowRunsCodeInGVisor(t *testing.T) {
 		assert.Check(t, is.Equal(o[0].Result, false))
 	})
 	t.Run("the audit log says by which door", func(t *testing.T) {
-		files, err := filepath.Glob(filepath.Join(b.Dir, "state", "audit", "*.jsonl"))
-		assert.NilError(t, err)
-		text, err := os.ReadFile(files[0])
-		assert.NilError(t, err)
-		assert.Check(t, is.Contains(string(text), `"front_door":"ragflow"`))
+		assert.DeepEqual(t, frontdoor.Audited(t, b, "ragflow"), []string{"execute_code"})
 	})
 	t.Run("a reload closes the door, moves it and opens it", func(t *testing.T) {
-		file := b.ConfigFile()
-		text, err := os.ReadFile(file)
-		assert.NilError(t, err)
-		for _, step := range []struct {
-			block, path string
-			status      int
-		}{{"", "/ragflow/healthz", 404}, {"front_door \"ragflow\" {\n  path = \"/sandboxes/ragflow\"\n}\n", "/sandboxes/ragflow/healthz", 200}, {door, "/ragflow/healthz", 200}} {
-			assert.NilError(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), door, step.block)), 0o600))
-			poll.WaitOn(t, func(poll.LogT) poll.Result {
-				if answer := b.Do(http.MethodGet, step.path, "", nil); answer.Status != step.status {
-					return poll.Continue("%s: %d", step.path, answer.Status)
-				}
-				return poll.Success()
-			}, poll.WithTimeout(time.Minute))
-		}
+		frontdoor.Reload(t, b, "ragflow", door, "/healthz", func(t *testing.T, path string) {
+			assert.Equal(t, run(t, b.URL+path, "", code{"python", "def main():\n    return 1", nil})[0].Status, "success")
+		})
 	})
 	t.Run("10,000 requests of nonsense", func(t *testing.T) { nonsense(t, b) })
 }
 
 // nonsense sends what no client would, and wants a refusal each time.
 func nonsense(t *testing.T, b *harness.Broker) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
-	pieces := []string{`{`, `}`, `"code_b64"`, `:`, `"!!!"`, `null`, `[`, `]`, `,`, `"language"`, `"ruby"`, `1e999`, `{}`, `"arguments"`, "\x00", `"\ud800"`, `true`}
-	paths := []string{"/run", "/x/run", "/" + harness.OtherToken + "/run", "/run/", "/healthz/../run", "/%2e%2e/run", "//run", "/run?x=%zz"}
-	for range 10_000 {
-		var body strings.Builder
-		for range random.IntN(12) {
-			body.WriteString(pieces[random.IntN(len(pieces))])
-		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.URL+"/ragflow"+paths[random.IntN(len(paths))], strings.NewReader(body.String()))
-		if err != nil {
-			continue // it is no URL
-		}
-		resp, err := http.DefaultClient.Do(req)
-		assert.NilError(t, err)
-		var told struct {
-			Code string `json:"code"`
-		}
-		err = json.NewDecoder(resp.Body).Decode(&told)
-		assert.NilError(t, resp.Body.Close())
-		assert.Assert(t, resp.StatusCode >= 400 && resp.StatusCode < 500, "%s: %d", body.String(), resp.StatusCode)
-		assert.Assert(t, err == nil && strings.HasPrefix(told.Code, "SB"), "%s: %v", body.String(), err)
-	}
-}
-
-func TestRAGFlowRunsCodeInACloud(t *testing.T) {
-	checkCases(t, frontdoor.Cloud(t, door).URL+"/ragflow", "")
+	const canary = "canary-of-rival"
+	theirs, err := client.New(b.URL, harness.OtherToken).CreateInstance(t.Context(), client.CreateInstanceRequest{TTL: 3600, Labels: map[string]string{"owner": canary}, Env: map[string]string{"SECRET": canary}})
+	assert.NilError(t, err)
+	right := `{"code_b64":"` + base64.StdEncoding.EncodeToString([]byte("def main(a):\n    return a")) + `","language":"python","arguments":{"a":{"b":["c"]}}}`
+	unread := `{"code_b64":"!","language":"python","arguments":{"a":1}}` // all faults are told at once, and nothing runs
+	frontdoor.Nonsense{
+		Door:        "ragflow",
+		Credentials: http.Header{"Authorization": {"Bearer " + harness.Token}},
+		Parameters:  map[string][]string{"token": {harness.Token, theirs.ID}},
+		Bodies:      map[string]string{"POST /run": right, "POST /{token}/run": unread},
+		Queries:     map[string]string{"token": harness.Token, "id": theirs.ID},
+		Refusal: func(_ string, _ int, body []byte) error {
+			var told struct {
+				Detail any    `json:"detail"`
+				Code   string `json:"code"`
+			}
+			if err := json.Unmarshal(body, &told); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(told.Code, "SB0") || told.Detail == nil {
+				return errors.New("it is not of the form of the door")
+			}
+			return nil
+		},
+		Canaries: []string{canary, theirs.ID},
+	}.Send(t, b, 10_000)
+	assert.NilError(t, client.New(b.URL, harness.OtherToken).DestroyInstance(t.Context(), theirs.ID))
 }

@@ -1,0 +1,22 @@
+package opensandbox
+
+import (
+	"net/url"
+	"unicode/utf8"
+)
+
+// queryOf reads the parameters of a query. They go on to plugins, which take UTF-8 alone.
+func queryOf(raw string) (url.Values, error) {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range query {
+		for _, value := range values {
+			if !utf8.ValidString(value) {
+				return nil, refused(clipped(name), "must be UTF-8")
+			}
+		}
+	}
+	return query, nil
+}
