@@ -40,6 +40,8 @@ runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 	else echo "building runsc $(RUNSC_VERSION); this takes a minute or two"; \
 		GOBIN=$(CURDIR)/bin CGO_ENABLED=0 go install -trimpath -ldflags '$(LDFLAGS) -X gvisor.dev/gvisor/runsc/version.version=$(RUNSC_VERSION)' gvisor.dev/gvisor/runsc@$(RUNSC_VERSION); \
 		echo $(RUNSC_VERSION) > bin/.runsc-version; fi
+	@command -v runsc >/dev/null || { mkdir -p bin/gvisor-bin; ln -sfn ../runsc bin/gvisor-bin/gvisor_sentry; \
+		CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/gvisor-bin/gvisor-sentry-prewarmer ./cmd/gvisor-sentry-prewarmer; }
 
 rootfs: ## build a root file system for sandboxes into .cache/rootfs, and a Docker image of it (as root)
 	@plugins/selfmanaged/rootfs/build .cache/rootfs

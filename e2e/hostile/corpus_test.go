@@ -117,12 +117,17 @@ func (c *corpus) run(t *testing.T, p hostile.Program) {
 		s.oneShot(t)
 		return
 	}
-	if fresh(p) {
+	theme := themeOf(p)
+	if theme.Fresh {
 		// It may have ended already, or never begun.
 		t.Cleanup(func() { c.broker.Do(http.MethodDelete, "/api/v1/instances/"+s.instance, harness.Token, nil) })
 	} else {
 		s.session = <-c.lanes[p.Language]
 		t.Cleanup(func() { c.lanes[p.Language] <- s.session })
+	}
+	if theme.Forked {
+		e := decode(t, s.postIn("python", hostile.Step{Code: "pass", Timeout: time.Minute}, harness.Token, s.session, nil))
+		assert.Check(t, is.Equal(e.Status, "succeeded"))
 	}
 	first := p.Steps[0]
 	if !s.holds() {
@@ -139,11 +144,11 @@ func (c *corpus) run(t *testing.T, p hostile.Program) {
 	s.servesOn(t)
 }
 
-func fresh(p hostile.Program) bool {
+func themeOf(p hostile.Program) hostile.Theme {
 	for _, theme := range hostile.Themes {
 		if theme.Name == p.Theme {
-			return theme.Fresh
+			return theme
 		}
 	}
-	return true
+	return hostile.Theme{Name: p.Theme, Fresh: true}
 }

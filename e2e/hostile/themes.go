@@ -6,6 +6,9 @@ type Theme struct {
 	// Fresh is set if each program gets an instance of its own; the others are run
 	// by turns in a few.
 	Fresh bool
+	// Forked is set if another execution comes before each program, which is a fork
+	// then: the first interpreter of an instance is none.
+	Forked bool
 }
 
 // Themes of the corpus, in the order in which they are told.
@@ -15,7 +18,7 @@ var Themes = []Theme{
 	{Name: "resources", Title: "Resource bombs", Fresh: true},
 	{Name: "network", Title: "The network, and sockets of the host"},
 	{Name: "guest", Title: "Attacks on the guest and on waiting interpreters", Fresh: true},
-	{Name: "forks", Title: "Attacks on the fork server of Python", Fresh: true},
+	{Name: "forks", Title: "Attacks on the fork server of Python", Fresh: true, Forked: true},
 	{Name: "names", Title: "Names and texts that are none", Fresh: true},
 	{Name: "results", Title: "Forged results, and signals told apart"},
 	{Name: "secrets", Title: "Secrets of the host and of other executions", Fresh: true},

@@ -47,11 +47,11 @@ func (g *guest) prepareAhead(encoded string, in io.ReadCloser, out io.Writer) (i
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.ahead = true
 	if err := g.prepare(context.Background(), &req); err != nil {
 		return nil, err
 	}
 	g.runtime.drain()
-	g.ahead = true
 	if _, err := out.Write([]byte{Prepared}); err != nil {
 		return nil, fmt.Errorf("say that all is prepared: %w", err)
 	}

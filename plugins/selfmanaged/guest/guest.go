@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -143,6 +144,9 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 	}
 	guard := memory.NewGuard(req.GetMemoryLimit())
 	runtime := newInterpreters(req, guard)
+	if g.ahead {
+		runtime.forks.want() // copies have the server, and fork the first interpreter too
+	}
 	if req.GetPackages() {
 		if err := writePip(); err != nil {
 			return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
@@ -258,6 +262,8 @@ func Main() {
 		os.Exit(1)
 	}
 	isolation.Init()
+	// Threads that start programs end, which the process's first thread cannot.
+	runtime.LockOSThread()
 	in, out := os.Stdin, os.Stdout
 	// Whatever prints by accident shall not corrupt the protocol.
 	os.Stdout = os.Stderr

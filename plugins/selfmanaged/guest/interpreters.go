@@ -37,15 +37,17 @@ type interpreters struct {
 
 	forks forks
 
-	room func() bool // whether there is memory for more of them than were asked for
+	guard *memory.Guard
 
 	mu       sync.Mutex
 	reserves map[string]*reserve // by language
 }
 
-// forks is the fork server for Python.
+// forks is the fork server for Python. The first interpreter of most sandboxes is the
+// only one, so it is started by itself, and the server with the second.
 type forks struct {
 	mu     sync.Mutex
+	wanted bool
 	server *forkserver.Server
 	broken error // why there is none; it is not tried again
 }
@@ -55,7 +57,7 @@ func newInterpreters(req *guestv1.PrepareRequest, guard *memory.Guard) *interpre
 		paths:  req.GetInterpreters(),
 		limits: isolation.Limits{Processes: req.GetProcessLimit(), FileSize: req.GetFileSizeLimit()},
 		warm:   req.GetWarm(),
-		room:   guard.HalfFree, reserves: map[string]*reserve{},
+		guard:  guard, reserves: map[string]*reserve{},
 	}
 }
 
@@ -79,7 +81,7 @@ func (in *interpreters) reserve(language string) *reserve {
 		if slices.Contains(in.warm, language) {
 			least = 1
 		}
-		r = newReserve(least, in.room, func() (*process, error) { return in.start(language) })
+		r = newReserve(least, in.guard.HalfFree, func() (*process, error) { return in.start(language) })
 		in.reserves[language] = r
 	}
 	return r
@@ -120,7 +122,7 @@ func (in *interpreters) start(language string) (*process, error) {
 func (in *interpreters) begin(language string) (*process, error) {
 	s, leaves := in.waiting(language)
 	if language == Python {
-		if server := in.forks.ready(s); server != nil {
+		if server := in.forks.ready(s, in.guard); server != nil {
 			p, err := forkProcess(server)
 			if !errors.Is(err, forkserver.ErrEnded) {
 				return p, err
@@ -135,16 +137,30 @@ func (in *interpreters) begin(language string) (*process, error) {
 	return p, nil
 }
 
+// want has the next interpreter forked.
+func (f *forks) want() {
+	f.mu.Lock()
+	f.wanted = true
+	f.mu.Unlock()
+}
+
 // ready returns a fork server of interpreters that s would start; nil if there can be
-// none.
-func (f *forks) ready(s isolation.Spec) *forkserver.Server {
+// none, or for the first one.
+func (f *forks) ready(s isolation.Spec, guard *memory.Guard) *forkserver.Server {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.wanted {
+		f.wanted = true
+		return nil
+	}
 	if f.server != nil && f.server.Ended() {
 		f.server = nil
 	}
 	if f.server == nil && f.broken == nil {
-		if f.server, f.broken = forkserver.Start(append(slices.Clip(s.Argv), "serve"), s.Env, s.Limits); f.broken != nil {
+		guard.Exempt(func() {
+			f.server, f.broken = forkserver.Start(append(slices.Clip(s.Argv), "serve"), s.Env, s.Limits)
+		})
+		if f.broken != nil {
 			fmt.Fprintln(os.Stderr, "sandbox: every interpreter is started afresh:", f.broken)
 		}
 	}

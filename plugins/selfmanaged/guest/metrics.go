@@ -80,7 +80,8 @@ func processesInUse() (cpu time.Duration, threads int64, err error) {
 			n, _ := strconv.ParseInt(field, 10, 64)
 			cpu += time.Duration(n) * clockTick
 		}
-		if fields[1] != guest { // an init's parent
+		// Init processes and the fork server are the guest's children in its session.
+		if fields[1] != guest || fields[3] == entry.Name() {
 			n, _ := strconv.ParseInt(fields[17], 10, 64)
 			threads += n
 		}

@@ -11,29 +11,27 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/forkserver"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/memory"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands/pipe"
 )
 
 // isolated is a program with its descendants: one that was started, or one that was
 // forked.
 type isolated interface {
-	// Roots are the processes from which all of it descends.
-	Roots() []int
+	memory.Program
 	// Started returns when the program runs, or why it cannot.
 	Started(ctx context.Context) error
 	// Exit returns how the program ended, once it has. ok is false if it was killed.
 	Exit() (exit isolation.Exit, ok bool)
 	// Interrupt sends SIGINT to what runs in the foreground.
 	Interrupt()
-	// Kill ends every process of it.
-	Kill()
 	// Wait returns when every process of it has gone.
 	Wait()
 }
 
 var (
 	_ isolated = (*isolation.Process)(nil)
-	_ isolated = (*forkserver.Process)(nil)
+	_ isolated = (*isolation.Child)(nil)
 )
 
 // process is an interpreter. What it runs arrives later, so it can be started
@@ -63,7 +61,7 @@ func startProcess(s isolation.Spec) (*process, error) {
 				_ = f.Close()
 			}
 		}()
-		return isolation.Start(s, theirs)
+		return isolation.StartChild(s, theirs)
 	})
 }
 

@@ -9,7 +9,6 @@
 package forkserver
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -18,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,8 +41,8 @@ type Server struct {
 	conn *net.UnixConn
 
 	mu      sync.Mutex
-	pending []*Process // asked for, in this order
-	running map[int]*Process
+	pending []*request // asked for, in this order
+	running map[int]*isolation.Child
 
 	ready chan struct{} // closed when it may be asked
 	ended chan struct{} // closed when it is gone, and all that it forked too
@@ -64,7 +62,7 @@ func Start(argv, env []string, limits isolation.Limits) (*Server, error) {
 		return nil, fmt.Errorf("make sockets: %w", err)
 	}
 	s := &Server{
-		conn: conn.(*net.UnixConn), running: map[int]*Process{},
+		conn: conn.(*net.UnixConn), running: map[int]*isolation.Child{},
 		ready: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.cmd = &exec.Cmd{
@@ -114,31 +112,39 @@ func (s *Server) Close() {
 // after Fork.
 type Streams struct{ Stdout, Stderr, Request, Result int }
 
+// request is a fork that was asked for.
+type request struct {
+	namespace *pidnamespace.Namespace
+	answered  chan struct{} // closed when the rest is valid
+	child     *isolation.Child
+	refused   error
+}
+
 // Fork makes an interpreter, which the caller must end with Wait.
-func (s *Server) Fork(streams Streams) (*Process, error) {
+func (s *Server) Fork(streams Streams) (*isolation.Child, error) {
 	namespace, err := pidnamespace.New()
 	if err != nil {
 		return nil, fmt.Errorf("make a namespace: %w", err)
 	}
-	p := &Process{namespace: namespace, forked: make(chan struct{}), exited: make(chan struct{})}
-	if err = s.ask(p, streams); err == nil {
-		err = s.answer(p)
+	r := &request{namespace: namespace, answered: make(chan struct{})}
+	if err = s.ask(r, streams); err == nil {
+		err = s.answer(r)
 	}
 	if err != nil {
-		p.Kill()
-		p.Wait()
+		namespace.Kill()
+		namespace.Wait()
 		return nil, fmt.Errorf("fork an interpreter: %w", err)
 	}
-	return p, nil
+	return r.child, nil
 }
 
 // answer waits for what became of a request.
-func (s *Server) answer(p *Process) error {
+func (s *Server) answer(r *request) error {
 	timer := time.NewTimer(forkBound)
 	defer timer.Stop()
 	select {
-	case <-p.forked:
-		return p.refused
+	case <-r.answered:
+		return r.refused
 	case <-s.ended:
 		return ErrEnded
 	case <-timer.C:
@@ -148,17 +154,17 @@ func (s *Server) answer(p *Process) error {
 }
 
 // ask sends a request. Its answer comes to read.
-func (s *Server) ask(p *Process, streams Streams) error {
+func (s *Server) ask(r *request, streams Streams) error {
 	rights := unix.UnixRights(streams.Stdout, streams.Stderr, streams.Request, streams.Result)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil {
 		return ErrEnded
 	}
-	if _, _, err := s.conn.WriteMsgUnix([]byte(strconv.Itoa(p.namespace.PID())), rights, nil); err != nil {
+	if _, _, err := s.conn.WriteMsgUnix([]byte(strconv.Itoa(r.namespace.PID())), rights, nil); err != nil {
 		return fmt.Errorf("ask the fork server: %w", err)
 	}
-	s.pending = append(s.pending, p)
+	s.pending = append(s.pending, r)
 	// It waits for signals: those of its children, and this.
 	return s.cmd.Process.Signal(unix.SIGUSR1)
 }
@@ -193,19 +199,19 @@ func (s *Server) take(message string) {
 	case "ready":
 		close(s.ready)
 	case "forked", "refused":
-		p := s.pending[0]
+		r := s.pending[0]
 		s.pending = s.pending[1:]
 		if kind == "refused" {
-			p.refused = errors.New(rest)
+			r.refused = errors.New(rest)
 		} else {
-			p.pid = numbers[0]
-			s.running[p.pid] = p
+			r.child = isolation.NewChild(r.namespace, numbers[0])
+			s.running[numbers[0]] = r.child
 		}
-		close(p.forked)
+		close(r.answered)
 	case "exited":
-		if p := s.running[numbers[0]]; p != nil {
-			delete(s.running, p.pid)
-			p.end(unix.WaitStatus(numbers[1]), int64(numbers[2])<<10)
+		if c := s.running[numbers[0]]; c != nil {
+			delete(s.running, numbers[0])
+			c.End(unix.WaitStatus(numbers[1]), int64(numbers[2])<<10)
 		}
 	}
 }
@@ -219,8 +225,8 @@ func (s *Server) end() {
 	left := s.running
 	s.running, s.pending = nil, nil
 	s.mu.Unlock()
-	for pid, p := range left {
-		p.Kill()
+	for pid, c := range left {
+		c.Kill()
 		var status unix.WaitStatus
 		var usage unix.Rusage
 		for {
@@ -228,68 +234,7 @@ func (s *Server) end() {
 				break
 			}
 		}
-		p.end(status, usage.Maxrss<<10)
+		c.End(status, usage.Maxrss<<10)
 	}
 	close(s.ended)
 }
-
-// Process is a forked interpreter with its descendants.
-type Process struct {
-	namespace *pidnamespace.Namespace
-	forked    chan struct{} // closed when refused and pid are valid
-	refused   error
-	pid       int
-
-	killed atomic.Bool
-	mu     sync.Mutex    // guards gone: a PID may be another's once it was waited for
-	gone   bool          // the interpreter
-	exited chan struct{} // closed when exit is valid
-	exit   isolation.Exit
-	waited sync.Once
-}
-
-// end notes how the interpreter ended, and ends what it left running.
-func (p *Process) end(status unix.WaitStatus, peak int64) {
-	p.mu.Lock()
-	p.gone = true
-	p.mu.Unlock()
-	p.exit = isolation.ExitOf(status, peak)
-	close(p.exited)
-	p.namespace.Kill()
-}
-
-// Roots are the processes from which all processes of the interpreter descend: itself,
-// and process 1 of its namespace for what it has orphaned.
-func (p *Process) Roots() []int { return []int{p.pid, p.namespace.PID()} }
-
-// Started returns at once: what was forked runs.
-func (p *Process) Started(context.Context) error { return nil }
-
-// Exit returns how the interpreter ended, once it has. ok is false if it was killed.
-func (p *Process) Exit() (exit isolation.Exit, ok bool) {
-	<-p.exited
-	if p.exit.Signal == int(unix.SIGKILL) && p.killed.Load() {
-		return isolation.Exit{}, false
-	}
-	return p.exit, true
-}
-
-// Interrupt sends SIGINT to the interpreter's process group, as a terminal does. One that
-// has ended does not mind.
-func (p *Process) Interrupt() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.gone {
-		_ = unix.Kill(-p.pid, unix.SIGINT) // it leads its group
-	}
-}
-
-// Kill ends every process of the interpreter. It may be called at any time, and more than
-// once.
-func (p *Process) Kill() {
-	p.killed.Store(true)
-	p.namespace.Kill()
-}
-
-// Wait waits until every process of the interpreter is gone. It may be called twice.
-func (p *Process) Wait() { p.waited.Do(p.namespace.Wait) }

@@ -104,17 +104,25 @@ func confine(s Spec) error {
 			return err
 		}
 	}
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
-			break // past the last capability of this kernel
-		} else if err != nil {
-			return fmt.Errorf("drop capability %d: %w", c, err)
-		}
+	if err := dropCapabilities(); err != nil {
+		return err
 	}
 	if err := s.Limits.Set(0); err != nil {
 		return err
 	}
 	return forbidNamespaces()
+}
+
+// dropCapabilities keeps what this thread starts from getting any.
+func dropCapabilities() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
+			return nil // past the last capability of this kernel
+		} else if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	return nil
 }
 
 // mountPrivateTmp covers /tmp, in this mount namespace alone, by one of the same

@@ -167,7 +167,10 @@ func Start(s Spec, streams Streams) (*Process, error) {
 }
 
 // Roots are the processes from which all processes of the program descend: its init.
-func (p *Process) Roots() []int { return []int{p.init.Process.Pid} }
+func (p *Process) Roots() []int { return []int{p.Init()} }
+
+// Init is process 1 of the program's namespace.
+func (p *Process) Init() int { return p.init.Process.Pid }
 
 // Started returns when the program runs, or with a *Refused if it cannot. When
 // ctx ends, everything is killed. It must be called at most once, and before Exit.

@@ -12,11 +12,14 @@ import (
 // terminalsDir is where a program finds its terminals.
 const terminalsDir = "/dev/pts"
 
+// terminalsOptions make terminals that nobody else has.
+const terminalsOptions = "newinstance,ptmxmode=0666"
+
 // mountTerminals gives this mount namespace terminals of its own: all programs run as
 // the same user, so each could read and write those of another. An earlier gVisor has
 // one set of them for the whole sandbox.
 func mountTerminals() error {
-	err := unix.Mount("devpts", terminalsDir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666")
+	err := unix.Mount("devpts", terminalsDir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, terminalsOptions)
 	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("mount %s: %w", terminalsDir, err)
 	}

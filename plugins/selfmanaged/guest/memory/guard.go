@@ -57,6 +57,9 @@ type Guard struct {
 type Program interface {
 	// Roots are the processes from which all of it descends.
 	Roots() []int
+	// Init is process 1 of its namespace, which holds nothing of the program's.
+	Init() int
+	// Kill ends every process of it.
 	Kill()
 }
 
@@ -81,6 +84,20 @@ const maxOwn = 64 << 20
 func (m *Guard) Settle() {
 	if own, err := InUse(); err == nil {
 		m.own.Store(min(own, maxOwn))
+	}
+}
+
+// maxExempt is the most that Exempt takes for what was started, which programs that run
+// meanwhile might make look larger.
+const maxExempt = 24 << 20
+
+// Exempt has start start something that waits, and does not charge it to programs.
+func (m *Guard) Exempt(start func()) {
+	before, err := InUse()
+	start()
+	if after, failed := InUse(); err == nil && failed == nil {
+		grown := min(max(after-before, 0), maxExempt)
+		m.own.Store(min(m.own.Load()+grown, maxOwn))
 	}
 }
 
@@ -186,7 +203,7 @@ func (m *Guard) killLargest(whoever bool) bool {
 	}
 	var largest *Guarded
 	for g := range m.watched {
-		if r := resident.below(g.program.Roots()); !g.Killed() && r >= atLeast {
+		if r := resident.below(g.program); !g.Killed() && r >= atLeast {
 			largest, atLeast = g, r
 		}
 	}
@@ -285,12 +302,11 @@ func residentByProcess() residents {
 	return all
 }
 
-// below sums the memory of the processes that descend from roots, and of the roots but
-// for children of the guest: those are init processes, which hold nothing of a program's.
-func (all residents) below(roots []int) (sum int64) {
-	guest := os.Getpid()
+// below sums the memory of the processes of a program.
+func (all residents) below(program Program) (sum int64) {
+	roots, init := program.Roots(), program.Init()
 	for pid, p := range all {
-		if p.parent == guest {
+		if pid == init {
 			continue
 		}
 		for steps := 0; steps < len(all) && pid > 0; steps++ {

@@ -1,8 +1,8 @@
 #include "textflag.h"
 
-// func startInit(flags uintptr, ignore *[4]uintptr) (pid, errno uintptr)
+// func startInit(flags uintptr, orders *orders) (pid, errno uintptr)
 TEXT ·startInit(SB), NOSPLIT, $0-32
-	MOVQ	ignore+8(FP), R12 // kept by system calls
+	MOVQ	orders+8(FP), R12 // kept by system calls
 	MOVQ	flags+0(FP), DI
 	XORL	SI, SI // the caller's stack, which the clone leaves alone
 	XORL	DX, DX
@@ -29,6 +29,20 @@ clone:
 	MOVL	$8, R10
 	MOVL	$13, AX // rt_sigaction
 	SYSCALL
+	ADDQ	$32, R12
+next:
+	MOVQ	0(R12), AX
+	CMPQ	AX, $-1
+	JEQ	sleep
+	MOVQ	8(R12), DI
+	MOVQ	16(R12), SI
+	MOVQ	24(R12), DX
+	MOVQ	32(R12), R10
+	MOVQ	40(R12), R8
+	SYSCALL
+	MOVQ	AX, 0(R12)
+	ADDQ	$48, R12
+	JMP	next
 sleep:
 	XORL	DI, DI
 	XORL	SI, SI

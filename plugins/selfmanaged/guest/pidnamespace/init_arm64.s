@@ -1,8 +1,8 @@
 #include "textflag.h"
 
-// func startInit(flags uintptr, ignore *[4]uintptr) (pid, errno uintptr)
+// func startInit(flags uintptr, orders *orders) (pid, errno uintptr)
 TEXT ·startInit(SB), NOSPLIT, $0-32
-	MOVD	ignore+8(FP), R19 // kept by system calls
+	MOVD	orders+8(FP), R19 // kept by system calls
 	MOVD	flags+0(FP), R0
 	MOVD	ZR, R1 // the caller's stack, which the clone leaves alone
 	MOVD	ZR, R2
@@ -28,6 +28,20 @@ clone:
 	MOVD	$8, R3
 	MOVD	$134, R8 // rt_sigaction
 	SVC
+	ADD	$32, R19
+next:
+	MOVD	0(R19), R8
+	CMN	$1, R8
+	BEQ	sleep
+	MOVD	8(R19), R0
+	MOVD	16(R19), R1
+	MOVD	24(R19), R2
+	MOVD	32(R19), R3
+	MOVD	40(R19), R4
+	SVC
+	MOVD	R0, 0(R19)
+	ADD	$48, R19
+	B	next
 sleep:
 	MOVD	ZR, R0
 	MOVD	ZR, R1

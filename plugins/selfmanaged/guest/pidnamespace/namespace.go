@@ -12,24 +12,62 @@ import (
 
 // Namespace is a PID namespace. Its end is the end of every process in it.
 type Namespace struct {
-	pid int
+	pid    int
+	orders *orders // process 1 reads them, so they live as long
 
 	mu   sync.Mutex // guards dead: a PID may be another process's once it was waited for
 	dead bool       // killed, or gone
 }
 
-// ignore has the kernel's layout of a signal's action: the handler SIG_IGN, no flags, no
-// restorer, an empty mask.
-var ignore = [4]uintptr{1}
+// orders are what process 1 does, laid out as its assembler reads them: how it takes
+// SIGCHLD, in the kernel's layout, and system calls.
+type orders struct {
+	sigchld [4]uintptr // the handler, no flags, no restorer, an empty mask
+	calls   [maxCalls + 1]call
+}
+
+// call is a system call: its number, of which process 1 makes what it returned, and its
+// arguments.
+type call struct {
+	number    uintptr
+	arguments [5]uintptr
+}
+
+// noCall follows the last call.
+const noCall = ^uintptr(0)
 
 // startInit clones this process into one that is process 1 of a new PID namespace.
 // The clone shares memory and descriptors. It never uses the stack, so it needs none: it
-// ignores SIGCHLD, by which the kernel reaps what is orphaned in the namespace, and
-// sleeps for ever.
-func startInit(flags uintptr, ignore *[4]uintptr) (pid, errno uintptr)
+// ignores SIGCHLD, by which the kernel reaps what is orphaned in the namespace, makes its
+// calls, and sleeps for ever.
+func startInit(flags uintptr, orders *orders) (pid, errno uintptr)
 
-// New makes a namespace. The caller must end it with Wait.
-func New() (*Namespace, error) {
+// New makes a namespace, and returns when its process 1 has done these mounts. It shares
+// the mount namespace of the calling thread. The caller must end it with Wait.
+func New(mounts ...Mount) (*Namespace, error) {
+	o := &orders{sigchld: [4]uintptr{1}} // SIG_IGN
+	steps, err := newSteps(mounts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = steps.close() }()
+	for i, s := range steps.list {
+		o.calls[i] = s.call
+	}
+	o.calls[len(steps.list)].number = noCall
+	n, err := start(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := steps.finish(o); err != nil {
+		n.Kill()
+		n.Wait()
+		return nil, err
+	}
+	return n, nil
+}
+
+func start(o *orders) (*Namespace, error) {
 	// The clone must take no signal: the handlers are those of the Go runtime, to which
 	// it is no thread.
 	runtime.LockOSThread()
@@ -41,20 +79,20 @@ func New() (*Namespace, error) {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
 		return nil, fmt.Errorf("block signals: %w", err)
 	}
-	pid, errno := startInit(unix.CLONE_NEWPID|unix.CLONE_VM|unix.CLONE_FILES|uintptr(unix.SIGCHLD), &ignore)
+	pid, errno := startInit(unix.CLONE_NEWPID|unix.CLONE_VM|unix.CLONE_FILES|uintptr(unix.SIGCHLD), o)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
 		return nil, fmt.Errorf("unblock signals: %w", err)
 	}
 	if errno != 0 {
 		return nil, fmt.Errorf("clone: %w", unix.Errno(errno))
 	}
-	return &Namespace{pid: int(pid)}, nil
+	return &Namespace{pid: int(pid), orders: o}, nil
 }
 
 // PID of process 1, among the processes of the caller.
 func (n *Namespace) PID() int { return n.pid }
 
-// Open opens the namespace, for setns.
+// Open opens the namespace, for setns. It looks in the caller's /proc.
 func (n *Namespace) Open() (*os.File, error) {
 	return os.Open("/proc/" + strconv.Itoa(n.pid) + "/ns/pid")
 }

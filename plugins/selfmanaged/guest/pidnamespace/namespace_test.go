@@ -3,6 +3,8 @@ package pidnamespace_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -10,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/pidnamespace"
 )
@@ -99,6 +102,68 @@ func TestProcessOneIgnoresSignalsFromOutsideButTheLast(t *testing.T) {
 	n.Kill()
 	n.Wait()
 	assert.ErrorIs(t, syscall.Kill(n.PID(), 0), unix.ESRCH)
+}
+
+// inOwnMounts calls a function on a thread that has a mount namespace of its own, and ends.
+func inOwnMounts(t *testing.T, do func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	assert.NilError(t, <-done)
+}
+
+func TestProcessOneMountsWhatShowsItsNamespace(t *testing.T) {
+	needsRoot(t)
+	var n *pidnamespace.Namespace
+	var seen []string
+	inOwnMounts(t, func() (err error) {
+		n, err = pidnamespace.New(
+			pidnamespace.Mount{Type: "proc", Target: "/proc", Instead: true},
+			pidnamespace.Mount{Type: "tmpfs", Target: "/mnt", Options: "no_such_option", IfKnown: true},
+		)
+		if err == nil {
+			seen, err = filepath.Glob("/proc/[0-9]*")
+		}
+		return err
+	})
+	assert.DeepEqual(t, seen, []string{"/proc/1"})
+	assert.Assert(t, children(t)[n.PID()], "our own /proc is as it was")
+	n.Kill()
+	n.Wait()
+}
+
+func TestWhatCannotBeMountedIsSaid(t *testing.T) {
+	needsRoot(t)
+	before := children(t)
+	proc := pidnamespace.Mount{Type: "proc", Target: "/proc", Instead: true}
+	for name, c := range map[string]struct {
+		mounts []pidnamespace.Mount
+		says   string
+	}{
+		"a place that is not there": {[]pidnamespace.Mount{proc, {Type: "tmpfs", Target: "/nowhere"}}, "mount /nowhere: no such file or directory"},
+		"nothing to replace":        {[]pidnamespace.Mount{{Type: "proc", Target: "/nowhere", Instead: true}}, "unmount /nowhere: no such file or directory"},
+		"unknown options":           {[]pidnamespace.Mount{{Type: "tmpfs", Target: "/mnt", Options: "no_such_option"}}, "mount /mnt: invalid argument"},
+		"more than there is room":   {[]pidnamespace.Mount{proc, proc, proc}, "3 mounts are too many"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOwnMounts(t, func() error {
+				_, err := pidnamespace.New(c.mounts...)
+				assert.Check(t, is.ErrorContains(err, c.says))
+				return nil
+			})
+		})
+	}
+	assert.DeepEqual(t, children(t), before)
 }
 
 func BenchmarkNamespace(b *testing.B) {
