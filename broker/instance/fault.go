@@ -112,13 +112,17 @@ func faultOf(e *registry.Entry, err error) error {
 // begunFault is faultOf for what the provider was asked to do. It does nothing of what it
 // refuses, and was not even asked where the audit log refused.
 func begunFault(e *registry.Entry, err error) error {
-	fault := &Fault{Provider: e.Label(), InstanceID: e.ID().String(), Begun: true, Err: err}
-	switch sdk.CodeOf(err) {
+	begun := !refusal(sdk.CodeOf(err)) && !effect.Refused(err) && !withoutEffect(err)
+	return &Fault{Provider: e.Label(), InstanceID: e.ID().String(), Begun: begun, Err: err}
+}
+
+// refusal reports whether a code says that the provider has refused to do something in an
+// instance.
+func refusal(code sdk.Code) bool {
+	switch code {
 	case sdk.CodeNotFound, sdk.CodeConflict, sdk.CodeInvalidRequest, sdk.CodeNotSupported:
-		fault.Begun = false
+		return true
+	default:
+		return false
 	}
-	if effect.Refused(err) || withoutEffect(err) {
-		fault.Begun = false
-	}
-	return fault
 }

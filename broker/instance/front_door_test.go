@@ -222,6 +222,26 @@ func TestTheJournalEndsWithWhatTheRegistryHas(t *testing.T) {
 	})
 }
 
+// What an earlier process has left is nobody's for strangers, and its owner's for who knows
+// the owner.
+func TestWhatIsNotKnownYetIsNotGoneByItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud, m := &instancetest.Provider{Name: "cloud", Cloud: true}, &memory{}
+		s := journalled(m, instance.Past{}, cloud)
+		info := create(t, s, instance.CreateRequest{FrontDoor: "opensandbox", TTL: time.Hour})
+		s.ShutdownKeeping(t.Context())
+		next := journalled(m, m.past(), cloud)
+		defer next.Shutdown(t.Context())
+		named, err := next.Named(info.ID.Instance)
+		assertCode(t, err, sdk.CodeUnavailable)
+		assert.DeepEqual(t, named, instance.Info{ID: info.ID, FrontDoor: "opensandbox"})
+		reconciled(t, next, cloud)
+		named, err = next.Named(info.ID.Instance)
+		assert.NilError(t, err)
+		assert.DeepEqual(t, named, get(t, next, info))
+	})
+}
+
 func TestAnInstanceIsFoundByItsNameAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
 		info := create(t, s, instance.CreateRequest{Session: "s", TTL: time.Minute})

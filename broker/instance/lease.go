@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -144,7 +145,8 @@ const pauseTimeout = 30 * time.Second
 
 // Pause freezes an instance: its memory and files stay, its processes do not run,
 // and it takes no executions before Resume. Its time goes on. Errors carry SB009,
-// SB013, SB014 while an execution is in progress, and SB015.
+// SB013, SB014 while an execution is in progress, and SB015. After one that leaves open
+// whether the provider has frozen it, it counts as paused.
 func (s *Service) Pause(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
 	return s.switchPause(ctx, who, id, true)
 }
@@ -177,18 +179,41 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 	act := provider.Resume
 	if pause {
 		act = provider.Pause
+		// Before the provider is asked: what may be paused counts as paused, for the next
+		// broker too, since a resume is right then in either case.
+		if err := s.notePaused(e); err != nil {
+			e.EndSwitch(false)
+			return Info{}, faultOf(e, err)
+		}
 	}
 	err = act(ctx, lease.InstanceID)
-	e.EndSwitch(err == nil)
+	e.EndSwitch(err == nil || pause && !refusedFreezing(ctx, err))
 	if err != nil {
-		return Info{}, lease.Fault(ctx, err)
+		err = lease.Fault(ctx, err)
 	}
-	record, cancelNote := s.noting()
-	defer cancelNote()
-	if err := s.journal.of(e.Snapshot()).Amend(record, e.ID(), func(r *Record) { r.Paused = pause }); err != nil {
-		return Info{}, faultOf(e, err)
+	if !e.Snapshot().State.MayBePaused() {
+		if unwritten := s.notePaused(e); unwritten != nil && err == nil {
+			err = faultOf(e, unwritten)
+		}
+	}
+	if err != nil {
+		return Info{}, err
 	}
 	return lease.Info(), nil
+}
+
+// refusedFreezing reports whether a pause that failed has certainly frozen nothing. ctx is
+// that of the call.
+func refusedFreezing(ctx context.Context, err error) bool {
+	return effect.Refused(err) || answered(ctx, err) && (withoutEffect(err) || refusal(sdk.CodeOf(err)))
+}
+
+// notePaused writes down whether an instance may be paused, as it is when the journal takes
+// it: of requests at the same time the last one in the registry is the last one there.
+func (s *Service) notePaused(e *registry.Entry) error {
+	ctx, cancel := s.noting()
+	defer cancel()
+	return s.journal.of(e.Snapshot()).Amend(ctx, e.ID(), func(r *Record) { r.Paused = e.Snapshot().State.MayBePaused() })
 }
 
 // maxArguments and maxArgv bound the arguments of a command, in number and in

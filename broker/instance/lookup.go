@@ -55,8 +55,16 @@ func (s *Service) get(owner, id string) (Info, error) {
 
 // Named returns the instance, of whichever tenant, whose ID has that instance part, for a
 // caller who proves a right to it by something else than the tenant's token. The error is
-// SB013, and tells nothing of what there was.
-func (s *Service) Named(instance string) (Info, error) { return found(s.registry.Named(instance)) }
+// SB013, and tells nothing of what there was; or SB009 after a restart, as long as nobody
+// knows whether it is there: its ID and its front door come with that, and nobody else than
+// its owner may be told.
+func (s *Service) Named(instance string) (Info, error) {
+	e, i, err := s.registry.Named(instance)
+	if err != nil {
+		return Info{ID: i.ID, FrontDoor: i.FrontDoor}, err
+	}
+	return found(e, i, nil)
+}
 
 func found(e *registry.Entry, i registry.Instance, err error) (Info, error) {
 	if err != nil {

@@ -7,9 +7,11 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
 func TestAPausedInstanceTakesNoExecutions(t *testing.T) {
@@ -124,11 +126,97 @@ func TestAPauseThatFailsOrGoesOnIsNoPause(t *testing.T) {
 		assertCode(t, err, sdk.CodeConflict)
 		_, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Code: "1", Language: "python"})
 		assertCode(t, err, sdk.CodeConflict)
-		going <- sdk.Errorf(sdk.CodeUnavailable, "stuck")
+		going <- &sdk.Error{Code: sdk.CodeUnavailable, Message: "stuck", NoEffect: true}
 		assertCode(t, <-done, sdk.CodeUnavailable)
 		assert.Assert(t, !get(t, s, info).Paused)
 		_, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{Code: "1", Language: "python"})
 		assert.NilError(t, err)
+	})
+}
+
+// Whoever takes for running what is frozen has executions that are refused, and is told
+// that there is nothing to resume.
+func TestWhatMayBePausedCountsAsPaused(t *testing.T) {
+	for name, test := range map[string]struct {
+		err    error
+		paused bool
+	}{
+		"the plugin ended":                {wire.ErrPluginGone, true},
+		"the back end is in trouble":      {sdk.Errorf(sdk.CodeUnavailable, "stuck"), true},
+		"the connection broke":            {sdk.Errorf(sdk.CodeConnectionFailed, "reset"), true},
+		"it was never reached":            {&sdk.Error{Code: sdk.CodeConnectionFailed, Message: "refused", NoEffect: true}, false},
+		"it refuses":                      {sdk.Errorf(sdk.CodeConflict, "not now"), false},
+		"the audit log cannot be written": {sdk.Errorf(sdk.CodeUnavailable, "%w", effect.ErrRefused), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *instance.Service, first, _ *instancetest.Provider) {
+				first.OnPause = func(_ context.Context, _ string, pause bool) error {
+					if pause {
+						return test.err
+					}
+					return nil
+				}
+				info := create(t, s, instance.CreateRequest{})
+				_, err := s.Pause(t.Context(), acme, info.ID.String())
+				assert.Assert(t, err != nil)
+				assert.Equal(t, get(t, s, info).Paused, test.paused)
+				_, err = s.Resume(t.Context(), acme, info.ID.String())
+				assert.NilError(t, err)
+				assert.Assert(t, !get(t, s, info).Paused)
+			})
+		})
+	}
+}
+
+// A broker that dies in the middle of a pause has written down before what it was about to
+// do, and one that dies in the middle of a resume what is so as long as that is not done.
+func TestABrokerThatDiesInTheMiddleOfAPauseLeavesWhatCanBeResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type crash struct {
+			past   instance.Past
+			frozen bool
+		}
+		var crashes []crash
+		var frozen bool
+		m := &memory{}
+		cloud := &instancetest.Provider{Name: "cloud", Cloud: true, OnPause: func(_ context.Context, _ string, pause bool) error {
+			crashes = append(crashes, crash{m.past(), frozen})
+			frozen = pause
+			crashes = append(crashes, crash{m.past(), frozen})
+			return nil
+		}}
+		s := journalled(m, instance.Past{}, cloud)
+		info := create(t, s, instance.CreateRequest{})
+		served, err := cloud.Provider(t.Context())
+		assert.NilError(t, err)
+		live, err := served.List(t.Context())
+		assert.NilError(t, err)
+		_, err = s.Pause(t.Context(), acme, info.ID.String())
+		assert.NilError(t, err)
+		_, err = s.Resume(t.Context(), acme, info.ID.String())
+		assert.NilError(t, err)
+		assert.Assert(t, !m.past().Records[0].Paused)
+		s.Shutdown(t.Context())
+		assert.Equal(t, len(crashes), 4)
+		for at, crash := range crashes {
+			frozen := crash.frozen
+			cloud := &instancetest.Provider{Name: "cloud", Cloud: true, OnPause: func(_ context.Context, _ string, pause bool) error {
+				frozen = pause
+				return nil
+			}}
+			for _, i := range live {
+				cloud.Adopt(i)
+			}
+			later := &memory{}
+			assert.NilError(t, later.Write(t.Context(), crash.past.Records[0]))
+			s := journalled(later, crash.past, cloud)
+			reconciled(t, s, cloud)
+			assert.Check(t, get(t, s, info).Paused, "crash %d", at)
+			_, err := s.Resume(t.Context(), acme, info.ID.String())
+			assert.Check(t, err, "crash %d", at)
+			assert.Check(t, !frozen && !get(t, s, info).Paused, "crash %d", at)
+			s.Shutdown(t.Context())
+		}
 	})
 }
 

@@ -48,7 +48,7 @@ func (f *findings) providers(events []event, effects []cloud.Effect, labels []st
 		}
 	}
 	for _, e := range events {
-		if !e.acknowledged() || e.Told == "" || e.Provider == "" {
+		if !e.answered() || e.Told == "" || e.Provider == "" {
 			continue
 		}
 		switch at := where[e.Told]; {

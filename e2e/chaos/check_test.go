@@ -35,7 +35,7 @@ func (w *world) settle() {
 
 // unsettled says where they do not agree.
 func (w *world) unsettled() string {
-	there := map[string][]string{}
+	there, frozen := map[string][]string{}, w.frozen()
 	for _, i := range w.alive() {
 		tenant := i.Labels[sdk.LabelTenant]
 		there[tenant] = append(there[tenant], idOf(i))
@@ -44,7 +44,7 @@ func (w *world) unsettled() string {
 		return fmt.Sprintf("nobody's, and still there: %q", there[""])
 	}
 	for _, tenant := range tenants {
-		var list struct{ Instances []struct{ ID string } }
+		var list struct{ Instances []struct{ ID, State string } }
 		a := w.ask(http.MethodGet, "/api/v1/instances?limit=100", tenant, nil, "")
 		if a.Status != http.StatusOK || !a.into(&list) {
 			return fmt.Sprintf("%s cannot list: %v %s", tenant, a.Err, a.Body)
@@ -52,6 +52,9 @@ func (w *world) unsettled() string {
 		known := []string{}
 		for _, i := range list.Instances {
 			known = append(known, i.ID)
+			if i.State == "running" && frozen[i.ID] {
+				return fmt.Sprintf("%s is running according to the broker, and paused according to the cloud", i.ID)
+			}
 		}
 		slices.Sort(known)
 		slices.Sort(there[tenant])
@@ -95,23 +98,33 @@ func (f *findings) add(format string, args ...any) { *f = append(*f, fmt.Sprintf
 // figures are what a checked history is made of.
 type figures struct {
 	Requests, Acknowledged, Created, Destroyed, Executed, AuditLines int
+	// Doors is what came through each front door, and without one.
+	Doors map[string]traffic
 }
+
+// traffic is requests. Those that were cut off reached the broker, and had no whole answer.
+type traffic struct{ Requests, Acknowledged, CutOff int }
 
 // check compares what was told, what there is, what has happened and the audit log.
 // The world has settled.
 func (w *world) check() figures {
 	w.t.Helper()
-	events, effects, alive := w.history.all(), w.effects(), w.alive()
+	effects, alive := w.effects(), w.alive()
 	var found findings
+	events := found.named(w.history.all(), effects)
 	found.acknowledged(events, alive)
 	found.keys(events)
 	found.tenants(events)
 	found.effects(events, effects)
 	found.providers(events, effects, w.labels())
+	found.outcomes(events, effects)
+	found.contents(events)
+	found.promises(events)
 	found.quotas(effects)
 	found.concurrent(effects)
 	lines := w.auditLines()
 	found.audit(effects, lines)
+	found.origins(events, effects, lines)
 	w.verifyAudit()
 	for _, tenant := range tenants {
 		found.executions(tenant, w.used(tenant)["executions_per_day"], effects)
@@ -122,11 +135,18 @@ func (w *world) check() figures {
 		const shown = 20
 		w.t.Errorf("%d findings, of which the first are:\n%s", len(found), strings.Join(found[:min(shown, len(found))], "\n"))
 	}
-	sum := figures{Requests: len(events), AuditLines: len(lines)}
+	sum := figures{Requests: len(events), AuditLines: len(lines), Doors: map[string]traffic{}}
 	for _, e := range events {
-		if e.acknowledged() {
+		through := sum.Doors[e.Door]
+		through.Requests++
+		switch {
+		case e.acknowledged():
 			sum.Acknowledged++
+			through.Acknowledged++
+		case e.Error != "" && !strings.Contains(e.Error, "connection refused"): // it had begun
+			through.CutOff++
 		}
+		sum.Doors[e.Door] = through
 	}
 	for _, e := range effects {
 		switch e.Kind {
@@ -140,6 +160,9 @@ func (w *world) check() figures {
 	}
 	return sum
 }
+
+// ownersUse is what only those do who were told of an instance.
+var ownersUse = []operation{opLook, opExecute, opCommand, opStart, opFollow, opWrite, opRenew, opEndpoint, opPause, opResume}
 
 // acknowledged instances exist unless somebody asked for their end, and those whose
 // end was acknowledged do not.
@@ -157,23 +180,26 @@ func (f *findings) acknowledged(events []event, alive []cloud.Instance) {
 	}
 	for _, e := range events {
 		switch {
-		case (e.Operation == opCreate || e.Operation == opRun && e.Session != "") && e.acknowledged() && !asked[e.Told] && !there[e.Told]:
+		case (e.Operation == opCreate || e.Operation == opRun && e.Session != "") && e.answered() && !asked[e.Told] && !there[e.Told]:
 			f.add("lost: %s was acknowledged at %s and is no more", e.Told, e.Ended.Format(time.RFC3339Nano))
 			asked[e.Told] = true // say it once
 		case e.Operation == opDestroy && gone[e.Instance] && there[e.Instance]:
 			f.add("undead: the end of %s was acknowledged, and it is there", e.Instance)
 			gone[e.Instance] = false
-		case (e.Operation == opLook || e.Operation == opExecute) && e.Status == http.StatusNotFound && !asked[e.Instance]:
-			f.add("denied: %s was acknowledged and is answered with 404 at %s: %s", e.Instance, e.Ended.Format(time.RFC3339Nano), e.Detail)
+		case slices.Contains(ownersUse, e.Operation) && (e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized) && !asked[e.Instance]:
+			f.add("denied: %s was acknowledged and %s is answered with %d at %s: %s", e.Instance, e.Operation, e.Status, e.Ended.Format(time.RFC3339Nano), e.Detail)
 		}
 	}
 }
 
-// keys have one answer each.
+// keys have one answer each, and a client uses each for one request.
 func (f *findings) keys(events []event) {
 	told := map[string]string{}
 	for _, e := range events {
-		if e.Key == "" || !e.acknowledged() {
+		if e.Key != "" && strings.Contains(e.Detail, "was used for another request") {
+			f.add("mixed up: the key %s is answered with %d: %s", e.Key, e.Status, e.Detail)
+		}
+		if e.Key == "" || !e.answered() {
 			continue
 		}
 		if other := told[e.Key]; other != "" && other != e.Told {
@@ -186,10 +212,10 @@ func (f *findings) keys(events []event) {
 // tenants see what is theirs.
 func (f *findings) tenants(events []event) {
 	for _, e := range events {
-		if e.Operation == opSteal && e.acknowledged() {
+		if e.Operation == opSteal && e.answered() {
 			f.add("seen: %s got at %s", e.Tenant, e.Instance)
 		}
-		if e.Told != "" && e.acknowledged() && !strings.HasPrefix(e.Told, e.Tenant+":") {
+		if e.Told != "" && e.answered() && !strings.HasPrefix(e.Told, e.Tenant+":") {
 			f.add("seen: %s was told of %s", e.Tenant, e.Told)
 		}
 		if e.Operation == opUsage && len(e.List) > 0 {
@@ -222,7 +248,7 @@ func (f *findings) effects(events []event, effects []cloud.Effect) {
 	for _, e := range effects {
 		session := owner(e.Instance.Labels[sdk.LabelTenant], e.Instance.Labels[sdk.LabelSession], e.Cloud)
 		switch e.Kind {
-		case cloud.Executed:
+		case cloud.Executed, cloud.Started:
 			token := e.Program.Token
 			if executed[token]++; executed[token] == 2 {
 				f.add("doubled: %s was executed again", token)
@@ -288,6 +314,9 @@ type auditLine struct {
 	Instance         string    `json:"instance_id"`
 	ProviderInstance string    `json:"provider_instance"`
 	Execution        string    `json:"execution_id"`
+	CodeHash         string    `json:"code_hash"`
+	Path             string    `json:"path"`
+	Door             string    `json:"front_door"`
 	Timestamp        time.Time `json:"timestamp"`
 }
 
@@ -304,6 +333,8 @@ func (l auditLine) keys() (keys []string) {
 			key = "destroy " + l.ProviderInstance
 		case operation == "execute_code":
 			key = "execute " + l.Execution
+		default:
+			key = insideKey(operation, l.ProviderInstance, l.CodeHash, l.Path)
 		}
 		if key += " in " + l.Provider; !slices.Contains(keys, key) {
 			keys = append(keys, key)
@@ -336,6 +367,8 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 			key = "execute " + e.Execution + " in " + e.Cloud
 		case cloud.Ended, cloud.Killed:
 			continue
+		default:
+			key = keyInside(e)
 		}
 		if e.Process == cloud.StrayProcess {
 			continue // nobody's doing

@@ -25,12 +25,18 @@ const (
 	betweenTries = 50 * time.Millisecond
 )
 
-// client is one program of a tenant.
+// actor is a client of any kind: it does one thing after the other.
+type actor interface{ act(ctx context.Context) }
+
+// client is one program of a tenant. It speaks the broker's own API; those of front doors
+// are made of it.
 type client struct {
 	world  *world
 	number int
 	tenant string
 	random *rand.Rand
+	// door is the front door that it speaks to; empty for the broker's own API.
+	door string
 	// seen are instances of all tenants.
 	seen *sightings
 
@@ -40,20 +46,21 @@ type client struct {
 
 // sightings are instances that clients were told of, for others to reach for.
 type sightings struct {
-	mu    sync.Mutex
-	ids   []sighting
+	mu  sync.Mutex
+	ids []sighting
+	// known are those of all, by the last part of the ID, which is a door's name for it.
 	known map[string]bool
 	// unknown are those that were listed and nobody was told of, since when.
 	unknown map[string]time.Time
 }
 
-type sighting struct{ tenant, id string }
+type sighting struct{ tenant, door, id string }
 
-func (s *sightings) add(tenant, id string) {
+func (s *sightings) add(tenant, door, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ids = append(s.ids, sighting{tenant, id})
-	s.known[id] = true
+	s.ids = append(s.ids, sighting{tenant, door, id})
+	s.known[lastPart(id)] = true
 }
 
 // nobodys returns those of a list that have been there for a while although no
@@ -62,11 +69,12 @@ func (s *sightings) nobodys(list []string) (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range list {
-		since, found := s.unknown[id]
+		name := lastPart(id)
+		since, found := s.unknown[name]
 		switch {
-		case s.known[id]:
+		case s.known[name]:
 		case !found:
-			s.unknown[id] = time.Now()
+			s.unknown[name] = time.Now()
 		case time.Since(since) > time.Second:
 			ids = append(ids, id)
 		}
@@ -74,8 +82,8 @@ func (s *sightings) nobodys(list []string) (ids []string) {
 	return ids
 }
 
-// ofOthers draws one of the last.
-func (s *sightings) ofOthers(tenant string, random *rand.Rand) string {
+// ofOthers draws one of the last, as clients of a door name it.
+func (s *sightings) ofOthers(tenant, door string, random *rand.Rand) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range 20 {
@@ -83,7 +91,12 @@ func (s *sightings) ofOthers(tenant string, random *rand.Rand) string {
 			break
 		}
 		if found := s.ids[max(0, len(s.ids)-1-random.IntN(20))]; found.tenant != tenant {
-			return found.id
+			if door != "" {
+				return lastPart(found.id)
+			}
+			if found.door == "" {
+				return found.id
+			}
 		}
 	}
 	return ""
@@ -96,10 +109,19 @@ type crowd struct {
 }
 
 // newClients makes those of a world.
-func newClients(w *world, seed uint64) (all []*client) {
+func newClients(w *world, seed uint64) (all []actor) {
 	seen := &sightings{known: map[string]bool{}, unknown: map[string]time.Time{}}
-	for i := range len(tenants) * clientsOfTenant {
-		all = append(all, &client{world: w, number: i, tenant: tenants[i%len(tenants)], random: newRandom(seed, uint64(1000+i)), seen: seen})
+	next := func(door string) *client {
+		i := len(all)
+		return &client{world: w, number: i, tenant: tenants[i%len(tenants)], door: door, random: newRandom(seed, uint64(1000+i)), seen: seen}
+	}
+	for range len(tenants) * clientsOfTenant {
+		all = append(all, next(""))
+	}
+	for _, d := range doors {
+		for range len(tenants) * d.clients {
+			all = append(all, d.client(next(d.name)))
+		}
 	}
 	return all
 }
@@ -174,9 +196,9 @@ func (c *client) create(ctx context.Context) {
 
 // keep takes down the instance that an answer names.
 func (c *client) keep(e event) {
-	if e.acknowledged() && e.Told != "" && !slices.Contains(c.held, e.Told) {
+	if e.answered() && e.Told != "" && !slices.Contains(c.held, e.Told) {
 		c.held = append(c.held, e.Told)
-		c.seen.add(c.tenant, e.Told)
+		c.seen.add(c.tenant, c.door, e.Told)
 	}
 }
 
@@ -231,7 +253,7 @@ func (c *client) list() {
 
 // steal reaches for what belongs to somebody else.
 func (c *client) steal() {
-	id := c.seen.ofOthers(c.tenant, c.random)
+	id := c.seen.ofOthers(c.tenant, c.door, c.random)
 	if id == "" {
 		return
 	}
@@ -250,10 +272,17 @@ func (c *client) steal() {
 // persist sends a POST, and again as long as it has a key or a session and there was
 // no clear answer.
 func (c *client) persist(ctx context.Context, e event, path string, body map[string]any) event {
+	return c.again(ctx, e, e.Key != "" || e.Session != "" && e.Operation == opCreate, func(e event) event {
+		return c.one(e, http.MethodPost, path, body)
+	})
+}
+
+// again sends a request, and if it may be repeated as long as there was no clear answer.
+func (c *client) again(ctx context.Context, e event, repeatable bool, send func(event) event) event {
 	for range retries {
-		done := c.one(e, http.MethodPost, path, body)
+		done := send(e)
 		again := done.Error != "" || done.Status >= 500 || done.Status == http.StatusConflict
-		if !again || e.Key == "" && (e.Session == "" || e.Operation != opCreate) || ctx.Err() != nil {
+		if !again || !repeatable || ctx.Err() != nil {
 			if again {
 				pause(ctx, betweenTries)
 			}
@@ -274,19 +303,41 @@ func retryable(e event) bool {
 	return e.Code == "" || !strings.Contains(e.Detail, "whether it had effects is unknown")
 }
 
-// one sends a request and writes down what became of it.
-func (c *client) one(e event, method, path string, body any) event {
-	e.Client, e.Tenant, e.Began = c.number, c.tenant, time.Now()
-	a := c.world.askWithin(cmp.Or(e.Patience, askTimeout), method, path, c.tenant, body, e.Key)
+// ask sends a request and writes down what became of it, as read finds it in the answer.
+func (c *client) ask(e event, req call, read func(e *event, a answer)) event {
+	e.Client, e.Tenant, e.Door, e.Began = c.number, c.tenant, c.door, time.Now()
+	a := c.world.send(cmp.Or(e.Patience, askTimeout), req)
 	e.Ended, e.Status = time.Now(), a.Status
 	if a.Err != nil {
 		e.Error, e.Status = a.Err.Error(), 0
+	} else {
+		read(&e, a)
 	}
+	c.world.history.add(e)
+	return e
+}
+
+// one sends a request of the broker's own API and writes down what became of it.
+func (c *client) one(e event, method, path string, body any) event {
+	req := call{Method: method, Path: path, Header: map[string]string{"Authorization": "Bearer " + tokenOf(c.tenant)}}
+	if body != nil {
+		req.body(body)
+	}
+	if e.Key != "" {
+		req.Header[keyHeader] = e.Key
+	}
+	return c.ask(e, req, readOwn)
+}
+
+// readOwn reads an answer of the broker's own API.
+func readOwn(e *event, a answer) {
 	var told struct {
 		ID         string `json:"id"`
 		InstanceID string `json:"instance_id"`
 		Code       string `json:"code"`
 		Detail     string `json:"detail"`
+		Status     any    `json:"status"` // a word, or the number of a problem
+		Stdout     string `json:"stdout"`
 		Instances  []struct {
 			ID string `json:"id"`
 		} `json:"instances"`
@@ -304,24 +355,26 @@ func (c *client) one(e event, method, path string, body any) event {
 			} `json:"tried"`
 		} `json:"routing"`
 	}
-	if a.into(&told) {
-		e.Told, e.Code, e.Detail = told.ID, told.Code, told.Detail
-		e.Provider, e.Reason, e.PlacedBy = told.Provider, told.Routing.Reason, told.Routing.PlacedBy
-		for _, t := range told.Routing.Tried {
-			e.Tried = append(e.Tried, t.Code)
-		}
-		if e.Told == "" {
-			e.Told = told.InstanceID
-		}
-		for _, i := range told.Instances {
-			e.List = append(e.List, i.ID)
-		}
-		for _, l := range told.Limits {
-			if l.Limit != nil && l.Used > *l.Limit {
-				e.List = append(e.List, fmt.Sprintf("%s: %v of %v", l.Name, l.Used, *l.Limit))
-			}
+	if !a.into(&told) {
+		return
+	}
+	e.Told, e.Code, e.Detail = cmp.Or(told.ID, told.InstanceID), told.Code, told.Detail
+	e.Provider, e.Reason, e.PlacedBy = told.Provider, told.Routing.Reason, told.Routing.PlacedBy
+	for _, t := range told.Routing.Tried {
+		e.Tried = append(e.Tried, t.Code)
+	}
+	for _, i := range told.Instances {
+		e.List = append(e.List, i.ID)
+	}
+	for _, l := range told.Limits {
+		if l.Limit != nil && l.Used > *l.Limit {
+			e.List = append(e.List, fmt.Sprintf("%s: %v of %v", l.Name, l.Used, *l.Limit))
 		}
 	}
-	c.world.history.add(e)
-	return e
+	if status, _ := told.Status.(string); e.answered() && (e.Operation == opExecute || e.Operation == opRun) {
+		e.Printed = strings.TrimSpace(told.Stdout)
+		if status != "succeeded" {
+			e.Outcome = status
+		}
+	}
 }

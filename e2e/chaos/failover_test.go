@@ -74,7 +74,7 @@ type failOver struct {
 func (w *world) failedOver() failOver {
 	over := failOver{map[string]int{}, map[string]int{}}
 	for _, e := range w.history.all() {
-		if !e.acknowledged() || e.Reason == "" || e.Operation != opCreate && e.Operation != opRun {
+		if !e.answered() || e.Reason == "" || e.Operation != opCreate && e.Operation != opRun {
 			continue
 		}
 		over.reasons[e.Reason]++

@@ -20,18 +20,31 @@ const (
 	opUsage   operation = "usage"
 	opLook    operation = "look"
 	opSteal   operation = "steal" // reach for another tenant's instance
+	// Those of front doors alone.
+	opCommand  operation = "command"  // waits for its end
+	opStart    operation = "start"    // a command that nobody waits for
+	opFollow   operation = "follow"   // look at such a command
+	opWrite    operation = "write"    // a file, once
+	opRead     operation = "read"     // it
+	opRenew    operation = "renew"    // to a later time
+	opEndpoint operation = "endpoint" // where a port is, and what opens it
+	opPause    operation = "pause"
+	opResume   operation = "resume"
 )
 
 // event is one request and what became of it.
 type event struct {
 	Client    int
 	Operation operation
-	Tenant    string
-	Session   string `json:",omitempty"`
-	Key       string `json:",omitempty"`
-	Named     string `json:",omitempty"` // the provider
-	Instance  string `json:",omitempty"` // that was asked for
-	Token     string `json:",omitempty"` // of the code
+	// Door is the front door that was used; empty for the broker's own API. As long as
+	// the history is written, instances have the door's names for them (named).
+	Door     string `json:",omitempty"`
+	Tenant   string
+	Session  string `json:",omitempty"`
+	Key      string `json:",omitempty"`
+	Named    string `json:",omitempty"` // the provider
+	Instance string `json:",omitempty"` // that was asked for
+	Token    string `json:",omitempty"` // of the code
 	// Patience is after how long the client goes away; 0 for as long as it takes.
 	Patience time.Duration `json:",omitempty"`
 	Began    time.Time
@@ -47,12 +60,29 @@ type event struct {
 	PlacedBy string   `json:",omitempty"` // where the session was there already
 	Tried    []string `json:",omitempty"`
 
+	// Command and Path are what was asked for, or the command that the answer names.
+	Command string `json:",omitempty"`
+	Path    string `json:",omitempty"`
+	// Printed is what code has printed, or the content of a file.
+	Printed string `json:",omitempty"`
+	// Expires is the end that was asked for, or the one that the answer names if Told.
+	Expires time.Time `json:",omitzero"`
+	// Paused says that the answer says so.
+	Paused bool `json:",omitempty"`
+	// Way is the address of a port with what opens it.
+	Way string `json:",omitempty"`
+	// Outcome is what an answer whose status is a success says went wrong.
+	Outcome string `json:",omitempty"`
+
 	List  []string `json:",omitempty"`
 	Error string   `json:",omitempty"`
 }
 
+// answered says that there was an answer whose status is a success.
+func (e event) answered() bool { return e.Error == "" && e.Status >= 200 && e.Status < 300 }
+
 // acknowledged says that the answer says that it was done.
-func (e event) acknowledged() bool { return e.Error == "" && e.Status >= 200 && e.Status < 300 }
+func (e event) acknowledged() bool { return e.answered() && e.Outcome == "" }
 
 // history is what all clients have seen.
 type history struct {

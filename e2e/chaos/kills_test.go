@@ -5,6 +5,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"gotest.tools/v3/assert"
 )
 
 // settleEvery is after how many blows the world is left alone and checked.
@@ -34,7 +36,11 @@ func TestKillsAtRandomLoseAndDoubleNothing(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d kills in %s: %+v", kills, time.Since(began).Round(time.Second), w.check())
+	sum := w.check()
+	t.Logf("%d kills in %s: %+v", kills, time.Since(began).Round(time.Second), sum)
+	for _, d := range doors {
+		assert.Check(t, sum.Doors[d.name].CutOff > 0, "nothing was cut off in the door %s: that was not tested", d.name)
+	}
 }
 
 // strike does what the nemesis wants, and waits until the broker is ready.

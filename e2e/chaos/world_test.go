@@ -51,7 +51,7 @@ type world struct {
 	clouds  []*cloud.Cloud
 	http    *http.Client
 	history history
-	clients []*client
+	clients []actor
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -309,26 +309,47 @@ func (w *world) ask(method, path, tenant string, body any, key string) answer {
 
 // askWithin is ask by a client that goes away after a while.
 func (w *world) askWithin(patience time.Duration, method, path, tenant string, body any, key string) answer {
+	c := call{Method: method, Path: path, Header: map[string]string{}}
+	if tenant != "" {
+		c.Header["Authorization"] = "Bearer " + tokenOf(tenant)
+	}
+	if body != nil {
+		c.body(body)
+	}
+	if key != "" {
+		c.Header[keyHeader] = key
+	}
+	return w.send(patience, c)
+}
+
+const keyHeader = "Idempotency-Key"
+
+// call is a request as it goes over the wire.
+type call struct {
+	Method, Path string
+	Header       map[string]string
+	Body         []byte
+}
+
+// body sets a body of JSON.
+func (c *call) body(v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // what clients send are strings, numbers and times
+	}
+	c.Body, c.Header["Content-Type"] = text, "application/json"
+}
+
+// send sends a request of a client that goes away after a while.
+func (w *world) send(patience time.Duration, c call) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var payload io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return answer{Err: err}
-		}
-		payload = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.address+path, payload)
+	req, err := http.NewRequestWithContext(ctx, c.Method, "http://"+w.address+c.Path, bytes.NewReader(c.Body))
 	if err != nil {
 		return answer{Err: err}
 	}
-	req.Header.Set("Content-Type", "application/json")
-	if tenant != "" {
-		req.Header.Set("Authorization", "Bearer "+tokenOf(tenant))
-	}
-	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
+	for name, value := range c.Header {
+		req.Header.Set(name, value)
 	}
 	resp, err := w.http.Do(req)
 	if err != nil {

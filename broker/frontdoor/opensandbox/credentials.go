@@ -73,7 +73,8 @@ func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 	keys = h.Values(headerAPIKey)
 	given := append(h.Values(headerAccessToken), h.Values(headerEgressAuth)...)
 	if token := rest.OnlyOne(given); token != "" {
-		if info, err := d.instances.Named(id); err == nil && info.FrontDoor == Name && d.tokens.belongs(token, info.ID) {
+		// Whether it is there yet, after a restart, the handlers look.
+		if info, _ := d.instances.Named(id); info.FrontDoor == Name && d.tokens.belongs(token, info.ID) {
 			if who, known := d.tenants.Tenant(info.ID.Tenant); known {
 				return who, nil
 			}

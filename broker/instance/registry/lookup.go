@@ -24,11 +24,18 @@ func (r *Registry) Find(tenant, id string) (e *Entry, i Instance, err error) {
 }
 
 // Named is Find for the instance whose ID has that instance part, whosever it is. Since
-// nobody knows whose its caller is, the error tells nothing but SB013.
+// nobody knows whose its caller is, the error tells nothing but SB013. Of one that an
+// earlier process left, and of which its provider has not said anything yet, the ID and the
+// front door come with SB009, for whoever turns out to be its owner.
 func (r *Registry) Named(instance string) (*Entry, Instance, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.byName[instance]
+	if e != nil && e.state == Unknown && e.left.Adoptable() {
+		i := Instance{ID: e.id}
+		i.FrontDoor = e.left.FrontDoor
+		return nil, i, stillUnknown(e.left)
+	}
 	if e == nil || !e.state.Visible() || e.expire(time.Now()) {
 		return nil, Instance{}, NoSuchInstance()
 	}

@@ -166,7 +166,11 @@ func (m *model) find(x *modelled) {
 	named, _, unnamed := m.reg.Named(x.id.Instance)
 	if !x.state.Visible() {
 		m.absent(x, err)
-		m.want(named == nil && unnamed != nil && unnamed.Error() == registry.NoSuchInstance().Error(), "nothing by its name: %v", unnamed)
+		told := error(registry.NoSuchInstance())
+		if x.state == registry.Unknown {
+			told = err
+		}
+		m.want(named == nil && unnamed != nil && unnamed.Error() == told.Error(), "nothing by its name: %v", unnamed)
 		return
 	}
 	m.want(err == nil && e == x.e, "%s: %v", x.id, err)

@@ -67,7 +67,11 @@ func written(state registry.State, event registry.Event) string {
 		return "the record, before anybody is told"
 	case registry.Failed:
 		return "the end"
-	case registry.PauseDone, registry.ResumeDone:
+	case registry.PauseBegun:
+		return "that it is paused, before the provider is asked"
+	case registry.PauseFailed:
+		return "that it runs"
+	case registry.ResumeDone:
 		return "that it is so, before the answer"
 	case registry.Terminate, registry.Unwanted:
 		return "that it ends, if the destruction does not work"

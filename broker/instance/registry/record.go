@@ -88,7 +88,7 @@ func (i Instance) Record() Record {
 		Intended: i.Intended, Made: i.Sandbox.ID, Routing: i.Routing, Ending: i.State.Detached(),
 	}
 	if r.Made != "" {
-		r.Metadata, r.Used, r.Paused, r.Contexts = maps.Clone(i.Sandbox.Metadata), i.UseNoted, i.State == Paused, i.Contexts
+		r.Metadata, r.Used, r.Paused, r.Contexts = maps.Clone(i.Sandbox.Metadata), i.UseNoted, i.State.MayBePaused(), i.Contexts
 		r.Created, r.Expires, r.Deadline = i.Created, i.Expires, i.Deadline
 	}
 	return r

@@ -57,6 +57,9 @@ func (s State) String() string { return stateNames[s] }
 // Visible reports whether the owner finds the instance.
 func (s State) Visible() bool { return s >= Running && s <= Resuming }
 
+// MayBePaused reports whether its provider may have it frozen.
+func (s State) MayBePaused() bool { return s >= Pausing && s <= Resuming }
+
 // Creating reports whether the creation goes on.
 func (s State) Creating() bool {
 	return s == Pending || s == PendingDetached || s == Recording || s == RecordingDetached

@@ -44,6 +44,8 @@ type Cloud struct {
 	told   map[Lie]int
 	log    []Effect
 	alive  map[string]Instance
+	// insides is what there is in those that are alive.
+	insides map[string]*inside
 	// shown is from when on the list has an instance, ghosts until when it still
 	// has one that was destroyed.
 	shown  map[string]time.Time
@@ -63,12 +65,13 @@ func Start(o Options) (*Cloud, error) {
 		name: o.Name, address: o.Address, mux: http.NewServeMux(),
 		random: rand.New(rand.NewPCG(o.Seed, 1)),
 		once:   map[string]Lie{}, told: map[Lie]int{},
-		alive: map[string]Instance{}, shown: map[string]time.Time{}, ghosts: map[string]ghost{}, keys: map[string]string{},
+		alive: map[string]Instance{}, insides: map[string]*inside{}, shown: map[string]time.Time{}, ghosts: map[string]ghost{}, keys: map[string]string{},
 	}
 	c.mux.HandleFunc("POST /create", handle(c, "create", c.create))
 	c.mux.HandleFunc("POST /execute", handle(c, "execute", c.execute))
 	c.mux.HandleFunc("POST /destroy", handle(c, "destroy", c.destroy))
 	c.mux.HandleFunc("POST /list", handle(c, "list", c.list))
+	c.handleInside()
 	return c, c.Up()
 }
 
@@ -129,7 +132,7 @@ func (c *Cloud) create(r *http.Request, req CreateRequest) (Instance, error) {
 	}
 	c.made++
 	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: req.Labels, CreatedAt: time.Now()}
-	c.alive[i.ID], c.keys[req.Key] = i, i.ID
+	c.alive[i.ID], c.insides[i.ID], c.keys[req.Key] = i, newInside(), i.ID
 	c.shown[i.ID] = i.CreatedAt.Add(upTo(c.random, c.lies.ListLate))
 	c.note(Effect{Kind: Created, Instance: i, Process: r.Header.Get(ProcessHeader)})
 	return i, nil
@@ -145,7 +148,7 @@ func (c *Cloud) Stray(broker string) {
 	defer c.mu.Unlock()
 	c.made++
 	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: map[string]string{sdk.LabelBroker: broker}, CreatedAt: time.Now()}
-	c.alive[i.ID] = i
+	c.alive[i.ID], c.insides[i.ID] = i, newInside()
 	c.note(Effect{Kind: Created, Instance: i, Process: StrayProcess})
 }
 
@@ -157,6 +160,7 @@ func (c *Cloud) destroy(r *http.Request, req DestroyRequest) (struct{}, error) {
 		return struct{}{}, nil
 	}
 	delete(c.alive, i.ID)
+	delete(c.insides, i.ID)
 	delete(c.shown, i.ID)
 	if late := upTo(c.random, c.lies.DeleteLate); late > 0 {
 		c.ghosts[i.ID] = ghost{i, time.Now().Add(late)}
@@ -186,22 +190,30 @@ func (c *Cloud) list(_ *http.Request, labels map[string]string) ([]Instance, err
 	return list, nil
 }
 
-func (c *Cloud) execute(r *http.Request, req ExecuteRequest) (struct{}, error) {
-	var program Program
-	if err := json.Unmarshal([]byte(req.Code), &program); err != nil {
-		return struct{}{}, refusal{http.StatusBadRequest, err.Error()}
+// execute answers with the program that it has run.
+func (c *Cloud) execute(r *http.Request, req ExecuteRequest) (Program, error) {
+	program, err := programIn(req.Code)
+	if err != nil {
+		return program, err
 	}
 	effect := Effect{Kind: Executed, Execution: req.Execution, Program: program, Process: r.Header.Get(ProcessHeader), Broker: r.Header.Get(BrokerHeader)}
 	c.mu.Lock()
 	stop := c.closing
 	i, found := c.alive[req.Instance]
-	if found {
+	switch in := c.insides[req.Instance]; {
+	case !found:
+		err = refusal{http.StatusNotFound, "no such instance"}
+	case in.paused:
+		err = errPaused
+	case req.Context != "" && !in.hasContext(req.Context):
+		err = refusal{http.StatusGone, "no such context"}
+	default:
 		effect.Instance = i
 		c.note(effect)
 	}
 	c.mu.Unlock()
-	if !found {
-		return struct{}{}, refusal{http.StatusNotFound, "no such instance"}
+	if err != nil {
+		return program, err
 	}
 	timer := time.NewTimer(time.Duration(program.MS) * time.Millisecond)
 	defer timer.Stop()
@@ -214,7 +226,7 @@ func (c *Cloud) execute(r *http.Request, req ExecuteRequest) (struct{}, error) {
 	defer c.mu.Unlock()
 	effect.Kind = Ended
 	c.note(effect)
-	return struct{}{}, nil
+	return program, nil
 }
 
 // kill kills a client. One that says it is this very process, or none, is left alone.

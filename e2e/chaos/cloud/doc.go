@@ -1,9 +1,9 @@
 // Package cloud is a small service of sandboxes over HTTP, which outlives the broker
 // and the plugins that speak to it, as a cloud does. It runs no code: an execution
-// is a wait. It notes each of its own effects, whatever it answers, and it lies on
-// request: it hangs, fails or breaks the connection before or after the effect,
-// lists what was made only later, and what was destroyed still for a while. It can
-// be down, too.
+// is a wait, and so is a command; files are kept. It notes each of its own effects,
+// whatever it answers, and it lies on request: it hangs, fails or breaks the connection
+// before or after the effect, lists what was made only later, and what was destroyed
+// still for a while. It can be down, too.
 package cloud
 
 import "time"
@@ -28,6 +28,8 @@ type ExecuteRequest struct {
 	Execution string `json:"execution"`
 	// Code is a Program, as JSON.
 	Code string `json:"code"`
+	// Context that it runs in; none if empty.
+	Context string `json:"context,omitempty"`
 }
 
 // Program is what the language of this cloud can say.

@@ -15,6 +15,11 @@ const (
 	Executed Kind = "executed" // began to
 	Ended    Kind = "ended"    // an execution
 	Gone     Kind = "destroyed"
+	Started  Kind = "started"  // a command
+	Wrote    Kind = "wrote"    // a file
+	Prepared Kind = "prepared" // a context
+	Paused   Kind = "paused"
+	Resumed  Kind = "resumed"
 	// Killed is a client, and with it what it was doing.
 	Killed Kind = "killed"
 )
@@ -27,6 +32,9 @@ type Effect struct {
 	// Execution and Program are those of an execution.
 	Execution string
 	Program   Program
+	// Argv is that of a command, whose Program is in it, and Path that of a file.
+	Argv []string
+	Path string
 	// Process is that of the client, as it says, and Broker the one that started it.
 	Process, Broker string
 	// Cloud is the name of the one where it happened.

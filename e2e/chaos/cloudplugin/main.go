@@ -40,6 +40,9 @@ func brokerProcess() (pid int) {
 	return pid
 }
 
+// languages are many names of one: clients of front doors know no other.
+var languages = []sdk.Language{"wait", sdk.Python, sdk.JavaScript}
+
 // provider speaks to one cloud.
 type provider struct {
 	// parent is the broker's process: asked for early, because it is another one when
@@ -54,8 +57,8 @@ var _ sdk.Provider = (*provider)(nil)
 func (p *provider) Describe() sdk.Description {
 	return sdk.Description{
 		Name: "cloud", Version: "0.0.1", Summary: "Sandboxes of a cloud that lies.", Icon: "cloud", Tags: []string{"test"},
-		Languages: []sdk.Language{"wait"},
-		Templates: []sdk.Template{{Name: "wait", Languages: []sdk.Language{"wait"}}},
+		Languages: languages,
+		Templates: []sdk.Template{{Name: "wait", Languages: languages}},
 		Schema: sdk.Schema{
 			{Name: "endpoint", Type: sdk.TypeString, Required: true, Description: "Where the cloud is."},
 		},
@@ -76,10 +79,20 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	return instance(made), err
 }
 
-func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, _ sdk.Output) (sdk.ExecuteResult, error) {
+func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	began := time.Now()
-	err := p.call(ctx, "execute", cloud.ExecuteRequest{Instance: req.InstanceID, Execution: req.ExecutionID, Code: req.Code}, nil)
-	return sdk.ExecuteResult{Status: sdk.StatusSucceeded, Duration: time.Since(began)}, err
+	var ran cloud.Program
+	err := p.call(ctx, "execute", cloud.ExecuteRequest{Instance: req.InstanceID, Execution: req.ExecutionID, Code: req.Code, Context: req.ContextID}, &ran)
+	if err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	// What the cloud says that it has run is what the code prints.
+	err = out.Stdout([]byte(ran.Token + "\n"))
+	result := sdk.ExecuteResult{Status: sdk.StatusSucceeded, Duration: time.Since(began)}
+	if req.Arguments != nil {
+		result.Result = json.RawMessage("null")
+	}
+	return result, err
 }
 
 func (p *provider) Destroy(ctx context.Context, instanceID string) error {
@@ -130,6 +143,12 @@ func (p *provider) call(ctx context.Context, path string, request, answer any) e
 		return sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the cloud broke: %w", err)
 	case resp.StatusCode == http.StatusNotFound:
 		return &sdk.Error{Code: sdk.CodeNotFound, Message: string(bytes.TrimSpace(text)), NoEffect: true}
+	case resp.StatusCode == http.StatusGone:
+		gone := sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "%s", bytes.TrimSpace(text))
+		gone.NoEffect = true
+		return gone
+	case resp.StatusCode == http.StatusConflict:
+		return &sdk.Error{Code: sdk.CodeConflict, Message: string(bytes.TrimSpace(text)), NoEffect: true}
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return sdk.Errorf(sdk.CodeQuotaExceeded, "%s", bytes.TrimSpace(text))
 	case resp.StatusCode != http.StatusOK:

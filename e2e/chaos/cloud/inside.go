@@ -1,0 +1,246 @@
+package cloud
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// InsideRequest is the body of the calls about what is in an instance. Each reads the
+// fields that it needs.
+type InsideRequest struct {
+	Instance string `json:"instance"`
+	// Argv of a command. Its last argument ends with a Program, as JSON.
+	Argv []string `json:"argv,omitempty"`
+	// ID of a command.
+	ID string `json:"id,omitempty"`
+	// Wait has the call wait for the end of the command.
+	Wait bool `json:"wait,omitempty"`
+	// Path and Content of a file.
+	Path    string `json:"path,omitempty"`
+	Content []byte `json:"content,omitempty"`
+	// Language of a context.
+	Language string `json:"language,omitempty"`
+}
+
+// Command is a program that runs in an instance, or has ended. It prints its token, and
+// does nothing else.
+type Command struct {
+	ID      string    `json:"id"`
+	Argv    []string  `json:"argv"`
+	Token   string    `json:"token"`
+	Started time.Time `json:"started"`
+	Ends    time.Time `json:"ends"`
+	Killed  bool      `json:"killed"`
+}
+
+// Ended says that the command does not run any more.
+func (c Command) Ended() bool { return !time.Now().Before(c.Ends) }
+
+// File is one with its content.
+type File struct {
+	Path    string    `json:"path"`
+	Content []byte    `json:"content"`
+	Written time.Time `json:"written"`
+}
+
+// Context is an interpreter. It has no state but that it is there.
+type Context struct {
+	ID       string    `json:"id"`
+	Language string    `json:"language"`
+	Created  time.Time `json:"created"`
+}
+
+// inside is what there is in an instance. It ends with that.
+type inside struct {
+	paused   bool
+	commands []Command
+	files    map[string]File
+	contexts []Context
+	named    int // so many have got names
+}
+
+func newInside() *inside { return &inside{files: map[string]File{}} }
+
+// handleInside registers the calls about what is in an instance.
+func (c *Cloud) handleInside() {
+	for path, do := range map[string]func(e *Effect, in *inside, req InsideRequest) (any, error){
+		"start": c.start, "commands": c.commands, "signal": c.signal,
+		"write": c.write, "read": c.read,
+		"context": c.context, "contexts": c.contexts, "forget": c.forget,
+		"pause": c.pause, "resume": c.resume,
+	} {
+		c.mux.HandleFunc("POST /"+path, handle(c, path, func(r *http.Request, req InsideRequest) (any, error) {
+			return c.within(r, req, do)
+		}))
+	}
+	c.mux.HandleFunc("POST /command", handle(c, "command", c.command))
+}
+
+// within does something in an instance, which is its effect if do names a kind.
+func (c *Cloud) within(r *http.Request, req InsideRequest, do func(e *Effect, in *inside, req InsideRequest) (any, error)) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, found := c.alive[req.Instance]
+	if !found {
+		return nil, refusal{http.StatusNotFound, "no such instance"}
+	}
+	effect := Effect{Instance: i, Process: r.Header.Get(ProcessHeader), Broker: r.Header.Get(BrokerHeader)}
+	answer, err := do(&effect, c.insides[i.ID], req)
+	if err == nil && effect.Kind != "" {
+		c.note(effect)
+	}
+	return answer, err
+}
+
+// programIn finds the program at the end of a text.
+func programIn(text string) (program Program, err error) {
+	_, object, _ := strings.Cut(text, "{")
+	if err := json.Unmarshal([]byte("{"+object), &program); err != nil {
+		return program, refusal{http.StatusBadRequest, err.Error()}
+	}
+	return program, nil
+}
+
+var errPaused = refusal{http.StatusConflict, "the instance is paused"}
+
+func (in *inside) name(kind string) string {
+	in.named++
+	return fmt.Sprintf("%s-%d", kind, in.named)
+}
+
+func (c *Cloud) start(e *Effect, in *inside, req InsideRequest) (any, error) {
+	program, err := programIn(req.Argv[len(req.Argv)-1])
+	switch {
+	case err != nil:
+		return nil, err
+	case in.paused:
+		return nil, errPaused
+	}
+	e.Kind, e.Argv, e.Program = Started, req.Argv, program
+	now := time.Now()
+	command := Command{
+		ID: in.name("command"), Argv: req.Argv, Token: program.Token,
+		Started: now, Ends: now.Add(time.Duration(program.MS) * time.Millisecond),
+	}
+	in.commands = append(in.commands, command)
+	return command, nil
+}
+
+func (c *Cloud) commands(_ *Effect, in *inside, _ InsideRequest) (any, error) {
+	return slices.Clone(in.commands), nil
+}
+
+var errNoCommand = refusal{http.StatusNotFound, "no such command"}
+
+func (in *inside) find(id string) (at int, err error) {
+	if at = slices.IndexFunc(in.commands, func(c Command) bool { return c.ID == id }); at < 0 {
+		return at, errNoCommand
+	}
+	return at, nil
+}
+
+// command looks at one, or waits for its end.
+func (c *Cloud) command(r *http.Request, req InsideRequest) (any, error) {
+	look := func(_ *Effect, in *inside, req InsideRequest) (any, error) {
+		at, err := in.find(req.ID)
+		if err != nil {
+			return nil, err
+		}
+		return in.commands[at], nil
+	}
+	found, err := c.within(r, req, look)
+	if err != nil || !req.Wait {
+		return found, err
+	}
+	command, _ := found.(Command)
+	c.mu.Lock()
+	stop := c.closing
+	c.mu.Unlock()
+	timer := time.NewTimer(time.Until(command.Ends))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	case <-stop:
+	}
+	return c.within(r, req, look)
+}
+
+func (c *Cloud) signal(_ *Effect, in *inside, req InsideRequest) (any, error) {
+	at, err := in.find(req.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case in.commands[at].Ended():
+		return nil, refusal{http.StatusConflict, "the command has ended"}
+	}
+	in.commands[at].Ends, in.commands[at].Killed = time.Now(), true
+	return in.commands[at], nil
+}
+
+func (c *Cloud) write(e *Effect, in *inside, req InsideRequest) (any, error) {
+	e.Kind, e.Path = Wrote, req.Path
+	in.files[req.Path] = File{req.Path, req.Content, time.Now()}
+	return in.files[req.Path], nil
+}
+
+func (c *Cloud) read(_ *Effect, in *inside, req InsideRequest) (any, error) {
+	file, found := in.files[req.Path]
+	if !found {
+		return nil, refusal{http.StatusNotFound, "no such file"}
+	}
+	return file, nil
+}
+
+func (c *Cloud) context(e *Effect, in *inside, req InsideRequest) (any, error) {
+	if in.paused {
+		return nil, errPaused
+	}
+	e.Kind = Prepared
+	made := Context{in.name("context"), req.Language, time.Now()}
+	in.contexts = append(in.contexts, made)
+	return made, nil
+}
+
+func (c *Cloud) contexts(_ *Effect, in *inside, _ InsideRequest) (any, error) {
+	return slices.Clone(in.contexts), nil
+}
+
+func (in *inside) hasContext(id string) bool {
+	return slices.ContainsFunc(in.contexts, func(c Context) bool { return c.ID == id })
+}
+
+func (c *Cloud) forget(_ *Effect, in *inside, req InsideRequest) (any, error) {
+	in.contexts = slices.DeleteFunc(in.contexts, func(c Context) bool { return c.ID == req.ID })
+	return struct{}{}, nil
+}
+
+func (c *Cloud) pause(e *Effect, in *inside, _ InsideRequest) (any, error) {
+	if !in.paused {
+		in.paused, e.Kind = true, Paused
+	}
+	return struct{}{}, nil
+}
+
+func (c *Cloud) resume(e *Effect, in *inside, _ InsideRequest) (any, error) {
+	if in.paused {
+		in.paused, e.Kind = false, Resumed
+	}
+	return struct{}{}, nil
+}
+
+// Frozen returns the names of the instances that are paused.
+func (c *Cloud) Frozen() (ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, in := range c.insides {
+		if in.paused {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
