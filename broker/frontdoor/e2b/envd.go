@@ -113,10 +113,10 @@ func (d envd) serve(handler http.Handler) func(http.ResponseWriter, *http.Reques
 			call.failed = err
 		}
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, call)))
-		if call.failed != nil {
-			return rest.Told{Err: call.failed}
+		if call.failed == nil || r.Context().Err() != nil { // a client may leave; what it has started goes on
+			return nil
 		}
-		return nil
+		return rest.Told{Err: call.failed}
 	}
 }
 
