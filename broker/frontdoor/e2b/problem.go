@@ -27,7 +27,8 @@ func problem(err error, requestID string) rest.Problem {
 	if r.Status == http.StatusUnprocessableEntity {
 		r.Status = http.StatusBadRequest
 	}
-	body := refusalBody{Message: r.Detail, ErrorCode: string(r.Code), RequestID: requestID}
+	// The SDKs show the text and no other code than the status.
+	body := refusalBody{Message: r.Detail + " (" + string(r.Code) + ")", ErrorCode: string(r.Code), RequestID: requestID}
 	if at, ok := errors.AsType[*sandboxGone](err); ok {
 		r.Status = http.StatusBadGateway
 		body.SandboxID, body.Port = at.sandbox, at.port
