@@ -49,6 +49,7 @@ type Door struct {
 	tokens    tokens
 	settings  atomic.Pointer[frontdoor.Settings]
 	watchers  watchers
+	counts    frontdoor.Counts[contextKey]
 }
 
 var _ frontdoor.Door = (*Door)(nil)

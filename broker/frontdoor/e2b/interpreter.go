@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -28,6 +29,9 @@ func (d interpreter) register() {
 	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: "/contexts/{context}/restart", AnyQuery: true}, d.restartContext)
 	rest.Stream(d.api, rest.Operation{Method: http.MethodDelete, Path: "/contexts/{context}", AnyQuery: true}, d.deleteContext)
 }
+
+// contextKey is a context of a sandbox: one by its ID, or the default one of a language.
+type contextKey struct{ sandbox, context, language string }
 
 // codeContext is an interpreter that keeps its state.
 type codeContext struct {
@@ -139,7 +143,7 @@ func (d interpreter) listContexts(w http.ResponseWriter, r *http.Request, c rest
 	return sendJSON(w, http.StatusOK, list)
 }
 
-// eachContext finds the context of a path for use.
+// withContext finds the context of a path for use.
 func (d interpreter) withContext(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None], use func(ctx context.Context, contexts sdk.Contexts, instanceID, id string) error) error {
 	err := d.withContexts(r, c, func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
 		found, err := lending.FindContext(ctx, contexts, lease, c.Path["context"])
@@ -156,6 +160,7 @@ func (d interpreter) withContext(w http.ResponseWriter, r *http.Request, c rest.
 
 func (d interpreter) restartContext(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
 	return d.withContext(w, r, c, func(ctx context.Context, contexts sdk.Contexts, instanceID, id string) error {
+		d.counts.Forget(contextKey{r.Header.Get(headerSandbox), id, ""})
 		return contexts.RestartContext(ctx, instanceID, id)
 	})
 }
@@ -198,7 +203,8 @@ func (d interpreter) execute(w http.ResponseWriter, r *http.Request, c rest.Call
 	ctx := r.Context()
 	to := newLineStream(w)
 	defer to.close()
-	cell := newCellListener(to)
+	at := contextKey{info.ID.Instance, req.ContextID, req.Language}
+	cell := newCellListener(to, sync.OnceValue(func() int { return d.counts.Next(at) }))
 	req.Listener = cell
 	execution, err := d.instances.Execute(ctx, c.Tenant, info.ID.String(), req)
 	if err == nil {
@@ -230,6 +236,8 @@ type lineStream struct {
 	pulse      *pulse[line]
 	mu         sync.Mutex
 	sent       bool
+	// count is the number of the execution, which the first line tells.
+	count int
 }
 
 // newLineStream begins nothing yet. The caller closes it.
@@ -241,6 +249,15 @@ func newLineStream(w http.ResponseWriter) *lineStream {
 
 // tell sends a line and returns when the connection has taken it.
 func (s *lineStream) tell(l line) error { return s.pulse.tell(l) }
+
+// begin tells nothing yet, so that what is refused has an answer of its own. After a
+// while of silence it does.
+func (s *lineStream) begin(count int) {
+	s.mu.Lock()
+	s.count = count
+	s.mu.Unlock()
+	s.pulse.begin()
+}
 
 func (s *lineStream) close() { s.pulse.close() }
 
@@ -257,19 +274,22 @@ func (s *lineStream) write(l line) error {
 	first := !s.sent
 	s.sent = true
 	s.mu.Unlock()
+	var text []byte
 	if first {
 		header := s.w.Header()
 		header.Set("Content-Type", "application/json")
 		header.Set("Cache-Control", "no-cache")
 		header.Set("X-Accel-Buffering", "no") // nginx would collect lines
 		s.w.WriteHeader(http.StatusOK)
+		text = fmt.Appendf(text, "{\"type\": \"number_of_executions\", \"execution_count\": %d}\n", s.count)
 	}
-	text, err := rest.EncodeJSON(l)
+	told, err := rest.EncodeJSON(l)
 	if err != nil {
 		return err
 	}
+	text = append(append(text, told...), '\n')
 	_ = s.controller.SetWriteDeadline(time.Now().Add(lineTime)) // where there are none, the wait is longer
-	if _, err := s.w.Write(append(text, '\n')); err != nil {
+	if _, err := s.w.Write(text); err != nil {
 		return err
 	}
 	return s.controller.Flush()
@@ -278,6 +298,8 @@ func (s *lineStream) write(l line) error {
 // cellListener makes lines of what code does.
 type cellListener struct {
 	to *lineStream
+	// number is that of the execution in its context.
+	number func() int
 
 	mu     sync.Mutex
 	output *lending.RuneCutter
@@ -292,8 +314,8 @@ type cellListener struct {
 
 var _ instance.Listener = (*cellListener)(nil)
 
-func newCellListener(to *lineStream) *cellListener {
-	l := &cellListener{to: to, passed: map[sdk.Stream]int64{}}
+func newCellListener(to *lineStream, number func() int) *cellListener {
+	l := &cellListener{to: to, number: number, passed: map[sdk.Stream]int64{}}
 	l.output = lending.NewRuneCutter(func(piece sdk.CommandOutput) error {
 		return to.tell(line{
 			"type": string(piece.Stream), "text": strings.ToValidUTF8(string(piece.Data), "\uFFFD"), "timestamp": time.Now().UTC().Format(timeFormat),
@@ -307,7 +329,8 @@ const timeFormat = "2006-01-02T15:04:05.000000-07:00"
 
 // Started implements instance.Listener.
 func (l *cellListener) Started(context.Context, instance.Execution) error {
-	return l.to.tell(line{"type": "number_of_executions", "execution_count": 1})
+	l.to.begin(l.number())
+	return nil
 }
 
 // Stdout implements instance.Listener.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -392,12 +393,8 @@ func (d execd) interruptCode(ctx context.Context, c rest.Call[rest.Raw]) (int, r
 type running struct {
 	mu         sync.Mutex
 	executions map[cell]string
-	counts     map[cell]int
+	counts     frontdoor.Counts[cell]
 }
-
-// maxCounts bounds how many contexts have their executions counted. Where there are more,
-// some are counted anew.
-const maxCounts = 16 << 10
 
 // cell is where code runs: a context by its ID, or the default one of a language.
 type cell struct{ sandbox, context, language string }
@@ -426,7 +423,7 @@ func (r *running) enter(at cell) bool {
 		return false
 	}
 	if r.executions == nil {
-		r.executions, r.counts = map[cell]string{}, map[cell]int{}
+		r.executions = map[cell]string{}
 	}
 	r.executions[at] = ""
 	return true
@@ -436,17 +433,11 @@ func (r *running) enter(at cell) bool {
 func (r *running) begun(at cell, execution string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.counts[at]; !known && len(r.counts) >= maxCounts {
-		for other := range r.counts {
-			delete(r.counts, other)
-			break
-		}
-	}
 	if r.executions[at] != execution { // it is told once more where nothing has run
-		r.counts[at]++
+		r.counts.Next(at)
 	}
 	r.executions[at] = execution
-	return r.counts[at]
+	return r.counts.Last(at)
 }
 
 func (r *running) leave(at cell) {
@@ -471,8 +462,4 @@ func (r *running) find(info instance.Info, id string) (execution string, running
 }
 
 // forget lets the executions of a context be counted anew.
-func (r *running) forget(info instance.Info, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.counts, contextCell(info, id))
-}
+func (r *running) forget(info instance.Info, id string) { r.counts.Forget(contextCell(info, id)) }
