@@ -258,26 +258,14 @@ func newPulse[T any](send func(T) error, pause time.Duration, sign T) *pulse[T] 
 	return &pulse[T]{send: send, pause: pause, sign: sign}
 }
 
-// begin has signs of life sent from now on, before any message.
-func (p *pulse[T]) begin() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wait()
-}
-
 func (p *pulse[T]) tell(message T) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wait()
-	return p.send(message)
-}
-
-// wait is called with mu held.
-func (p *pulse[T]) wait() {
 	if p.beat == nil {
 		p.beat = time.AfterFunc(p.pause, p.live)
 	}
 	p.beat.Reset(p.pause)
+	return p.send(message)
 }
 
 // live gives a sign of life. An error is that of the connection, which ends the request

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -197,6 +196,12 @@ func (d interpreter) execute(w http.ResponseWriter, r *http.Request, c rest.Call
 		req.Language, req.Context, req.ContextCwd = string(language), instance.DefaultContext, home
 	}
 	info, err := d.named(r, c.Tenant)
+	if err == nil && req.ContextID != "" { // what is not there has an answer of its own, before the first line
+		err = d.withContexts(r, c, func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
+			_, err := lending.FindContext(ctx, contexts, lease, req.ContextID)
+			return err
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -236,8 +241,6 @@ type lineStream struct {
 	pulse      *pulse[line]
 	mu         sync.Mutex
 	sent       bool
-	// count is the number of the execution, which the first line tells.
-	count int
 }
 
 // newLineStream begins nothing yet. The caller closes it.
@@ -249,15 +252,6 @@ func newLineStream(w http.ResponseWriter) *lineStream {
 
 // tell sends a line and returns when the connection has taken it.
 func (s *lineStream) tell(l line) error { return s.pulse.tell(l) }
-
-// begin tells nothing yet, so that what is refused has an answer of its own. After a
-// while of silence it does.
-func (s *lineStream) begin(count int) {
-	s.mu.Lock()
-	s.count = count
-	s.mu.Unlock()
-	s.pulse.begin()
-}
 
 func (s *lineStream) close() { s.pulse.close() }
 
@@ -274,22 +268,19 @@ func (s *lineStream) write(l line) error {
 	first := !s.sent
 	s.sent = true
 	s.mu.Unlock()
-	var text []byte
 	if first {
 		header := s.w.Header()
 		header.Set("Content-Type", "application/json")
 		header.Set("Cache-Control", "no-cache")
 		header.Set("X-Accel-Buffering", "no") // nginx would collect lines
 		s.w.WriteHeader(http.StatusOK)
-		text = fmt.Appendf(text, "{\"type\": \"number_of_executions\", \"execution_count\": %d}\n", s.count)
 	}
-	told, err := rest.EncodeJSON(l)
+	text, err := rest.EncodeJSON(l)
 	if err != nil {
 		return err
 	}
-	text = append(append(text, told...), '\n')
 	_ = s.controller.SetWriteDeadline(time.Now().Add(lineTime)) // where there are none, the wait is longer
-	if _, err := s.w.Write(text); err != nil {
+	if _, err := s.w.Write(append(text, '\n')); err != nil {
 		return err
 	}
 	return s.controller.Flush()
@@ -327,10 +318,10 @@ func newCellListener(to *lineStream, number func() int) *cellListener {
 // timeFormat is how Python writes a time.
 const timeFormat = "2006-01-02T15:04:05.000000-07:00"
 
-// Started implements instance.Listener.
+// Started implements instance.Listener. The first line comes at once: clients wait for it,
+// and count the time of the code from then on.
 func (l *cellListener) Started(context.Context, instance.Execution) error {
-	l.to.begin(l.number())
-	return nil
+	return l.to.tell(line{"type": "number_of_executions", "execution_count": l.number()})
 }
 
 // Stdout implements instance.Listener.
