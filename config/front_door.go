@@ -22,7 +22,7 @@ import (
 // FrontDoor is an API of another system that the broker serves, so that the unmodified
 // clients of that system work with it.
 type FrontDoor struct {
-	// Kind is the block's label: FrontDoorRAGFlow or FrontDoorOpenSandbox.
+	// Kind is the block's label: FrontDoorRAGFlow, FrontDoorOpenSandbox or FrontDoorE2B.
 	Kind string `config:"-"`
 	// Path is what the paths of this API begin with, on the listener of the REST API.
 	// None of the broker's own is above or below it, and no other front door's.
@@ -43,6 +43,12 @@ type FrontDoor struct {
 	// Images are the names of images that clients of OpenSandbox may ask for, with the
 	// template of the provider that each stands for; "" for its usual one.
 	Images map[string]string `config:"images"`
+	// Templates are the names of templates that clients of E2B may ask for, with the
+	// provider's template that each stands for; "" for its usual one.
+	Templates map[string]string `config:"templates"`
+	// Domain is that below which clients of E2B reach each port of a sandbox by a host of
+	// its own; "" for none.
+	Domain string `config:"domain"`
 	// Network is what clients of OpenSandbox are told that sandboxes may reach:
 	// NetworkDeny or NetworkAllow; "" where nothing is promised, and for RAGFlow.
 	Network string `config:"network"`
@@ -52,6 +58,7 @@ type FrontDoor struct {
 const (
 	FrontDoorRAGFlow     = "ragflow"
 	FrontDoorOpenSandbox = "opensandbox"
+	FrontDoorE2B         = "e2b"
 )
 
 // What FrontDoor.Network may be.
@@ -61,7 +68,7 @@ const (
 )
 
 // frontDoorKinds are all of them, in the order in which they are explained.
-func frontDoorKinds() []string { return []string{FrontDoorRAGFlow, FrontDoorOpenSandbox} }
+func frontDoorKinds() []string { return []string{FrontDoorRAGFlow, FrontDoorOpenSandbox, FrontDoorE2B} }
 
 var frontDoorLabel = regexp.MustCompile(`^(` + strings.Join(frontDoorKinds(), "|") + `)$`)
 
@@ -105,6 +112,20 @@ func frontDoorSchema(kind string) sdk.Schema {
 			sdk.Field{
 				Name: "tenant", Type: sdk.TypeString, Min: sdk.Bound(1),
 				Description: "The label of the tenant that a caller without a token is. Whoever reaches the port runs code as this tenant then. Without it such a caller is refused.",
+			})
+	case FrontDoorE2B:
+		return append(schema,
+			sdk.Field{
+				Name: "templates", Type: sdk.TypeMap, Max: sdk.Bound(maxImages),
+				Description: "Names of templates that clients may ask for, each with the provider's template that it stands for, \"\" for its usual one: `templates = { \"data-analysis\" = \"python\" }`. `base` and `code-interpreter-v1` are there anyhow, and stand for the usual one unless they are given here. Every other template is not found.",
+			},
+			sdk.Field{
+				Name: "domain", Type: sdk.TypeString, Min: sdk.Bound(1), Max: sdk.Bound(maxClientAddress), Placeholder: "sandboxes.example.com",
+				Description: "The domain below which each port of a sandbox has a host, `<port>-<sandbox>.<domain>`, and the API is `api.<domain>`: what clients have as E2B_DOMAIN. All names below it must lead to the broker. Ports have no host unless given.",
+			},
+			sdk.Field{
+				Name: "network", Type: sdk.TypeString, Options: []string{NetworkDeny, NetworkAllow},
+				Description: "What the sandboxes of its providers may reach, nothing or everything: clients that ask for one of these get it, or are refused. What they can reach is up to the provider: this changes nothing there. Unless given, whoever asks is refused.",
 			})
 	default:
 		return append(schema,
@@ -166,7 +187,17 @@ func (r *frontDoorReader) read(block *hclsyntax.Block) {
 	if len(door.Images) == 0 {
 		door.Images = nil
 	}
+	if door.Kind == FrontDoorE2B {
+		door.Templates = withUsualTemplates(door.Templates)
+	}
 	r.doors = append(r.doors, door)
+}
+
+// withUsualTemplates adds those that E2B's SDKs ask for by themselves.
+func withUsualTemplates(given map[string]string) map[string]string {
+	all := map[string]string{"base": "", "code-interpreter-v1": ""}
+	maps.Copy(all, given)
+	return all
 }
 
 // finish looks at what the blocks refer to, in a configuration that is read but for them.
@@ -175,7 +206,11 @@ func (r *frontDoorReader) finish(cfg *Config, body *hclsyntax.Body) {
 		door := &r.doors[i]
 		r.checkPath(door, r.doors[:i])
 		r.checkWho(door, cfg, body)
-		r.checkImages(door)
+		r.checkTemplates(door, "images", "an image", door.Images)
+		r.checkTemplates(door, "templates", "a template", door.Templates)
+		if door.given("domain") && !hostName.MatchString(door.Domain) {
+			r.parser.fail(door.at("domain"), "Invalid value", "domain is the name of a host, such as sandboxes.example.com, with nothing before or behind it.")
+		}
 		if door.given("address") && !isClientAddress(door.Address) {
 			r.parser.fail(door.at("address"), "Invalid value", "address is a host, and perhaps a port and a path, such as sandboxes.example.com, 10.1.2.3:9385 or example.com/sandboxes. It has no https:// before it, and no slash at its end.")
 		}
@@ -249,14 +284,16 @@ func (r *frontDoorReader) checkWho(door *readFrontDoor, cfg *Config, body *hclsy
 	}
 }
 
-func (r *frontDoorReader) checkImages(door *readFrontDoor) {
-	for _, name := range slices.Sorted(maps.Keys(door.Images)) {
+// checkTemplates looks at a table from names that clients have, of what is said, to
+// templates.
+func (r *frontDoorReader) checkTemplates(door *readFrontDoor, setting, what string, table map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
 		if !isName(name, maxImageName) || name == "" {
-			r.parser.fail(door.at("images"), "Invalid value", fmt.Sprintf("The name of an image has 1 to %d characters, and no spaces.", maxImageName))
+			r.parser.fail(door.at(setting), "Invalid value", fmt.Sprintf("The name of %s has 1 to %d characters, and no spaces.", what, maxImageName))
 			return
 		}
-		if !isName(door.Images[name], maxTemplateName) {
-			r.parser.fail(door.at("images"), "Invalid value", fmt.Sprintf("A template has at most %d characters, and no spaces. It is \"\" for the provider's usual one.", maxTemplateName))
+		if !isName(table[name], maxTemplateName) {
+			r.parser.fail(door.at(setting), "Invalid value", fmt.Sprintf("A template has at most %d characters, and no spaces. It is \"\" for the provider's usual one.", maxTemplateName))
 			return
 		}
 	}

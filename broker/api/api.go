@@ -9,6 +9,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/e2b"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/opensandbox"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/ragflow"
 )
@@ -39,6 +40,7 @@ type Instances interface {
 	v1.Instances
 	ragflow.Instances
 	opensandbox.Instances
+	e2b.Instances
 }
 
 // Options of a Server.
@@ -105,6 +107,7 @@ func NewServer(opts Options) (*Server, error) {
 	s.doors = map[string]frontdoor.Door{
 		ragflow.Name:     ragflow.Add(s.Server, opts.Instances, opts.Tenants),
 		opensandbox.Name: opensandbox.Add(s.Server, opts.Instances, opts.Tenants, opts.Answers, opts.PreviewKey),
+		e2b.Name:         e2b.Add(s.Server, opts.Instances, opts.Tenants, opts.PreviewKey),
 	}
 	s.SetFrontDoors(opts.FrontDoors)
 	return s, nil

@@ -75,8 +75,8 @@ type defaultContexts struct {
 }
 
 // of returns the ID of the instance's default context for a language, and
-// makes it at first use. Of several at once one makes it, the others wait.
-func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (string, error) {
+// makes it at first use, in the directory cwd. Of several at once one makes it, the others wait.
+func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target, cwd string) (string, error) {
 	unlock, err := d.making.Take(ctx, e)
 	if err != nil {
 		return "", context.Cause(ctx)
@@ -93,7 +93,7 @@ func (d defaultContexts) of(ctx context.Context, e *registry.Entry, t target) (s
 	// have a context that nobody knows.
 	making, cancel := d.bounded(context.WithoutCancel(ctx), makeContextTimeout)
 	defer cancel()
-	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.Snapshot().Sandbox.ID, Language: t.Language})
+	made, err := contexts.CreateContext(making, sdk.CreateContextRequest{InstanceID: e.Snapshot().Sandbox.ID, Language: t.Language, Cwd: cwd})
 	if err != nil && errors.Is(context.Cause(making), errNoAnswer) {
 		return "", sdk.Errorf(sdk.CodeUnavailable, "provider %q made no context within %s", t.provider.Label(), makeContextTimeout)
 	}
@@ -125,9 +125,9 @@ func (d defaultContexts) note(e *registry.Entry, language, id string) error {
 }
 
 // renew makes a default context in place of one that is gone.
-func (d defaultContexts) renew(ctx context.Context, e *registry.Entry, t target, gone string) (string, error) {
+func (d defaultContexts) renew(ctx context.Context, e *registry.Entry, t target, cwd, gone string) (string, error) {
 	if err := d.forget(e, t.Language, gone); err != nil {
 		return "", err
 	}
-	return d.of(ctx, e, t)
+	return d.of(ctx, e, t, cwd)
 }

@@ -198,7 +198,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 		return ended, err
 	}
 	if req.Context != "" {
-		id, err := s.contexts.of(ctx, e, t)
+		id, err := s.contexts.of(ctx, e, t, req.ContextCwd)
 		if err != nil {
 			return Execution{}, faultOf(e, s.executionError(caller, ctx, e, req, err, false))
 		}
@@ -231,7 +231,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	}
 	result, err := t.ready.Execute(ctx, asked, out)
 	if req.Context != "" && lacksContext(err) && !out.ran() { // it was deleted, or has ended
-		if asked.ContextID, err = s.contexts.renew(ctx, e, t, asked.ContextID); err == nil {
+		if asked.ContextID, err = s.contexts.renew(ctx, e, t, req.ContextCwd, asked.ContextID); err == nil {
 			result, err = t.ready.Execute(ctx, asked, out)
 		}
 	}

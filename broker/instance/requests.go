@@ -141,6 +141,8 @@ type ExecuteRequest struct {
 	// Context is DefaultContext for the context that the service makes in the instance
 	// at first use, one for each language; empty for none.
 	Context string
+	// ContextCwd is the directory that such a context begins in; empty for /workspace.
+	ContextCwd string
 	// Files to return as artifacts, by names or patterns below /workspace, beside
 	// what comes by itself.
 	Files []string

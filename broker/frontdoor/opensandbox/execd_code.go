@@ -7,12 +7,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -349,7 +349,7 @@ func (l *cellListener) end(ctx context.Context, to *eventStream, e instance.Exec
 	case l.stdout != nil:
 		return to.failCommand(ctx, e.Result.ExitCode, lost...)
 	}
-	name, value, traceback := failureOf(e, string(l.trace))
+	name, value, traceback := lending.FailureOf(e, string(l.trace))
 	return to.fail(ctx, name, value, append(traceback, lost...)...)
 }
 
@@ -365,42 +365,6 @@ func (l *cellListener) endOutput(truncated bool) error {
 		}
 	}
 	return l.endResult()
-}
-
-// failureOf finds an exception in what an interpreter has printed: its name and text are
-// in the last line of that kind.
-func failureOf(e instance.Execution, printed string) (name, value string, traceback []string) {
-	traceback = strings.Split(strings.TrimRight(printed, "\n"), "\n")
-	switch e.Result.Status {
-	case sdk.StatusTimeout:
-		return "TimeoutError", "The code was ended at its time limit.", traceback
-	case sdk.StatusOutOfMemory:
-		return "MemoryError", "The code was ended at its memory limit.", traceback
-	case sdk.StatusCancelled:
-		return "KeyboardInterrupt", "", traceback
-	}
-	for _, line := range slices.Backward(traceback) {
-		before, after, found := strings.Cut(strings.TrimPrefix(line, "Uncaught "), ":")
-		if isExceptionName(before) && (found || len(traceback) > 1) {
-			return before, strings.TrimSpace(after), traceback
-		}
-	}
-	if e.Result.Detail != "" {
-		return "ExecutionError", e.Result.Detail, traceback
-	}
-	return "ExecutionError", "exit status " + strconv.Itoa(e.Result.ExitCode), traceback
-}
-
-// isExceptionName reports whether a word can be the name of a class: NameError,
-// json.decoder.JSONDecodeError.
-func isExceptionName(word string) bool {
-	if word == "" || strings.ContainsFunc(word, func(r rune) bool {
-		return r != '.' && r != '_' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z')
-	}) {
-		return false
-	}
-	last := word[strings.LastIndexByte(word, '.')+1:]
-	return last != "" && last[0] >= 'A' && last[0] <= 'Z'
 }
 
 // interruptCode stops what runs in a context. It must be one that is known.
@@ -428,12 +392,8 @@ func (d execd) interruptCode(ctx context.Context, c rest.Call[rest.Raw]) (int, r
 type running struct {
 	mu         sync.Mutex
 	executions map[cell]string
-	counts     map[cell]int
+	counts     frontdoor.Counts[cell]
 }
-
-// maxCounts bounds how many contexts have their executions counted. Where there are more,
-// some are counted anew.
-const maxCounts = 16 << 10
 
 // cell is where code runs: a context by its ID, or the default one of a language.
 type cell struct{ sandbox, context, language string }
@@ -462,7 +422,7 @@ func (r *running) enter(at cell) bool {
 		return false
 	}
 	if r.executions == nil {
-		r.executions, r.counts = map[cell]string{}, map[cell]int{}
+		r.executions = map[cell]string{}
 	}
 	r.executions[at] = ""
 	return true
@@ -472,17 +432,11 @@ func (r *running) enter(at cell) bool {
 func (r *running) begun(at cell, execution string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.counts[at]; !known && len(r.counts) >= maxCounts {
-		for other := range r.counts {
-			delete(r.counts, other)
-			break
-		}
-	}
 	if r.executions[at] != execution { // it is told once more where nothing has run
-		r.counts[at]++
+		r.counts.Next(at)
 	}
 	r.executions[at] = execution
-	return r.counts[at]
+	return r.counts.Last(at)
 }
 
 func (r *running) leave(at cell) {
@@ -507,8 +461,4 @@ func (r *running) find(info instance.Info, id string) (execution string, running
 }
 
 // forget lets the executions of a context be counted anew.
-func (r *running) forget(info instance.Info, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.counts, contextCell(info, id))
-}
+func (r *running) forget(info instance.Info, id string) { r.counts.Forget(contextCell(info, id)) }

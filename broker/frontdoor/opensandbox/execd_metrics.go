@@ -28,48 +28,21 @@ type metrics struct {
 }
 
 const (
-	// glance is how long the use of processors is looked at for one answer.
-	glance = 100 * time.Millisecond
 	// watchInterval is from one line of a watch to the next.
 	watchInterval = time.Second
-	// lookTime is how long a provider may take to look once.
-	lookTime = 10 * time.Second
 	// lineTime is how long a client may take for a line.
 	lineTime = 30 * time.Second
 )
 
-// metricsBetween is what was used from one look to the next. How many processors there
-// are may not be known: the percentage is of one then.
-func metricsBetween(before, now sdk.InstanceMetrics) metrics {
-	m := metrics{
-		CPUs: now.CPULimit, Timestamp: now.MeasuredAt.UnixMilli(),
+// metricsOf are those of a look, with the share of the processors since the one before.
+func metricsOf(now sdk.InstanceMetrics, percent float64) metrics {
+	return metrics{
+		CPUs: now.CPULimit, CPUPercent: percent, Timestamp: now.MeasuredAt.UnixMilli(),
 		MemoryTotal: mib(now.MemoryLimit), MemoryUsed: mib(now.Memory),
 	}
-	if took := now.MeasuredAt.Sub(before.MeasuredAt); took > 0 && now.CPUTime > before.CPUTime {
-		share := float64(now.CPUTime-before.CPUTime) / float64(took)
-		if now.CPULimit > 0 {
-			share = min(share/now.CPULimit, 1)
-		}
-		m.CPUPercent = math.Round(share*1e4) / 100
-	}
-	return m
 }
 
 func mib(bytes int64) float64 { return math.Round(float64(bytes)/(1<<20)*100) / 100 }
-
-// look asks a provider once.
-func look(ctx context.Context, meter sdk.Meter, instanceID string) (sdk.InstanceMetrics, error) {
-	patience, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	m, err := meter.InstanceMetrics(patience, instanceID)
-	switch {
-	case lending.RanOut(ctx, patience, err):
-		return m, sdk.Errorf(sdk.CodeUnavailable, "the provider did not say within %s what the sandbox uses", lookTime)
-	case err == nil && m.MeasuredAt.IsZero():
-		m.MeasuredAt = time.Now()
-	}
-	return m, err
-}
 
 func (d execd) metrics(ctx context.Context, c rest.Call[rest.None]) (int, metrics, error) {
 	info, err := d.sandbox(c.Tenant, c.Path["id"])
@@ -78,17 +51,8 @@ func (d execd) metrics(ctx context.Context, c rest.Call[rest.None]) (int, metric
 	}
 	var m metrics
 	err = lending.Use(ctx, d.instances, c.Tenant, info.ID.String(), sdk.CapabilityMetrics, func(ctx context.Context, meter sdk.Meter, instanceID string) error {
-		before, err := look(ctx, meter, instanceID)
-		if err != nil {
-			return err
-		}
-		select {
-		case <-time.After(glance):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		now, err := look(ctx, meter, instanceID)
-		m = metricsBetween(before, now)
+		now, percent, err := lending.Glance(ctx, meter, instanceID)
+		m = metricsOf(now, percent)
 		return err
 	})
 	return http.StatusOK, m, err
@@ -102,7 +66,7 @@ func (d execd) watchMetrics(w http.ResponseWriter, r *http.Request, c rest.Call[
 		return err
 	}
 	return lending.Lend(r.Context(), d.instances, c.Tenant, info.ID.String(), sdk.CapabilityMetrics, (*instance.Lease).Watching, func(ctx context.Context, meter sdk.Meter, lease *instance.Lease) error {
-		before, err := look(ctx, meter, lease.InstanceID)
+		before, err := lending.Measure(ctx, meter, lease.InstanceID)
 		if err != nil {
 			return err
 		}
@@ -114,14 +78,14 @@ func (d execd) watchMetrics(w http.ResponseWriter, r *http.Request, c rest.Call[
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			now, err := look(ctx, meter, lease.InstanceID)
+			now, err := lending.Measure(ctx, meter, lease.InstanceID)
 			if sdk.CodeOf(err) == sdk.CodeConflict {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			if err := sendLine(w, metricsBetween(before, now)); err != nil {
+			if err := sendLine(w, metricsOf(now, lending.CPUPercent(before, now))); err != nil {
 				return lending.Unheard{Err: err}
 			}
 			before = now

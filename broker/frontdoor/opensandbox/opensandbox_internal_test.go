@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -15,6 +14,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -281,10 +281,6 @@ func TestAContextHasOneCellByWhateverName(t *testing.T) {
 	r.leave(at)
 	assert.Assert(t, r.enter(at))
 	assert.Equal(t, r.begun(at, "x3"), 1, "another context has its place")
-	for i := range 2 * maxCounts {
-		r.begun(cell{sandbox: strconv.Itoa(i)}, "x")
-	}
-	assert.Equal(t, len(r.counts), maxCounts)
 }
 
 // executing is a service that runs nothing, and remembers what it was asked for.
@@ -349,7 +345,7 @@ func TestTheExceptionInATraceback(t *testing.T) {
 		"what: it says\n": {"ExecutionError", "exit status 1"},
 		"":                {"ExecutionError", "exit status 1"},
 	} {
-		name, value, traceback := failureOf(instance.Execution{Result: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}}, printed)
+		name, value, traceback := lending.FailureOf(instance.Execution{Result: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}}, printed)
 		assert.Check(t, is.DeepEqual([2]string{name, value}, want), printed)
 		assert.Check(t, is.Equal(strings.Join(traceback, "\n"), strings.TrimRight(printed, "\n")))
 	}
@@ -395,6 +391,6 @@ func TestProcessorsAreKnownByTwoLooks(t *testing.T) {
 	before := sdk.InstanceMetrics{MeasuredAt: at, CPUTime: time.Second, CPULimit: 2, Memory: 1 << 20, MemoryLimit: 1 << 30}
 	now := before
 	now.MeasuredAt, now.CPUTime = at.Add(time.Second), 1500*time.Millisecond
-	assert.DeepEqual(t, metricsBetween(before, now), metrics{CPUs: 2, CPUPercent: 25, MemoryTotal: 1024, MemoryUsed: 1, Timestamp: at.UnixMilli() + 1000})
-	assert.Equal(t, metricsBetween(now, before).CPUPercent, 0.0, "after a restart the count begins anew")
+	assert.DeepEqual(t, metricsOf(now, lending.CPUPercent(before, now)), metrics{CPUs: 2, CPUPercent: 25, MemoryTotal: 1024, MemoryUsed: 1, Timestamp: at.UnixMilli() + 1000})
+	assert.Equal(t, lending.CPUPercent(now, before), 0.0, "after a restart the count begins anew")
 }

@@ -59,6 +59,10 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	if err := writeRunners(); err != nil {
 		return err
 	}
+	names, err := nameWorkspace()
+	if err != nil {
+		return err
+	}
 	srv := grpc.NewServer(append(wire.EncodeErrors(),
 		grpc.MaxRecvMsgSize(MaxMessageBytes),
 		grpc.MaxSendMsgSize(MaxMessageBytes),
@@ -83,9 +87,9 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	services.RegisterCommands(srv, commands.New(g.resources))
 	guestv1.RegisterInstallServiceServer(srv, &installations{guest: g})
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
-	files.Register(srv, files.Options{Roots: []string{isolation.WorkspaceDir, TemporaryDir}, Room: g.room})
+	files.Register(srv, files.Options{Roots: append([]string{isolation.WorkspaceDir, TemporaryDir}, names...), Room: g.room})
 	services.RegisterPorts(srv, &ports.Ports{})
-	err := srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
+	err = srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
 	if errors.Is(err, io.EOF) {
 		return nil
 	}

@@ -78,7 +78,7 @@ func makeRootfs(dir string, guest *guestfile.File, source string) ([]specs.Mount
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	for _, sub := range []string{"dev", "proc", "tmp", "run", "usr", "workspace", "etc", "opt/sandbox"} {
+	for _, sub := range []string{"dev", "proc", "tmp", "run", "usr", "workspace", "home/user", "mnt/user-data", "etc", "opt/sandbox"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, err
 		}

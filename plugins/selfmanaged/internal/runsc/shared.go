@@ -60,7 +60,7 @@ func (r *Runtime) prepare() (current, error) {
 // whole reports whether nothing is missing that a sandbox does not start without, or
 // that stands in for what is the host's business.
 func (c current) whole() bool {
-	paths := []string{confine.GuestPath, "dev", "proc", "tmp", "run", "workspace"}
+	paths := []string{confine.GuestPath, "dev", "proc", "tmp", "run", "workspace", "home/user", "mnt/user-data"}
 	for name := range ownFiles {
 		paths = append(paths, name)
 	}

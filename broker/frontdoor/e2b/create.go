@@ -1,0 +1,181 @@
+package e2b
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// How long a sandbox lives whose creator does not say: by the two routes.
+const (
+	oldTimeout = 15 * time.Second
+	newTimeout = 300 * time.Second
+)
+
+// maxTimeout is the longest timeout that is understood, in seconds. How long the operator
+// lets a sandbox live is less.
+const maxTimeout = 10 * 365 * 24 * 3600
+
+// note is what is kept with an instance, to be shown again.
+type note struct {
+	Template string `json:"template"`
+}
+
+func noteOf(info instance.Info) note {
+	var n note
+	_ = json.Unmarshal([]byte(info.Note), &n) // it is our own
+	return n
+}
+
+// createBody is the body that makes a sandbox: what is honoured.
+type createBody struct {
+	TemplateID          string            `json:"templateID"`
+	Timeout             *int64            `json:"timeout"`
+	Metadata            map[string]string `json:"metadata"`
+	EnvVars             map[string]string `json:"envVars"`
+	Secure              *bool             `json:"secure"` // every sandbox is
+	AllowInternetAccess *bool             `json:"allow_internet_access"`
+	AutoPause           bool              `json:"autoPause"`
+	AutoPauseMemory     *bool             `json:"autoPauseMemory"`
+	AutoResume          *struct {
+		Enabled bool `json:"enabled"`
+	} `json:"autoResume"`
+}
+
+// honoured are the fields of createBody.
+var honoured = []string{"templateID", "timeout", "metadata", "envVars", "secure", "allow_internet_access", "autoPause", "autoPauseMemory", "autoResume"}
+
+// isNothing reports whether a value is as good as absent.
+func isNothing(raw json.RawMessage) bool {
+	switch string(bytes.TrimSpace(raw)) {
+	case "", "null", "false", "{}", "[]", `""`, `{"enabled":false}`:
+		return true
+	default:
+		return false
+	}
+}
+
+// readCreate reads a request for a sandbox. What cannot be honoured is refused by name,
+// before anything is made.
+func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) (instance.CreateRequest, error) {
+	var none instance.CreateRequest
+	fields, err := objectOf(raw)
+	if err != nil {
+		return none, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(honoured, name) && !isNothing(fields[name]) {
+			return none, refused(clipped(name), "is not served here, and would change what you get; leave it out")
+		}
+	}
+	var body createBody
+	for _, name := range honoured { // one by one, so that a wrong one is told by its name
+		if value, given := fields[name]; given {
+			one, _ := json.Marshal(map[string]json.RawMessage{name: value})
+			if err := json.Unmarshal(one, &body); err != nil {
+				return none, refused(name, "is not of the type that the API has for it")
+			}
+		}
+	}
+	if body.Timeout != nil {
+		if *body.Timeout < 1 || *body.Timeout > maxTimeout {
+			return none, refused("timeout", "must be a whole number of seconds, 1 at least")
+		}
+		timeout = time.Duration(*body.Timeout) * time.Second
+	}
+	switch {
+	case body.AutoPause:
+		return none, refused("autoPause", "is not served here: a sandbox ends at its timeout; pause it before")
+	case body.AutoPauseMemory != nil && !*body.AutoPauseMemory:
+		return none, refused("autoPauseMemory", "goes with autoPause, which is not served here")
+	case body.AutoResume != nil && body.AutoResume.Enabled:
+		return none, refused("autoResume", "is not served here: connect resumes a sandbox")
+	case body.AllowInternetAccess != nil && *body.AllowInternetAccess && settings.Network != config.NetworkAllow:
+		return none, refused("allow_internet_access", "cannot be promised here; leave it out, or have the operator say what sandboxes may reach (network)")
+	case body.AllowInternetAccess != nil && !*body.AllowInternetAccess && settings.Network != config.NetworkDeny:
+		return none, refused("allow_internet_access", "cannot be denied here; leave it out, or have the operator say what sandboxes may reach (network)")
+	}
+	template, known := settings.Templates[body.TemplateID]
+	switch {
+	case body.TemplateID == "":
+		return none, refused("templateID", "is required")
+	case !known:
+		return none, sdk.Errorf(sdk.CodeNotFound, "The template %s was not found; there are: %s.", clipped(body.TemplateID), strings.Join(slices.Sorted(maps.Keys(settings.Templates)), ", "))
+	}
+	text, err := rest.EncodeJSON(note{Template: body.TemplateID})
+	if err != nil {
+		return none, err
+	}
+	env := map[string]string{"E2B_SANDBOX": "true"}
+	maps.Copy(env, body.EnvVars)
+	return instance.CreateRequest{
+		Fixed: true, FrontDoor: Name, Note: string(text), Template: template, TTL: timeout,
+		Env: env, Labels: body.Metadata, Provider: settings.Provider, Wait: settings.Wait,
+		Capabilities: []sdk.Capability{sdk.CapabilityCommands, sdk.CapabilityFiles},
+	}, nil
+}
+
+// createFor makes a sandbox, which lives as long as is said here unless its creator says.
+func (d *Door) createFor(timeout time.Duration) rest.Handler[rest.Raw, sandboxAnswer] {
+	return func(ctx context.Context, c rest.Call[rest.Raw]) (int, sandboxAnswer, error) {
+		req, err := readCreate(c.Body, timeout, *d.settings.Load())
+		if err != nil {
+			return 0, sandboxAnswer{}, err
+		}
+		req.Key = c.Key
+		info, _, err := d.instances.Create(ctx, c.Tenant, req)
+		if err != nil {
+			return 0, sandboxAnswer{}, err
+		}
+		if err := d.furnish(ctx, c.Tenant, info); err != nil {
+			return 0, sandboxAnswer{}, err
+		}
+		return http.StatusCreated, d.sandboxOf(info), nil
+	}
+}
+
+// home is where a sandbox's user is at home, and its programs begin.
+const home = "/home/user"
+
+// cleanUpTimeout bounds the ending of what nobody was told of.
+const cleanUpTimeout = 30 * time.Second
+
+// furnish sees that there is a home. A sandbox without one is not what was asked for.
+func (d *Door) furnish(ctx context.Context, who tenant.Tenant, info instance.Info) error {
+	err := lending.Use(ctx, d.instances, who, info.ID.String(), sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+		_, err := files.StatFile(ctx, instanceID, home)
+		if isNotFound(err) {
+			_, err = files.MakeDirectory(ctx, instanceID, home, 0o755)
+		}
+		return err
+	})
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+		defer cancel()
+		_ = d.instances.Destroy(ctx, who, info.ID.String()) // what failed first is told
+	}
+	return err
+}
+
+// controlled is the tenant's sandbox that a path names, by its ID alone or with the client
+// that clients of long ago write behind it.
+func (d *Door) controlled(who tenant.Tenant, name string) (instance.Info, error) {
+	id, client, found := strings.Cut(name, "-")
+	if found && client != clientID {
+		return instance.Info{}, noSandbox()
+	}
+	return d.sandbox(who, id)
+}

@@ -1,0 +1,90 @@
+// Package e2b is the front door for E2B: its control API, and what its daemon envd and its
+// code interpreter answer in a sandbox, so that its unmodified SDKs work with every
+// provider (docs/front-doors/e2b.md).
+//
+// What goes over the wire is taken from E2B's public API texts and from its SDKs (npm e2b
+// 2.51.0 and 2.45.0, @e2b/code-interpreter 2.8.0). Start with control.go. envd.go and the
+// files beside it that begin with envd are what stands behind port 49983, interpreter.go
+// behind 49999, and ports.go behind all others. problem.go puts refusals into E2B's form.
+//
+// A sandbox is an instance of the tenant with a fixed end. Its ID is the last part of the
+// instance's, and what its creator said and nobody else needs is kept as the instance's
+// note. The messages that go over the Connect protocol are in package envdv1.
+package e2b
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
+)
+
+// Name of the door.
+const Name = "e2b"
+
+// Instances makes and uses sandboxes; instance.Service is it.
+type Instances interface {
+	Create(ctx context.Context, who tenant.Tenant, req instance.CreateRequest) (instance.Info, bool, error)
+	Named(name string) (instance.Info, error)
+	List(who tenant.Tenant, req instance.ListRequest) instance.Page
+	ListAll(owner string, req instance.ListRequest) instance.Page
+	Renew(who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
+	Pause(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
+	Resume(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
+	Lease(ctx context.Context, who tenant.Tenant, id string, capability sdk.Capability) (*instance.Lease, error)
+	Destroy(ctx context.Context, who tenant.Tenant, id string) error
+	Execute(ctx context.Context, who tenant.Tenant, id string, req instance.ExecuteRequest) (instance.Execution, error)
+}
+
+// Door answers E2B's clients.
+type Door struct {
+	api       *rest.API
+	instances Instances
+	tenants   frontdoor.Tenants
+	tokens    tokens
+	settings  atomic.Pointer[frontdoor.Settings]
+	watchers  watchers
+	counts    frontdoor.Counts[contextKey]
+}
+
+var _ frontdoor.Door = (*Door)(nil)
+
+// Add adds the door to a server. It is closed until Apply opens it. The key signs the
+// tokens of sandboxes, and outlives the process.
+func Add(server *rest.Server, instances Instances, tenants frontdoor.Tenants, key []byte) *Door {
+	d := &Door{instances: instances, tenants: tenants, tokens: newTokens(key)}
+	d.settings.Store(&frontdoor.Settings{})
+	d.api = server.NewAPI(rest.APIOptions{Name: Name, Authenticate: d.authenticate, Problem: problem})
+	d.registerControl()
+	envd{d}.register()
+	interpreter{d}.register()
+	return d
+}
+
+// Apply implements frontdoor.Door.
+func (d *Door) Apply(s *frontdoor.Settings) {
+	if s == nil {
+		d.api.Mount("")
+		return
+	}
+	d.settings.Store(s)
+	d.api.Mount(s.Path)
+}
+
+// sandbox returns the tenant's sandbox of that ID, SB013 for any other.
+func (d *Door) sandbox(who tenant.Tenant, id string) (instance.Info, error) {
+	info, err := d.instances.Named(id)
+	if err != nil || info.ID.Tenant != who.Name || info.FrontDoor != Name {
+		return instance.Info{}, noSandbox()
+	}
+	return info, nil
+}
+
+func noSandbox() error {
+	return sdk.Errorf(sdk.CodeNotFound, "The sandbox was not found. It may have ended.")
+}
