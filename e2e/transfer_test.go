@@ -1,12 +1,16 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -24,40 +28,152 @@ const (
 	transferMemory = 64 << 20
 )
 
+// transfers sends files to a sandbox and receives them, through one of the APIs.
+type transfers struct {
+	upload, download func(ctx context.Context, path string, content io.Reader) (*http.Request, error)
+}
+
 // What streams through is not kept, whether the client takes it or not.
 func TestFilesStreamInBoundedMemory(t *testing.T) {
 	t.Parallel()
-	b := harness.Start(t, harness.Options{
-		Config: harness.Tenants + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 0\n  workspace_mb = 1100\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
+	b := startForTransfers(t, "")
+	id := newFiles(t, b).id
+	of := func(method string) func(context.Context, string, io.Reader) (*http.Request, error) {
+		return func(ctx context.Context, path string, content io.Reader) (*http.Request, error) {
+			req, err := http.NewRequestWithContext(ctx, method, b.URL+"/api/v1/instances/"+id+"/files/content?path="+path, content)
+			if err == nil {
+				req.Header.Set("Authorization", "Bearer "+harness.Token)
+			}
+			return req, err
+		}
+	}
+	transfers{upload: of(http.MethodPut), download: of(http.MethodGet)}.inBoundedMemory(t, b)
+}
+
+// The same holds of OpenSandbox's forms.
+func TestFilesStreamInBoundedMemoryThroughOpenSandbox(t *testing.T) {
+	t.Parallel()
+	b := startForTransfers(t, "front_door \"opensandbox\" {\n  images = { \"python:3.12\" = \"\" }\n}\n")
+	ask := func(method, path, body string) (answer []byte) {
+		req, err := http.NewRequestWithContext(t.Context(), method, b.URL+"/opensandbox"+path, bytes.NewReader([]byte(body)))
+		assert.NilError(t, err)
+		req.Header.Set("OPEN-SANDBOX-API-KEY", harness.Token)
+		resp, err := http.DefaultClient.Do(req)
+		assert.NilError(t, err)
+		defer resp.Body.Close()
+		answer, err = io.ReadAll(resp.Body)
+		assert.NilError(t, err)
+		assert.Check(t, resp.StatusCode < http.StatusMultipleChoices, "%d %s", resp.StatusCode, answer)
+		return answer
+	}
+	var made struct{ ID string }
+	assert.NilError(t, json.Unmarshal(ask(http.MethodPost, "/v1/sandboxes", `{"image":{"uri":"python:3.12"},"timeout":3600}`), &made))
+	var execd struct {
+		Endpoint string
+		Headers  map[string]string
+	}
+	assert.NilError(t, json.Unmarshal(ask(http.MethodGet, "/v1/sandboxes/"+made.ID+"/endpoints/44772", ""), &execd))
+	request := func(ctx context.Context, method, below string, body io.Reader) (*http.Request, error) {
+		req, err := http.NewRequestWithContext(ctx, method, "http://"+execd.Endpoint+below, body)
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range execd.Headers {
+			req.Header.Set(name, value)
+		}
+		return req, nil
+	}
+	transfers{
+		upload: func(ctx context.Context, path string, content io.Reader) (*http.Request, error) {
+			// The form is written around the content, which is too large to be held here too.
+			var head bytes.Buffer
+			form := multipart.NewWriter(&head)
+			metadata, err := form.CreateFormFile("metadata", "metadata")
+			if err != nil {
+				return nil, err
+			}
+			if err := json.NewEncoder(metadata).Encode(map[string]string{"path": "/workspace/" + path}); err != nil {
+				return nil, err
+			}
+			if _, err := form.CreateFormFile("file", path); err != nil {
+				return nil, err
+			}
+			end := bytes.NewReader([]byte("\r\n--" + form.Boundary() + "--\r\n"))
+			req, err := request(ctx, http.MethodPost, "/files/upload", io.MultiReader(&head, content, end))
+			if err == nil {
+				req.Header.Set("Content-Type", form.FormDataContentType())
+			}
+			return req, err
+		},
+		download: func(ctx context.Context, path string, _ io.Reader) (*http.Request, error) {
+			return request(ctx, http.MethodGet, "/files/download?path="+url.QueryEscape("/workspace/"+path), nil)
+		},
+	}.inBoundedMemory(t, b)
+}
+
+// startForTransfers starts a broker whose sandboxes have room for what is sent, with the
+// given front doors.
+func startForTransfers(t *testing.T, doors string) *harness.Broker {
+	t.Helper()
+	return harness.Start(t, harness.Options{
+		Config: harness.Tenants + doors + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 0\n  workspace_mb = 1100\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
 	})
-	f := newFiles(t, b)
-	assert.Equal(t, f.put("warm", make([]byte, 1<<20)).Status, http.StatusOK)
-	assert.Equal(t, f.get("warm").Status, http.StatusOK)
+}
+
+// inBoundedMemory fails the test if broker or plugin keep what goes through them.
+func (f transfers) inBoundedMemory(t *testing.T, b *harness.Broker) {
+	t.Helper()
+	put := func(path string, content io.Reader) {
+		t.Helper()
+		resp, err := f.send(t, f.upload, path, content)
+		assert.NilError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		assert.NilError(t, err)
+		assert.NilError(t, resp.Body.Close())
+		assert.Equal(t, resp.StatusCode, http.StatusOK, "%s", text)
+	}
+	get := func(path string) io.ReadCloser {
+		t.Helper()
+		resp, err := f.send(t, f.download, path, nil)
+		assert.NilError(t, err)
+		assert.Equal(t, resp.StatusCode, http.StatusOK)
+		return resp.Body
+	}
+	read := func(path string) (n int64, sum []byte) {
+		t.Helper()
+		body, hash := get(path), sha256.New()
+		n, err := io.Copy(hash, body)
+		assert.NilError(t, err)
+		assert.NilError(t, body.Close())
+		return n, hash.Sum(nil)
+	}
+	warm := make([]byte, 1<<20)
+	put("warm", bytes.NewReader(warm))
+	warmSum := sha256.Sum256(warm)
+	n, got := read("warm")
+	assert.Equal(t, n, int64(len(warm)))
+	assert.DeepEqual(t, got, warmSum[:])
 
 	m := harness.WatchMemory(t, transferMemory, map[string]int{"broker": b.PID, "plugin": b.Plugin("self_managed")})
 	sent := sha256.New()
-	resp := f.begin(t, http.MethodPut, io.TeeReader(io.LimitReader(endless{}, transferBytes), sent))
-	assert.Equal(t, resp.StatusCode, http.StatusOK)
-	assert.NilError(t, resp.Body.Close())
+	put("large", io.TeeReader(io.LimitReader(endless{}, transferBytes), sent))
 	m.Check(t, "an upload")
 
-	got := sha256.New()
-	resp = f.begin(t, http.MethodGet, nil)
-	n, err := io.Copy(got, resp.Body)
-	assert.NilError(t, err)
-	assert.NilError(t, resp.Body.Close())
+	n, got = read("large")
 	assert.Equal(t, n, int64(transferBytes))
-	assert.DeepEqual(t, got.Sum(nil), sent.Sum(nil))
+	assert.DeepEqual(t, got, sent.Sum(nil))
 	m.Check(t, "a download")
 
 	// These take a little and then nothing more.
 	for range 4 {
-		resp := f.begin(t, http.MethodGet, nil)
-		defer resp.Body.Close()
-		_, err := io.ReadFull(resp.Body, make([]byte, 1<<20))
+		body := get("large")
+		defer body.Close()
+		_, err := io.ReadFull(body, make([]byte, 1<<20))
 		assert.NilError(t, err)
 	}
-	assert.Equal(t, string(f.get("warm").Body), string(make([]byte, 1<<20)), "others are served")
+	n, got = read("warm")
+	assert.Equal(t, n, int64(len(warm)), "others are served")
+	assert.DeepEqual(t, got, warmSum[:])
 	m.Check(t, "four readers that stall")
 
 	// These give a little and then nothing more, and are there until the end.
@@ -66,7 +182,7 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 	for i := range 4 {
 		body, client := io.Pipe()
 		stalled.Go(func() {
-			resp, err := f.request(t, http.MethodPut, fmt.Sprint("stalled-", i), body)
+			resp, err := f.send(t, f.upload, fmt.Sprint("stalled-", i), body)
 			if err == nil {
 				_ = resp.Body.Close()
 			}
@@ -76,25 +192,17 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 		assert.NilError(t, err)
 		defer client.CloseWithError(errors.New("the client gives up")) //nolint:errcheck // never fails
 	}
-	assert.Equal(t, f.put("warm", []byte("x")).Status, http.StatusOK, "others are served")
+	put("warm", bytes.NewReader([]byte("x"))) // others are served
 	m.Check(t, "four writers that stall beside them")
 }
 
-// begin starts a request for the large file whose answer is read by the caller.
-func (f filesOf) begin(t *testing.T, method string, body io.Reader) *http.Response {
-	t.Helper()
-	resp, err := f.request(t, method, "large", body)
-	assert.NilError(t, err)
-	return resp
-}
-
-func (f filesOf) request(t *testing.T, method, path string, body io.Reader) (*http.Response, error) {
+// send sends a request, and returns its answer when that begins.
+func (f transfers) send(t *testing.T, request func(context.Context, string, io.Reader) (*http.Request, error), path string, content io.Reader) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, method, f.URL+"/api/v1/instances/"+f.id+"/files/content?path="+path, body)
+	req, err := request(ctx, path, content)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+harness.Token)
 	return http.DefaultClient.Do(req)
 }

@@ -53,6 +53,10 @@ func rows() []row {
 		{"audit", 4500, measureAudit},
 		{"overhead", 60000, measureOverhead},
 		{"streams", 9000, measureStreams},
+		{"door-create", 45, measureDoorCreate},
+		{"door-call", 9000, measureDoorCall},
+		{"door-lines", 60000, measureDoorLines},
+		{"ragflow", 45, measureRAGFlow},
 	}
 }
 

@@ -121,8 +121,9 @@ func (d *daemon) stream(ctx context.Context, id, code string, to *lineReader) er
 	}
 }
 
-// lineReader takes lines of the mock provider and times them.
+// lineReader takes numbered lines with the time at which they were printed, and times them.
 type lineReader struct {
+	wall   bool   // lines are timed by the clock of the world, which a sandbox shares
 	rest   []byte // the beginning of a line
 	delays times
 }
@@ -132,7 +133,11 @@ var _ sdk.Output = (*lineReader)(nil)
 // Stdout implements sdk.Output.
 func (r *lineReader) Stdout(p []byte) error {
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+	clock := int32(unix.CLOCK_MONOTONIC)
+	if r.wall {
+		clock = unix.CLOCK_REALTIME
+	}
+	if err := unix.ClockGettime(clock, &now); err != nil {
 		return err
 	}
 	r.rest = append(r.rest, p...)
