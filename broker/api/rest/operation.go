@@ -292,7 +292,7 @@ func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In])
 			return handle(c, call)
 		}
 		id := idempotency.ID{Tenant: call.Tenant.Name, Since: call.Tenant.Since, Key: call.Key}
-		return s.once(c, op, id, func() error { return handle(c, call) })
+		return s.once(c, op, id, fingerprintOf(c, x.route), func() error { return handle(c, call) })
 	}
 	if op.Method == http.MethodGet {
 		s.app.Get(route, handler) // answers HEAD as well
