@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gofiber/fiber/v2"
@@ -41,7 +40,9 @@ type API struct {
 	server *Server
 	opts   APIOptions
 	// prefix of the paths of its routes.
-	prefix   string
+	prefix string
+	// own serves a front door at listeners of its own; nil for other APIs.
+	own      *Own
 	document *document
 	text     func() (Document, error)
 }
@@ -57,7 +58,8 @@ func (s *Server) NewAPI(opts APIOptions) *API {
 	opts.Document.Problem = cmp.Or(opts.Document.Problem, reflect.TypeFor[Refusal]())
 	a := &API{server: s, opts: opts, prefix: opts.Prefix, document: newDocument(opts.Document)}
 	if opts.Name != "" {
-		a.prefix = secretPrefix()
+		a.prefix = "/" + s.secret + "/" + opts.Name
+		a.own = newOwn(a)
 	}
 	a.text = sync.OnceValues(a.document.text)
 	s.apis = append(s.apis, a)
@@ -99,13 +101,6 @@ func (a *API) route(op Operation) string {
 	return "/" + a.opts.Name + op.Path
 }
 
-// SplitPath is SplitPath for the pattern of one of the API's operations. What stands
-// before the rest is as clients write it.
-func (a *API) SplitPath(pattern, path string) (before, rest string, ok bool) {
-	before, rest, ok = newPathPattern("", a.prefix+pattern).rest(path)
-	return a.MountedAt() + strings.TrimPrefix(before, a.prefix), rest, ok
-}
-
 // Document returns the OpenAPI document of the operations, to which none may be added
 // afterwards.
 func (a *API) Document() (Document, error) { return a.text() }
@@ -128,16 +123,21 @@ type Host struct {
 	Open func(label string) (owner string, handle StreamHandler, err error)
 }
 
-// AddHost adds a host to the API.
+// AddHost adds a host to the API. One of a front door is found by the door's own listeners
+// too.
 func (a *API) AddHost(h Host) { a.server.hosts = append(a.server.hosts, host{a, h}) }
 
-// hostOf finds the host that a request is for, if that leads somewhere.
-func (s *Server) hostOf(header *fasthttp.RequestHeader) (found host, label string, ok bool) {
+// hostOf finds the host that a request is for, if that leads somewhere: by the own
+// listener of a door to what is that door's.
+func (s *Server) hostOf(header *fasthttp.RequestHeader, door *API) (found host, label string, ok bool) {
 	if len(s.hosts) == 0 {
 		return host{}, "", false
 	}
 	name := hostname(string(header.Host()))
 	for _, h := range s.hosts {
+		if door != nil && h.api != door {
+			continue
+		}
 		if label, ok = h.Match(name); ok {
 			return h, label, true
 		}

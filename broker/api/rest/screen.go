@@ -22,13 +22,17 @@ func (s *Server) screen(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		header := &fctx.Request.Header
 		s.arrivals.arrive(header, int64(len(fctx.Request.Body())))
 		defer s.arrivals.release(header)
-		host, label, led := s.hostOf(header)
+		door := doorOf(fctx)
+		host, label, led := s.hostOf(header, door)
 		status := 0
 		switch {
 		case !known[string(fctx.Method())], ambiguousHead(header):
 			status = http.StatusBadRequest
 			fctx.SetConnectionClose()
 			linger(fctx.Conn()) // a body may be on its way
+		case door != nil && !door.own.open.Load():
+			status = http.StatusNotFound
+			fctx.SetConnectionClose()
 		case led:
 			s.answerHost(fctx, host, label)
 		case hidesSlash(s.routed(string(fctx.URI().PathOriginal()))):
