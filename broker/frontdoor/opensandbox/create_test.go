@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
@@ -36,7 +39,7 @@ func (c cutOff) End(_ context.Context, id idempotency.ID, _ *idempotency.Answer)
 
 // process is one of those that serve the door, one after the other, with the sandboxes of
 // a service that outlives them.
-func process(t *testing.T, b *box, service *instance.Service, answers rest.Answers) *fixture {
+func process(t *testing.T, b *box, service *instance.Service, answers rest.Answers) (*fixture, *api.Server) {
 	t.Helper()
 	f := &fixture{t: t, box: b, client: &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}}
 	server, err := api.NewServer(api.Options{
@@ -55,7 +58,7 @@ func process(t *testing.T, b *box, service *instance.Service, answers rest.Answe
 		assert.Check(t, server.Shutdown(context.Background()))
 		assert.Check(t, <-ended)
 	})
-	return f
+	return f, server
 }
 
 func TestACreationIsCarriedOutOnceOverRestarts(t *testing.T) {
@@ -86,7 +89,8 @@ func TestACreationIsCarriedOutOnceOverRestarts(t *testing.T) {
 			})
 			create := func(answers rest.Answers) (id, location, replayed string) {
 				var made struct{ ID string }
-				got := process(t, b, service, answers).do(http.MethodPost, "/v1/sandboxes", body, apiKey, "Idempotency-Key: k").wants(http.StatusAccepted)
+				f, _ := process(t, b, service, answers)
+				got := f.do(http.MethodPost, "/v1/sandboxes", body, apiKey, "Idempotency-Key: k").wants(http.StatusAccepted)
 				got.decode(&made)
 				return made.ID, got.Header.Get("Location"), got.Header.Get("Idempotency-Replayed")
 			}
@@ -143,4 +147,43 @@ func TestNoPatchOfMetadataIsLostToAnother(t *testing.T) {
 	var shown struct{ Metadata map[string]string }
 	f.do(http.MethodGet, "/v1/sandboxes/"+f.sandbox, "", apiKey).wants(http.StatusOK).decode(&shown)
 	assert.DeepEqual(t, shown.Metadata, want)
+}
+
+func TestAddressesAtAListenerOfTheDoorsOwn(t *testing.T) {
+	b := newBox(t)
+	service := instance.NewService(instance.Options{Catalog: instancetest.Catalog{b}, Limits: instancetest.Limits(), Logger: hclog.NewNullLogger()})
+	t.Cleanup(func() { service.Shutdown(context.Background()) })
+	f, server := process(t, b, service, nil)
+	settings := door["opensandbox"]
+	settings.Listen, settings.Path = "127.0.0.1:0", ""
+	server.SetFrontDoors(map[string]frontdoor.Settings{"opensandbox": settings})
+	listener, err := net.Listen("tcp", settings.Listen)
+	assert.NilError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- server.FrontDoors()["opensandbox"].Serve(listener) }()
+	t.Cleanup(func() {
+		assert.Check(t, server.FrontDoors()["opensandbox"].Shutdown(context.Background()))
+		assert.Check(t, <-ended)
+	})
+	at := "http://" + listener.Addr().String()
+	ask := func(method, path, body string, headers ...string) answer {
+		req := f.request(t.Context(), method, "", strings.NewReader(body), headers...)
+		req.URL, err = url.Parse(at + path)
+		assert.NilError(t, err)
+		req.Host = ""
+		return f.send(req)
+	}
+	var made struct{ ID string }
+	got := ask(http.MethodPost, "/v1/sandboxes", `{"image": {"uri": "python:3.12"}}`, apiKey).wants(http.StatusAccepted)
+	got.decode(&made)
+	assert.Equal(t, got.Header.Get("Location"), "/v1/sandboxes/"+made.ID)
+	var endpoint struct {
+		Endpoint string
+		Headers  map[string]string
+	}
+	ask(http.MethodGet, "/v1/sandboxes/"+made.ID+"/endpoints/44772", "", apiKey).wants(http.StatusOK).decode(&endpoint)
+	assert.Equal(t, endpoint.Endpoint, listener.Addr().String()+"/sandboxes/"+made.ID+"/proxy/44772")
+	ask(http.MethodGet, strings.TrimPrefix(endpoint.Endpoint, listener.Addr().String())+"/ping", "", "X-EXECD-ACCESS-TOKEN: "+endpoint.Headers["X-EXECD-ACCESS-TOKEN"]).wants(http.StatusOK)
+	f.do(http.MethodGet, "/v1/sandboxes", "", apiKey).wants(http.StatusNotFound)
+	ask(http.MethodDelete, "/v1/sandboxes/"+made.ID, "", apiKey).wants(http.StatusNoContent)
 }
