@@ -106,6 +106,11 @@ func (b *broker) Apply(from, next *generation.Generation, listeners reload.Liste
 		b.api.MoveTo(listeners.API)
 		b.logger.Info("the API has moved", "address", listeners.API.Addr().String())
 	}
+	for kind, endpoint := range b.doors {
+		if from.Config.FrontDoor(kind).Listen != next.Config.FrontDoor(kind).Listen {
+			b.openDoor(kind, endpoint, listeners.FrontDoors[kind])
+		}
+	}
 	if from.Config.Metrics.Listen != next.Config.Metrics.Listen {
 		b.showMetrics(listeners.Metrics)
 	}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -96,6 +97,7 @@ type broker struct {
 	server    *api.Server
 	gate      *admission.Gate // of the API
 	api       *listen.Endpoint
+	doors     map[string]*listen.Endpoint // of front doors, by kind
 	metrics   *listen.Endpoint
 	backups   *statedir.BackupServer
 	answers   *idempotency.Answers
@@ -133,6 +135,18 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 			return err
 		}
 		defer metricsListener.Close()
+	}
+	doorListeners := map[string]net.Listener{}
+	for _, door := range cfg.FrontDoors {
+		if door.Listen == "" {
+			continue
+		}
+		own, err := listen.AtStart(ctx, door.Listen)
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		doorListeners[door.Kind] = own
 	}
 	if b.state, err = statedir.Open(ctx, cfg.StateDir); err != nil {
 		return err
@@ -259,6 +273,13 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	b.api = listen.New(b.server, b.gate, b.logger.Named("api"))
+	b.doors = map[string]*listen.Endpoint{}
+	for kind, server := range b.server.FrontDoors() {
+		b.doors[kind] = b.api.Beside(server)
+		if own := doorListeners[kind]; own != nil {
+			b.openDoor(kind, b.doors[kind], own)
+		}
+	}
 	b.api.MoveTo(listener)
 	if err := b.host.AwaitTried(ctx, g.Current); err != nil {
 		return err
@@ -306,7 +327,12 @@ func (b *broker) stop() {
 
 	if b.api != nil {
 		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		var group sync.WaitGroup
+		for _, door := range b.doors {
+			group.Go(func() { door.Close(answers) })
+		}
 		b.api.Close(answers)
+		group.Wait()
 		cancel()
 	}
 	b.endLife()
@@ -315,6 +341,14 @@ func (b *broker) stop() {
 	defer cancel()
 	b.catalog.Stop(plugins)
 	b.logger.Info("stopped")
+}
+
+// openDoor serves a front door on a listener of its own, or nowhere.
+func (b *broker) openDoor(kind string, endpoint *listen.Endpoint, listener net.Listener) {
+	endpoint.MoveTo(listener)
+	if listener != nil {
+		b.logger.Info("front door", "name", kind, "address", listener.Addr().String())
+	}
 }
 
 // showMetrics serves the metrics on a listener, or nowhere.

@@ -25,8 +25,12 @@ type FrontDoor struct {
 	// Kind is the block's label: FrontDoorRAGFlow, FrontDoorOpenSandbox or FrontDoorE2B.
 	Kind string `config:"-"`
 	// Path is what the paths of this API begin with, on the listener of the REST API.
-	// None of the broker's own is above or below it, and no other front door's.
+	// None of the broker's own is above or below it, and no other front door's. "" where
+	// the API is at Listen alone.
 	Path string `config:"path"`
+	// Listen is host:port of a listener where nothing but this API is, at the root; ""
+	// for none.
+	Listen string `config:"listen"`
 	// Provider is the label of the one that its instances are made on; "" for the usual
 	// one.
 	Provider string `config:"provider"`
@@ -97,7 +101,11 @@ func frontDoorSchema(kind string) sdk.Schema {
 	schema := sdk.Schema{
 		{
 			Name: "path", Type: sdk.TypeString, Default: "/" + kind, Pattern: frontDoorSegments, Max: sdk.Bound(maxFrontDoorPath),
-			Description: "What the paths of this API begin with, where the REST API listens: 1 to 4 parts, each after a slash, and no slash at the end. No path of the broker's own, nor of another front door, is above or below it.",
+			Description: "What the paths of this API begin with, where the REST API listens: 1 to 4 parts, each after a slash, and no slash at the end. No path of the broker's own, nor of another front door, is above or below it. Where `listen` is given there is none, unless it is given too.",
+		},
+		{
+			Name: "listen", Type: sdk.TypeString,
+			Description: `An address of this API's own, "host:port", such as "127.0.0.1:9000", for clients that know no path: it is at the root there, and nothing else of the broker is. With ` + "`tls`" + ` it speaks HTTPS too.`,
 		},
 		{
 			Name: "provider", Type: sdk.TypeString, Min: sdk.Bound(1),
@@ -187,6 +195,9 @@ func (r *frontDoorReader) read(block *hclsyntax.Block) {
 	if len(door.Images) == 0 {
 		door.Images = nil
 	}
+	if door.given("listen") && !door.given("path") {
+		door.Path = ""
+	}
 	if door.Kind == FrontDoorE2B {
 		door.Templates = withUsualTemplates(door.Templates)
 	}
@@ -205,6 +216,7 @@ func (r *frontDoorReader) finish(cfg *Config, body *hclsyntax.Body) {
 	for i := range r.doors {
 		door := &r.doors[i]
 		r.checkPath(door, r.doors[:i])
+		r.checkListen(door, r.doors[:i], cfg)
 		r.checkWho(door, cfg, body)
 		r.checkTemplates(door, "images", "an image", door.Images)
 		r.checkTemplates(door, "templates", "a template", door.Templates)
@@ -223,7 +235,7 @@ func (r *frontDoorReader) finish(cfg *Config, body *hclsyntax.Body) {
 // checkPath compares a path with the broker's own and with those of earlier blocks.
 func (r *frontDoorReader) checkPath(door *readFrontDoor, earlier []readFrontDoor) {
 	if door.Path == "" {
-		return // reported already
+		return // there is none, or one that was reported
 	}
 	if hasDotSegment(door.Path) {
 		r.parser.fail(door.at("path"), "Invalid value", "No part of path is . or .., which clients take out of addresses.")
@@ -249,6 +261,38 @@ func (r *frontDoorReader) checkPath(door *readFrontDoor, earlier []readFrontDoor
 			there.Kind, placeFrom(there.at("path"), place)))
 		return
 	}
+}
+
+// checkListen compares an address with the broker's own and with those of earlier blocks.
+// Those that are written in other words and are the same are found when they are opened.
+func (r *frontDoorReader) checkListen(door *readFrontDoor, earlier []readFrontDoor, cfg *Config) {
+	r.parser.checkAddress(door.section, door.Listen)
+	if !door.given("listen") || strings.HasSuffix(door.Listen, ":0") {
+		return
+	}
+	other := ""
+	switch i := slices.IndexFunc(earlier, func(d readFrontDoor) bool { return d.Listen == door.Listen }); {
+	case door.Listen == cfg.Listen:
+		other = "The REST API"
+	case door.Listen == cfg.Metrics.Listen:
+		other = "The server of the metrics"
+	case i >= 0:
+		place := door.at("listen")
+		other = fmt.Sprintf("front_door %q, at %s,", earlier[i].Kind, placeFrom(earlier[i].at("listen"), place))
+	default:
+		return
+	}
+	r.parser.fail(door.at("listen"), "Invalid value", other+" listens there. Choose another port.")
+}
+
+// FrontDoor returns the one of a kind; the zero value if there is none.
+func (c *Config) FrontDoor(kind string) FrontDoor {
+	for _, door := range c.FrontDoors {
+		if door.Kind == kind {
+			return door
+		}
+	}
+	return FrontDoor{}
 }
 
 // overlap reports whether a path is another one, or above or below it.
@@ -278,7 +322,7 @@ func (r *frontDoorReader) checkWho(door *readFrontDoor, cfg *Config, body *hclsy
 	if i >= 0 && known && len(cfg.Tenants[i].Providers) > 0 && !slices.Contains(cfg.Tenants[i].Providers, door.Provider) {
 		r.parser.fail(door.at("provider"), "Provider not allowed", "This provider is not among the providers of the tenant that the front door has. Add it there, or choose another one.")
 	}
-	if listensToOthers(cfg.Listen) {
+	if door.Path != "" && listensToOthers(cfg.Listen) || door.Listen != "" && listensToOthers(door.Listen) {
 		r.parser.add(SeverityWarning, door.at("tenant"), false, "Code of everybody",
 			"Whoever reaches the port runs code as this tenant, without a token, and the broker listens to other machines. Leave tenant out where the clients can send a token, or see that nobody but them reaches the port.")
 	}

@@ -88,6 +88,26 @@ func TestFrontDoors(t *testing.T) {
 			}`,
 			[]config.FrontDoor{{Kind: config.FrontDoorOpenSandbox, Path: "/opensandbox", Wait: 10 * time.Second}},
 		},
+		"at addresses of their own": {
+			`front_door "ragflow" { listen = "127.0.0.1:9000" }
+			front_door "opensandbox" {
+			  listen = ":0"
+			  path   = "/opensandbox"
+			}
+			metrics { listen = "127.0.0.1:0" }`,
+			[]config.FrontDoor{
+				{Kind: config.FrontDoorRAGFlow, Listen: "127.0.0.1:9000", Wait: 10 * time.Second, Timeout: 10 * time.Second},
+				{Kind: config.FrontDoorOpenSandbox, Listen: ":0", Path: "/opensandbox", Wait: 10 * time.Second},
+			},
+		},
+		"at a path that one at an address of its own does not have": {
+			`front_door "opensandbox" { listen = "127.0.0.1:9000" }
+			front_door "ragflow" { path = "/opensandbox" }`,
+			[]config.FrontDoor{
+				{Kind: config.FrontDoorOpenSandbox, Listen: "127.0.0.1:9000", Wait: 10 * time.Second},
+				{Kind: config.FrontDoorRAGFlow, Path: "/opensandbox", Wait: 10 * time.Second, Timeout: 10 * time.Second},
+			},
+		},
 		"at each other's places": {
 			`front_door "ragflow" { path = "/opensandbox" }
 			front_door "opensandbox" { path = "/ragflow" }`,
@@ -122,15 +142,20 @@ func TestMistakesInFrontDoors(t *testing.T) {
 		"twice":                                  {"front_door \"ragflow\" {}\nfront_door \"ragflow\" { path = \"/x\" }", "Block given twice", `front_door "ragflow" stands at line 1`},
 		"written as a setting":                   {`front_door = "ragflow"`, "Block expected", `front_door is a block with a name`},
 		"with a block in it":                     {"front_door \"opensandbox\" {\n  images {\n    a = \"\"\n  }\n}", "Block not expected", "images is a setting"},
-		"ragflow with images":                    {`front_door "ragflow" { images = {} }`, "Unknown setting", `There is no setting "images" here. Known: path, provider, wait, timeout, tenant.`},
+		"ragflow with images":                    {`front_door "ragflow" { images = {} }`, "Unknown setting", `There is no setting "images" here. Known: path, listen, provider, wait, timeout, tenant.`},
 		"ragflow with an address":                {`front_door "ragflow" { address = "x" }`, "Unknown setting", `There is no setting "address" here.`},
 		"ragflow with a network":                 {`front_door "ragflow" { network = "deny" }`, "Unknown setting", `There is no setting "network" here.`},
-		"opensandbox with a tenant":              {`front_door "opensandbox" { tenant = "all" }`, "Unknown setting", `There is no setting "tenant" here. Known: path, provider, wait, address, images, network.`},
+		"opensandbox with a tenant":              {`front_door "opensandbox" { tenant = "all" }`, "Unknown setting", `There is no setting "tenant" here. Known: path, listen, provider, wait, address, images, network.`},
 		"opensandbox with a timeout":             {`front_door "opensandbox" { timeout = 5 }`, "Unknown setting", `There is no setting "timeout" here.`},
 		"a provider that is not there":           {`front_door "ragflow" { provider = "ful" }`, "Unknown provider", `Did you mean "full"?`},
 		"a provider of no name":                  {`front_door "ragflow" { provider = "" }`, "Invalid value", "at least 1 character"},
 		"a tenant that is not there":             {`front_door "ragflow" { tenant = "nobody" }`, "Unknown tenant", "tenant is not the label of a tenant block. Known: all, one."},
 		"a provider that the tenant has not":     {"front_door \"ragflow\" {\n  tenant = \"one\"\n  provider = \"other\"\n}", "Provider not allowed", "not among the providers of the tenant"},
+		"an address without a port":              {`front_door "ragflow" { listen = "127.0.0.1" }`, "Invalid value", "listen is not an address with a port"},
+		"an address that is a number":            {`front_door "ragflow" { listen = 9000 }`, "Invalid value", "listen must be a string"},
+		"where the REST API listens":             {`front_door "ragflow" { listen = "127.0.0.1:9385" }`, "Invalid value", "The REST API listens there. Choose another port."},
+		"where the metrics are":                  {"front_door \"ragflow\" { listen = \":9400\" }\nmetrics { listen = \":9400\" }", "Invalid value", "The server of the metrics listens there."},
+		"both at one address":                    {"front_door \"ragflow\" { listen = \":9000\" }\nfront_door \"opensandbox\" { listen = \":9000\" }", "Invalid value", `front_door "ragflow", at line 1, listens there.`},
 		"a wait above the limit":                 {"front_door \"ragflow\" { wait = \"61s\" }", "Invalid value", "wait is above limits.max_wait, which is 1m0s."},
 		"a wait where nobody may wait":           {"front_door \"ragflow\" { wait = \"1s\" }\nlimits { max_wait = 0 }", "Invalid value", "wait is above limits.max_wait, which is 0s."},
 		"a wait that is no duration":             {`front_door "ragflow" { wait = "long" }`, "Invalid value", "wait must be a duration"},
@@ -220,14 +245,17 @@ func TestAddressesOfFrontDoors(t *testing.T) {
 func TestAFrontDoorWithoutTokensToOtherMachinesIsWarnedOf(t *testing.T) {
 	const open = "front_door \"ragflow\" {\n  tenant = \"all\"\n}\n"
 	for text, warned := range map[string]bool{
-		"listen = \"0.0.0.0:80\"\n" + open:                       true,
-		open + "listen = \":80\"\n":                              true,
-		"listen = \"sandbox.example.com:80\"\n" + open:           true,
-		"listen = \"127.0.0.1:80\"\n" + open:                     false,
-		"listen = \"localhost:80\"\n" + open:                     false,
-		open:                                                     false,
-		"listen = \"0.0.0.0:80\"\nfront_door \"ragflow\" {}\n":   false,
-		"listen = \"0.0.0.0:80\"\nfront_door \"opensandbox\" {}": false,
+		"listen = \"0.0.0.0:80\"\n" + open:                                                                                          true,
+		open + "listen = \":80\"\n":                                                                                                 true,
+		"listen = \"sandbox.example.com:80\"\n" + open:                                                                              true,
+		"front_door \"ragflow\" {\n  tenant = \"all\"\n  listen = \":9000\"\n}\n":                                                   true,
+		"listen = \":80\"\nfront_door \"ragflow\" {\n  tenant = \"all\"\n  listen = \"127.0.0.1:9000\"\n}\n":                        false,
+		"listen = \":80\"\nfront_door \"ragflow\" {\n  tenant = \"all\"\n  listen = \"127.0.0.1:9000\"\n  path = \"/ragflow\"\n}\n": true,
+		"listen = \"127.0.0.1:80\"\n" + open:                                                                                        false,
+		"listen = \"localhost:80\"\n" + open:                                                                                        false,
+		open:                                                                                                                        false,
+		"listen = \"0.0.0.0:80\"\nfront_door \"ragflow\" {}\n":                                                                      false,
+		"listen = \"0.0.0.0:80\"\nfront_door \"opensandbox\" {}":                                                                    false,
 	} {
 		_, diags := parseFrontDoors(t, text+"\n")
 		assert.Assert(t, !diags.HasErrors(), "%s: %v", text, diags)

@@ -71,16 +71,20 @@ func listensToOthers(listen string) bool {
 
 // warnOfDemoToken warns when the well-known token works from other machines.
 func (p *parser) warnOfDemoToken(cfg *Config) {
-	if !listensToOthers(cfg.Listen) {
-		return
-	}
-	if slices.Contains(cfg.Admin.TokenSHA256, sha256.Sum256([]byte(DemoToken))) {
+	toOthers := listensToOthers(cfg.Listen)
+	if toOthers && slices.Contains(cfg.Admin.TokenSHA256, sha256.Sum256([]byte(DemoToken))) {
 		for _, block := range p.blocks {
 			if block.Type == "admin" {
 				p.add(SeverityWarning, block.DefRange(), false, "Well-known token",
 					"The administrator has the demo token, which everybody knows, and the broker listens to other machines. Make another with `sandbox-broker token`.")
 			}
 		}
+	}
+	for _, door := range cfg.FrontDoors {
+		toOthers = toOthers || door.Listen != "" && listensToOthers(door.Listen)
+	}
+	if !toOthers {
+		return
 	}
 	for _, tenant := range cfg.Tenants {
 		if !slices.Contains(tenant.TokenSHA256, sha256.Sum256([]byte(DemoToken))) {

@@ -116,12 +116,22 @@ func NewServer(opts Options) (*Server, error) {
 // SetFrontDoors opens those that are given, by name, and closes all others.
 func (s *Server) SetFrontDoors(open map[string]frontdoor.Settings) {
 	for name, door := range s.doors {
+		s.Own(name).Open(open[name].Listen != "")
 		if settings, ok := open[name]; ok {
 			door.Apply(&settings)
 		} else {
 			door.Apply(nil)
 		}
 	}
+}
+
+// FrontDoors has what serves each front door at listeners of its own, by name.
+func (s *Server) FrontDoors() map[string]*rest.Own {
+	servers := map[string]*rest.Own{}
+	for name := range s.doors {
+		servers[name] = s.Own(name)
+	}
+	return servers
 }
 
 // SetPreviewHosts changes them for requests that come from now on; nil for none.

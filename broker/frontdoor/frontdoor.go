@@ -17,8 +17,11 @@ import (
 
 // Settings are what the operator says of a door.
 type Settings struct {
-	// Path is the prefix of its paths, such as /ragflow.
+	// Path is the prefix of its paths, such as /ragflow, on the listener of all APIs;
+	// empty where it has none there.
 	Path string
+	// Listen is where it has a listener of its own; empty for none.
+	Listen string
 	// Tenant by name of those who give no token; empty where they are refused.
 	Tenant string
 	// Provider by label that its instances are made on; empty for the usual one.
@@ -44,7 +47,7 @@ type Settings struct {
 // New returns the settings of a block of the configuration.
 func New(c config.FrontDoor) Settings {
 	return Settings{
-		Path: c.Path, Tenant: c.Tenant, Provider: c.Provider, Wait: c.Wait, Timeout: c.Timeout,
+		Path: c.Path, Listen: c.Listen, Tenant: c.Tenant, Provider: c.Provider, Wait: c.Wait, Timeout: c.Timeout,
 		Address: c.Address, Images: c.Images, Network: c.Network,
 		Templates: c.Templates, Domain: c.Domain,
 	}

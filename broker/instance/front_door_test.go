@@ -2,7 +2,10 @@ package instance_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,6 +88,40 @@ func TestACreationThatWasCutOffKeepsItsFrontDoor(t *testing.T) {
 	}
 }
 
+// to is a change to these labels, whatever there were.
+func to(given map[string]string) func(labels map[string]string) {
+	return func(labels map[string]string) {
+		clear(labels)
+		maps.Copy(labels, given)
+	}
+}
+
+func TestNoChangeOfLabelsIsLostToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud, m := &instancetest.Provider{Name: "cloud", Cloud: true}, &memory{}
+		s := journalled(m, instance.Past{}, cloud)
+		defer s.Shutdown(t.Context())
+		info := create(t, s, instance.CreateRequest{TTL: time.Hour, Labels: map[string]string{"kept": "x"}})
+		want := map[string]string{"kept": "x"}
+		var group sync.WaitGroup
+		for i := range 40 {
+			name := fmt.Sprintf("n%d", i)
+			want[name] = "x"
+			group.Go(func() {
+				_, err := s.Relabel(acme, info.ID.String(), func(labels map[string]string) { labels[name] = "x" })
+				assert.Check(t, err)
+			})
+		}
+		group.Wait()
+		assert.DeepEqual(t, get(t, s, info).Labels, want)
+		assert.DeepEqual(t, m.past().Records[0].Labels, want)
+
+		_, err := s.Relabel(acme, info.ID.String(), func(labels map[string]string) { labels["-"] = "" })
+		assertCode(t, err, sdk.CodeInvalidRequest)
+		assert.DeepEqual(t, get(t, s, info).Labels, want)
+	})
+}
+
 func TestLabelsAreReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud, m := &instancetest.Provider{Name: "cloud", Cloud: true}, &memory{}
@@ -93,9 +130,8 @@ func TestLabelsAreReplaced(t *testing.T) {
 		time.Sleep(time.Minute)
 		want := map[string]string{"team": "blue"}
 		given := map[string]string{"team": "blue"}
-		relabelled, err := s.Relabel(acme, info.ID.String(), given)
+		relabelled, err := s.Relabel(acme, info.ID.String(), to(given))
 		assert.NilError(t, err)
-		given["team"] = "changed by its caller"
 		assert.DeepEqual(t, relabelled.Labels, want)
 		assert.DeepEqual(t, get(t, s, info), relabelled)
 		assert.Equal(t, relabelled.LastUsed, info.LastUsed, "it is no use")
@@ -105,7 +141,7 @@ func TestLabelsAreReplaced(t *testing.T) {
 		next := restarted(t, m, nil, cloud) // what a crash would leave
 		assert.DeepEqual(t, get(t, next, info).Labels, want)
 		next.ShutdownKeeping(t.Context())
-		relabelled, err = s.Relabel(acme, info.ID.String(), nil) // of the one before, which nothing has ended
+		relabelled, err = s.Relabel(acme, info.ID.String(), to(nil)) // of the one before, which nothing has ended
 		assert.NilError(t, err)
 		assert.Check(t, cmp.Len(relabelled.Labels, 0))
 		s.Shutdown(t.Context())
@@ -141,7 +177,7 @@ func TestLabelsThatAreNotReplaced(t *testing.T) {
 				if test.before != nil {
 					test.before(t, s, m, info)
 				}
-				_, err := s.Relabel(test.who, info.ID.String(), test.labels)
+				_, err := s.Relabel(test.who, info.ID.String(), to(test.labels))
 				assertCode(t, err, test.code)
 				assert.ErrorContains(t, err, test.text)
 				m.fill(false)
@@ -165,7 +201,7 @@ func (o *overtaken) Amend(ctx context.Context, id instance.ID, change func(*inst
 
 func TestTheJournalEndsWithWhatTheRegistryHas(t *testing.T) {
 	relabel := func(s *instance.Service, info instance.Info, value string) error {
-		_, err := s.Relabel(acme, info.ID.String(), map[string]string{"n": value})
+		_, err := s.Relabel(acme, info.ID.String(), to(map[string]string{"n": value}))
 		return err
 	}
 	renew := func(s *instance.Service, info instance.Info, ttl time.Duration) error {

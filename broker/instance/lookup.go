@@ -103,16 +103,17 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 	return info, nil
 }
 
-// Relabel replaces the labels of an instance. It is no use of it. Errors carry SB009,
-// SB010 or SB013.
-func (s *Service) Relabel(who tenant.Tenant, id string, labels map[string]string) (Info, error) {
-	if err := checkLabels(labels); err != nil {
-		return Info{}, err
-	}
+// Relabel changes the labels of an instance, those that no change at the same time has
+// missed. change is called at most once, while nothing else happens to any instance. It is
+// no use of the instance. Errors carry SB009, SB010 or SB013.
+func (s *Service) Relabel(who tenant.Tenant, id string, change func(labels map[string]string)) (Info, error) {
 	if s.isDraining() {
 		return Info{}, shuttingDown()
 	}
-	e, i, err := s.registry.Relabel(who.Name, id, maps.Clone(labels))
+	e, i, err := s.registry.Relabel(who.Name, id, func(labels map[string]string) error {
+		change(labels)
+		return checkLabels(labels)
+	})
 	if err != nil {
 		return Info{}, err
 	}

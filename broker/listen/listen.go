@@ -24,7 +24,7 @@ type Server interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Endpoint is an address where a server listens: the API's or the metrics'. When it moves
+// Endpoint is an address where a server listens: the API's, a front door's or the metrics'. When it moves
 // to another one, connections through the old one live on.
 type Endpoint struct {
 	server Server
@@ -41,6 +41,12 @@ type Endpoint struct {
 // New is an Endpoint that listens nowhere yet.
 func New(server Server, gate *admission.Gate, logger hclog.Logger) *Endpoint {
 	return &Endpoint{server: server, gate: gate, logger: logger, failed: make(chan error, 1)}
+}
+
+// Beside is an Endpoint for another server, that listens nowhere yet. The connections of
+// both are counted together, and Failed tells of either.
+func (e *Endpoint) Beside(server Server) *Endpoint {
+	return &Endpoint{server: server, gate: e.gate, logger: e.logger, failed: e.failed}
 }
 
 // AtStart is On for a broker that may come after one that was killed.

@@ -9,7 +9,9 @@ package reload
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -36,10 +38,14 @@ type Broker interface {
 
 // Listeners are those of new addresses. API is nil where the address stays, Metrics also
 // where there shall be none.
-type Listeners struct{ API, Metrics net.Listener }
+type Listeners struct {
+	API, Metrics net.Listener
+	// FrontDoors are those of their own, by kind; nil as Metrics.
+	FrontDoors map[string]net.Listener
+}
 
 func (l Listeners) close() {
-	for _, listener := range []net.Listener{l.API, l.Metrics} {
+	for _, listener := range append(slices.Collect(maps.Values(l.FrontDoors)), l.API, l.Metrics) {
 		if listener != nil {
 			_ = listener.Close()
 		}

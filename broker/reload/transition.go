@@ -2,8 +2,13 @@ package reload
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/generation"
@@ -112,14 +117,39 @@ func (t *transition) outcome() outcome {
 // listen opens the addresses that are new.
 func (t *transition) listen() (err error) {
 	if t.from.Config.Listen != t.to.Listen {
-		if t.listeners.API, err = listen.On(t.to.Listen); err != nil {
+		if t.listeners.API, err = t.listenOn(t.to.Listen); err != nil {
+			return err
+		}
+	}
+	t.listeners.FrontDoors = map[string]net.Listener{}
+	for _, door := range t.to.FrontDoors {
+		if door.Listen == "" || door.Listen == t.from.Config.FrontDoor(door.Kind).Listen {
+			continue
+		}
+		if t.listeners.FrontDoors[door.Kind], err = t.listenOn(door.Listen); err != nil {
 			return err
 		}
 	}
 	if t.from.Config.Metrics.Listen != t.to.Metrics.Listen && t.to.Metrics.Listen != "" {
-		t.listeners.Metrics, err = listen.On(t.to.Metrics.Listen)
+		t.listeners.Metrics, err = t.listenOn(t.to.Metrics.Listen)
 	}
 	return err
+}
+
+// listenOn opens an address. One that the broker itself has is not free before the change
+// that gives it up is in force.
+func (t *transition) listenOn(address string) (net.Listener, error) {
+	listener, err := listen.On(address)
+	if errors.Is(err, unix.EADDRINUSE) {
+		own := []string{t.from.Config.Listen, t.from.Config.Metrics.Listen}
+		for _, door := range t.from.Config.FrontDoors {
+			own = append(own, door.Listen)
+		}
+		if slices.Contains(own, address) {
+			return nil, fmt.Errorf("the broker itself listens on %s for something else; give the address up in one change, and take it for another use in the next", address)
+		}
+	}
+	return listener, err
 }
 
 // commit puts in force what is left to be. What was started and is not part of it is

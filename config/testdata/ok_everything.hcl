@@ -62,6 +62,7 @@ provider "second" {
 
 front_door "ragflow" {
   path     = "/executor"
+  listen   = "127.0.0.1:9000"
   provider = "first"
   wait     = "4s"
   timeout  = 20

@@ -77,10 +77,10 @@ func Settings() Kind {
 			Tests: []string{"TestAddressesOfPreviews", "TestAPreviewWithAHostOfItsOwn", "TestHostsThatAreNoPreviews"},
 		},
 		{
-			Of:    []string{"front_door.path", "front_door.address"},
+			Of:    []string{"front_door.path", "front_door.listen", "front_door.address"},
 			Abuse: "A slip of the operator's, that hides the broker's own routes or health behind those of another system; a client's `Host`, to have addresses lead elsewhere.",
-			Stops: "No path of the broker's own is above or below one, nor another front door's. An address that is set does not go by `Host`.",
-			Tests: []string{"TestPathsOfFrontDoors", "TestMistakesInFrontDoors", "TestAddressesOfFrontDoors"},
+			Stops: "No path of the broker's own is above or below one, nor another front door's. At an address of its own there is nothing but the door, and its connections count with all others. An address that is set does not go by `Host`.",
+			Tests: []string{"TestPathsOfFrontDoors", "TestMistakesInFrontDoors", "TestADoorStandsAtTheRootOfAListenerOfItsOwn", "TestAddressesOfFrontDoors"},
 		},
 		{
 			Of:    []string{"front_door.tenant"},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -37,7 +36,9 @@ type API struct {
 	server *Server
 	opts   APIOptions
 	// prefix of the paths of its routes.
-	prefix   string
+	prefix string
+	// own serves a front door at listeners of its own; nil for other APIs.
+	own      *Own
 	document *document
 	text     func() (Document, error)
 	// operations in the order in which they were added.
@@ -55,7 +56,8 @@ func (s *Server) NewAPI(opts APIOptions) *API {
 	opts.Document.Problem = cmp.Or(opts.Document.Problem, reflect.TypeFor[Refusal]())
 	a := &API{server: s, opts: opts, prefix: opts.Prefix, document: newDocument(opts.Document)}
 	if opts.Name != "" {
-		a.prefix = secretPrefix()
+		a.prefix = "/" + s.secret + "/" + opts.Name
+		a.own = newOwn(a)
 	}
 	a.text = sync.OnceValues(a.document.text)
 	s.apis = append(s.apis, a)
@@ -90,13 +92,6 @@ func (a *API) describe(op Operation, in, out reflect.Type, body *decoder) {
 	if a.opts.Name == "" {
 		a.document.add(op, in, out, body)
 	}
-}
-
-// SplitPath is SplitPath for the pattern of one of the API's operations. What stands
-// before the rest is as clients write it.
-func (a *API) SplitPath(pattern, path string) (before, rest string, ok bool) {
-	before, rest, ok = newPathPattern("", a.prefix+pattern).rest(path)
-	return a.MountedAt() + strings.TrimPrefix(before, a.prefix), rest, ok
 }
 
 // Document returns the OpenAPI document of the operations, to which none may be added

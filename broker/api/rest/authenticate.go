@@ -149,16 +149,15 @@ func BearerTokens(header Header) []string {
 
 // headerReceived looks at a request before its body is read. Bodies that stream
 // stay on the connection, and those of strangers are limited: anybody could make
-// the broker hold as many bodies of the full size as there are connections.
-func (s *Server) headerReceived(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if !ambiguousHead(header) {
-		s.lead(header)
-	} else { // screen refuses it
+// the broker hold as many bodies of the full size as there are connections. door is that
+// whose own listener the request came by; nil for the server's.
+func (s *Server) headerReceived(header *fasthttp.RequestHeader, door *API) fasthttp.RequestConfig {
+	if ambiguousHead(header) { // screen refuses it
 		header.SetContentLength(0) // nobody waits for a body whose end is not known
 		header.Del(fiber.HeaderExpect)
 		return fasthttp.RequestConfig{}
 	}
-	if _, _, led := s.hostOf(header); led || s.bodyStreams(header) {
+	if byHost := s.lead(header, door); byHost || s.bodyStreams(header) {
 		s.streams.Hold(header)
 		return fasthttp.RequestConfig{} // the handler sees it soon enough
 	}

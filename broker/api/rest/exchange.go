@@ -53,6 +53,8 @@ type exchange struct {
 	again  []byte
 	// headers of the answer beside the usual ones.
 	headers map[string]string
+	// atRoot says that the request came by a listener of its API's own.
+	atRoot bool
 	// etag of the answer, empty for none.
 	etag string
 }
@@ -68,6 +70,9 @@ func (s *Server) exchangeOf(c *fiber.Ctx) *exchange {
 	x := &exchange{
 		api: s.apiOf(targetPath(&c.Request().Header)), start: time.Now(), requestID: requestID(c),
 		remote: c.Context().RemoteAddr().String(), ticket: admitted(c.Context().Conn()),
+	}
+	if door := doorOf(c.Context()); door != nil { // whether its path was looked at or not
+		x.api, x.atRoot = door, true
 	}
 	c.Locals(exchangeKey{}, x)
 	c.Set(HeaderRequestID, x.requestID)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -58,11 +60,11 @@ func (s *Server) keyOf(c *fiber.Ctx, op Operation) (string, error) {
 // once carries a request out unless one with its key was already: that one's answer is
 // given then. The request goes on when its client goes away, since the client may ask
 // again.
-func (s *Server) once(c *fiber.Ctx, op Operation, id idempotency.ID, handle func() error) error {
+func (s *Server) once(c *fiber.Ctx, op Operation, id idempotency.ID, fingerprint idempotency.Fingerprint, handle func() error) error {
 	x := s.exchangeOf(c)
 	begin, cancelBegin := context.WithTimeout(s.base, s.diskTimeout())
 	defer cancelBegin()
-	state, answer, err := s.opts.Answers.Begin(begin, id, fingerprintOf(c))
+	state, answer, err := s.opts.Answers.Begin(begin, id, fingerprint)
 	switch {
 	case err != nil:
 		return err
@@ -121,8 +123,12 @@ func worthKeeping(c *fiber.Ctx, x *exchange, err error) *idempotency.Answer {
 	if x.secret {
 		answer.Body = x.again
 	}
+	answer.Headers = maps.Clone(x.headers)
 	if x.etag != "" {
-		answer.Headers = map[string]string{fiber.HeaderETag: x.etag}
+		if answer.Headers == nil {
+			answer.Headers = map[string]string{}
+		}
+		answer.Headers[fiber.HeaderETag] = x.etag
 	}
 	return answer
 }
@@ -145,13 +151,18 @@ func replay(c *fiber.Ctx, answer idempotency.Answer) error {
 }
 
 // fingerprintOf stands for all of a request that matters. Of the body nothing else is
-// kept.
-func fingerprintOf(c *fiber.Ctx) (f idempotency.Fingerprint) {
+// kept. Where a front door is mounted does not matter: that may have changed when the
+// client asks again.
+func fingerprintOf(c *fiber.Ctx, route string) (f idempotency.Fingerprint) {
+	parts := [][]byte{[]byte(c.Method()), []byte(route)}
+	parameters := c.AllParams()
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		parts = append(parts, []byte(name), []byte(parameters[name]))
+	}
+	parts = append(parts, c.Request().URI().QueryString(), c.Request().Header.ContentType(), c.Request().Header.ContentEncoding(),
+		c.Request().Header.Peek(fiber.HeaderIfMatch), c.BodyRaw())
 	h := sha256.New()
-	for _, part := range [][]byte{
-		[]byte(c.Method()), c.Request().URI().Path(), c.Request().URI().QueryString(),
-		c.Request().Header.ContentType(), c.Request().Header.ContentEncoding(), c.Request().Header.Peek(fiber.HeaderIfMatch), c.BodyRaw(),
-	} {
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
 	}

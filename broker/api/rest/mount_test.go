@@ -19,10 +19,17 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
+// doorProblem is the media type of what the door refuses.
+const doorProblem = "application/door+json"
+
 // addDoor adds an API that Mount puts somewhere. It tells what it has got.
 func addDoor(s *rest.Server, tenants rest.Tenants) *rest.API {
 	a := s.NewAPI(rest.APIOptions{
 		Name: "door",
+		Problem: func(err error, requestID string) rest.Problem {
+			r := rest.RefusalOf(err, requestID)
+			return r.As(doorProblem, r)
+		},
 		Authenticate: func(h rest.Header) (tenant.Tenant, error) {
 			if strings.HasPrefix(h.Target(), "/secret/") {
 				return tenant.Tenant{Name: "by path"}, nil
@@ -35,7 +42,7 @@ func addDoor(s *rest.Server, tenants rest.Tenants) *rest.API {
 	})
 	told := func(_ context.Context, c rest.Call[rest.Raw]) (int, map[string]string, error) {
 		c.SetHeader("Door", "open")
-		return http.StatusAccepted, map[string]string{"body": string(c.Body), "tenant": c.Tenant.Name, "at": a.MountedAt(), "id": c.Path["id"], "query": c.RawQuery}, nil
+		return http.StatusAccepted, map[string]string{"body": string(c.Body), "tenant": c.Tenant.Name, "at": c.Mounted(), "id": c.Path["id"], "query": c.RawQuery}, nil
 	}
 	rest.Register(a, rest.Operation{Method: http.MethodPost, Path: ""}, told)
 	rest.Register(a, rest.Operation{Method: http.MethodPost, Path: "/things/{id}", AnyQuery: true}, told)
@@ -44,8 +51,8 @@ func addDoor(s *rest.Server, tenants rest.Tenants) *rest.API {
 		_, err := io.WriteString(w, "here "+string(c.Body))
 		return err
 	})
-	rest.Stream(a, rest.Operation{Method: http.MethodPost, Path: "/things/{id}/at/*", AnyQuery: true}, func(w http.ResponseWriter, r *http.Request, _ rest.Call[rest.None]) error {
-		before, rest, _ := a.SplitPath("/things/{id}/at/*", rest.PathAsSent(r))
+	rest.Stream(a, rest.Operation{Method: http.MethodPost, Path: "/things/{id}/at/*", AnyQuery: true}, func(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
+		before, rest, _ := c.SplitPath("/things/{id}/at/*", rest.PathAsSent(r))
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return err

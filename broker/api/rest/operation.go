@@ -101,8 +101,22 @@ func (c Call[In]) Own(tenant string) error {
 	return nil
 }
 
-// Mounted is the path at which the API of the request is mounted.
-func (c Call[In]) Mounted() string { return c.x.api.MountedAt() }
+// Mounted is the path at which the API is mounted where the request came: empty by a
+// listener of the API's own.
+func (c Call[In]) Mounted() string {
+	if c.x.atRoot {
+		return ""
+	}
+	return c.x.api.MountedAt()
+}
+
+// SplitPath is SplitPath for the pattern of the front door's operation that is called. What
+// stands before the rest is as the client has written it.
+func (c Call[In]) SplitPath(pattern, path string) (before, rest string, ok bool) {
+	prefix := c.x.api.prefix
+	before, rest, ok = newPathPattern("", prefix+pattern).rest(path)
+	return c.Mounted() + strings.TrimPrefix(before, prefix), rest, ok
+}
 
 // SetHeader says something more in the head of an answer that does not stream.
 func (c Call[In]) SetHeader(name, value string) {
@@ -300,7 +314,7 @@ func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In])
 			return handle(c, call)
 		}
 		id := idempotency.ID{Tenant: call.Tenant.Name, Since: call.Tenant.Since, Key: call.Key}
-		return s.once(c, op, id, func() error { return handle(c, call) })
+		return s.once(c, op, id, fingerprintOf(c, x.route), func() error { return handle(c, call) })
 	}
 	if op.Method == http.MethodGet {
 		s.app.Get(route, handler) // answers HEAD as well

@@ -27,13 +27,17 @@ func (s *Server) screen(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		header := &fctx.Request.Header
 		s.arrivals.arrive(header, int64(len(fctx.Request.Body())))
 		defer s.arrivals.release(header)
-		host, label, led := s.hostOf(header)
+		door := doorOf(fctx)
+		host, label, led := s.hostOf(header, door)
 		status := 0
 		switch {
 		case !known[string(fctx.Method())], ambiguousHead(header):
 			status = http.StatusBadRequest
 			fctx.SetConnectionClose()
 			linger(fctx.Conn()) // a body may be on its way
+		case door != nil && !door.own.open.Load():
+			status = http.StatusNotFound
+			fctx.SetConnectionClose()
 		case led:
 			s.answerHost(fctx, host, label)
 		case hidesSlash(s.routed(string(fctx.URI().PathOriginal()))):
@@ -76,16 +80,21 @@ type Host struct {
 	Open func(label string) (owner string, handle StreamHandler, err error)
 }
 
-// AddHost adds a host to the API.
+// AddHost adds a host to the API. One of a front door is found by the door's own listeners
+// too.
 func (a *API) AddHost(h Host) { a.server.hosts = append(a.server.hosts, host{a, h}) }
 
-// hostOf finds the host that a request is for, if that leads somewhere.
-func (s *Server) hostOf(header *fasthttp.RequestHeader) (found host, label string, ok bool) {
+// hostOf finds the host that a request is for, if that leads somewhere: by the own
+// listener of a door to what is that door's.
+func (s *Server) hostOf(header *fasthttp.RequestHeader, door *API) (found host, label string, ok bool) {
 	if len(s.hosts) == 0 {
 		return host{}, "", false
 	}
 	name := hostname(string(header.Host()))
 	for _, h := range s.hosts {
+		if door != nil && h.api != door {
+			continue
+		}
 		if label, ok = h.Match(name); ok {
 			return h, label, true
 		}

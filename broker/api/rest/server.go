@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -92,10 +93,12 @@ type Server struct {
 	apis       []*API
 	strange    *API // answers what belongs to none of them
 	hosts      []host
-	mounting   sync.Mutex
-	mounts     atomic.Pointer[[]mount] // the longest path first
-	holding    []pathPattern           // of the routes whose bodies stream
-	reading    []pathPattern           // of those that come before them
+	// secret is in the path of all routes of front doors, and in nothing that is sent.
+	secret   string
+	mounting sync.Mutex
+	mounts   atomic.Pointer[[]mount] // the longest path first
+	holding  []pathPattern           // of the routes whose bodies stream
+	reading  []pathPattern           // of those that come before them
 	// base is the parent of the requests' contexts. It ends when the server
 	// has waited long enough for them.
 	base context.Context
@@ -119,7 +122,7 @@ const (
 // NewServer returns a server that Serve starts and Shutdown ends. Its APIs are made
 // before it serves.
 func NewServer(opts Options) *Server {
-	s := &Server{opts: opts, tasks: background.NewGroup(opts.Logger), arrivals: newArrivals()}
+	s := &Server{opts: opts, tasks: background.NewGroup(opts.Logger), arrivals: newArrivals(), secret: rand.Text()}
 	s.strange = &API{server: s, opts: APIOptions{Tokens: BearerTokens, Problem: plainProblem}}
 	s.SetBounds(opts.Bounds)
 	s.SetTLS(opts.TLS)
@@ -151,7 +154,7 @@ func NewServer(opts Options) *Server {
 	s.app.Use(s.observe)
 	server := s.app.Server()
 	server.Handler = s.screen(server.Handler)
-	server.HeaderReceived = s.headerReceived
+	server.HeaderReceived = func(header *fasthttp.RequestHeader) fasthttp.RequestConfig { return s.headerReceived(header, nil) }
 	server.ConnState = func(conn net.Conn, state fasthttp.ConnState) { admitted(conn).SetIdle(state == fasthttp.StateIdle) }
 	return s
 }
@@ -168,18 +171,21 @@ func (s *Server) diskTimeout() time.Duration {
 // Serve answers requests from the listener until Shutdown, which closes it, or
 // until somebody else does. There may be several at a time.
 func (s *Server) Serve(listener net.Listener) error {
-	s.ready.Do(func() { s.app.Handler() }) // builds the tree of routes, as Fiber's own Listener would
-	if err := s.app.Server().Serve(&patientListener{Listener: listener, stall: writeStall, encryption: &s.encryption}); err != nil {
+	if err := s.serve(s.app.Server(), listener); err != nil {
 		return fmt.Errorf("serve the API: %w", err)
 	}
 	return nil
 }
 
-// Shutdown stops taking connections, waits for the requests in progress until
+func (s *Server) serve(server *fasthttp.Server, listener net.Listener) error {
+	s.ready.Do(func() { s.app.Handler() }) // builds the tree of routes, as Fiber's own Listener would
+	return server.Serve(&patientListener{Listener: listener, stall: writeStall, encryption: &s.encryption})
+}
+
+// Shutdown stops taking connections, those of front doors too, waits for the requests in progress until
 // ctx ends, and cancels those that are left.
 func (s *Server) Shutdown(ctx context.Context) error {
-	err := s.app.ShutdownWithContext(ctx)
-	err = errors.Join(err, s.streams.Shutdown(ctx))
+	err := errors.Join(append(s.shutdownAll(ctx), s.streams.Shutdown(ctx))...)
 	s.end()
 	s.streams.Close()
 	s.tasks.Wait()

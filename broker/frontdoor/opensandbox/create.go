@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
@@ -275,13 +276,23 @@ func checkMetadata(metadata map[string]string) error {
 }
 
 // startEntrypoint starts the program that a sandbox was made for. Its end does not end the
-// sandbox. A sandbox without it is not what was asked for.
-func (d *Door) startEntrypoint(ctx context.Context, who tenant.Tenant, info instance.Info, argv []string) error {
+// sandbox. A sandbox without it is not what was asked for. One that was there, because its
+// creation was cut off and is asked for again, may have it.
+func (d *Door) startEntrypoint(ctx context.Context, who tenant.Tenant, info instance.Info, created bool, argv []string) error {
 	if argv == nil {
 		return nil
 	}
-	err := d.startCommand(ctx, who, info, sdk.CommandRequest{Argv: argv})
-	if err != nil {
+	err := lending.WithCommands(ctx, d.instances, who, info.ID.String(), func(ctx context.Context, commands lending.Commands) error {
+		if !created {
+			started, err := commands.List(ctx)
+			if err != nil || slices.ContainsFunc(started, func(c sdk.Command) bool { return slices.Equal(c.Argv, argv) }) {
+				return err
+			}
+		}
+		_, err := commands.Start(ctx, sdk.CommandRequest{Argv: argv}, lending.StartOptions{})
+		return err
+	})
+	if err != nil && created {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 		defer cancel()
 		_ = d.instances.Destroy(ctx, who, info.ID.String()) // what failed first is told

@@ -4,10 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
-	"github.com/sandbox-broker/sandbox-broker/broker/instance"
-	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -37,12 +34,4 @@ func (d execd) ping(_ context.Context, c rest.Call[rest.None]) (int, rest.None, 
 		err = sdk.Errorf(sdk.CodeConflict, "The sandbox is paused.")
 	}
 	return http.StatusOK, rest.None{}, err
-}
-
-// startCommand starts a program in the background.
-func (d *Door) startCommand(ctx context.Context, who tenant.Tenant, info instance.Info, req sdk.CommandRequest) error {
-	return lending.WithCommands(ctx, d.instances, who, info.ID.String(), func(ctx context.Context, commands lending.Commands) error {
-		_, err := commands.Start(ctx, req, lending.StartOptions{})
-		return err
-	})
 }

@@ -370,8 +370,13 @@ type replaced struct {
 	Count int64 `json:"replacedCount"`
 }
 
-// maxEdited bounds a file in which a text is replaced by reading and writing it, in bytes.
-const maxEdited = 16 << 20
+const (
+	// maxReplaced bounds a text that is replaced, and what comes in its place, in bytes.
+	maxReplaced = 1 << 20
+	// maxEdited bounds a file in which a text is replaced by reading and writing it,
+	// before and afterwards, in bytes.
+	maxEdited = 16 << 20
+)
 
 // replaceByWriting is for providers that cannot replace a text themselves.
 func replaceByWriting(ctx context.Context, files sdk.Files, instanceID, name, old, text string) (replaced, error) {
@@ -387,6 +392,9 @@ func replaceByWriting(ctx context.Context, files sdk.Files, instanceID, name, ol
 		return replaced{}, refused("path", "%s is larger than %d bytes, which is as much as can be replaced in here", name, maxEdited)
 	}
 	count := bytes.Count(before, []byte(old))
+	if size := int64(len(before)) + int64(count)*int64(len(text)-len(old)); size > maxEdited {
+		return replaced{}, refused("new", "would make %s larger than %d bytes, which is as much as can be replaced in here", name, maxEdited)
+	}
 	if count > 0 {
 		after := bytes.NewReader(bytes.ReplaceAll(before, []byte(old), []byte(text)))
 		_, err = files.WriteFile(ctx, sdk.WriteFileRequest{InstanceID: instanceID, Path: info.Path, Mode: info.Mode}, after)
@@ -402,9 +410,14 @@ func (d execd) replaceInFiles(ctx context.Context, c rest.Call[rest.Raw]) (int, 
 	if err := readMap(c.Body, &body); err != nil {
 		return 0, nil, err
 	}
-	for name := range body {
-		if body[name].Old == "" {
+	for _, one := range body {
+		switch {
+		case one.Old == "":
 			return 0, nil, refused("old", "must not be empty")
+		case len(one.Old) > maxReplaced:
+			return 0, nil, refused("old", "must have at most %d bytes", maxReplaced)
+		case len(one.New) > maxReplaced:
+			return 0, nil, refused("new", "must have at most %d bytes", maxReplaced)
 		}
 	}
 	query, err := queryOf(c.RawQuery)

@@ -6,11 +6,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/golden"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // described is a file as clients are told of it.
@@ -324,4 +327,24 @@ content
 	} {
 		t.Run(name, func(t *testing.T) { golden.Assert(t, strings.Join(exchanges, ""), name+".golden") })
 	}
+}
+
+// Where a provider cannot replace a text, the broker holds the file. What comes of it is
+// bounded before there is memory for it.
+func TestWhatIsReplacedByWritingIsBounded(t *testing.T) {
+	f := start(t, func(b *box) {
+		b.Capabilities = slices.DeleteFunc(b.Capabilities, func(c sdk.Capability) bool { return c == sdk.CapabilityFileSearch })
+	})
+	text := strings.Repeat("a", 1<<20)
+	f.write("workspace/a", text)
+	f.execd(http.MethodPost, "/files/replace", `{"a": {"old": "a", "new": "`+strings.Repeat("b", 1<<19)+`"}}`).refuses(http.StatusBadRequest, "SB010") // 512 GiB
+	f.execd(http.MethodPost, "/files/replace", `{"a": {"old": "a", "new": "`+strings.Repeat("b", 17)+`"}}`).refuses(http.StatusBadRequest, "SB010")
+	assert.Assert(t, f.read("workspace/a") == text)
+	for _, long := range []string{`{"a": {"old": "` + text + `x", "new": ""}}`, `{"a": {"old": "a", "new": "` + text + `x"}}`} {
+		f.execd(http.MethodPost, "/files/replace", long).refuses(http.StatusBadRequest, "SB010")
+	}
+	var counts map[string]map[string]int
+	f.execd(http.MethodPost, "/files/replace?verbose=true", `{"a": {"old": "a", "new": "`+strings.Repeat("b", 16)+`"}}`).wants(http.StatusOK).decode(&counts)
+	assert.Equal(t, counts["a"]["replacedCount"], 1<<20)
+	assert.Assert(t, f.read("workspace/a") == strings.Repeat("b", 16<<20))
 }

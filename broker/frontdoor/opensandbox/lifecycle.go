@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -21,7 +22,7 @@ func (d *Door) registerLifecycle() {
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: "/health", Public: true, Quiet: true}, d.health)
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: "/v1/health", Public: true, Quiet: true}, d.health)
 	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: "/v1/metrics/events", Public: true, Quiet: true}, d.countEvent)
-	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: "/v1/sandboxes"}, d.create)
+	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: "/v1/sandboxes", Resumes: true}, d.create)
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: "/v1/sandboxes", AnyQuery: true}, d.list)
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: "/v1/sandboxes/{id}"}, d.get)
 	rest.Register(d.api, rest.Operation{Method: http.MethodDelete, Path: "/v1/sandboxes/{id}"}, d.destroy)
@@ -106,11 +107,11 @@ func (d *Door) create(ctx context.Context, c rest.Call[rest.Raw]) (int, sandbox,
 		return 0, sandbox{}, err
 	}
 	req.instance.Provider, req.instance.Wait, req.instance.Key = settings.Provider, settings.Wait, c.Key
-	info, _, err := d.instances.Create(ctx, c.Tenant, req.instance)
+	info, created, err := d.instances.Create(ctx, c.Tenant, req.instance)
 	if err != nil {
-		return 0, sandbox{}, err
+		return 0, sandbox{}, asSent(err)
 	}
-	if err := d.startEntrypoint(ctx, c.Tenant, info, req.entrypoint); err != nil {
+	if err := d.startEntrypoint(ctx, c.Tenant, info, created, req.entrypoint); err != nil {
 		return 0, sandbox{}, err
 	}
 	shown := sandboxOfInstance(info)
@@ -192,25 +193,24 @@ func (d *Door) patchMetadata(_ context.Context, c rest.Call[rest.Raw]) (int, san
 	if err != nil {
 		return 0, sandbox{}, err
 	}
-	labels := info.Labels
-	if labels == nil {
-		labels = map[string]string{}
-	}
 	set := map[string]string{}
 	for name, value := range patch {
-		if value == nil {
-			delete(labels, name)
-			continue
+		if value != nil {
+			set[name] = *value
 		}
-		set[name], labels[name] = *value, *value
 	}
 	if err := checkMetadata(set); err != nil {
 		return 0, sandbox{}, err
 	}
 	if len(patch) > 0 {
-		info, err = d.instances.Relabel(c.Tenant, info.ID.String(), labels)
+		info, err = d.instances.Relabel(c.Tenant, info.ID.String(), func(labels map[string]string) {
+			for name := range patch {
+				delete(labels, name)
+			}
+			maps.Copy(labels, set)
+		})
 	}
-	return http.StatusOK, sandboxOfInstance(info), err
+	return http.StatusOK, sandboxOfInstance(info), asSent(err)
 }
 
 // endpointAnswer says where a port of a sandbox is reached. The address has no scheme,

@@ -36,7 +36,7 @@ type Instances interface {
 	Named(name string) (instance.Info, error)
 	List(who tenant.Tenant, req instance.ListRequest) instance.Page
 	Renew(who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
-	Relabel(who tenant.Tenant, id string, labels map[string]string) (instance.Info, error)
+	Relabel(who tenant.Tenant, id string, change func(labels map[string]string)) (instance.Info, error)
 	Pause(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
 	Resume(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
 	Lease(ctx context.Context, who tenant.Tenant, id string, capability sdk.Capability) (*instance.Lease, error)

@@ -45,7 +45,7 @@ func (d *Door) passToPort(w http.ResponseWriter, r *http.Request, c rest.Call[re
 		return err
 	}
 	// A client never hears of a redirection: it would drop its credentials on the way.
-	prefix, path, ok := d.api.SplitPath(pattern, rest.PathAsSent(r))
+	prefix, path, ok := c.SplitPath(pattern, rest.PathAsSent(r))
 	if !ok {
 		path = "/"
 	}

@@ -3,6 +3,7 @@ package opensandbox
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -49,6 +50,28 @@ func spoken(code string, err error) error { return &inOwnWords{err, code} }
 // refused is a refusal of a field that would change what the client gets.
 func refused(field, format string, args ...any) error {
 	return sdk.FieldErrorf(sdk.CodeInvalidRequest, field, format, args...)
+}
+
+// sentAs has the client's names for fields of the requests that are made of its own.
+var sentAs = map[string]string{"ttl": "timeout", "labels": "metadata", "note": "entrypoint", "template": "image.uri"}
+
+// asSent gives a refusal of a field the name by which the client has sent that.
+func asSent(err error) error {
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok {
+		return err
+	}
+	field, rest, nested := strings.Cut(e.Field, ".")
+	name, known := sentAs[field]
+	if !known {
+		return err
+	}
+	if nested {
+		name += "." + rest
+	}
+	own := *e
+	own.Field = name
+	return &own
 }
 
 // unavailable is the refusal of what no provider has, in words that OpenSandbox's own

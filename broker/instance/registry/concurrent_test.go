@@ -226,7 +226,10 @@ func (c *crowd) use(e *registry.Entry) {
 		}
 	case n < 4:
 		_, _, _ = c.reg.Renew(e.ID().Tenant, e.ID().String(), time.Second, time.Minute)
-		_, _, _ = c.reg.Relabel(e.ID().Tenant, e.ID().String(), map[string]string{"n": e.ID().Instance})
+		_, _, _ = c.reg.Relabel(e.ID().Tenant, e.ID().String(), func(labels map[string]string) error {
+			labels["n"] = e.ID().Instance
+			return nil
+		})
 		_, _, _ = c.reg.Named(e.ID().Instance)
 	default:
 		if e.BeginExecution() == nil {

@@ -79,13 +79,19 @@ func (r *Registry) Renew(tenant, id string, ttl, most time.Duration) (*Entry, In
 	return e, e.snapshot(), nil
 }
 
-// Relabel gives an instance other labels, which are not to be changed afterwards. The
-// errors are those of Find.
-func (r *Registry) Relabel(tenant, id string, labels map[string]string) (*Entry, Instance, error) {
+// Relabel gives an instance other labels: what change makes of those that it has, in a map
+// which is not to be changed afterwards. The errors are those of Find, and that of change,
+// after which the instance has the labels that it had.
+func (r *Registry) Relabel(tenant, id string, change func(labels map[string]string) error) (*Entry, Instance, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, err := r.find(tenant, id, time.Now())
 	if err != nil {
+		return nil, Instance{}, err
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, e.Labels)
+	if err := change(labels); err != nil {
 		return nil, Instance{}, err
 	}
 	e.Labels = labels

@@ -180,7 +180,11 @@ func (m *model) find(x *modelled) {
 func (m *model) relabel(x *modelled) {
 	m.doing = "relabel"
 	labels := map[string]string{"n": fmt.Sprint(m.n)}
-	_, i, err := m.reg.Relabel(x.id.Tenant, x.id.String(), labels)
+	_, i, err := m.reg.Relabel(x.id.Tenant, x.id.String(), func(is map[string]string) error {
+		clear(is)
+		maps.Copy(is, labels)
+		return nil
+	})
 	if m.expire(x) || !x.state.Visible() {
 		m.absent(x, err)
 		return

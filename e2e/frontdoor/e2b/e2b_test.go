@@ -13,13 +13,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
-	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
-func TestMain(m *testing.M) {
-	e2bfake.Main()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { frontdoor.Main(m) }
 
 const door = "front_door \"e2b\" { }\n"
 
@@ -77,6 +73,6 @@ func TestTheSDKsUseSandboxesOfGVisor(t *testing.T) {
 }
 
 func TestTheSDKsUseSandboxesOfACloud(t *testing.T) {
-	b, dir := frontdoor.Cloud(t, door), client(t)
+	b, dir := frontdoor.On(t, frontdoor.E2B, door), client(t)
 	assert.Equal(t, use(t, dir, b, "e2b"), fmt.Sprintf(everywhere, "refused"))
 }

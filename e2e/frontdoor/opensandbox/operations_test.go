@@ -16,7 +16,7 @@ import (
 )
 
 func TestAnOperationIsBegunOnceThoughTheBrokerIsKilled(t *testing.T) {
-	b := frontdoor.Cloud(t, door)
+	b := frontdoor.On(t, frontdoor.E2B, cloudDoor)
 	status, text := do(t, http.MethodPost, b.URL+"/opensandbox/v1/sandboxes", key(harness.Token), `{"image":{"uri":"python:3.12"},"timeout":600}`)
 	assert.Equal(t, status, http.StatusAccepted, text)
 	var made struct{ ID string }

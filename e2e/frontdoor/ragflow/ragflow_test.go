@@ -7,14 +7,18 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
@@ -173,7 +177,81 @@ func TestRAGFlowInGVisor(t *testing.T) {
 			assert.Equal(t, run(t, b.URL+path, "", code{"python", "def main():\n    return 1", nil})[0].Status, "success")
 		})
 	})
+	t.Run("a reload gives the door an address of its own, moves it and takes it away", func(t *testing.T) { ownAddress(t, b) })
 	t.Run("10,000 requests of nonsense", func(t *testing.T) { nonsense(t, b) })
+}
+
+// free is an address where nothing listens.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	assert.NilError(t, listener.Close())
+	return listener.Addr().String()
+}
+
+// ownAddress has the door at an address where nothing else is, for clients that know a
+// host and a port alone.
+func ownAddress(t *testing.T, b *harness.Broker) {
+	text, err := os.ReadFile(b.ConfigFile())
+	assert.NilError(t, err)
+	write := func(settings string) {
+		t.Helper()
+		block := strings.Replace(door, "{\n", "{\n"+settings, 1)
+		assert.NilError(t, os.WriteFile(b.ConfigFile(), []byte(strings.ReplaceAll(string(text), door, block)), 0o600))
+	}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	status := func(address, path string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+		assert.NilError(t, err)
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0
+		}
+		assert.NilError(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	await := func(address string, want int) {
+		t.Helper()
+		poll.WaitOn(t, func(poll.LogT) poll.Result {
+			if got := status(address, "/healthz"); got != want {
+				return poll.Continue("%s: %d", address, got)
+			}
+			return poll.Success()
+		}, poll.WithTimeout(time.Minute))
+	}
+	one := code{"python", "def main():\n    return 1", nil}
+	first, second, main := free(t), free(t), strings.TrimPrefix(b.URL, "http://")
+
+	write("  listen = \"" + first + "\"\n")
+	await(first, 200)
+	assert.Check(t, is.Equal(run(t, "http://"+first, "", one)[0].Status, "success"))
+	assert.Check(t, is.Equal(run(t, "http://"+first+"/"+harness.Token, "", one)[0].Status, "success"))
+	assert.Check(t, is.Equal(status(main, "/ragflow/healthz"), 404), "it has no path then")
+	assert.Check(t, is.Equal(status(first, "/api/v1/instances"), 404), "and nothing else is there")
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	defer taken.Close()
+	write("  listen = \"" + taken.Addr().String() + "\"\n")
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if !strings.Contains(b.Log(), "another program listens on "+taken.Addr().String()) {
+			return poll.Continue("not refused")
+		}
+		return poll.Success()
+	}, poll.WithTimeout(time.Minute))
+	assert.Check(t, is.Equal(status(first, "/healthz"), 200), "it is where it was")
+
+	write("  listen = \"" + second + "\"\n  path = \"/ragflow\"\n")
+	await(second, 200)
+	assert.Check(t, is.Equal(status(main, "/ragflow/healthz"), 200), "it is at both")
+	client.CloseIdleConnections() // they outlive their listener
+	await(first, 0)
+
+	write("")
+	await(second, 0)
+	assert.Check(t, is.Equal(status(main, "/ragflow/healthz"), 200))
 }
 
 // nonsense sends what no client would, and wants a refusal each time.
