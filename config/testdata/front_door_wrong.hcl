@@ -1,4 +1,4 @@
-front_door "e2b" {}
+front_door "daytona" {}
 
 front_door {}
 
