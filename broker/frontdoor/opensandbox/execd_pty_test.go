@@ -124,7 +124,7 @@ func (s *seat) hears(kind string) said {
 	s.t.Helper()
 	for {
 		told, err := s.next()
-		assert.NilError(s.t, err, "no %s after %q", kind, s.shown.String())
+		assert.NilError(s.t, err, "no %s after %d bytes", kind, s.shown.Len())
 		if told != nil {
 			assert.Equal(s.t, told.Type, kind, "%+v", *told)
 			return *told
@@ -135,9 +135,14 @@ func (s *seat) hears(kind string) said {
 // sees reads until a text was shown.
 func (s *seat) sees(text string) {
 	s.t.Helper()
-	for !strings.Contains(s.shown.String(), text) {
+	for from := 0; ; { // what was looked through is not looked through again: it may be much
+		shown := s.shown.Bytes()
+		if bytes.Contains(shown[max(0, from-len(text)):], []byte(text)) {
+			return
+		}
+		from = len(shown)
 		told, err := s.next()
-		assert.NilError(s.t, err, "no %q in %q", text, s.shown.String())
+		assert.NilError(s.t, err, "no %q at the end of %q", text, shown[max(0, from-1000):])
 		assert.Assert(s.t, told == nil, "%+v", told)
 	}
 }
