@@ -277,11 +277,14 @@ func checkMetadata(metadata map[string]string) error {
 
 // startEntrypoint starts the program that a sandbox was made for. Its end does not end the
 // sandbox. A sandbox without it is not what was asked for. One that was there, because its
-// creation was cut off and is asked for again, may have it.
-func (d *Door) startEntrypoint(ctx context.Context, who tenant.Tenant, info instance.Info, created bool, argv []string) error {
+// creation was cut off and is asked for again, may have it. Of one whose client has a key
+// to ask again with, the sandbox stays unless the program is refused: another sandbox would
+// have the program run a second time, or be there beside this one.
+func (d *Door) startEntrypoint(ctx context.Context, who tenant.Tenant, info instance.Info, created, keyed bool, argv []string) error {
 	if argv == nil {
 		return nil
 	}
+	useless := created
 	err := lending.WithCommands(ctx, d.instances, who, info.ID.String(), func(ctx context.Context, commands lending.Commands) error {
 		if !created {
 			started, err := commands.List(ctx)
@@ -289,10 +292,12 @@ func (d *Door) startEntrypoint(ctx context.Context, who tenant.Tenant, info inst
 				return err
 			}
 		}
+		useless = true
 		_, err := commands.Start(ctx, sdk.CommandRequest{Argv: argv}, lending.StartOptions{})
 		return err
 	})
-	if err != nil && created {
+	refused := slices.Contains([]sdk.Code{sdk.CodeInvalidRequest, sdk.CodeNotSupported, sdk.CodeNotAllowed}, sdk.CodeOf(err))
+	if err != nil && useless && (refused || !keyed) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 		defer cancel()
 		_ = d.instances.Destroy(ctx, who, info.ID.String()) // what failed first is told

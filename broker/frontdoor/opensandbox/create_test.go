@@ -27,6 +27,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // cutOff are answers of a process that ends before it has kept one.
@@ -112,6 +113,57 @@ func TestACreationIsCarriedOutOnceOverRestarts(t *testing.T) {
 			assert.Equal(t, location, "/opensandbox/v1/sandboxes/"+first)
 			assert.Equal(t, replayed, test.replayed)
 			assert.Equal(t, starts.Load(), int64(1), "the entrypoint runs once")
+		})
+	}
+}
+
+// A start of which nobody knows whether it has happened is not made good by another sandbox
+// with the same program.
+func TestAnEntrypointThatMayHaveStartedIsNotStartedAgain(t *testing.T) {
+	gone, refused := sdk.Errorf(sdk.CodeUnavailable, "the plugin ended"), sdk.FieldErrorf(sdk.CodeInvalidRequest, "argv", "there is no such program")
+	before := func(b *box, fail func() error) { b.starting = fail }
+	after := func(b *box, fail func() error) { b.started = fail }
+	for name, test := range map[string]struct {
+		hook   func(b *box, fail func() error)
+		err    error
+		key    string
+		status int
+		// kept says that the sandbox stays for who asks again.
+		kept bool
+	}{
+		"it has not":                  {before, gone, "Idempotency-Key: k", http.StatusServiceUnavailable, true},
+		"it has":                      {after, gone, "Idempotency-Key: k", http.StatusServiceUnavailable, true},
+		"it was refused":              {before, refused, "Idempotency-Key: k", http.StatusBadRequest, false},
+		"nobody can ask for it again": {before, gone, "X-None: k", http.StatusServiceUnavailable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			f.do(http.MethodDelete, "/v1/sandboxes/"+f.sandbox, "", apiKey).wants(http.StatusNoContent)
+			var tries atomic.Int64
+			test.hook(f.box, func() error {
+				if tries.Add(1) == 1 {
+					return test.err
+				}
+				return nil
+			})
+			create := func() answer {
+				return f.do(http.MethodPost, "/v1/sandboxes", `{"image": {"uri": "python:3.12"}, "entrypoint": ["sleep", "1000"]}`, apiKey, test.key)
+			}
+			type list struct{ Items []struct{ ID string } }
+			var left, all list
+			create().wants(test.status)
+			f.do(http.MethodGet, "/v1/sandboxes", "", apiKey).wants(http.StatusOK).decode(&left)
+			create().wants(http.StatusAccepted)
+			f.do(http.MethodGet, "/v1/sandboxes", "", apiKey).wants(http.StatusOK).decode(&all)
+			assert.Check(t, cmp.Len(all.Items, 1))
+			if test.kept {
+				assert.DeepEqual(t, left, all)
+			} else {
+				assert.Check(t, cmp.Len(left.Items, 0))
+			}
+			commands, err := f.box.commands.ListCommands(t.Context(), "i1")
+			assert.NilError(t, err)
+			assert.Check(t, cmp.Len(commands, 1))
 		})
 	}
 }

@@ -72,8 +72,8 @@ type box struct {
 	files     *localfiles.Files
 	metrics   atomic.Pointer[sdk.InstanceMetrics]
 	// starting and measuring, if set, stand before the start of a command and a look at
-	// the metrics.
-	starting, measuring func() error
+	// the metrics, and started behind the start.
+	starting, measuring, started func() error
 	// asked and reading, if set, are told of the start of a command and of a look at it.
 	asked   func(sdk.CommandRequest)
 	reading func(sdk.ReadCommandRequest)
@@ -139,7 +139,11 @@ func (s served) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.C
 	if s.box.asked != nil {
 		s.box.asked(req)
 	}
-	return s.Commands.StartCommand(ctx, req)
+	command, err := s.Commands.StartCommand(ctx, req)
+	if err == nil && s.box.started != nil {
+		err = s.box.started()
+	}
+	return command, err
 }
 
 // ReadCommand implements sdk.Commands.

@@ -111,7 +111,7 @@ func (d *Door) create(ctx context.Context, c rest.Call[rest.Raw]) (int, sandbox,
 	if err != nil {
 		return 0, sandbox{}, asSent(err)
 	}
-	if err := d.startEntrypoint(ctx, c.Tenant, info, created, req.entrypoint); err != nil {
+	if err := d.startEntrypoint(ctx, c.Tenant, info, created, c.Key != "", req.entrypoint); err != nil {
 		return 0, sandbox{}, err
 	}
 	shown := sandboxOfInstance(info)
