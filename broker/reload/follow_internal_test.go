@@ -55,6 +55,8 @@ type files struct {
 	revision string
 	wrong    bool
 	reads    int
+	// saved, if not nil, changes them after a read.
+	saved func()
 }
 
 func (f *files) load() (*config.Config, config.Diagnostics) {
@@ -63,7 +65,11 @@ func (f *files) load() (*config.Config, config.Diagnostics) {
 	if f.wrong {
 		diags = config.Diagnostics{{Severity: config.SeverityError, Summary: "Wrong"}}
 	}
-	return &config.Config{Revision: f.revision}, diags
+	read := &config.Config{Revision: f.revision}
+	if f.saved != nil {
+		f.saved()
+	}
+	return read, diags
 }
 
 func reloaderOf(f *files) *Reloader {
@@ -77,10 +83,7 @@ func TestAFileThatIsWrongIsReadASecondTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &files{revision: "half", wrong: true}
 		r, began := reloaderOf(f), time.Now()
-		go func() {
-			time.Sleep(secondLook / 2)
-			f.revision, f.wrong = "first", false // the editor is done, and has changed nothing
-		}()
+		f.saved = func() { f.revision, f.wrong = "first", false } // the editor is done, and has changed nothing
 		_, err := r.Read(t.Context(), admin.TriggerFile)
 		assert.NilError(t, err)
 		assert.Equal(t, f.reads, 2)

@@ -14,13 +14,13 @@ func Headers() Kind {
 			Of:    []string{"X-Sandbox-Token", "OPEN-SANDBOX-API-KEY"},
 			Abuse: "Anybody, to guess a token at a front door, or to have a path, a header and a configured tenant disagree about who asks.",
 			Stops: "They are tokens of tenants, found as any other. Those that differ are none, and the tenant of who gives none is the operator's choice.",
-			Tests: []string{"TestRAGFlowRunsCodeInGVisor", "TestTheSDKUsesSandboxesOfGVisor"},
+			Tests: []string{"TestRAGFlowInGVisor", "TestStrangersAndNonsense"},
 		},
 		{
 			Of:    []string{"X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH"},
 			Abuse: "Who has had the token of one sandbox, for another or for longer; a program in the sandbox, to see it.",
 			Stops: "A token follows from the ID of one sandbox and a key that only the broker has, ends with the sandbox, and is taken off what programs see.",
-			Tests: []string{"TestTheSDKUsesSandboxesOfGVisor", "TestCredentialsOfAnAPIAreKeptFromTheProgram"},
+			Tests: []string{"TestStrangersAndNonsense", "TestCredentialsOfAnAPIAreKeptFromTheProgram"},
 		},
 		{
 			Of:    []string{"X-EXECD-OPERATION-ID"},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
@@ -60,6 +61,15 @@ type exchange struct {
 }
 
 type exchangeKey struct{}
+
+// doorKey is where a request has the door whose own listener it came by.
+type doorKey struct{}
+
+// doorOf is the door whose own listener a request came by; nil for the server's listeners.
+func doorOf(fctx *fasthttp.RequestCtx) *API {
+	door, _ := fctx.UserValue(doorKey{}).(*API)
+	return door
+}
 
 // exchangeOf returns the exchange of a request, which observe begins.
 func (s *Server) exchangeOf(c *fiber.Ctx) *exchange {

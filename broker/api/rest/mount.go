@@ -130,9 +130,6 @@ type Own struct {
 	open atomic.Bool
 }
 
-// doorKey is where a request has the door whose own listener it came by.
-type doorKey struct{}
-
 // newOwn is called when the server itself is complete.
 func newOwn(a *API) *Own {
 	s := a.server
@@ -157,12 +154,6 @@ func newOwn(a *API) *Own {
 		ReadBufferSize: usual.ReadBufferSize, WriteBufferSize: usual.WriteBufferSize,
 		DisablePreParseMultipartForm: usual.DisablePreParseMultipartForm,
 	}}
-}
-
-// doorOf is the door whose own listener a request came by; nil for the server's listeners.
-func doorOf(fctx *fasthttp.RequestCtx) *API {
-	door, _ := fctx.UserValue(doorKey{}).(*API)
-	return door
 }
 
 // Own serves the front door of that Name by listeners of its own; nil if there is none.

@@ -77,8 +77,11 @@ func (d *Door) health(w http.ResponseWriter, r *http.Request, _ rest.Call[rest.N
 		return nil
 	}
 	info, err := d.instances.Named(id)
-	if err != nil || info.FrontDoor != Name || info.Paused {
+	if info.FrontDoor != Name || info.Paused || isNotFound(err) {
 		return &sandboxGone{error: noSandbox(), sandbox: clipped(id)}
+	}
+	if err != nil {
+		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

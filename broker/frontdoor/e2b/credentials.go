@@ -77,7 +77,7 @@ func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 		return d.authenticateSigned(h, query)
 	}
 	info, err := d.instances.Named(rest.OnlyOne(h.Values(headerSandbox)))
-	if err != nil || info.FrontDoor != Name {
+	if info.FrontDoor != Name || isNotFound(err) {
 		return tenant.Tenant{}, errSandboxGone
 	}
 	access, traffic := rest.OnlyOne(h.Values(headerAccessToken)), rest.OnlyOne(h.Values(headerTrafficToken))
@@ -109,7 +109,7 @@ func (d *Door) authenticateSigned(h rest.Header, rawQuery string) (tenant.Tenant
 	}
 	if named := rest.OnlyOne(h.Values(headerSandbox)); named != "" {
 		info, err := d.instances.Named(named)
-		if err != nil || info.FrontDoor != Name || !d.tokens.signed(info.ID, h.Method(), query, time.Now()) {
+		if info.FrontDoor != Name || isNotFound(err) || !d.tokens.signed(info.ID, h.Method(), query, time.Now()) {
 			return tenant.Tenant{}, errNoAccess
 		}
 		return d.owner(info)

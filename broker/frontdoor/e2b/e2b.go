@@ -76,13 +76,14 @@ func (d *Door) Apply(s *frontdoor.Settings) {
 	d.api.Mount(s.Path)
 }
 
-// sandbox returns the tenant's sandbox of that ID, SB013 for any other.
+// sandbox returns the tenant's sandbox of that ID, SB013 for any other. The error is SB009
+// as long as nobody knows, after a restart, whether it is there.
 func (d *Door) sandbox(who tenant.Tenant, id string) (instance.Info, error) {
 	info, err := d.instances.Named(id)
-	if err != nil || info.ID.Tenant != who.Name || info.FrontDoor != Name {
+	if info.ID.Tenant != who.Name || info.FrontDoor != Name || isNotFound(err) {
 		return instance.Info{}, noSandbox()
 	}
-	return info, nil
+	return info, err
 }
 
 func noSandbox() error {

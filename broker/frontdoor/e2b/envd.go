@@ -69,8 +69,10 @@ func (d *Door) named(r *http.Request, who tenant.Tenant) (instance.Info, error) 
 	id := r.Header.Get(headerSandbox)
 	info, err := d.sandbox(who, id)
 	switch {
-	case err != nil:
+	case isNotFound(err):
 		return info, &sandboxGone{error: err, sandbox: clipped(id)}
+	case err != nil:
+		return info, err
 	case info.Paused:
 		return info, &sandboxGone{error: sdk.Errorf(sdk.CodeConflict, "The sandbox is paused. Connect to it to resume it."), sandbox: id}
 	default:

@@ -199,7 +199,7 @@ func (d execd) executeIn(w http.ResponseWriter, r *http.Request, c rest.Call[res
 			_, err := lending.FindContext(ctx, contexts, lease, req.ContextID)
 			return err
 		})
-		if err != nil {
+		if isNotFound(err) { // of whatever else is wrong, the execution tells
 			return err
 		}
 	}

@@ -101,6 +101,7 @@ func TestOperationsOverTheWire(t *testing.T) {
 		{"POST", "/command/operations", fmt.Sprintf(`{"operation_id": %q, "command": "ls", "user": "root"}`, now), ""},
 		{"POST", "/command/operations", fmt.Sprintf(`{"operation_id": %q, "command": "ls", "argv": ["ls"]}`, now), ""},
 		{"POST", "/command/operations", `[]`, ""},
+		{"POST", "/pty/operations", fmt.Sprintf(`{"operation_id": %q}`, e.named("token-06")), ""},
 	}
 	var all strings.Builder
 	for _, r := range requests {

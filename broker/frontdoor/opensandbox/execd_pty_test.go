@@ -271,8 +271,9 @@ func TestATerminalHasOneClient(t *testing.T) {
 	first.closed(4001, "TAKEN_OVER")
 	second.hears("connected")
 	assert.Check(t, is.Contains(second.shown.String(), "first\r\n"))
-	second.types("echo $X; yes\n")
+	second.types("echo $X\n")
 	second.sees("same\r\n")
+	second.types("yes\n")
 
 	// A client that reads nothing any more has to go too.
 	third := f.sit(id, "?takeover=1&since=9223372036854775807")
