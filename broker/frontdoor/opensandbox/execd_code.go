@@ -194,15 +194,6 @@ func (d execd) executeIn(w http.ResponseWriter, r *http.Request, c rest.Call[res
 	if err != nil {
 		return err
 	}
-	if req.ContextID != "" { // what is not there has an answer of its own, before the first event
-		err := d.withContexts(r.Context(), c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
-			_, err := lending.FindContext(ctx, contexts, lease, req.ContextID)
-			return err
-		})
-		if isNotFound(err) { // of whatever else is wrong, the execution tells
-			return err
-		}
-	}
 	to := newEventStream(w)
 	defer to.close()
 	at := cellOf(info, req)

@@ -289,10 +289,6 @@ type executing struct {
 	asked instance.ExecuteRequest
 }
 
-func (*executing) Lease(context.Context, tenant.Tenant, string, sdk.Capability) (*instance.Lease, error) {
-	return nil, sdk.Errorf(sdk.CodeUnavailable, "there is none")
-}
-
 func (*executing) Named(name string) (instance.Info, error) {
 	return instance.Info{ID: instance.ID{Instance: name}, FrontDoor: Name}, nil
 }
