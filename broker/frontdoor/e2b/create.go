@@ -103,8 +103,7 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 		return none, refused("autoPauseMemory", "goes with autoPause, which is not served here")
 	case body.AutoResume != nil && body.AutoResume.Enabled:
 		return none, refused("autoResume", "is not served here: connect resumes a sandbox")
-	case body.AllowInternetAccess != nil && *body.AllowInternetAccess && settings.Network != config.NetworkAllow:
-		return none, refused("allow_internet_access", "cannot be promised here; leave it out, or have the operator say what sandboxes may reach (network)")
+	// Older SDKs always send true, so that it says nothing of what the caller needs.
 	case body.AllowInternetAccess != nil && !*body.AllowInternetAccess && settings.Network != config.NetworkDeny:
 		return none, refused("allow_internet_access", "cannot be denied here; leave it out, or have the operator say what sandboxes may reach (network)")
 	}

@@ -21,15 +21,8 @@ import (
 const (
 	headerAPIKey       = "X-API-Key"
 	headerSandbox      = "E2b-Sandbox-Id"
-	headerPort         = "E2b-Sandbox-Port"
 	headerAccessToken  = "X-Access-Token"
 	headerTrafficToken = "E2b-Traffic-Access-Token"
-)
-
-// Ports of E2B's own programs in a sandbox.
-const (
-	portEnvd        = "49983"
-	portInterpreter = "49999"
 )
 
 // tokens gives each sandbox the two tokens that E2B has: one for envd, and one for what

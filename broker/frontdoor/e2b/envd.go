@@ -108,12 +108,10 @@ func (d envd) serve(handler http.Handler) func(http.ResponseWriter, *http.Reques
 			call.timeout = time.Duration(ms) * time.Millisecond
 			r.Header.Del(headerConnectTimeout)
 		}
-		if seconds, err := strconv.ParseUint(r.Header.Get(headerKeepAlive), 10, 16); err == nil && seconds > 0 {
+		if seconds, _ := strconv.ParseUint(r.Header.Get(headerKeepAlive), 10, 16); seconds > 0 {
 			call.keepAlive = min(time.Duration(seconds)*time.Second, maxKeepAlive)
 		}
-		if _, err := userOf(r); err != nil {
-			call.failed = err
-		}
+		call.failed = checkUser(r)
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, call)))
 		if call.failed == nil || r.Context().Err() != nil { // a client may leave; what it has started goes on
 			return nil
@@ -294,21 +292,21 @@ func (p *pulse[T]) close() {
 // user is the one user that a sandbox has.
 const user = "user"
 
-// userOf is the user that a request names, with a name of its own for who may do what: it
-// is no credential. A sandbox has one user, and nobody is root.
-func userOf(r *http.Request) (string, error) {
+// checkUser refuses a user that a request names and that there is not. It is a name of the
+// sandbox's, and no credential. A sandbox has one user, and nobody is root.
+func checkUser(r *http.Request) error {
 	name := r.URL.Query().Get("username")
 	if encoded, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Basic "); ok {
 		text, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
-			return "", noUser()
+			return refused("Authorization", "must be a user in the form of HTTP's basic authentication")
 		}
 		name, _, _ = strings.Cut(string(text), ":")
 	}
 	if name != "" && name != user {
-		return "", noUser()
+		return noUser()
 	}
-	return user, nil
+	return nil
 }
 
 func noUser() error {
@@ -336,7 +334,7 @@ func (d envd) environment(w http.ResponseWriter, r *http.Request, c rest.Call[re
 	if _, err := d.named(r, c.Tenant); err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, map[string]string{})
+	return sendJSON(w, map[string]string{})
 }
 
 // envdMetrics are what a sandbox uses at this moment.
@@ -362,14 +360,14 @@ func (d envd) liveMetrics(w http.ResponseWriter, r *http.Request, c rest.Call[re
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, envdMetrics{
+	return sendJSON(w, envdMetrics{
 		Timestamp: m.TimestampUnix, CPUCount: m.CPUCount, CPUUsedPct: m.CPUUsedPct, MemTotalMiB: m.MemTotal >> 20, MemUsedMiB: m.MemUsed >> 20,
 		MemTotal: m.MemTotal, MemUsed: m.MemUsed, DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
 	})
 }
 
 // sendJSON answers a request whose route streams.
-func sendJSON(w http.ResponseWriter, status int, value any) error {
+func sendJSON(w http.ResponseWriter, value any) error {
 	text, err := rest.EncodeJSON(value)
 	if err != nil {
 		return err
@@ -377,7 +375,6 @@ func sendJSON(w http.ResponseWriter, status int, value any) error {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(text)))
-	w.WriteHeader(status)
 	_, err = w.Write(text)
 	return err
 }

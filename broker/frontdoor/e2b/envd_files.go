@@ -32,7 +32,7 @@ func (d envd) registerFiles() {
 // filesOf is the sandbox of a request for a file. Who has signed the address has no header
 // that names it.
 func (d envd) filesOf(r *http.Request, who tenant.Tenant) (instance.Info, error) {
-	if _, err := userOf(r); err != nil {
+	if err := checkUser(r); err != nil {
 		return instance.Info{}, err
 	}
 	if r.Header.Get(headerSandbox) != "" {
@@ -104,7 +104,7 @@ func (d envd) upload(w http.ResponseWriter, r *http.Request, c rest.Call[rest.No
 	if err := d.eachFile(r, take); err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, all)
+	return sendJSON(w, all)
 }
 
 // diskFull gives a file for which there is no room the status that clients know.

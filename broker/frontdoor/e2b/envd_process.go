@@ -123,7 +123,7 @@ func tell(ctx context.Context, commands lending.Commands, command sdk.Command, f
 		return err
 	}
 	if ended.State == sdk.CommandTimeout {
-		return unheard(connect.NewError(connect.CodeDeadlineExceeded, errors.New("The process was ended at its time limit. (SB005)")))
+		return unheard(connect.NewError(connect.CodeDeadlineExceeded, errors.New("the process was ended at its time limit (SB005)")))
 	}
 	return to.tell(&envdv1.ProcessEvent{Event: &envdv1.ProcessEvent_End_{End: endOf(ended)}})
 }

@@ -117,7 +117,7 @@ func (d interpreter) createContext(w http.ResponseWriter, r *http.Request, c res
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, contextOf(made))
+	return sendJSON(w, contextOf(made))
 }
 
 func valueOf(text *string) string {
@@ -139,7 +139,7 @@ func (d interpreter) listContexts(w http.ResponseWriter, r *http.Request, c rest
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, list)
+	return sendJSON(w, list)
 }
 
 // withContext finds the context of a path for use.
@@ -154,7 +154,7 @@ func (d interpreter) withContext(w http.ResponseWriter, r *http.Request, c rest.
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, http.StatusOK, nil)
+	return sendJSON(w, nil)
 }
 
 func (d interpreter) restartContext(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {

@@ -187,7 +187,7 @@ func (d execd) terminalOperation(ctx context.Context, c rest.Call[rest.Raw]) (in
 	if err := readOperation(c.Body, &body); err != nil {
 		return 0, operation{}, err
 	}
-	return d.begin(ctx, c, kindPTY, body.OperationID, body.terminalBody, body.terminalBody.request(), body.Cwd)
+	return d.begin(ctx, c, kindPTY, body.OperationID, body.terminalBody, body.request(), body.Cwd)
 }
 
 // asked is an operation that a client names.

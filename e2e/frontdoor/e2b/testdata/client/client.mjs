@@ -209,3 +209,4 @@ assert.equal(await sandbox.kill(), false);
 assert.equal(await sandbox.isRunning(), false);
 await assert.rejects(sandbox.commands.run("true"));
 console.log("done");
+process.exit(0); // the SDK waits for its own time limits
