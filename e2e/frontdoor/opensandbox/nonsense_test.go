@@ -112,16 +112,16 @@ func both(bodies map[string]string) map[string]string {
 }
 
 // refusalFault says what is wrong with the form of a refusal.
-func refusalFault(op string, status int, body []byte) error {
+func refusalFault(_ string, _ int, body []byte) error {
 	var told struct {
 		Code, Message string
 		RequestID     string `json:"request_id"`
+		ErrorCode     string `json:"error_code"` // where code is OpenSandbox's own word
 	}
 	if err := json.Unmarshal(body, &told); err != nil {
 		return err
 	}
-	isolated := strings.Contains(op, "/v1/isolated") && status == http.StatusServiceUnavailable && told.Code == "NOT_SUPPORTED"
-	if !isolated && !strings.HasPrefix(told.Code, "SB0") || told.Message == "" || told.RequestID == "" {
+	if !strings.HasPrefix(told.Code, "SB0") && !strings.HasPrefix(told.ErrorCode, "SB0") || told.Message == "" || told.RequestID == "" {
 		return errors.New("it is not of the form of the door")
 	}
 	return nil
