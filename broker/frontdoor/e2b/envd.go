@@ -55,6 +55,15 @@ func (a *asked) note(err error) {
 	}
 }
 
+// told is what the log is to say of the request. A client may leave: what it has started
+// goes on.
+func (a *asked) told(ctx context.Context) error {
+	if a.failed == nil || ctx.Err() != nil {
+		return nil //nolint:nilerr // see above
+	}
+	return rest.Told{Err: a.failed}
+}
+
 type askedKey struct{}
 
 // askedOf is the request that a call of the Connect protocol came with.
@@ -101,23 +110,36 @@ func (d envd) serve(handler http.Handler) func(http.ResponseWriter, *http.Reques
 		}
 		call := &asked{tenant: c.Tenant, info: info, keepAlive: defaultKeepAlive}
 		if text := r.Header.Get(headerConnectTimeout); text != "" {
-			ms, err := strconv.ParseUint(text, 10, 33)
-			if err != nil {
-				return refused(headerConnectTimeout, "must be a number of milliseconds")
+			if call.timeout, err = milliseconds(text); err != nil {
+				return err
 			}
-			call.timeout = time.Duration(ms) * time.Millisecond
 			r.Header.Del(headerConnectTimeout)
 		}
-		if seconds, _ := strconv.ParseUint(r.Header.Get(headerKeepAlive), 10, 16); seconds > 0 {
-			call.keepAlive = min(time.Duration(seconds)*time.Second, maxKeepAlive)
+		if text := r.Header.Get(headerKeepAlive); text != "" {
+			call.keepAlive = keepAliveOf(text)
 		}
 		call.failed = checkUser(r)
 		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, call)))
-		if call.failed == nil || r.Context().Err() != nil { // a client may leave; what it has started goes on
-			return nil
-		}
-		return rest.Told{Err: call.failed}
+		return call.told(r.Context())
 	}
+}
+
+func milliseconds(text string) (time.Duration, error) {
+	ms, err := strconv.ParseUint(text, 10, 33)
+	if err != nil {
+		return 0, refused(headerConnectTimeout, "must be a number of milliseconds")
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// keepAliveOf is how long a stream may be silent whose client asks for so many seconds;
+// the usual time for what is no such number.
+func keepAliveOf(text string) time.Duration {
+	seconds, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || seconds == 0 {
+		return defaultKeepAlive
+	}
+	return min(time.Duration(seconds)*time.Second, maxKeepAlive)
 }
 
 // options are those of each handler.
