@@ -50,9 +50,6 @@ type FrontDoor struct {
 	// Templates are the names of templates that clients of E2B may ask for, with the
 	// provider's template that each stands for; "" for its usual one.
 	Templates map[string]string `config:"templates"`
-	// Domain is that below which clients of E2B reach each port of a sandbox by a host of
-	// its own; "" for none.
-	Domain string `config:"domain"`
 	// Network is what clients of OpenSandbox are told that sandboxes may reach:
 	// NetworkDeny or NetworkAllow; "" where nothing is promised, and for RAGFlow.
 	Network string `config:"network"`
@@ -126,10 +123,6 @@ func frontDoorSchema(kind string) sdk.Schema {
 			sdk.Field{
 				Name: "templates", Type: sdk.TypeMap, Max: sdk.Bound(maxImages),
 				Description: "Names of templates that clients may ask for, each with the provider's template that it stands for, \"\" for its usual one: `templates = { \"data-analysis\" = \"python\" }`. `base` and `code-interpreter-v1` are there anyhow, and stand for the usual one unless they are given here. Every other template is not found.",
-			},
-			sdk.Field{
-				Name: "domain", Type: sdk.TypeString, Min: sdk.Bound(1), Max: sdk.Bound(maxClientAddress), Placeholder: "sandboxes.example.com",
-				Description: "The domain below which each port of a sandbox has a host, `<port>-<sandbox>.<domain>`, and the API is `api.<domain>`: what clients have as E2B_DOMAIN. All names below it must lead to the broker. Ports have no host unless given.",
 			},
 			sdk.Field{
 				Name: "network", Type: sdk.TypeString, Options: []string{NetworkDeny, NetworkAllow},
@@ -220,9 +213,6 @@ func (r *frontDoorReader) finish(cfg *Config, body *hclsyntax.Body) {
 		r.checkWho(door, cfg, body)
 		r.checkTemplates(door, "images", "an image", door.Images)
 		r.checkTemplates(door, "templates", "a template", door.Templates)
-		if door.given("domain") && !hostName.MatchString(door.Domain) {
-			r.parser.fail(door.at("domain"), "Invalid value", "domain is the name of a host, such as sandboxes.example.com, with nothing before or behind it.")
-		}
 		if door.given("address") && !isClientAddress(door.Address) {
 			r.parser.fail(door.at("address"), "Invalid value", "address is a host, and perhaps a port and a path, such as sandboxes.example.com, 10.1.2.3:9385 or example.com/sandboxes. It has no https:// before it, and no slash at its end.")
 		}

@@ -171,7 +171,6 @@ func TestMistakesInFrontDoors(t *testing.T) {
 		"a template with a line's end":           {`front_door "opensandbox" { images = { a = "b\n" } }`, "Invalid value", "A template has at most 64 characters"},
 		"a template with a long name":            {`front_door "opensandbox" { images = { a = "` + strings.Repeat("a", 65) + `" } }`, "Invalid value", "A template has"},
 		"too many images":                        {"front_door \"opensandbox\" {\n" + images(201) + "\n}", "Invalid value", "images must have at most 200 keys"},
-		"a domain with a path":                   {`front_door "e2b" { domain = "example.com/x" }`, "Invalid value", "domain is the name of a host"},
 		"both at one path":                       {"front_door \"ragflow\" { path = \"/x\" }\nfront_door \"opensandbox\" { path = \"/x\" }", "Invalid value", `The path of front_door "ragflow", at line 1, is the same`},
 		"one below the other":                    {"front_door \"ragflow\" { path = \"/x/y\" }\nfront_door \"opensandbox\" { path = \"/x\" }", "Invalid value", `The path of front_door "ragflow", at line 1`},
 		"one above the other":                    {"front_door \"ragflow\" { path = \"/x\" }\nfront_door \"opensandbox\" { path = \"/x/y/z\" }", "Invalid value", `The path of front_door "ragflow", at line 1`},

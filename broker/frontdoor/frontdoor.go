@@ -37,8 +37,6 @@ type Settings struct {
 	Images map[string]string
 	// Templates leads from names of templates, as clients have them, to those of providers.
 	Templates map[string]string
-	// Domain is that below which each port of a sandbox has a host; empty for none.
-	Domain string
 	// Network is what runs in the sandboxes may reach: config.NetworkDeny or
 	// config.NetworkAllow; empty where nothing is promised.
 	Network string
@@ -49,7 +47,7 @@ func New(c config.FrontDoor) Settings {
 	return Settings{
 		Path: c.Path, Listen: c.Listen, Tenant: c.Tenant, Provider: c.Provider, Wait: c.Wait, Timeout: c.Timeout,
 		Address: c.Address, Images: c.Images, Network: c.Network,
-		Templates: c.Templates, Domain: c.Domain,
+		Templates: c.Templates,
 	}
 }
 

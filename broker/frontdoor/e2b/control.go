@@ -116,9 +116,6 @@ func (d *Door) sandboxOf(info instance.Info) sandboxAnswer {
 		SandboxID: info.ID.Instance, TemplateID: n.Template, Alias: n.Template, ClientID: clientID, EnvdVersion: envdVersion,
 		EnvdAccessToken: d.tokens.envd(info.ID), TrafficAccessToken: d.tokens.traffic(info.ID),
 	}
-	if domain := d.settings.Load().Domain; domain != "" {
-		a.Domain = &domain
-	}
 	return a
 }
 
