@@ -1,10 +1,10 @@
-# must: nothing can be written but /workspace, /tmp and /dev/shm
+# must: nothing can be written but /workspace by its three names, /tmp and /dev/shm
 # status: succeeded
-# stdout: tried True\n/dev/shm /tmp /workspace
+# stdout: tried True\n/dev/shm /home/user /mnt/user-data /tmp /workspace
 tried, written = 0, []
 for top, dirs, _ in os.walk("/"):
     # What other programs have left in these is theirs.
-    mine = top in ("/workspace", "/tmp", "/dev/shm")
+    mine = top in ("/workspace", "/home/user", "/mnt/user-data", "/tmp", "/dev/shm")
     dirs[:] = [] if mine or top.startswith(("/proc/", "/sys/")) or top.count("/") > 3 else dirs
     tried += 1
     try:

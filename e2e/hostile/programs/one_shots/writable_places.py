@@ -1,6 +1,6 @@
 # must: no place can be written but those that are made anew for the next
 # status: succeeded
-# stdout: looked at \d{2,} \['/dev/shm', '/tmp', '/workspace', '/workspace/artifacts'\] \[\]\nseed -?\d+
+# stdout: looked at \d{2,} \['/dev/shm', '/home/user', '/home/user/artifacts', '/mnt/user-data', '/mnt/user-data/artifacts', '/tmp', '/workspace', '/workspace/artifacts'\] \[\]\nseed -?\d+
 directories, files, looked = set(), set(), 0
 pending = ["/"]
 while pending:
@@ -26,6 +26,6 @@ print("looked at", looked, sorted(directories), sorted(files))
 print(seed())
 # --- next one-shot
 # status: succeeded
-# stdout: handed over\n\[\] \[\] \['artifacts'\]
+# stdout: handed over\n\[\] \[\] \['artifacts'\] \['artifacts'\] \['artifacts'\]
 print(sandbox())
-print(*(os.listdir(d) for d in ("/dev/shm", "/tmp", "/workspace")))
+print(*(os.listdir(d) for d in ("/dev/shm", "/tmp", "/workspace", "/home/user", "/mnt/user-data")))

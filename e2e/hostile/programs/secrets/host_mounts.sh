@@ -2,4 +2,5 @@
 # status: succeeded
 # stdout: read\nclean
 grep -q ' /workspace ' /proc/mounts && echo read
-found $(cat /proc/self/mountinfo /proc/mounts | grep -E '/tmp/[a-z]|/home/|/root|/var/lib/docker|overlay2|/dev/vd|/dev/sd|/dev/nvme' | head -n 1)
+# The workspace's second name is the sandbox's own.
+found $(cat /proc/self/mountinfo /proc/mounts | sed 's, /home/user , ,' | grep -E '/tmp/[a-z]|/home/|/root|/var/lib/docker|overlay2|/dev/vd|/dev/sd|/dev/nvme' | head -n 1)
