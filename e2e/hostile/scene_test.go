@@ -251,6 +251,7 @@ func check(t *testing.T, step hostile.Step, e harness.Execution) {
 	t.Helper()
 	for _, wrong := range differences(step, e) {
 		t.Errorf("%s\nstdout: %.2000s\nstderr: %.2000s", wrong, e.Stdout, e.Stderr)
+		surprises.add(fmt.Sprintf("%s: %s\n\tstdout: %.200q\n\tstderr: %.200q", t.Name(), wrong, e.Stdout, e.Stderr))
 	}
 }
 
