@@ -31,6 +31,9 @@ type Fault struct {
 	ambiguous *registry.Entry
 }
 
+// HasBegun is Begun, for the API, which keeps such an answer for an Idempotency-Key.
+func (f *Fault) HasBegun() bool { return f.Begun }
+
 // Error says what happened and where.
 func (f *Fault) Error() string {
 	if f.InstanceID != "" {

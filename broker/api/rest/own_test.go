@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // building is a server with a door and its own listener.
@@ -218,4 +220,44 @@ func TestAKeyOfADoorOutlivesTheProcess(t *testing.T) {
 			assert.Check(t, got.status >= 400 && got.head.Get("Idempotency-Replayed") == "", "%s: %d %s", other, got.status, got.text)
 		}
 	}
+}
+
+// interrupted is a failure of something that may have had effects, or has had none.
+type interrupted struct {
+	error
+	begun bool
+}
+
+func (i interrupted) HasBegun() bool { return i.begun }
+func (i interrupted) Unwrap() error  { return i.error }
+
+// What may have happened does not happen a second time for the same key.
+func TestAFailureThatMayHaveHadEffectsIsTheAnswerOfItsKey(t *testing.T) {
+	kept, err := store.Open(filepath.Join(scratch.Dir(t), "state.db"), store.Options{})
+	assert.NilError(t, err)
+	t.Cleanup(func() { assert.Check(t, kept.Close()) })
+	answers, err := idempotency.Open(kept)
+	assert.NilError(t, err)
+	b := serveDoor(t, answers)
+	var tries atomic.Int64
+	rest.Register(b.door, rest.Operation{Method: http.MethodPost, Path: "/failing/{begun}"}, func(_ context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
+		gone := sdk.Errorf(sdk.CodeUnavailable, "try %d", tries.Add(1))
+		return 0, rest.None{}, fmt.Errorf("in the middle: %w", interrupted{gone, c.Path["begun"] == "true"})
+	})
+	b.door.Mount("/door")
+	ask := func(path, key string) told {
+		got := b.post(b.main, "x", path, "x", "Idempotency-Key: "+key)
+		assert.Equal(t, got.status, http.StatusServiceUnavailable, got.text)
+		assert.Equal(t, got.head.Get("Content-Type"), doorProblem)
+		return got
+	}
+	first := ask("/door/failing/true", "a")
+	again := ask("/door/failing/true", "a")
+	assert.Equal(t, again.text, first.text)
+	assert.Equal(t, again.head.Get("Idempotency-Replayed"), "true")
+	assert.Equal(t, tries.Load(), int64(1))
+
+	ask("/door/failing/false", "b")
+	assert.Equal(t, ask("/door/failing/false", "b").head.Get("Idempotency-Replayed"), "")
+	assert.Equal(t, tries.Load(), int64(3))
 }

@@ -52,6 +52,14 @@ type Refusal struct {
 	Capability string       `json:"capability,omitempty" doc:"What the provider lacks."`
 
 	Headers map[string]string `json:"-"`
+	// Begun is as in Problem: an error says so that has a method HasBegun.
+	Begun bool `json:"-"`
+}
+
+// begun is an error of what may have had effects.
+type begun interface {
+	error
+	HasBegun() bool
 }
 
 // FieldError says what is wrong with one field.
@@ -117,6 +125,9 @@ func RefusalOf(err error, requestID string) Refusal {
 			r.Headers[fiber.HeaderRetryAfter] = strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))
 		}
 	}
+	if e, ok := errors.AsType[begun](err); ok {
+		r.Begun = e.HasBegun()
+	}
 	if r.Code == sdk.CodeInternal {
 		r.Status, r.Errors = http.StatusInternalServerError, nil
 		r.Detail = "Something went wrong that should not have; the broker's log has more under this request_id."
@@ -135,7 +146,7 @@ func RefusalOf(err error, requestID string) Refusal {
 
 // As is the refusal with another body than itself.
 func (r Refusal) As(mediaType string, body any) Problem {
-	return Problem{Code: r.Code, Status: r.Status, Headers: r.Headers, MediaType: mediaType, Body: body}
+	return Problem{Code: r.Code, Status: r.Status, Headers: r.Headers, MediaType: mediaType, Body: body, Begun: r.Begun}
 }
 
 func plainProblem(err error, requestID string) Problem {

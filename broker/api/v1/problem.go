@@ -16,10 +16,10 @@ import (
 
 // problem is what this API answers to any error.
 func problem(err error, requestID string) rest.Problem {
-	r, begun := rest.RefusalOf(err, requestID), false
+	r := rest.RefusalOf(err, requestID)
 	p := client.Problem{}
 	if fault, ok := errors.AsType[*instance.Fault](err); ok {
-		p.Provider, p.InstanceID, p.Tried, begun = fault.Provider, fault.InstanceID, triedOf(fault.Tried), fault.Begun
+		p.Provider, p.InstanceID, p.Tried = fault.Provider, fault.InstanceID, triedOf(fault.Tried)
 	}
 	if wrong, ok := configurationProblem(err); ok {
 		refused := rest.Error{Code: sdk.CodeInvalidConfig, Status: sdk.CodeInvalidConfig.Info().HTTPStatus, Detail: wrong.detail, Fields: wrong.fields}
@@ -37,9 +37,7 @@ func problem(err error, requestID string) rest.Problem {
 	for _, f := range r.Errors {
 		p.Errors = append(p.Errors, client.FieldError{Field: f.Field, Detail: f.Detail})
 	}
-	answer := r.As(rest.ProblemType, &p)
-	answer.Begun = begun
-	return answer
+	return r.As(rest.ProblemType, &p)
 }
 
 // wrongConfiguration is what a problem says of a configuration that is refused.

@@ -165,7 +165,12 @@ func (d execd) attachTerminal(w http.ResponseWriter, r *http.Request, c rest.Cal
 			return err
 		}
 		at := terminal{info.ID.String(), command.ID}
-		mine, held := d.seats.take(at)
+		// What has ended is shown to whoever asks: the client that saw the end may come
+		// again before it has gone.
+		mine, held := &seat{}, (*seat)(nil)
+		if command.State == sdk.CommandRunning {
+			mine, held = d.seats.take(at)
+		}
 		if mine == nil && c.Query.Text("takeover") != "1" {
 			return sdk.Errorf(sdk.CodeConflict, "Another client is connected to this terminal. With takeover=1 it has to go.")
 		}
@@ -275,12 +280,14 @@ func (s *seats) takeOver(ctx context.Context, at terminal, held *seat) (mine *se
 	return mine
 }
 
-// leave gives a seat back.
+// leave gives a seat back that was taken.
 func (s *seats) leave(at terminal, mine *seat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.taken, at)
-	close(mine.free)
+	if s.taken[at] == mine {
+		delete(s.taken, at)
+		close(mine.free)
+	}
 }
 
 // The first byte of a binary frame says what the others are. A replay has the offset of
