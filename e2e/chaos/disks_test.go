@@ -30,7 +30,10 @@ func newDisk(t *testing.T, megabytes int) disk {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700", megabytes)); err != nil {
 		binaries.Missing(t, fmt.Sprintf("a small file system takes root: %v", err))
 	}
-	t.Cleanup(func() { assert.Check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	t.Cleanup(func() {
+		keepOfFailed(t, dir) // what the broker has written is gone with the disk
+		assert.Check(t, unix.Unmount(dir, unix.MNT_DETACH))
+	})
 	return disk{t, dir}
 }
 

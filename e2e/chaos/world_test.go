@@ -111,17 +111,20 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 // worldDir makes the directory of a world. Of one that failed a copy stays.
 func worldDir(t testing.TB) string {
 	dir := scratch.Dir(t)
-	t.Cleanup(func() {
-		if !t.Failed() {
-			return
-		}
-		kept, err := os.MkdirTemp("", "chaos") //nolint:usetesting // it shall outlive the test
-		if err == nil {
-			err = exec.Command("cp", "-a", dir, kept).Run()
-		}
-		t.Logf("what there is to look at: %s (%v)", kept, err)
-	})
+	t.Cleanup(func() { keepOfFailed(t, dir) })
 	return dir
+}
+
+// keepOfFailed copies a directory of a test that failed to where it outlives the test.
+func keepOfFailed(t testing.TB, dir string) {
+	if !t.Failed() {
+		return
+	}
+	kept, err := os.MkdirTemp("", "chaos") //nolint:usetesting // it shall outlive the test
+	if err == nil {
+		err = exec.Command("cp", "-a", dir, kept).Run()
+	}
+	t.Logf("what there is to look at: %s (%v)", kept, err)
 }
 
 // addresses counts those that freeAddress gave. Each is given once: of two worlds that
