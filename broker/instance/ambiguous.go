@@ -183,13 +183,13 @@ func (m *creation) resolve(intended time.Time) {
 		case !m.e.Snapshot().State.Unclear() && left == nil: // lost with its provider
 			return
 		case sure && left == nil, time.Now().After(over) && left == nil:
-			m.e.Nothing(m.search.lived)
+			m.nothing()
 			return
 		case left != nil:
 			m.adopt(*left)
 			return
 		case last && ephemeral:
-			m.e.Nothing(m.search.lived) // it ends with its process
+			m.nothing() // it ends with its process
 			return
 		case last:
 			return // its record stays
@@ -209,6 +209,14 @@ func (m *creation) resolve(intended time.Time) {
 			next.Stop()
 		}
 	}
+}
+
+// nothing ends a creation that has left nothing.
+func (m *creation) nothing() {
+	if m.withdraw() {
+		m.e.NotIntended()
+	}
+	m.e.Nothing(m.search.lived)
 }
 
 // look looks once. It returns an adoptable instance that somebody waits for, and else

@@ -186,6 +186,11 @@ func (m *creation) finish(err error) {
 // make calls the provider and puts its failures into words.
 func (m *creation) make(ctx context.Context) (made sdk.Instance, err error) {
 	i := m.e.Snapshot()
+	if err = m.journal.settle(ctx); err != nil {
+		m.notIntended()
+		m.outcome = registry.Ours
+		return sdk.Instance{}, err
+	}
 	if err = m.journal.markSuperseded(ctx, m.e, i.Claimed); err == nil {
 		err = m.journal.of(i).Write(ctx, i.Record())
 	}
@@ -245,6 +250,7 @@ func (m *creation) makeAdmitted(ctx context.Context) (made sdk.Instance, err err
 			demand := quota.Demand{Tenant: m.id.Tenant, Instance: true, Provider: m.target.provider.Label()}
 			grant, err := m.admission.admitAt(ctx, m.req.turn, demand, m.req.attempt.others)
 			if err != nil {
+				m.notIntended()
 				m.outcome = registry.Ours
 				if ofProvider(err) {
 					m.outcome = registry.Refused
@@ -258,7 +264,12 @@ func (m *creation) makeAdmitted(ctx context.Context) (made sdk.Instance, err err
 		case err == nil || m.outcome == registry.Uncertain:
 			return made, err
 		case sdk.CodeOf(err) != sdk.CodeQuotaExceeded:
-			m.permit.Cancel()
+			if m.withdraw() {
+				m.notIntended()
+			}
+			return made, err
+		}
+		if !m.withdraw() {
 			return made, err
 		}
 		if m.req.attempt.others && retryAfter(err) == 0 {
@@ -270,6 +281,34 @@ func (m *creation) makeAdmitted(ctx context.Context) (made sdk.Instance, err err
 			return made, err
 		}
 	}
+}
+
+// notIntended says that the journal has no record of this creation, unless an earlier
+// process has left one.
+func (m *creation) notIntended() {
+	if !m.req.attempt.resumed {
+		m.permit.Cancel()
+		m.e.NotIntended()
+	}
+}
+
+// withdraw takes the intent back before the quotas give to others what they count for it:
+// after a crash both would count. Where the journal does not take that, it goes on to
+// count until it has.
+func (m *creation) withdraw() (done bool) {
+	if m.permit != nil && m.permit.Released() {
+		return true // nothing was intended with it
+	}
+	ctx, cancel := m.noting()
+	defer cancel()
+	if err := m.journal.of(m.e.Snapshot()).End(ctx, Ended{ID: m.id, At: time.Now()}); err != nil {
+		if !m.search.lived {
+			m.permit.Unmade()
+		}
+		m.logger.Warn("an intent could not be taken back", "instance", m.id.String(), "error", err)
+		return false
+	}
+	return true
 }
 
 // makeWithin bounds the provider's part in the making of an instance.

@@ -2,6 +2,8 @@ package instance
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
@@ -41,6 +43,111 @@ func (noJournal) End(context.Context, ...Ended) error            { return nil }
 type recorder struct {
 	*lifecycle
 	journal Journal
+	owed    *owed
+}
+
+// owed are ends that the journal is to be told of still. Until it has taken one, its
+// record is what the next process would find: in the place of what the session has since,
+// and counting beside what the quotas have granted since. So no intent is written before
+// all are, which bounds them, and what the quotas count for them goes on to count.
+type owed struct {
+	writing chan struct{} // held by who writes them
+
+	mu    sync.Mutex
+	ends  []owedEnd
+	later bool // somebody writes them in the background
+}
+
+type owedEnd struct {
+	ended  Ended
+	permit *quota.Instance
+}
+
+func newOwed() *owed { return &owed{writing: make(chan struct{}, 1)} }
+
+func (o *owed) add(t Ended, permit *quota.Instance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ends = append(o.ends, owedEnd{t, permit})
+}
+
+func (o *owed) all() []owedEnd {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.ends)
+}
+
+// taken forgets the first ones, which the journal has.
+func (o *owed) taken(ends []owedEnd) {
+	o.mu.Lock()
+	o.ends = slices.Clone(o.ends[len(ends):])
+	o.mu.Unlock()
+	for _, e := range ends {
+		e.permit.Release()
+	}
+}
+
+// begin reports whether there is something to be written in the background, which the
+// caller does then.
+func (o *owed) begin() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.later || len(o.ends) == 0 {
+		return false
+	}
+	o.later = true
+	return true
+}
+
+// end reports whether the caller of begin is done: all is written, or that does not work.
+func (o *owed) end(err error) (done bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if done = err != nil || len(o.ends) == 0; done {
+		o.later = false
+	}
+	return done
+}
+
+// settle writes the ends that are owed. Errors carry SB009, or are that of ctx.
+func (r recorder) settle(ctx context.Context) error {
+	if len(r.owed.all()) == 0 {
+		return nil
+	}
+	select {
+	case r.owed.writing <- struct{}{}:
+		defer func() { <-r.owed.writing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ends := r.owed.all()
+	if len(ends) == 0 {
+		return nil
+	}
+	ended := make([]Ended, len(ends))
+	for i, e := range ends {
+		ended[i] = e.ended
+	}
+	if err := r.journal.End(ctx, ended...); err != nil {
+		return err
+	}
+	r.owed.taken(ends)
+	return nil
+}
+
+// settleLater is settle when nobody waits for it. After a failure the reaper and the next
+// creation try again.
+func (r recorder) settleLater() {
+	if !r.owed.begin() {
+		return
+	}
+	r.inBackground(func(ctx context.Context) error {
+		for {
+			if err := r.settle(ctx); r.owed.end(err) {
+				return err
+			}
+		}
+	})
 }
 
 // of returns the journal of an instance, or none for one that it does not keep.
@@ -100,11 +207,18 @@ func (r recorder) NoteUse(e *registry.Entry, written func(done bool)) {
 	})
 }
 
-// Ended implements registry.Effects. What the journal does not take is found out anew
-// after a restart.
+// Ended implements registry.Effects.
 func (r recorder) Ended(t Ended, permit *quota.Instance, unrecorded bool) {
-	if unrecorded {
-		r.inBackground(func(ctx context.Context) error { return r.journal.End(ctx, t) })
+	if !unrecorded {
+		permit.Release()
+		return
 	}
-	permit.Release()
+	r.owe(t, permit)
+}
+
+// owe remembers an end at once, since the session's next creation may begin now, and has it
+// written.
+func (r recorder) owe(t Ended, permit *quota.Instance) {
+	r.owed.add(t, permit)
+	r.settleLater()
 }

@@ -140,7 +140,7 @@ func NewService(opts Options) *Service {
 	if opts.Journal == nil {
 		opts.Journal = noJournal{}
 	}
-	s.journal = recorder{life, opts.Journal}
+	s.journal = recorder{life, opts.Journal, newOwed()}
 	s.contexts = defaultContexts{lifecycle: life, journal: s.journal, making: &keylock.Locks[*registry.Entry]{}}
 	s.admission = admission{lifecycle: life, quotas: opts.Quotas}
 	s.registry = registry.New(effects{s.journal, s.terminateLater})
@@ -149,7 +149,7 @@ func NewService(opts Options) *Service {
 	}
 	s.registry.Remember(opts.Past.Ended...)
 	s.reconciler = reconcile.New(reconcile.Options{
-		Catalog: opts.Catalog, Registry: s.registry, Journal: opts.Journal, Quotas: opts.Quotas, BrokerID: opts.BrokerID,
+		Catalog: opts.Catalog, Registry: s.registry, Journal: opts.Journal, Ended: s.journal.owe, Quotas: opts.Quotas, BrokerID: opts.BrokerID,
 		Logger: opts.Logger, Tasks: life.tasks, Began: life.started, Incomplete: opts.Past.Incomplete,
 		Lifetime: life.lifetime, Writing: life.noting, Bounds: s.reconcilerBounds,
 	})
@@ -193,6 +193,7 @@ func (s *Service) reap() {
 		case <-ticker.C:
 			s.registry.Expire(time.Now())
 			s.chargeLives()
+			s.journal.settleLater()
 		case <-s.lifetime.Done():
 			return
 		}

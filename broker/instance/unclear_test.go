@@ -281,6 +281,7 @@ func TestAnUnclearCreationEndsWithItsProvider(t *testing.T) {
 		assert.Equal(t, s.Instances(cloud), 1)
 		s.Lose(cloud)
 		<-empty
+		synctest.Wait() // it counts until the journal knows
 		assert.Equal(t, usedOf(keeper, "acme", quota.MaxInstances), 0.0)
 		time.Sleep(time.Minute)
 		synctest.Wait()

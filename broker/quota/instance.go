@@ -27,6 +27,7 @@ type Instance struct {
 	month    string
 	inMonth  Money
 	released bool
+	unmade   bool // nobody lived it
 }
 
 // newInstance counts an instance in, and has it pay what it must at its beginning.
@@ -181,6 +182,24 @@ func (i *Instance) refund(amount Money) {
 // what it has lived beyond is charged. Later calls do nothing.
 func (i *Instance) Release() { i.end(true, nil) }
 
+// Unmade says that the provider did not make the instance: Release gives back all that it
+// has paid. Until then it counts.
+func (i *Instance) Unmade() {
+	if i == nil {
+		return
+	}
+	i.keeper.mu.Lock()
+	defer i.keeper.mu.Unlock()
+	i.unmade = true
+}
+
+// Released reports whether it counts no more.
+func (i *Instance) Released() bool {
+	i.keeper.mu.Lock()
+	defer i.keeper.mu.Unlock()
+	return i.released
+}
+
 // Cancel releases an instance that the provider did not make.
 func (i *Instance) Cancel() { i.end(false, nil) }
 
@@ -209,7 +228,7 @@ func (i *Instance) end(lived bool, then func(k *Keeper)) {
 	a.roll(now)
 	switch {
 	case !i.costs():
-	case !lived:
+	case !lived || i.unmade:
 		i.refund(costOf(i.price, i.paid.Sub(i.began)))
 	case i.paid.After(now):
 		i.refund(costOf(i.price, i.paid.Sub(now)))

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -97,7 +96,6 @@ func (r *Reconciler) settleLeft(c comparison, listed map[string][]sdk.Instance) 
 	owner := c.owner
 	now, serves := time.Now(), r.serves(owner)
 	mayAdopt := func() bool { return !c.served || slices.Contains(r.Catalog.Providers(), owner) }
-	var gone []registry.Tombstone
 	for _, e := range r.Registry.Left(owner.Label()) {
 		left := e.Snapshot().Left
 		found := listed[left.ID.Instance]
@@ -122,18 +120,13 @@ func (r *Reconciler) settleLeft(c comparison, listed map[string][]sdk.Instance) 
 					ended.Reason = registry.ReasonRestart
 				}
 			}
-			permit, ok := e.Settle(ended)
-			switch {
-			case !ok:
-			case len(found) > 0:
+			if len(found) == 0 {
+				e.SettleGone(ended)
+			} else if permit, ok := e.Settle(ended); ok {
 				r.orphaned(owner, found[max(i, 0)].ID, permit, adoptable, ended)
-			default:
-				permit.Release()
-				gone = append(gone, ended)
 			}
 		}
 	}
-	r.noteEnded(gone)
 	return adopted
 }
 
@@ -183,7 +176,6 @@ func (r *Reconciler) giveUp() {
 		configured[p.Label()] = true
 	}
 	bounds := r.Bounds()
-	var gone []registry.Tombstone
 	for _, e := range r.Registry.Left("") {
 		left := e.Snapshot().Left
 		ended := registry.Tombstone{ID: left.ID, At: time.Now(), Reason: registry.ReasonExpired}
@@ -194,17 +186,6 @@ func (r *Reconciler) giveUp() {
 		default:
 			continue
 		}
-		if permit, ok := e.Settle(ended); ok {
-			permit.Release()
-			gone = append(gone, ended)
-		}
-	}
-	r.noteEnded(gone)
-}
-
-// noteEnded writes down, in the background, what has ended.
-func (r *Reconciler) noteEnded(ended []registry.Tombstone) {
-	if len(ended) > 0 {
-		r.write(func(ctx context.Context) error { return r.Journal.End(ctx, ended...) })
+		e.SettleGone(ended)
 	}
 }

@@ -61,10 +61,11 @@ func (r *Reconciler) orphanGone(key registry.SandboxKey) {
 	o := r.orphans[key]
 	delete(r.orphans, key)
 	r.mu.Unlock()
-	o.permit.Release()
 	if o.left != nil {
-		r.write(func(ctx context.Context) error { return r.Journal.End(ctx, *o.left) })
+		r.Ended(*o.left, o.permit) // and counts until the journal knows
+		return
 	}
+	o.permit.Release()
 }
 
 // forgetOrphans ends the counting of those that are not listed any more.

@@ -35,8 +35,6 @@ const (
 type Journal interface {
 	// Amend changes a record; without such a record it does nothing.
 	Amend(ctx context.Context, id registry.ID, change func(*registry.Record)) error
-	// End removes the records of instances that are no more.
-	End(ctx context.Context, ended ...registry.Tombstone) error
 }
 
 // Registry is what the reconciler asks of the instances that there are;
@@ -72,9 +70,12 @@ type Options struct {
 	Catalog  routing.Catalog
 	Registry Registry
 	Journal  Journal
-	Quotas   Quotas
-	Logger   hclog.Logger
-	Tasks    *background.Group
+	// Ended has the journal told that an instance is no more, and what the quotas count
+	// for it released then.
+	Ended  func(t registry.Tombstone, permit *quota.Instance)
+	Quotas Quotas
+	Logger hclog.Logger
+	Tasks  *background.Group
 	// BrokerID is the label of the broker's own instances. Empty makes every listed
 	// instance its own.
 	BrokerID string

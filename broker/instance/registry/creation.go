@@ -134,6 +134,9 @@ func (r *Registry) retry(e *Entry, c Claim) (Claimed, error) {
 	return claimed, nil
 }
 
+// NotIntended says that the journal has no record of a creation that is about to fail.
+func (e *Entry) NotIntended() { e.locked(func() { e.buried = true }) }
+
 // StopWaiting ends the waiting of a caller. With take it returns held, and a hold, when
 // the creation has ended well. A creation for which nobody waits is cancelled.
 func (e *Entry) StopWaiting(take bool) (i Instance, held bool) {
@@ -223,7 +226,7 @@ func (e *Entry) Nothing(lived bool) {
 			return // lost with its provider
 		}
 		if !lived {
-			e.permit.Cancel()
+			e.permit.Unmade()
 		}
 		_ = e.registry.vanish(e, Failed, "")
 	})

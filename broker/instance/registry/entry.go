@@ -129,7 +129,7 @@ type Entry struct {
 	useNoted       bool
 	useWritten     chan struct{} // closed when the journal was told; nil if it never was
 	reason         string        // for its owner, why it ended
-	buried         bool          // the journal knows that it ended
+	buried         bool          // the journal knows that it ended, or nothing of it
 	alarms         map[*alarm]struct{}
 	expiryAt       int // places in the queues, less than 0 for none
 	chargeAt       int

@@ -305,13 +305,32 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 // It returns what the quotas count for it; ok is false if it was not waited for any more.
 func (e *Entry) Settle(t Tombstone) (permit *quota.Instance, ok bool) {
 	e.locked(func() {
-		if ok = e.state.Left() && e.registry.transition(e, Vanished) == nil; ok {
-			if e.tenantRemoved {
-				t.Reason = "" // nobody may ask any more
-			}
-			e.registry.tombstones.add(t)
+		if ok = e.settle(t); ok {
 			permit = e.permit
 		}
 	})
 	return permit, ok
+}
+
+// settle is Settle under the registry's lock.
+func (e *Entry) settle(t Tombstone) bool {
+	if !e.state.Left() || e.registry.transition(e, Vanished) != nil {
+		return false
+	}
+	if e.tenantRemoved {
+		t.Reason = "" // nobody may ask any more
+	}
+	e.registry.tombstones.add(t)
+	return true
+}
+
+// SettleGone is Settle of what is no more: the journal is to be told, and what the quotas
+// count is released then.
+func (e *Entry) SettleGone(t Tombstone) (ok bool) {
+	e.locked(func() {
+		if ok = e.settle(t); ok {
+			e.registry.effects.Ended(t, e.permit, true)
+		}
+	})
+	return ok
 }
