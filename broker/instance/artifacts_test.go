@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
@@ -43,6 +44,7 @@ func TestAProviderIsAskedOnlyForWhatItCan(t *testing.T) {
 		in := instance.ExecuteRequest{Code: "1", ContextID: "unknown"}
 		_, err = s.Execute(t.Context(), acme, info.ID.String(), in)
 		assert.Check(t, cmp.ErrorContains(err, "SB015: the provider first has no contexts"))
+		synctest.Wait() // the first instance is being destroyed, by the provider as it is
 		first.Capabilities = append(first.Capabilities, sdk.CapabilityContexts)
 		_, err = s.Execute(t.Context(), acme, info.ID.String(), in)
 		assert.Check(t, cmp.ErrorContains(err, "SB013: context_id: no such context"))
