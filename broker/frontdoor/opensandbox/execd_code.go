@@ -202,6 +202,16 @@ func (d execd) executeIn(w http.ResponseWriter, r *http.Request, c rest.Call[res
 	}
 	defer d.running.leave(at)
 	ctx := r.Context()
+	if req.ContextID != "" && d.running.counts.Last(at) == 0 {
+		// A stream of events could not answer 404 any more once it is told that it has begun.
+		err := d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
+			_, err := lending.FindContext(ctx, contexts, lease, req.ContextID)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
 	send := func(e event) error { return to.send(ctx, e) }
 	cell := &cellListener{name: req.ContextID, send: send}
 	if asCommand {

@@ -133,6 +133,15 @@ func TestOutputThatIsLostIsNoSuccess(t *testing.T) {
 // withCode makes this a sandbox with contexts. What code does in them is up to the test.
 func withCode(b *box) {
 	b.Capabilities = append(b.Capabilities, sdk.CapabilityContexts, sdk.CapabilityArtifacts)
+	b.contexts.list = []sdk.CodeContext{{ID: "c1", Language: sdk.Python}, {ID: "c2", Language: sdk.Python}}
+}
+
+// There is no stream of events about a context that there is not.
+func TestCodeInAContextThatThereIsNot(t *testing.T) {
+	f := start(t, withCode)
+	f.execd(http.MethodPost, "/code", `{"code": "1", "context": {"id": "c3"}}`).refuses(http.StatusNotFound, "SB013")
+	f.execd(http.MethodPost, "/session/c3/run", `{"command": "true"}`).refuses(http.StatusNotFound, "SB013")
+	assert.Check(t, is.Len(f.box.Executions(), 0))
 }
 
 func TestHowLongThingsMayTake(t *testing.T) {

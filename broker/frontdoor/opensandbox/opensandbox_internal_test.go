@@ -302,8 +302,8 @@ func TestCodeWaitsForItsTurnAsTheDoorSays(t *testing.T) {
 	service := &executing{}
 	d := &Door{instances: service}
 	d.settings.Store(&frontdoor.Settings{Wait: 7 * time.Second})
-	call := rest.Call[rest.Raw]{Path: map[string]string{"id": "s", "session": "c"}, Body: rest.Raw(`{"command":"true"}`)}
-	assert.NilError(t, execd{d}.runInSession(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), call))
+	call := rest.Call[rest.Raw]{Path: map[string]string{"id": "s"}, Body: rest.Raw(`{"code": "1", "context": {"language": "python"}}`)}
+	assert.NilError(t, execd{d}.runCode(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), call))
 	assert.Equal(t, service.asked.Wait, 7*time.Second)
 }
 
