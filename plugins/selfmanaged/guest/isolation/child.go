@@ -35,9 +35,19 @@ func NewChild(namespace *pidnamespace.Namespace, pid int) *Child {
 	return &Child{namespace: namespace, pid: pid, exited: make(chan struct{})}
 }
 
+// MayStartChild says whether StartChild can put limits in force for a process of another
+// user, as it does. The guest has no CAP_SYS_RESOURCE where the kernel is the host's.
+func MayStartChild() bool {
+	var sets [2]unix.CapUserData // of 32 capabilities each
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	err := unix.Capget(&header, &sets[0])
+	return err == nil && sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
 // StartChild starts a program with an absolute path, which gets neither a terminal nor a
-// directory nor a /tmp of its own, and whose Stdout and Stderr must be given. It costs what starting the program does; Start costs a
-// program of Go as well. The caller must end it with Wait.
+// directory nor a /tmp of its own, and whose Stdout and Stderr must be given. It costs
+// what starting the program does; Start costs a program of Go as well. It needs
+// MayStartChild. The caller must end it with Wait.
 func StartChild(s Spec, streams Streams) (*Child, error) {
 	type result struct {
 		child   *Child

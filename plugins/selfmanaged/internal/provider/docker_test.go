@@ -246,9 +246,9 @@ func TestTheRootFileSystemHasWhatItPromises(t *testing.T) {
 		got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateNode), Language: sdk.JavaScript, Code: "console.log(typeof fetch)"})
 		assert.NilError(t, err)
 		assert.Equal(t, got.stdout, "function\n", got.stderr)
-		got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateBash), Language: sdk.Bash, Code: "find / -xdev -perm /6000 -type f 2>/dev/null; ls -d /etc/shadow /root /home; touch /usr/x /var/x /etc/x"})
+		got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateBash), Language: sdk.Bash, Code: "find / -xdev -perm /6000 -type f 2>/dev/null; ls -d /etc/shadow /root; ls -A /home; touch /usr/x /var/x /etc/x"})
 		assert.NilError(t, err)
-		assert.Equal(t, got.stdout, "")
+		assert.Equal(t, got.stdout, "user\n", "the workspace by another name")
 		for _, path := range []string{"/usr/x", "/var/x", "/etc/x"} {
 			assert.Check(t, is.Contains(got.stderr, "cannot touch '"+path+"'"))
 		}
