@@ -21,6 +21,17 @@ EXAMPLE := examples/bubblewrap-provider
 # The race detector needs a C compiler; without one the tests still run.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
 
+# A program with the race detector waits a second before it exits, for what it may still
+# find; tests start hundreds.
+export GORACE := atexit_sleep_ms=20
+
+# Tests start Python some thousand times. A python3 that is a version manager's shim takes
+# several times as long to start as the interpreter, which is put before it.
+PYTHON_DIR := $(shell python3 -c 'import os, sys; print(os.path.dirname(sys.executable))' 2>/dev/null)
+ifneq ($(PYTHON_DIR),$(patsubst %/,%,$(dir $(shell command -v python3))))
+export PATH := $(PYTHON_DIR):$(PATH)
+endif
+
 .PHONY: help build runsc rootfs demo run test unit e2e corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
 
 help: ## show this help
@@ -64,18 +75,18 @@ test: lint unit ## everything: format, vet, lint, generated files, all tests on 
 # Each part runs whether or not one before it has failed.
 CROWDED = /e2e(/.*)?$$|/plugins/[a-z0-9]*/internal/provider$$|/sdk/providertest$$
 CORPUS  = /e2e/hostile$$
-RUN_CORPUS = go test $(RACE) -timeout 45m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
+RUN_CORPUS = go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 unit: build runsc
 	@failed=; \
-	go test $(RACE) -p 3 -timeout 45m $$(go list ./... | grep -vE '$(CROWDED)') || failed="$$failed packages"; \
-	go test $(RACE) -p 1 -timeout 45m $$(go list ./... | grep -E '$(CROWDED)' | grep -v '$(CORPUS)') || failed="$$failed crowded"; \
-	(cd $(EXAMPLE) && go test $(RACE) -timeout 45m ./...) || failed="$$failed example"; \
+	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)') || failed="$$failed packages"; \
+	go test $(RACE) -p 1 -timeout 20m $$(go list ./... | grep -E '$(CROWDED)' | grep -v '$(CORPUS)') || failed="$$failed crowded"; \
+	(cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...) || failed="$$failed example"; \
 	$(RUN_CORPUS) || failed="$$failed corpus"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 
 e2e: build runsc ## only the tests over the real binaries
-	go test $(RACE) -p 1 -timeout 45m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)')
+	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)')
 	@$(RUN_CORPUS)
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there

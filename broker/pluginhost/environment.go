@@ -13,7 +13,7 @@ import (
 var passedOn = []string{
 	"PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-	"SSL_CERT_FILE", "SSL_CERT_DIR",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "GORACE",
 }
 
 // listedValues are the values of variables that the operator gives to a plugin by
