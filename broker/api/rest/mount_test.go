@@ -116,3 +116,14 @@ func TestADoorIsWhereItIsMounted(t *testing.T) {
 		})
 	}
 }
+
+// A program that is told to end while it starts does end.
+func TestAServerThatHasEndedListensToNobody(t *testing.T) {
+	s := rest.NewServer(rest.Options{Logger: hclog.NewNullLogger(), Bounds: rest.Bounds{MaxBody: 64 << 10, RequestTimeout: time.Minute}})
+	assert.NilError(t, s.Shutdown(t.Context()))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	assert.NilError(t, s.Serve(listener))
+	_, err = listener.Accept()
+	assert.ErrorIs(t, err, net.ErrClosed)
+}

@@ -34,7 +34,8 @@ type building struct {
 	main, app string // addresses of the server, and of the door alone
 }
 
-func serveDoor(t *testing.T, answers rest.Answers) *building {
+// serveDoor serves the door with what add, if it is given, adds to it.
+func serveDoor(t *testing.T, answers rest.Answers, add ...func(door *rest.API)) *building {
 	t.Helper()
 	tenants := tenant.NewDirectory([]tenant.Credentials{{Tenant: tenant.Tenant{Name: "acme"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("acme-token"))}}})
 	s := rest.NewServer(rest.Options{
@@ -44,6 +45,9 @@ func serveDoor(t *testing.T, answers rest.Answers) *building {
 	b := &building{t: t, door: addDoor(s, tenants)}
 	addHost((&greeter{}).add(s), "programs")
 	addHost(b.door, "boxes")
+	for _, add := range add {
+		add(b.door)
+	}
 	b.own = s.Own("door")
 	assert.Assert(t, s.Own("") == nil && s.Own("greeter") == nil)
 	b.own.Open(true)
@@ -238,11 +242,12 @@ func TestAFailureThatMayHaveHadEffectsIsTheAnswerOfItsKey(t *testing.T) {
 	t.Cleanup(func() { assert.Check(t, kept.Close()) })
 	answers, err := idempotency.Open(kept)
 	assert.NilError(t, err)
-	b := serveDoor(t, answers)
 	var tries atomic.Int64
-	rest.Register(b.door, rest.Operation{Method: http.MethodPost, Path: "/failing/{begun}"}, func(_ context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
-		gone := sdk.Errorf(sdk.CodeUnavailable, "try %d", tries.Add(1))
-		return 0, rest.None{}, fmt.Errorf("in the middle: %w", interrupted{gone, c.Path["begun"] == "true"})
+	b := serveDoor(t, answers, func(door *rest.API) {
+		rest.Register(door, rest.Operation{Method: http.MethodPost, Path: "/failing/{begun}"}, func(_ context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
+			gone := sdk.Errorf(sdk.CodeUnavailable, "try %d", tries.Add(1))
+			return 0, rest.None{}, fmt.Errorf("in the middle: %w", interrupted{gone, c.Path["begun"] == "true"})
+		})
 	})
 	b.door.Mount("/door")
 	ask := func(path, key string) told {

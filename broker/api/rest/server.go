@@ -179,6 +179,8 @@ func (s *Server) Serve(listener net.Listener) error {
 
 func (s *Server) serve(server *fasthttp.Server, listener net.Listener) error {
 	s.ready.Do(func() { s.app.Handler() }) // builds the tree of routes, as Fiber's own Listener would
+	// The end of a server that has not begun to listen would be lost on fasthttp.
+	defer context.AfterFunc(s.base, func() { _ = listener.Close() })()
 	return server.Serve(&patientListener{Listener: listener, stall: writeStall, encryption: &s.encryption})
 }
 
