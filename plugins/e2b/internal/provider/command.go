@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -189,7 +190,11 @@ func (c *command) write(ctx context.Context, data []byte, end bool) error {
 	if end && !state.Terminal {
 		c.open = false
 		if err := c.sb.tell(ctx, func(client *envd.Client) error { return client.CloseStdin(ctx, pid) }); err != nil {
-			return c.notWritten(ctx, err)
+			// A program that has ended meanwhile, or has been told so by a try of which
+			// the answer was lost, has no open input: as was asked for.
+			if err := c.notWritten(ctx, err); !errors.Is(err, errClosed) {
+				return err
+			}
 		}
 	}
 	return nil
