@@ -1,18 +1,52 @@
-// Package frontdoortest has what the tests of front doors share: whether each route of a
-// door has a transcript, which is a request and its answer as bytes on the wire in a golden
-// file.
+// Package frontdoortest has what the tests of front doors share: sandboxes whose programs
+// run on this machine, requests as bytes on the wire, and whether each route of a door has a
+// transcript, which is a request and its answer so in a golden file.
 package frontdoortest
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 )
+
+// exchangeTimeout bounds one request and its answer.
+const exchangeTimeout = time.Minute
+
+// Exchange sends a request as it is over a connection of its own, and returns what is
+// answered: until the server hangs up, or there is enough of it. Enough may be nil.
+func Exchange(address, request string, enough func(got []byte) bool) (answer string, err error) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(exchangeTimeout)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		return "", err
+	}
+	var got bytes.Buffer
+	for piece := make([]byte, 32<<10); err == nil && (enough == nil || !enough(got.Bytes())); {
+		var n int
+		n, err = conn.Read(piece)
+		got.Write(piece[:n])
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return got.String(), err
+}
 
 // Untranscribed returns the operations, as METHOD PATH, of which no file testdata/*.golden
 // has a request below mount, such as /ragflow.

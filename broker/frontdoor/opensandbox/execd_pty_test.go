@@ -434,7 +434,7 @@ func TestTerminalsThatAreRefused(t *testing.T) {
 func TestAProviderWithoutTerminals(t *testing.T) {
 	for name, without := range map[string]func(*box){
 		"but with commands": func(b *box) {
-			b.commands = localcommands.New(localcommands.Options{Check: func(string) error { return nil }, Start: b.startProgram})
+			b.commands = localcommands.New(localcommands.Options{Check: func(string) error { return nil }, Start: b.programs.Start})
 		},
 		"and without commands": func(b *box) { b.Capabilities = []sdk.Capability{sdk.CapabilityFiles} },
 	} {

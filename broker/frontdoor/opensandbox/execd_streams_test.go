@@ -133,7 +133,7 @@ func TestOutputThatIsLostIsNoSuccess(t *testing.T) {
 // withCode makes this a sandbox with contexts. What code does in them is up to the test.
 func withCode(b *box) {
 	b.Capabilities = append(b.Capabilities, sdk.CapabilityContexts, sdk.CapabilityArtifacts)
-	b.contexts.list = []sdk.CodeContext{{ID: "c1", Language: sdk.Python}, {ID: "c2", Language: sdk.Python}}
+	b.contexts.Adopt(sdk.CodeContext{ID: "c1", Language: sdk.Python}, sdk.CodeContext{ID: "c2", Language: sdk.Python})
 }
 
 // There is no stream of events about a context that there is not.
@@ -260,7 +260,7 @@ func TestTheEventsOfACell(t *testing.T) {
 
 func TestTheDirectoryOfACommand(t *testing.T) {
 	f := start(t, func(b *box) {
-		b.env = []string{"HOME=/workspace", "DATA=/workspace/data", "TRICK=/workspace/$(touch x);'", "LONG=" + strings.Repeat("/.", 1500)}
+		b.programs.Env = []string{"HOME=/workspace", "DATA=/workspace/data", "TRICK=/workspace/$(touch x);'", "LONG=" + strings.Repeat("/.", 1500)}
 	})
 	for _, name := range []string{"workspace/data/x y", "workspace/$(touch x);'"} {
 		assert.NilError(t, os.MkdirAll(filepath.Join(f.box.root, name), 0o755))
@@ -301,7 +301,7 @@ func TestTheDirectoryOfACommand(t *testing.T) {
 }
 
 func TestWhatAStatusShowsOfACommand(t *testing.T) {
-	f := start(t, func(b *box) { b.env = []string{"HOME=/workspace"} })
+	f := start(t, func(b *box) { b.programs.Env = []string{"HOME=/workspace"} })
 	for body, want := range map[string]string{
 		`{"command": "exec 2>&1\necho a"}`:                                              "exec 2>&1\necho a",
 		`{"command": "echo a", "background": true, "cwd": "~"}`:                         "echo a",

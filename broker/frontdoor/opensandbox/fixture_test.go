@@ -4,28 +4,24 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/frontdoortest"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
@@ -77,21 +73,25 @@ type box struct {
 	// asked and reading, if set, are told of the start of a command and of a look at it.
 	asked   func(sdk.CommandRequest)
 	reading func(sdk.ReadCommandRequest)
-	// env is the sandbox's own environment, beside what every program has.
-	env []string
+	// programs have the sandbox's own environment.
+	programs frontdoortest.Programs
 	// written counts the bytes that have come of files.
 	written atomic.Int64
 	// contexts are there where the provider says that it has them.
-	contexts contexts
+	contexts frontdoortest.Contexts
 }
 
 // served is what the calls of the service arrive at.
 type served struct {
-	*instancetest.Served
+	underlying
 	*localcommands.Commands
 	*localfiles.Files
+	*frontdoortest.Contexts
 	box *box
 }
+
+// underlying has what the others have not: its methods are one level deeper.
+type underlying struct{ *instancetest.Served }
 
 // Provider implements instance.Provider.
 func (b *box) Provider(ctx context.Context) (sdk.Provider, error) {
@@ -99,7 +99,7 @@ func (b *box) Provider(ctx context.Context) (sdk.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return served{all.(*instancetest.Served), b.commands, b.files, b}, nil
+	return served{underlying{all.(*instancetest.Served)}, b.commands, b.files, &b.contexts, b}, nil
 }
 
 // InstanceMetrics implements sdk.Meter. Each look finds that half a second of a processor
@@ -158,9 +158,10 @@ func newBox(t *testing.T) *box {
 	t.Helper()
 	b := &box{root: t.TempDir()}
 	b.workspace = filepath.Join(b.root, "workspace")
+	b.programs.Root = b.root
 	assert.NilError(t, os.Mkdir(b.workspace, 0o755))
 	b.commands = localcommands.New(localcommands.Options{
-		Check: func(string) error { return nil }, Start: b.startProgram, Terminals: true,
+		Check: func(string) error { return nil }, Start: b.programs.Start, Terminals: true,
 	})
 	b.files = localfiles.New(localfiles.Options{Directory: func(string) (string, error) { return b.root, nil }})
 	b.fake = &fake{Name: "first", SameID: "i1", Capabilities: []sdk.Capability{
@@ -170,94 +171,6 @@ func newBox(t *testing.T) *box {
 		MeasuredAt: time.UnixMilli(1_700_000_000_000), CPUTime: time.Minute, CPULimit: 2, Memory: 64 << 20, MemoryLimit: 512 << 20,
 	})
 	return b
-}
-
-// program is a process with its group, as a localcommands.TerminalProcess.
-type program struct {
-	cmd      *exec.Cmd
-	terminal *os.File
-}
-
-// startProgram implements localcommands.Options.Start.
-func (b *box) startProgram(_ context.Context, _ string, p localcommands.Program) (localcommands.Process, error) {
-	dir := filepath.Join(b.root, p.Dir)
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "cwd", "there is no such directory")
-	}
-	cmd := exec.Command(p.Argv[0], p.Argv[1:]...)
-	if cmd.Err != nil {
-		return nil, cmd.Err
-	}
-	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "PS1=$ "}
-	cmd.Env = append(cmd.Env, b.env...)
-	for name, value := range p.Env {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	started := &program{cmd: cmd}
-	if p.Terminal == nil {
-		cmd.Stdout, cmd.Stderr = p.Stdout, p.Stderr
-		if p.Stdin != nil {
-			cmd.Stdin = p.Stdin
-		}
-		return started, cmd.Start()
-	}
-	ours, theirs, err := openTerminal(*p.Terminal)
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-	cmd.SysProcAttr.Setctty = true
-	started.terminal = ours
-	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(err, ours.Close())
-	}
-	return started, nil
-}
-
-func openTerminal(size sdk.TerminalSize) (ours, theirs *os.File, err error) {
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	number, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Columns})
-	}
-	if err == nil {
-		theirs, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, unix.Close(master))
-	}
-	return os.NewFile(uintptr(master), "terminal"), theirs, nil
-}
-
-// Terminal implements localcommands.TerminalProcess.
-func (p *program) Terminal() (*os.File, error) { return p.terminal, nil }
-
-// Signal implements localcommands.Process.
-func (p *program) Signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
-
-// Kill implements localcommands.Process.
-func (p *program) Kill() { _ = p.Signal(syscall.SIGKILL) }
-
-// Wait implements localcommands.Process. What is left of the group ends with its program.
-func (p *program) Wait() (localcommands.Exit, error) {
-	err := p.cmd.Wait()
-	p.Kill()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		status, _ := exit.Sys().(syscall.WaitStatus)
-		if status.Signaled() {
-			return localcommands.Exit{Code: 128 + int(status.Signal())}, nil
-		}
-		return localcommands.Exit{Code: exit.ExitCode()}, nil
-	}
-	return localcommands.Exit{}, err
 }
 
 var door = map[string]frontdoor.Settings{"opensandbox": {

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,10 +51,6 @@ func (f *fixture) wire(method, path, body, credential string, headers ...string)
 // wireUntil is wire, and hangs up when enough has come.
 func (f *fixture) wireUntil(enough func(got []byte) bool, method, path, body, credential string, headers ...string) string {
 	f.t.Helper()
-	conn, err := net.Dial("tcp", f.address)
-	assert.NilError(f.t, err)
-	defer conn.Close()
-	assert.NilError(f.t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s /opensandbox%s HTTP/1.1\r\nHost: sandboxes.example\r\n", method, path)
 	if credential != "" {
@@ -73,18 +68,8 @@ func (f *fixture) wireUntil(enough func(got []byte) bool, method, path, body, cr
 	}
 	fmt.Fprintf(&b, "\r\n%s", body)
 	sent := b.String()
-	_, err = io.WriteString(conn, sent)
-	assert.NilError(f.t, err)
-	var got bytes.Buffer
-	for piece := make([]byte, 32<<10); err == nil && (enough == nil || !enough(got.Bytes())); {
-		var n int
-		n, err = conn.Read(piece)
-		got.Write(piece[:n])
-	}
-	if err != nil {
-		assert.ErrorIs(f.t, err, io.EOF, got.String())
-	}
-	answer := got.String()
+	answer, err := frontdoortest.Exchange(f.address, sent, enough)
+	assert.NilError(f.t, err, answer)
 	if head, frames, ok := strings.Cut(answer, "\r\n\r\n"); ok && strings.HasPrefix(head, "HTTP/1.1 101 ") {
 		answer = fmt.Sprintf("%s\r\n\r\n%q", head, frames) // they are no text
 	}
@@ -110,54 +95,6 @@ func masked(text string) string {
 
 const asJSON = "Content-Type: application/json"
 
-// contexts are interpreters that keep nothing but their names.
-type contexts struct {
-	mu   sync.Mutex
-	list []sdk.CodeContext
-	made int
-}
-
-var _ sdk.Contexts = served{}
-
-func (c *contexts) languageOf(id string) (language sdk.Language, known bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, one := range c.list {
-		if one.ID == id {
-			return one.Language, true
-		}
-	}
-	return "", false
-}
-
-// CreateContext implements sdk.Contexts.
-func (s served) CreateContext(_ context.Context, req sdk.CreateContextRequest) (sdk.CodeContext, error) {
-	c := &s.box.contexts
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.made++
-	made := sdk.CodeContext{ID: fmt.Sprintf("context-%d", c.made), Language: req.Language}
-	c.list = append(c.list, made)
-	return made, nil
-}
-
-// ListContexts implements sdk.Contexts.
-func (s served) ListContexts(context.Context, string) ([]sdk.CodeContext, error) {
-	c := &s.box.contexts
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.list), nil
-}
-
-// DeleteContext implements sdk.Contexts.
-func (s served) DeleteContext(_ context.Context, _, id string) error {
-	c := &s.box.contexts
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.list = slices.DeleteFunc(c.list, func(one sdk.CodeContext) bool { return one.ID == id })
-	return nil
-}
-
 // withEverything is a provider that can do all that the door has a use for.
 func withEverything(t *testing.T, b *box) {
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +115,7 @@ func withEverything(t *testing.T, b *box) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", program.Listener.Addr().String())
 	}
 	b.OnExecute = func(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-		language, known := b.contexts.languageOf(req.ContextID)
+		language, known := b.contexts.Language(req.ContextID)
 		switch {
 		case !known:
 			return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context")
