@@ -279,6 +279,7 @@ func TestATerminalHasOneClient(t *testing.T) {
 	third := f.sit(id, "?takeover=1&since=9223372036854775807")
 	third.hears("connected")
 	third.types("\x03")
+	third.sees("$ ") // until then the shell may throw away what is typed
 	third.types("echo do\"ne\"\n")
 	third.sees("done\r\n")
 
