@@ -369,6 +369,9 @@ func (d *Door) list(_ context.Context, c rest.Call[rest.None]) (int, []listedSan
 		return 0, nil, err
 	}
 	all := slices.DeleteFunc(d.sandboxes(c, labels), func(s listedSandbox) bool { return !keep(s) })
+	if wanted := statesOf(query); len(wanted) == 0 || slices.Contains(wanted, stateRunning) {
+		c.SetHeader("X-Total-Running", strconv.Itoa(runningOf(all)))
+	}
 	switch query.Get("order") {
 	case "", "desc":
 	case "asc":
@@ -413,15 +416,29 @@ func placeOf(token string) (listedSandbox, error) {
 	return listedSandbox{StartedAt: started, SandboxID: id}, nil
 }
 
+// statesOf are those that a list is asked for; none for all.
+func statesOf(query url.Values) (states []string) {
+	for _, value := range query["state"] {
+		states = append(states, strings.Split(value, ",")...)
+	}
+	return states
+}
+
+func runningOf(all []listedSandbox) (n int) {
+	for _, s := range all {
+		if s.State == stateRunning {
+			n++
+		}
+	}
+	return n
+}
+
 // filterOf reads by what else a list is filtered.
 func filterOf(query url.Values) (func(listedSandbox) bool, error) {
-	var states []string
-	for _, value := range query["state"] {
-		for state := range strings.SplitSeq(value, ",") {
-			if state != stateRunning && state != statePaused {
-				return nil, refused("state", "must be running, paused or both")
-			}
-			states = append(states, state)
+	states := statesOf(query)
+	for _, state := range states {
+		if state != stateRunning && state != statePaused {
+			return nil, refused("state", "must be running, paused or both")
 		}
 	}
 	var after time.Time

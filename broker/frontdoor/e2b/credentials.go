@@ -69,9 +69,10 @@ func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 	if path == routeFiles && rest.OnlyOne(h.Values(headerAccessToken)) == "" {
 		return d.authenticateSigned(h, query)
 	}
-	info, err := d.instances.Named(rest.OnlyOne(h.Values(headerSandbox)))
+	name := rest.OnlyOne(h.Values(headerSandbox))
+	info, err := d.instances.Named(name)
 	if info.FrontDoor != Name || isNotFound(err) {
-		return tenant.Tenant{}, errSandboxGone
+		return tenant.Tenant{}, &sandboxGone{error: noSandbox(), sandbox: clipped(name)}
 	}
 	access, traffic := rest.OnlyOne(h.Values(headerAccessToken)), rest.OnlyOne(h.Values(headerTrafficToken))
 	known := same(access, d.tokens.envd(info.ID))
@@ -151,7 +152,7 @@ func isData(path string, h rest.Header) bool {
 	switch path {
 	case "/health":
 		return len(h.Values(headerSandbox)) > 0
-	case routeFiles, "/envs", "/metrics":
+	case routeFiles, routeCompose, "/envs", "/metrics":
 		return true
 	}
 	return strings.HasPrefix(path, "/process.Process/") || strings.HasPrefix(path, "/filesystem.Filesystem/") || isInterpreter(path)

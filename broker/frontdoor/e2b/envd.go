@@ -389,13 +389,16 @@ func (d envd) liveMetrics(w http.ResponseWriter, r *http.Request, c rest.Call[re
 }
 
 // sendJSON answers a request whose route streams.
-func sendJSON(w http.ResponseWriter, value any) error {
+func sendJSON(w http.ResponseWriter, value any) error { return sendAs(w, "application/json", value) }
+
+// sendAs answers such a request with JSON that is called something else.
+func sendAs(w http.ResponseWriter, mediaType string, value any) error {
 	text, err := rest.EncodeJSON(value)
 	if err != nil {
 		return err
 	}
 	header := w.Header()
-	header.Set("Content-Type", "application/json")
+	header.Set("Content-Type", mediaType)
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	_, err = w.Write(text)
 	return err

@@ -18,13 +18,16 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// routeFiles carries the bytes of files, both ways.
-const routeFiles = "/files"
+const (
+	// routeFiles carries the bytes of files, both ways.
+	routeFiles   = "/files"
+	routeCompose = routeFiles + "/compose"
+)
 
 func (d envd) registerFiles() {
 	rest.Stream(d.api, rest.Operation{Method: http.MethodGet, Path: routeFiles, AnyQuery: true}, d.download)
 	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: routeFiles, AnyQuery: true}, d.upload)
-	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: routeFiles + "/compose", AnyQuery: true}, func(context.Context, rest.Call[rest.Raw]) (int, rest.None, error) {
+	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: routeCompose, AnyQuery: true}, func(context.Context, rest.Call[rest.Raw]) (int, rest.None, error) {
 		return 0, rest.None{}, never("composing of files; send the file in one request")
 	})
 }
@@ -55,7 +58,21 @@ func (d envd) download(w http.ResponseWriter, r *http.Request, c rest.Call[rest.
 	if err != nil {
 		return err
 	}
-	return lending.ServeFile(w, r, d.instances, c.Tenant, info.ID.String(), name)
+	err = lending.ServeFile(w, r, d.instances, c.Tenant, info.ID.String(), name)
+	if sdk.CodeOf(err) == sdk.CodeConflict && d.isDirectory(r.Context(), c.Tenant, info, name) {
+		return refused("path", "is a directory")
+	}
+	return err
+}
+
+// isDirectory reports whether a path is known to be one.
+func (d envd) isDirectory(ctx context.Context, who tenant.Tenant, info instance.Info, name string) (is bool) {
+	_ = lending.Use(ctx, d.instances, who, info.ID.String(), sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+		found, err := files.StatFile(ctx, instanceID, name)
+		is = err == nil && found.Type == sdk.FileDirectory
+		return err
+	})
+	return is
 }
 
 // written describes a file that was uploaded.
@@ -104,7 +121,7 @@ func (d envd) upload(w http.ResponseWriter, r *http.Request, c rest.Call[rest.No
 	if err := d.eachFile(r, take); err != nil {
 		return err
 	}
-	return sendJSON(w, all)
+	return sendAs(w, "text/plain; charset=utf-8", all) // as with envd, though it is JSON
 }
 
 // diskFull gives a file for which there is no room the status that clients know.

@@ -61,9 +61,13 @@ func readBody(r *http.Request, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil || decoder.More() {
-		return rest.BadRequest(http.StatusUnprocessableEntity, "The body must be a JSON object with the fields that the API has, each of its type.")
+		return unreadable("The body must be a JSON object with the fields that the API has, each of its type.")
 	}
 	return nil
+}
+
+func unreadable(text string) error {
+	return &illFormed{rest.BadRequest(http.StatusUnprocessableEntity, text)}
 }
 
 // languageOf checks a language that is named; python unless one is.
@@ -183,7 +187,7 @@ func (d interpreter) execute(w http.ResponseWriter, r *http.Request, c rest.Call
 	}
 	switch {
 	case body.Code == nil:
-		return rest.BadRequest(http.StatusUnprocessableEntity, "code is required.")
+		return unreadable("code is required.")
 	case valueOf(body.ContextID) != "" && valueOf(body.Language) != "":
 		return refused("language", "does not go with context_id: a context has one")
 	}

@@ -20,11 +20,16 @@ type refusalBody struct {
 	Port      int    `json:"port,omitempty"`
 }
 
+// illFormed refuses a body of a request for the code interpreter, which alone has 422.
+type illFormed struct{ error }
+
+func (i *illFormed) Unwrap() error { return i.error }
+
 // problem puts a refusal into E2B's form. Its clients know 400 where the broker's own API
 // has 422.
 func problem(err error, requestID string) rest.Problem {
 	r := rest.RefusalOf(err, requestID)
-	if r.Status == http.StatusUnprocessableEntity {
+	if _, own := errors.AsType[*illFormed](err); r.Status == http.StatusUnprocessableEntity && !own {
 		r.Status = http.StatusBadRequest
 	}
 	// The SDKs show the text and no other code than the status.
