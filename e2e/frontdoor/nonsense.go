@@ -3,6 +3,7 @@ package frontdoor
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -49,8 +50,11 @@ type Nonsense struct {
 	Bodies map[string]string
 	// Queries are right values of parameters there, by name.
 	Queries map[string]string
-	// Undo are operations, as METHOD PATH with the ID in a %s, that end what others have
-	// made after all, by theirs.
+	// Enveloped are operations whose bodies are messages of a stream of the Connect protocol.
+	// Their refusals come after the head.
+	Enveloped []string
+	// Undo are operations, as METHOD PATH or METHOD PATH BODY with the ID in a %s, that end
+	// what others have made after all, by theirs.
 	Undo map[string]string
 	// Documented says which statuses of the server's own fault the door may answer, beside
 	// 501 and 503. It may be nil.
@@ -263,6 +267,10 @@ const maxAnswer = 1 << 20
 
 // send sends one and looks at the answer.
 func (n Nonsense) send(ctx context.Context, connections *http.Client, base string, a attempt) error {
+	if a.contentType == "application/json" && slices.Contains(n.Enveloped, a.op) {
+		a.contentType = "application/connect+json"
+		a.body = string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(a.body)))) + a.body //nolint:gosec // it is short
+	}
 	req, err := http.NewRequestWithContext(ctx, a.method, base+a.target, strings.NewReader(a.body))
 	if err != nil {
 		return nil // it is no URL, and no request could be written for it
@@ -304,20 +312,24 @@ func (n Nonsense) documented(op string, status int) bool {
 	return status == http.StatusNotImplemented || status == http.StatusServiceUnavailable || n.Documented != nil && n.Documented(op, status)
 }
 
-var madeID = regexp.MustCompile(`"[a-z_]*id":"([^"]+)"`)
+var madeID = regexp.MustCompile(`"[a-z_]*(?:id|Id|ID)":"([^"]+)"`)
 
 // undo ends what a request has made.
 func (n Nonsense) undo(ctx context.Context, connections *http.Client, base string, a attempt, answer []byte) error {
-	method, path, has := strings.Cut(n.Undo[a.op], " ")
 	id := madeID.FindSubmatch(answer)
-	if !has || id == nil {
+	if n.Undo[a.op] == "" || id == nil {
 		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base+fmt.Sprintf(path, id[1]), http.NoBody)
+	method, target, _ := strings.Cut(fmt.Sprintf(n.Undo[a.op], id[1]), " ")
+	path, body, _ := strings.Cut(target, " ")
+	req, err := http.NewRequestWithContext(ctx, method, base+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header = n.Credentials.Clone()
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := connections.Do(req)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -338,6 +339,8 @@ func noUser() error {
 // pathOf is what a path of a client means: relative ones begin at home.
 func pathOf(name string) (string, error) {
 	switch rest, tilde := strings.CutPrefix(name, "~"); {
+	case !utf8.ValidString(name):
+		return "", refused("path", "must be UTF-8")
 	case strings.ContainsRune(name, 0):
 		return "", refused("path", "holds a NUL character, which no path can")
 	case tilde && (rest == "" || rest[0] == '/'):

@@ -83,7 +83,7 @@ func (f *fixture) wire(enough func(got []byte) bool, method, path, body string, 
 	lines := strings.Split(answerHead, "\r\n")
 	slices.Sort(lines[1:]) // some come in any order
 	text += strings.Join(lines, "\n") + "\n\n" + shown(f.t, answerHead, rest) + "\n\n"
-	text = strings.NewReplacer("\r\n", "\n", f.sandbox.SandboxID, "{id}", f.sandbox.EnvdAccessToken, "{token}", f.sandbox.TrafficAccessToken, "{traffic}").Replace(text)
+	text = strings.NewReplacer("\r\n", "\n", "\u00a0", " ", f.sandbox.SandboxID, "{id}", f.sandbox.EnvdAccessToken, "{token}", f.sandbox.TrafficAccessToken, "{traffic}").Replace(text)
 	return masked(text)
 }
 
@@ -121,7 +121,7 @@ func masked(text string) string {
 	text = changes.ReplaceAllString(text, "${1}{changes}")
 	text = tokens.ReplaceAllString(ids.ReplaceAllString(text, "{another}"), "{secret}")
 	text = pages.ReplaceAllString(watcher.ReplaceAllString(text, "${1}{watcher}"), "${1}{page}")
-	if times.MatchString(text) || pids.MatchString(text) { // whose length changes
+	if times.MatchString(text) || pids.MatchString(text) || strings.Contains(text, "proto: ") { // whose length changes
 		text = lengths.ReplaceAllString(pids.ReplaceAllString(times.ReplaceAllString(text, "{time}"), "${1}{pid}"), "${1}{length}")
 	}
 	return text
