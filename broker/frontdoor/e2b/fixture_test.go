@@ -99,7 +99,7 @@ func newBox(t *testing.T) *box {
 		assert.NilError(t, os.MkdirAll(filepath.Join(b.root, dir), 0o755))
 	}
 	b.commands = localcommands.New(localcommands.Options{Check: func(string) error { return nil }, Start: b.programs.Start, Terminals: true})
-	b.files = localfiles.New(localfiles.Options{Directory: func(string) (string, error) { return b.root, nil }, Places: []string{"/home/user", "/tmp"}})
+	b.files = localfiles.New(localfiles.Options{Directory: func(string) (string, error) { return b.root, nil }, Places: []string{"/home", "/tmp"}})
 	b.Provider = &instancetest.Provider{
 		Name: "first", Capabilities: []sdk.Capability{sdk.CapabilityCommands, sdk.CapabilityFiles, sdk.CapabilityFileWatch, sdk.CapabilityContexts},
 		OnPause: func(context.Context, string, bool) error { return nil },
