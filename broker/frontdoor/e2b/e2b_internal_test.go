@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -387,5 +388,37 @@ func FuzzMessage(f *testing.F) {
 		whole, err := jsonCodec{}.Marshal(&message)
 		assert.NilError(t, err)
 		assert.Assert(t, json.Valid(whole))
+	})
+}
+
+func FuzzUpload(f *testing.F) {
+	const whole = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a/b\"\r\n\r\n1\r\n--b--\r\n"
+	f.Add("multipart/form-data; boundary=b", "", whole)
+	f.Add("multipart/form-data; boundary=b", "path=x", whole)
+	f.Add("application/octet-stream", "path=x", "1")
+	f.Fuzz(func(t *testing.T, contentType, query, body string) {
+		r := &http.Request{Method: http.MethodPost, URL: &url.URL{RawQuery: query}, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body))}
+		taken := 0
+		err := envd{}.eachFile(r, func(name string, content io.Reader) error {
+			assert.Assert(t, name != "")
+			n, err := io.Copy(io.Discard, content)
+			assert.Assert(t, n <= int64(len(body)))
+			taken++
+			return err
+		})
+		assert.Assert(t, err != nil || taken > 0, "nothing was written, and nobody is told")
+		assert.Assert(t, taken <= len(body)+1)
+	})
+}
+
+func FuzzUser(f *testing.F) {
+	f.Add("Basic dXNlcjo=", "user")
+	f.Add("Basic cm9vdDo=", "")
+	f.Fuzz(func(t *testing.T, authorization, username string) {
+		query := url.Values{"username": {username}}.Encode()
+		r := &http.Request{URL: &url.URL{RawQuery: query}, Header: http.Header{"Authorization": {authorization}}}
+		if checkUser(r) == nil && !strings.HasPrefix(authorization, "Basic ") {
+			assert.Assert(t, username == "" || username == user, "nobody else is let in")
+		}
 	})
 }

@@ -145,7 +145,7 @@ func (b *box) execute(_ context.Context, req sdk.ExecuteRequest, out sdk.Output)
 
 // fixture is the door on a real TCP listener, with a sandbox.
 type fixture struct {
-	t       *testing.T
+	t       testing.TB
 	box     *box
 	service *instance.Service
 	server  *api.Server
@@ -277,7 +277,7 @@ func envelope(flags byte, message string) string {
 }
 
 // messages are those of a stream, the last one after a space.
-func messages(t *testing.T, stream string) (all []string) {
+func messages(t testing.TB, stream string) (all []string) {
 	t.Helper()
 	for r := bytes.NewReader([]byte(stream)); r.Len() > 0; {
 		var head struct {
@@ -304,7 +304,7 @@ func messages(t *testing.T, stream string) (all []string) {
 // answer is a response that was read.
 type answer struct {
 	*http.Response
-	t    *testing.T
+	t    testing.TB
 	text string
 }
 

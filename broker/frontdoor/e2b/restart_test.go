@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,11 @@ func (l *left) Named(name string) (instance.Info, error) {
 	return box1, l.unknown
 }
 
+// Lease implements e2b.Instances.
+func (*left) Lease(context.Context, tenant.Tenant, string, sdk.Capability) (*instance.Lease, error) {
+	return nil, sdk.Errorf(sdk.CodeUnavailable, "nobody lends anything")
+}
+
 // ListAll implements e2b.Instances.
 func (l *left) ListAll(string, instance.ListRequest) instance.Page {
 	return instance.Page{Instances: []instance.Info{box1}}
@@ -47,7 +53,7 @@ type people struct{ *tenant.Directory }
 func (p people) Tenant(name string) (tenant.Tenant, bool) { return tenant.Tenant{Name: name}, true }
 
 // door is a server with the door alone, as each process of a broker has one.
-func door(t *testing.T, instances e2b.Instances) *fixture {
+func door(t testing.TB, instances e2b.Instances) *fixture {
 	t.Helper()
 	tenants := people{tenant.NewDirectory([]tenant.Credentials{
 		{Tenant: tenant.Tenant{Name: "acme"}, TokenSHA256: [][32]byte{keyOf(apiKey)}},
@@ -108,4 +114,28 @@ func TestASandboxOfWhichNobodyKnowsYetIsNotGone(t *testing.T) {
 	} {
 		f.do(test.method, test.path, "", test.headers...).refuses(test.status, test.code)
 	}
+}
+
+// Whatever comes in the place of a message, what is answered is a stream that has an end, or
+// a refusal.
+func FuzzFrames(f *testing.F) {
+	const right = `{"process":{"cmd":"/bin/true"}}`
+	for _, body := range []string{envelope(0, right), envelope(1, right), envelope(2, "{}"), envelope(0, right) + envelope(0, right), envelope(0, right)[:9], "", "\x00\xff\xff\xff\xff{"} {
+		f.Add("Start", body)
+		f.Add("StreamInput", body)
+	}
+	d := door(f, &left{})
+	var own struct{ EnvdAccessToken string }
+	d.do(http.MethodGet, "/sandboxes/box", "", apiKey).wants(http.StatusOK).decode(&own)
+	d.sandbox = created{SandboxID: "box", EnvdAccessToken: own.EnvdAccessToken}
+	f.Fuzz(func(t *testing.T, method, body string) {
+		if method != "Start" && method != "StreamInput" && method != "Connect" {
+			return
+		}
+		one := *d
+		one.t = t
+		all := messages(t, one.ask(http.MethodPost, "/process.Process/"+method, body, "Content-Type: application/connect+json").wants(http.StatusOK).text)
+		assert.Equal(t, len(all), 1)
+		assert.Assert(t, strings.HasPrefix(all[0], `end {"error":{"code":"`), all[0])
+	})
 }

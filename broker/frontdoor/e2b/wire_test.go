@@ -88,7 +88,7 @@ func (f *fixture) wire(enough func(got []byte) bool, method, path, body string, 
 }
 
 // shown is a body as a transcript has it.
-func shown(t *testing.T, head, body string) string {
+func shown(t testing.TB, head, body string) string {
 	t.Helper()
 	if strings.Contains(head, "Transfer-Encoding: chunked") {
 		// One that breaks off, because the client has left, is shown as far as it came.
@@ -199,7 +199,7 @@ DELETE /secrets/s1`), "\n") {
 }
 
 // pid is that of the first event of a stream.
-func pid(t *testing.T, message string) string {
+func pid(t testing.TB, message string) string {
 	t.Helper()
 	found := regexp.MustCompile(`^{"event":{"start":{"pid":(\d+)}}}$`).FindStringSubmatch(message)
 	assert.Assert(t, found != nil, message)
