@@ -58,8 +58,8 @@ func TestWhoMayAskWhat(t *testing.T) {
 		"a file by the token, where it is signed wrong":   {"GET", "/files?path=a&signature=v1_x", []string{me, access + own.EnvdAccessToken}, 200},
 		"a file by nothing":                               {"GET", "/files?path=a", nil, 401},
 		"a file by a wrong signature":                     {"GET", "/files?path=a&signature=v1_x", nil, 401},
-		"a file by its signature":                         {"GET", "/files?path=a&signature=" + url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", "", "")), nil, 200},
-		"a file by its signature, where another is named": {"GET", "/files?path=a&signature=" + url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", "", "")), []string{named + other.SandboxID}, 401},
+		"a file by its signature":                         {"GET", "/files?path=a&signature=" + url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", "")), nil, 200},
+		"a file by its signature, where another is named": {"GET", "/files?path=a&signature=" + url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", "")), []string{named + other.SandboxID}, 401},
 		"a file by the key":                               {"GET", "/files?path=a", []string{me, apiKey}, 401},
 		"whether a sandbox runs, by nothing":              {"GET", "/health", []string{me}, 204},
 	} {
@@ -79,7 +79,7 @@ func TestWhoMayAskWhat(t *testing.T) {
 	assert.Equal(t, f.ask("POST", "/process.Process/List", "{}").wants(200).text, "{}")
 	f.do("DELETE", "/sandboxes/"+own.SandboxID, "", apiKey).wants(204)
 	f.ask("GET", "/envs", "").refuses(502, sdk.CodeNotFound)
-	f.do("GET", "/files?path=a&signature="+url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", "", "")), "").refuses(401, sdk.CodeNotAuthenticated)
+	f.do("GET", "/files?path=a&signature="+url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", "")), "").refuses(401, sdk.CodeNotAuthenticated)
 }
 
 // described is a sandbox as get and lists show it.
@@ -217,8 +217,13 @@ func TestASandboxThatIsPaused(t *testing.T) {
 	f.do("POST", own+"/pause", "{}", apiKey).refuses(409, sdk.CodeConflict)
 	assert.Assert(t, f.left(f.sandbox.SandboxID) > 23*time.Hour, "it is kept as long as one may live")
 	for _, request := range [][3]string{
-		{"GET", "/envs", ""}, {"GET", "/metrics", ""}, {"GET", "/files?path=a", ""}, {"POST", "/files?path=a", "x"}, {"POST", "/process.Process/List", "{}"},
-		{"POST", "/execute", `{"code":"1"}`}, {"GET", "/contexts", ""},
+		{"GET", "/envs", ""},
+		{"GET", "/metrics", ""},
+		{"GET", "/files?path=a", ""},
+		{"POST", "/files?path=a", "x"},
+		{"POST", "/process.Process/List", "{}"},
+		{"POST", "/execute", `{"code":"1"}`},
+		{"GET", "/contexts", ""},
 	} {
 		told := f.ask(request[0], request[1], request[2]).refuses(502, sdk.CodeConflict)
 		assert.Equal(t, told.SandboxID, f.sandbox.SandboxID, request)

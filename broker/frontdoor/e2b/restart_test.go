@@ -90,7 +90,7 @@ func TestASandboxOfWhichNobodyKnowsYetIsNotGone(t *testing.T) {
 	instances.unknown = sdk.Errorf(sdk.CodeUnavailable, "nobody knows yet")
 	const stranger, named, wrong = "X-API-KEY: umbrella-token", "E2b-Sandbox-Id: box", "X-Access-Token: x"
 	token := "X-Access-Token: " + own.EnvdAccessToken
-	signed := "/files?path=a&signature=" + url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", "", ""))
+	signed := "/files?path=a&signature=" + url.QueryEscape(signature(own.EnvdAccessToken, "a", "read", ""))
 	for _, test := range []struct {
 		method, path string
 		headers      []string

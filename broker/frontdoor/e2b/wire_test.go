@@ -272,9 +272,9 @@ func TestFilesystemOnTheWire(t *testing.T) {
 	f.ask("POST", route+"RemoveWatcher", `{"watcherId":"`+left.WatcherID+`"}`).wants(200)
 }
 
-// signature is what the SDKs sign an address with.
-func signature(token, path, operation, username, until string) string {
-	text := path + ":" + operation + ":" + username + ":" + token
+// signature is what the SDKs sign an address of no user with.
+func signature(token, path, operation, until string) string {
+	text := path + ":" + operation + "::" + token
 	if until != "" {
 		text += ":" + until
 	}
@@ -311,7 +311,7 @@ func TestFilesOnTheWire(t *testing.T) {
 	transcripts(t, "files_read", f.sandboxed("GET", "/files?path=a/two.txt", ""), f.sandboxed("GET", "/files?path=empty", ""), f.sandboxed("GET", "/files?path=packed", "", "Range: bytes=1-2"), f.sandboxed("GET", "/files?path=packed", "", "Accept-Encoding: gzip, deflate"),
 		f.sandboxed("GET", "/files?path=nowhere", ""), f.sandboxed("GET", "/files?path=/tmp", ""), f.sandboxed("GET", "/files?path=~other/x", ""), f.sandboxed("GET", "/files?path=empty&username=root", ""), f.wire(nil, "GET", "/files?path=empty", ""))
 	signed := func(operation, until string) string {
-		query := "/files?path=one.txt&signature=" + url.QueryEscape(signature(f.sandbox.EnvdAccessToken, "one.txt", operation, "", until))
+		query := "/files?path=one.txt&signature=" + url.QueryEscape(signature(f.sandbox.EnvdAccessToken, "one.txt", operation, until))
 		if until != "" {
 			query += "&signature_expiration=" + until
 		}

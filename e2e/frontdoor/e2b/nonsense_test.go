@@ -71,19 +71,19 @@ func newVictim(t *testing.T, b *harness.Broker, key, secret string) victim {
 	var told struct {
 		SandboxID, EnvdAccessToken, TrafficAccessToken, ID, WatcherID string
 	}
-	ask := func(method, path, contentType, body string) string {
-		text := v.ask(t, b, method, path, contentType, body)
+	ask := func(path, contentType, body string) string {
+		text := v.ask(t, b, http.MethodPost, path, contentType, body)
 		_ = json.Unmarshal([]byte(text), &told) // where it is an object
 		return text
 	}
-	ask(http.MethodPost, "/v2/sandboxes", asJSON, `{"templateID":"base","timeout":3600,"envVars":{"SECRET":"`+secret+`"},"metadata":{"owner":"`+secret+`"}}`)
+	ask("/v2/sandboxes", asJSON, `{"templateID":"base","timeout":3600,"envVars":{"SECRET":"`+secret+`"},"metadata":{"owner":"`+secret+`"}}`)
 	v.sandbox, v.access, v.traffic = told.SandboxID, told.EnvdAccessToken, told.TrafficAccessToken
-	ask(http.MethodPost, "/files?path=/tmp/secret", "application/octet-stream", secret)
-	ask(http.MethodPost, "/contexts", asJSON, `{"language":"python"}`)
-	ask(http.MethodPost, "/filesystem.Filesystem/CreateWatcher", asJSON, `{"path":"/tmp"}`)
+	ask("/files?path=/tmp/secret", "application/octet-stream", secret)
+	ask("/contexts", asJSON, `{"language":"python"}`)
+	ask("/filesystem.Filesystem/CreateWatcher", asJSON, `{"path":"/tmp"}`)
 	v.context, v.watcher = told.ID, told.WatcherID
 	const message = `{"process":{"cmd":"/bin/sleep","args":["3000"]}}`
-	v.process = pid.FindStringSubmatch(ask(http.MethodPost, "/process.Process/Start", "application/connect+json", "\x00\x00\x00\x00"+string(rune(len(message)))+message))[1]
+	v.process = pid.FindStringSubmatch(ask("/process.Process/Start", "application/connect+json", "\x00\x00\x00\x00"+string(rune(len(message)))+message))[1]
 	return v
 }
 
