@@ -64,3 +64,16 @@ type Tenants interface {
 	// Tenant by name.
 	Tenant(name string) (tenant.Tenant, bool)
 }
+
+// Resumable is a failure after which the same request, with the same Idempotency-Key, goes
+// on where this one ended: its answer is not kept.
+type Resumable struct{ Err error }
+
+// Error implements error.
+func (r Resumable) Error() string { return r.Err.Error() }
+
+// Unwrap returns the failure.
+func (r Resumable) Unwrap() error { return r.Err }
+
+// HasBegun says so to the API.
+func (r Resumable) HasBegun() bool { return false }

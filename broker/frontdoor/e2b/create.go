@@ -139,7 +139,7 @@ func (d *Door) createFor(timeout time.Duration) rest.Handler[rest.Raw, sandboxAn
 		if err != nil {
 			return 0, sandboxAnswer{}, err
 		}
-		if err := d.furnish(ctx, c.Tenant, info); err != nil {
+		if err := d.furnish(ctx, c.Tenant, info, req.Key != ""); err != nil {
 			return 0, sandboxAnswer{}, err
 		}
 		return http.StatusCreated, d.sandboxOf(info), nil
@@ -152,8 +152,10 @@ const home = "/home/user"
 // cleanUpTimeout bounds the ending of what nobody was told of.
 const cleanUpTimeout = 30 * time.Second
 
-// furnish sees that there is a home. A sandbox without one is not what was asked for.
-func (d *Door) furnish(ctx context.Context, who tenant.Tenant, info instance.Info) error {
+// furnish sees that there is a home. A sandbox without one is not what was asked for. Of one
+// whose client has a key to ask again with, the sandbox stays unless its provider refuses a
+// home: as long as it ends, another one would be there beside it.
+func (d *Door) furnish(ctx context.Context, who tenant.Tenant, info instance.Info, keyed bool) error {
 	err := lending.Use(ctx, d.instances, who, info.ID.String(), sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		_, err := files.StatFile(ctx, instanceID, home)
 		if isNotFound(err) {
@@ -161,12 +163,16 @@ func (d *Door) furnish(ctx context.Context, who tenant.Tenant, info instance.Inf
 		}
 		return err
 	})
-	if err != nil {
+	refused := slices.Contains([]sdk.Code{sdk.CodeInvalidRequest, sdk.CodeNotSupported, sdk.CodeNotAllowed}, sdk.CodeOf(err))
+	if err != nil && (refused || !keyed) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 		defer cancel()
 		_ = d.instances.Destroy(ctx, who, info.ID.String()) // what failed first is told
 	}
-	return err
+	if err != nil {
+		return frontdoor.Resumable{Err: err}
+	}
+	return nil
 }
 
 // controlled is the tenant's sandbox that a path names, by its ID alone or with the client

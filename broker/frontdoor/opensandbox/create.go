@@ -303,19 +303,10 @@ func (d *Door) startEntrypoint(ctx context.Context, who tenant.Tenant, info inst
 		_ = d.instances.Destroy(ctx, who, info.ID.String()) // what failed first is told
 	}
 	if err != nil {
-		return &resumable{err}
+		return frontdoor.Resumable{Err: err}
 	}
 	return nil
 }
-
-// resumable is a failure after which the same request, with the same key, goes on where
-// this one ended: its answer is not kept.
-type resumable struct{ error }
-
-func (r *resumable) Unwrap() error { return r.error }
-
-// HasBegun says so to the API.
-func (r *resumable) HasBegun() bool { return false }
 
 // cleanUpTimeout bounds the ending of what nobody was told of.
 const cleanUpTimeout = 30 * time.Second
