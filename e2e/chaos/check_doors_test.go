@@ -88,6 +88,8 @@ func (f *findings) contents(events []event) {
 		switch {
 		case e.Operation == opWrite && e.acknowledged():
 			written[at] = true
+		case e.Operation == opCreate && e.acknowledged() && e.Path != "":
+			written[place{e.Told, e.Path}] = true
 		case e.Operation == opRead && e.acknowledged() && e.Printed != e.Token:
 			f.add("mixed up: %s of %s holds %q", e.Path, e.Instance, e.Printed)
 		case e.Operation == opRead && e.Status == http.StatusNotFound && written[at] && !asked[e.Instance]:
@@ -155,6 +157,8 @@ func insideKey(operation, instance, codeHash, path string) string {
 		return "start " + codeHash + " in " + instance
 	case "write_file":
 		return "write " + path + " in " + instance
+	case "make_directory":
+		return "make " + path + " in " + instance
 	case "create_context", "pause_instance", "resume_instance":
 		return operation + " " + instance
 	default:
@@ -170,6 +174,8 @@ func keyInside(e cloud.Effect) string {
 		operation, sum = "run_command", fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(strings.Join(e.Argv, "\x00"))))
 	case cloud.Wrote:
 		operation = "write_file"
+	case cloud.Made:
+		operation = "make_directory"
 	case cloud.Prepared:
 		operation = "create_context"
 	case cloud.Paused:

@@ -113,6 +113,7 @@ func (w *world) check() figures {
 	var found findings
 	events := found.named(w.history.all(), effects)
 	found.acknowledged(events, alive)
+	found.refusals(events)
 	found.keys(events)
 	found.tenants(events)
 	found.effects(events, effects)
@@ -188,6 +189,15 @@ func (f *findings) acknowledged(events []event, alive []cloud.Instance) {
 			gone[e.Instance] = false
 		case slices.Contains(ownersUse, e.Operation) && (e.Status == http.StatusNotFound || e.Status == http.StatusUnauthorized) && !asked[e.Instance]:
 			f.add("denied: %s was acknowledged and %s is answered with %d at %s: %s", e.Instance, e.Operation, e.Status, e.Ended.Format(time.RFC3339Nano), e.Detail)
+		}
+	}
+}
+
+// refusals say why, by the broker's code.
+func (f *findings) refusals(events []event) {
+	for _, e := range events {
+		if e.Error == "" && e.Status >= 400 && e.Code == "" && e.Operation != opHealth {
+			f.add("no code: %s of %s by %q was refused with %d: %s", e.Operation, e.Instance, e.Door, e.Status, e.Detail)
 		}
 	}
 }

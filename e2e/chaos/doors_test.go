@@ -17,6 +17,7 @@ type door struct {
 var doors = []door{
 	{"ragflow", " timeout = \"5s\"\n", 1, func(c *client) actor { return &ragflowClient{c} }},
 	{"opensandbox", " images = { \"" + image + "\" = \"\" }\n", 1, func(c *client) actor { return newOpenSandboxClient(c) }},
+	{"e2b", " templates = { \"" + image + "\" = \"\" }\n", 1, func(c *client) actor { return newE2BClient(c) }},
 }
 
 // path is what the paths of a door begin with.

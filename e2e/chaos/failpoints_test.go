@@ -62,7 +62,7 @@ func atStart(p failpoint.Point) bool {
 }
 
 // calls are those of the cloud. Some are made for clients of front doors alone.
-var calls = []string{"create", "execute", "destroy", "list", "start", "command", "write", "read", "context", "pause", "resume"}
+var calls = []string{"create", "execute", "destroy", "list", "start", "command", "write", "read", "mkdir", "context", "pause", "resume"}
 
 // TestAPluginThatDiesInAnyCallLosesAndDoublesNothing kills the plugin before and
 // after each effect of the cloud, while that is being asked.

@@ -113,6 +113,21 @@ func TestTheCheckerSeesWhatIsWrongThroughADoor(t *testing.T) {
 			events:  []event{of(opFollow, func(e *event) { e.Token, e.Printed = "x", "y" })},
 			effects: []cloud.Effect{begun(1)}, find: findRun, want: "mixed up: x",
 		},
+		"a refusal has a code": {
+			events:  []event{of(opCommand, func(e *event) { e.Status, e.Code = 503, "SB009" })},
+			effects: two, find: findRefusals,
+		},
+		"a refusal has no code": {
+			events:  []event{of(opCommand, func(e *event) { e.Status = 503 })},
+			effects: two, find: findRefusals, want: "no code: command of red:s:a",
+		},
+		"a directory that was there from the beginning is lost": {
+			events: []event{
+				through(box, event{Operation: opCreate, Tenant: "red", Told: idOf(a), Status: http.StatusCreated, Path: "/home"}),
+				of(opRead, func(e *event) { e.Path, e.Status = "/home", 404 }),
+			},
+			effects: two, find: findContents, want: "lost: /home of red:s:a",
+		},
 		"a file is there": {
 			events:  []event{of(opWrite, func(e *event) { e.Path = "/p" }), of(opRead, func(e *event) { e.Path, e.Token, e.Printed = "/p", "x", "x" })},
 			effects: two, find: findContents,
@@ -159,6 +174,9 @@ func TestTheCheckerSeesWhatIsWrongThroughADoor(t *testing.T) {
 		"a file without a line": {
 			effects: []cloud.Effect{wrote}, lines: []auditLine{line("run_command")}, find: findUnaudited, want: "unaudited: write /p",
 		},
+		"a directory without a line": {
+			effects: []cloud.Effect{{At: at(2), Kind: cloud.Made, Instance: a, Path: "/d"}}, lines: []auditLine{line("make_directory")}, find: findUnaudited, want: "unaudited: make /d",
+		},
 		"a pause without a line": {
 			effects: []cloud.Effect{{At: at(2), Kind: cloud.Paused, Instance: a}}, lines: []auditLine{line("resume_instance")}, find: findUnaudited, want: "unaudited: pause_instance",
 		},
@@ -192,6 +210,10 @@ func findNothing(*findings, []event, []cloud.Effect, []cloud.Instance, []auditLi
 
 func findLost(f *findings, events []event, _ []cloud.Effect, alive []cloud.Instance, _ []auditLine) {
 	f.acknowledged(events, alive)
+}
+
+func findRefusals(f *findings, events []event, _ []cloud.Effect, _ []cloud.Instance, _ []auditLine) {
+	f.refusals(events)
 }
 
 func findKeys(f *findings, events []event, _ []cloud.Effect, _ []cloud.Instance, _ []auditLine) {

@@ -21,6 +21,7 @@ const (
 	opLook    operation = "look"
 	opSteal   operation = "steal" // reach for another tenant's instance
 	// Those of front doors alone.
+	opHealth   operation = "health"   // of the broker, which is no refusal if it is bad
 	opCommand  operation = "command"  // waits for its end
 	opStart    operation = "start"    // a command that nobody waits for
 	opFollow   operation = "follow"   // look at such a command
@@ -60,7 +61,8 @@ type event struct {
 	PlacedBy string   `json:",omitempty"` // where the session was there already
 	Tried    []string `json:",omitempty"`
 
-	// Command and Path are what was asked for, or the command that the answer names.
+	// Command and Path are what was asked for, or the command that the answer names. Path
+	// of a creation is what there is in the instance from the beginning.
 	Command string `json:",omitempty"`
 	Path    string `json:",omitempty"`
 	// Printed is what code has printed, or the content of a file.

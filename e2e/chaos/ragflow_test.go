@@ -22,7 +22,7 @@ func (c *ragflowClient) act(ctx context.Context) {
 	case n < 80:
 		c.run(ctx)
 	case n < 90:
-		c.ask(event{Operation: opUsage}, call{Method: http.MethodGet, Path: c.path("/healthz")}, func(*event, answer) {})
+		c.ask(event{Operation: opHealth}, call{Method: http.MethodGet, Path: c.path("/healthz")}, func(*event, answer) {})
 	default:
 		pause(ctx, time.Duration(c.random.IntN(30))*time.Millisecond)
 	}

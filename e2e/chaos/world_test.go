@@ -332,6 +332,8 @@ type call struct {
 	Method, Path string
 	Header       map[string]string
 	Body         []byte
+	// Until is what the client has read when it leaves; it stays to the end if there is none.
+	Until []byte
 }
 
 // body sets a body of JSON.
@@ -359,8 +361,24 @@ func (w *world) send(patience time.Duration, c call) answer {
 		return answer{Err: err}
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	text, err := readUntil(resp.Body, c.Until)
 	return answer{Status: resp.StatusCode, Body: text, Err: err}
+}
+
+// readUntil reads all, or as far as there is what ends it, and perhaps a little more.
+func readUntil(from io.Reader, end []byte) (all []byte, err error) {
+	if end == nil {
+		return io.ReadAll(from)
+	}
+	for piece := make([]byte, 4096); err == nil && !bytes.Contains(all, end); {
+		var n int
+		n, err = from.Read(piece)
+		all = append(all, piece[:n]...)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return all, err
 }
 
 // pause waits, unless ctx ends before.

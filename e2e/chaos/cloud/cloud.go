@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// Name of the cloud, which each of its effects carries.
 	Name string
-	// Address at which it answers, after each time that it was down too.
+	// Address at which it answers, after each time that it was down too. Port 0 is any.
 	Address string
 	// Seed by which it draws its lies.
 	Seed uint64
@@ -72,7 +72,11 @@ func Start(o Options) (*Cloud, error) {
 	c.mux.HandleFunc("POST /destroy", handle(c, "destroy", c.destroy))
 	c.mux.HandleFunc("POST /list", handle(c, "list", c.list))
 	c.handleInside()
-	return c, c.Up()
+	err := c.Up()
+	if err == nil {
+		c.address = c.server.Listener.Addr().String() // with the port, where none was chosen
+	}
+	return c, err
 }
 
 // Name of the cloud.

@@ -19,7 +19,7 @@ type InsideRequest struct {
 	ID string `json:"id,omitempty"`
 	// Wait has the call wait for the end of the command.
 	Wait bool `json:"wait,omitempty"`
-	// Path and Content of a file.
+	// Path of a file or a directory, and Content of a file.
 	Path    string `json:"path,omitempty"`
 	Content []byte `json:"content,omitempty"`
 	// Language of a context.
@@ -40,11 +40,13 @@ type Command struct {
 // Ended says that the command does not run any more.
 func (c Command) Ended() bool { return !time.Now().Before(c.Ends) }
 
-// File is one with its content.
+// File is one with its content, or a directory. The cloud does not mind whether a file's
+// directories are there.
 type File struct {
-	Path    string    `json:"path"`
-	Content []byte    `json:"content"`
-	Written time.Time `json:"written"`
+	Path      string    `json:"path"`
+	Content   []byte    `json:"content"`
+	Written   time.Time `json:"written"`
+	Directory bool      `json:"directory,omitempty"`
 }
 
 // Context is an interpreter. It has no state but that it is there.
@@ -69,7 +71,7 @@ func newInside() *inside { return &inside{files: map[string]File{}} }
 func (c *Cloud) handleInside() {
 	for path, do := range map[string]func(e *Effect, in *inside, req InsideRequest) (any, error){
 		"start": c.start, "commands": c.commands, "signal": c.signal,
-		"write": c.write, "read": c.read,
+		"write": c.write, "read": c.read, "mkdir": c.mkdir,
 		"context": c.context, "contexts": c.contexts, "forget": c.forget,
 		"pause": c.pause, "resume": c.resume,
 	} {
@@ -184,7 +186,16 @@ func (c *Cloud) signal(_ *Effect, in *inside, req InsideRequest) (any, error) {
 
 func (c *Cloud) write(e *Effect, in *inside, req InsideRequest) (any, error) {
 	e.Kind, e.Path = Wrote, req.Path
-	in.files[req.Path] = File{req.Path, req.Content, time.Now()}
+	in.files[req.Path] = File{Path: req.Path, Content: req.Content, Written: time.Now()}
+	return in.files[req.Path], nil
+}
+
+func (c *Cloud) mkdir(e *Effect, in *inside, req InsideRequest) (any, error) {
+	if _, found := in.files[req.Path]; found {
+		return nil, refusal{http.StatusConflict, "it is there already"}
+	}
+	e.Kind, e.Path = Made, req.Path
+	in.files[req.Path] = File{Path: req.Path, Written: time.Now(), Directory: true}
 	return in.files[req.Path], nil
 }
 

@@ -17,6 +17,7 @@ const (
 	Gone     Kind = "destroyed"
 	Started  Kind = "started"  // a command
 	Wrote    Kind = "wrote"    // a file
+	Made     Kind = "made"     // a directory
 	Prepared Kind = "prepared" // a context
 	Paused   Kind = "paused"
 	Resumed  Kind = "resumed"
@@ -32,7 +33,7 @@ type Effect struct {
 	// Execution and Program are those of an execution.
 	Execution string
 	Program   Program
-	// Argv is that of a command, whose Program is in it, and Path that of a file.
+	// Argv is that of a command, whose Program is in it, and Path that of a file or a directory.
 	Argv []string
 	Path string
 	// Process is that of the client, as it says, and Broker the one that started it.

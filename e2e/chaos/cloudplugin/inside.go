@@ -92,6 +92,9 @@ func (p *provider) file(ctx context.Context, instanceID, path string) (file clou
 }
 
 func infoOf(f cloud.File) sdk.FileInfo {
+	if f.Directory {
+		return sdk.FileInfo{Path: f.Path, Type: sdk.FileDirectory, Mode: 0o755, ModifiedAt: f.Written}
+	}
 	return sdk.FileInfo{Path: f.Path, Type: sdk.FileRegular, Size: int64(len(f.Content)), Mode: 0o644, ModifiedAt: f.Written}
 }
 
@@ -100,6 +103,9 @@ func (p *provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (sdk.F
 	file, err := p.file(ctx, req.InstanceID, req.Path)
 	if err != nil {
 		return sdk.FileInfo{}, nil, err
+	}
+	if file.Directory {
+		return sdk.FileInfo{}, nil, sdk.Errorf(sdk.CodeConflict, "it is a directory")
 	}
 	from, length := req.Offset, req.Length
 	if from < 0 {
@@ -130,7 +136,7 @@ func (p *provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, cont
 }
 
 // errFlat is what all else that can be asked of files is answered with.
-var errFlat = sdk.Errorf(sdk.CodeNotSupported, "the cloud writes files and reads them, and does nothing else with them")
+var errFlat = sdk.Errorf(sdk.CodeNotSupported, "the cloud writes files, reads them and makes directories, and does nothing else with them")
 
 // ListFiles implements sdk.Files.
 func (p *provider) ListFiles(context.Context, sdk.ListFilesRequest, func([]sdk.FileInfo) error) (bool, error) {
@@ -138,8 +144,10 @@ func (p *provider) ListFiles(context.Context, sdk.ListFilesRequest, func([]sdk.F
 }
 
 // MakeDirectory implements sdk.Files.
-func (p *provider) MakeDirectory(context.Context, string, string, fs.FileMode) (sdk.FileInfo, error) {
-	return sdk.FileInfo{}, errFlat
+func (p *provider) MakeDirectory(ctx context.Context, instanceID, path string, _ fs.FileMode) (sdk.FileInfo, error) {
+	var made cloud.File
+	err := p.call(ctx, "mkdir", cloud.InsideRequest{Instance: instanceID, Path: path}, &made)
+	return infoOf(made), err
 }
 
 // MoveFile implements sdk.Files.
