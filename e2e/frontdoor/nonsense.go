@@ -93,7 +93,7 @@ type attempt struct{ op, method, target, contentType, body string }
 func (n Nonsense) Send(t *testing.T, b *harness.Broker, atLeast int) {
 	t.Helper()
 	attempts := n.attempts(t, atLeast)
-	before, busy := open(t, b), goroutines(t, b)
+	before, busy := open(t, b), Metric(t, b, goroutines)
 	memory := harness.WatchMemory(t, moreMemory, map[string]int{"broker": b.PID})
 	connections := &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 4},
@@ -116,7 +116,7 @@ func (n Nonsense) Send(t *testing.T, b *harness.Broker, atLeast int) {
 	assert.Check(t, is.DeepEqual(open(t, b), before), "the instances that are open")
 	var more float64
 	poll.WaitOn(t, func(poll.LogT) poll.Result { // connections take a moment to end
-		if more = goroutines(t, b) - busy; more > moreGoroutines {
+		if more = Metric(t, b, goroutines) - busy; more > moreGoroutines {
 			return poll.Continue("%g goroutines more than before", more)
 		}
 		return poll.Success()
@@ -364,13 +364,14 @@ func open(t *testing.T, b *harness.Broker) (ids []string) {
 	return ids
 }
 
-var (
-	metricsAddress = regexp.MustCompile(`metrics: address=(\S+)`)
-	goroutineCount = regexp.MustCompile(`(?m)^go_goroutines ([0-9.e+]+)$`)
-)
+var metricsAddress = regexp.MustCompile(`metrics: address=(\S+)`)
 
 // goroutines of the broker.
-func goroutines(t *testing.T, b *harness.Broker) (count float64) {
+const goroutines = "go_goroutines"
+
+// Metric reads a metric of a broker that On has started, by its name and labels as they are
+// written.
+func Metric(t *testing.T, b *harness.Broker, name string) (value float64) {
 	t.Helper()
 	address := metricsAddress.FindStringSubmatch(b.Log())
 	assert.Assert(t, address != nil, b.Log())
@@ -381,9 +382,9 @@ func goroutines(t *testing.T, b *harness.Broker) (count float64) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	assert.NilError(t, err)
-	found := goroutineCount.FindSubmatch(text)
-	assert.Assert(t, found != nil, string(text))
-	_, err = fmt.Sscan(string(found[1]), &count)
+	_, after, found := strings.Cut(string(text), "\n"+name+" ")
+	assert.Assert(t, found, "%s is not in\n%s", name, text)
+	_, err = fmt.Sscan(after, &value)
 	assert.NilError(t, err)
-	return count
+	return value
 }
