@@ -134,6 +134,10 @@ func (e Error) shown(own string) string {
 		if before, ok := strings.CutSuffix(text, last); ok && before != "" && !strings.HasSuffix(before, "\n") {
 			text = before + "\n" + last
 		}
+		// A SyntaxError says more in its value than in the traceback, behind the caret.
+		if before, after, ok := strings.Cut(text, "^"+e.Name+": "); ok && !strings.Contains(after, "\n") {
+			text = before + "^\n" + e.Name + ": " + after
+		}
 	}
 	if own != "" {
 		text = strings.ReplaceAll(text, own, "main(…)")

@@ -133,7 +133,11 @@ func TestWhatBecameOfCodeInAKernelIsSaid(t *testing.T) {
 			service: service{cell: func(context.Context, func(kernel.Event) error) (bool, error) { return true, nil }}, arguments: "{}",
 			want: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1, Detail: "the result did not arrive: the code ended the interpreter itself, or the service has cut the output"}, stdout: "last",
 		},
-		"an exception":       {service: service{cell: failing(kernel.Error{Name: "E", Value: "v", Traceback: "\x1b[31mat 1\nE: v\x1b[0m\n"})}, want: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}, stdout: "last", stderr: "at 1\nE: v\n"},
+		"an exception": {service: service{cell: failing(kernel.Error{Name: "E", Value: "v", Traceback: "\x1b[31mat 1\nE: v\x1b[0m\n"})}, want: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}, stdout: "last", stderr: "at 1\nE: v\n"},
+		"a syntax error, of which the value says more": {
+			service: service{cell: failing(kernel.Error{Name: "SyntaxError", Value: "invalid syntax (cell, line 1)", Traceback: "  line 1    1 +       ^SyntaxError: invalid syntax"})},
+			want:    sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}, stdout: "last", stderr: "  line 1    1 +       ^\nSyntaxError: invalid syntax\n",
+		},
 		"one without a text": {service: service{cell: failing(kernel.Error{Name: "E", Value: "v"})}, want: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 1}, stdout: "last", stderr: "E: v\n"},
 		"no memory":          {service: service{cell: failing(kernel.Error{Name: "MemoryError"})}, want: sdk.ExecuteResult{Status: sdk.StatusOutOfMemory, ExitCode: 1}, stdout: "last", stderr: "MemoryError: \n"},
 		"an exit":            {service: service{cell: failing(kernel.Error{Name: "SystemExit", Value: "259"})}, want: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 3}, stdout: "last"},
