@@ -58,21 +58,7 @@ func (d envd) download(w http.ResponseWriter, r *http.Request, c rest.Call[rest.
 	if err != nil {
 		return err
 	}
-	err = lending.ServeFile(w, r, d.instances, c.Tenant, info.ID.String(), name)
-	if sdk.CodeOf(err) == sdk.CodeConflict && d.isDirectory(r.Context(), c.Tenant, info, name) {
-		return refused("path", "is a directory")
-	}
-	return err
-}
-
-// isDirectory reports whether a path is known to be one.
-func (d envd) isDirectory(ctx context.Context, who tenant.Tenant, info instance.Info, name string) (is bool) {
-	_ = lending.Use(ctx, d.instances, who, info.ID.String(), sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
-		found, err := files.StatFile(ctx, instanceID, name)
-		is = err == nil && found.Type == sdk.FileDirectory
-		return err
-	})
-	return is
+	return fileRefused(lending.ServeFile(w, r, d.instances, c.Tenant, info.ID.String(), name))
 }
 
 // written describes a file that was uploaded.
@@ -113,7 +99,7 @@ func (d envd) upload(w http.ResponseWriter, r *http.Request, c rest.Call[rest.No
 		}
 		file, err := lending.WriteFile(r.Context(), d.instances, c.Tenant, info.ID.String(), sdk.WriteFileRequest{Path: target, MakeParents: true}, content)
 		if err != nil {
-			return diskFull(err)
+			return fileRefused(err)
 		}
 		all = append(all, written{path.Base(file.Path), file.Path, "file"})
 		return nil
@@ -124,12 +110,18 @@ func (d envd) upload(w http.ResponseWriter, r *http.Request, c rest.Call[rest.No
 	return sendAs(w, "text/plain; charset=utf-8", all) // as with envd, though it is JSON
 }
 
-// diskFull gives a file for which there is no room the status that clients know.
-func diskFull(err error) error {
-	if coded, ok := errors.AsType[*sdk.Error](err); ok && coded.Code == sdk.CodeQuotaExceeded && coded.RetryAfter == 0 {
+// fileRefused gives the refusal of a file the status that clients know, where there is no
+// room for it, and where a directory is in its place, or a file in that of a directory.
+func fileRefused(err error) error {
+	coded, ok := errors.AsType[*sdk.Error](err)
+	switch {
+	case ok && coded.Code == sdk.CodeQuotaExceeded && coded.RetryAfter == 0:
 		return &rest.Error{Code: coded.Code, Status: http.StatusInsufficientStorage, Detail: coded.Message}
+	case ok && coded.Code == sdk.CodeConflict:
+		return &rest.Error{Code: coded.Code, Status: http.StatusBadRequest, Detail: coded.Message}
+	default:
+		return err
 	}
-	return err
 }
 
 // eachFile calls take for each file of an upload.
@@ -182,14 +174,14 @@ func (d envd) eachFile(r *http.Request, take func(name string, content io.Reader
 
 var errForm = refused("body", "is not a whole form of the type multipart/form-data")
 
-// permissions are bits as ls writes them.
+// permissions are bits as envd writes them: as ls does, but for links.
 func permissions(kind sdk.FileType, mode fs.FileMode) string {
 	letter := "-"
 	switch kind {
 	case sdk.FileDirectory:
 		letter = "d"
 	case sdk.FileSymlink:
-		letter = "l"
+		letter = "L"
 	}
 	return letter + mode.Perm().String()[1:]
 }

@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"path"
 	"sync"
 	"time"
@@ -212,7 +213,7 @@ func (d envd) follow(ctx context.Context, call *asked, w watching, ready func() 
 			return err
 		}
 		req := sdk.WatchFilesRequest{InstanceID: lease.InstanceID, Path: w.path, Recursive: w.recursive}
-		return watcher.WatchFiles(ctx, req, ready, func(changes []sdk.FileChange) error {
+		err = watcher.WatchFiles(ctx, req, ready, func(changes []sdk.FileChange) error {
 			for _, change := range changes {
 				kind, known := eventTypes[change.Kind]
 				if !known {
@@ -230,6 +231,10 @@ func (d envd) follow(ctx context.Context, call *asked, w watching, ready func() 
 			}
 			return nil
 		})
+		if coded, ok := errors.AsType[*sdk.Error](err); ok && coded.Code == sdk.CodeConflict {
+			return own(connect.CodeInvalidArgument, err) // it is no directory
+		}
+		return err
 	})
 }
 
