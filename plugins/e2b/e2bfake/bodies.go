@@ -55,9 +55,9 @@ var (
 		"POST /sandboxes":                 {body: newSandbox},
 		"POST /v2/sandboxes":              {body: newSandbox},
 		"POST /sandboxes/{id}/connect":    {body: lifetime},
-		"POST /v2/sandboxes/{id}/connect": {body: shape.Object{Optional: map[string]shape.Shape{"timeout": seconds, "memory": shape.Lacking{}}}},
+		"POST /v2/sandboxes/{id}/connect": {body: shape.Object{Optional: map[string]shape.Shape{"timeout": seconds, "memory": shape.Only{Value: true}}}},
 		"POST /sandboxes/{id}/timeout":    {body: lifetime},
-		"POST /sandboxes/{id}/pause":      {body: shape.Object{Optional: map[string]shape.Shape{"memory": shape.Lacking{}}}, optional: true},
+		"POST /sandboxes/{id}/pause":      {body: shape.Object{Optional: map[string]shape.Shape{"memory": shape.Only{Value: true}}}, optional: true},
 		"GET /v2/sandboxes": {query: map[string]*regexp.Regexp{
 			"metadata": regexp.MustCompile(`.`), "nextToken": regexp.MustCompile(`.`),
 			"limit": regexp.MustCompile(`^([1-9][0-9]?|100)$`), "state": regexp.MustCompile(`^(running|paused)(,(running|paused))?$`),

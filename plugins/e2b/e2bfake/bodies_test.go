@@ -117,6 +117,7 @@ func TestBodiesOfTheControlAPIAreWhatIsPublished(t *testing.T) {
 		{pause, ``, good},
 		{pause, `{}`, good},
 		{pause, `null`, "the body must be an object"},
+		{pause, `{"memory":true}`, good},
 		{pause, `{"memory":false}`, "memory asks for what the fake does not have"},
 		{"GET /sandboxes/iabc", ``, good},
 		{"GET /sandboxes/iabc", `{}`, "must be empty"},

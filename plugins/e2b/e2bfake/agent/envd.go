@@ -66,6 +66,8 @@ func newEnvd(c Config) http.Handler {
 		mux.HandleFunc("POST /process.Process/CloseStdin", unary("CloseStdinRequest", e.closeStdin))
 	}
 	mux.HandleFunc("POST /filesystem.Filesystem/Stat", unary("PathRequest", e.stat))
+	mux.HandleFunc("POST /filesystem.Filesystem/ListDir", unary("ListDirRequest", e.listDir))
+	mux.HandleFunc("POST /filesystem.Filesystem/Move", unary("MoveRequest", e.move))
 	mux.HandleFunc("POST /filesystem.Filesystem/MakeDir", unary("PathRequest", e.makeDir))
 	mux.HandleFunc("POST /filesystem.Filesystem/Remove", unary("PathRequest", e.remove))
 	mux.HandleFunc("POST /filesystem.Filesystem/WatchDir", serverStream("WatchDirRequest", e.watchDir))

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -32,6 +34,17 @@ type (
 	}
 	entryResponse struct {
 		Entry entry `json:"entry"`
+	}
+	listDirRequest struct {
+		Path  string `json:"path"`
+		Depth int    `json:"depth"`
+	}
+	listDirResponse struct {
+		Entries []entry `json:"entries,omitempty"`
+	}
+	moveRequest struct {
+		Source      string `json:"source"`
+		Destination string `json:"destination"`
 	}
 )
 
@@ -104,6 +117,58 @@ func (e *envd) makeDir(r *http.Request, req pathRequest) (resp entryResponse, er
 	return resp, err
 }
 
+// listDir lists what is below a directory, as deep as is asked.
+func (e *envd) listDir(r *http.Request, req listDirRequest) (resp listDirResponse, err error) {
+	root, err := e.pathOf(r, pathRequest{req.Path})
+	if err != nil {
+		return resp, err
+	}
+	switch info, err := os.Stat(root); {
+	case err != nil:
+		return resp, rpcErrorf("not_found", fmt.Sprintf("path not found: %v", err))
+	case !info.IsDir():
+		return resp, rpcErrorf("invalid_argument", "path is not a directory: "+root)
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		found, err := describe(path)
+		if err != nil {
+			return err
+		}
+		resp.Entries = append(resp.Entries, found)
+		below := strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
+		if d.IsDir() && strings.Count(below, "/")+1 >= max(req.Depth, 1) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return resp, err
+}
+
+func (e *envd) move(r *http.Request, req moveRequest) (resp entryResponse, err error) {
+	from, err := e.pathOf(r, pathRequest{req.Source})
+	if err != nil {
+		return resp, err
+	}
+	to, err := e.pathOf(r, pathRequest{req.Destination})
+	if err != nil {
+		return resp, err
+	}
+	if _, err := os.Lstat(from); err != nil {
+		return resp, rpcErrorf("not_found", fmt.Sprintf("source file not found: %v", err))
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return resp, rpcErrorf("internal", err.Error())
+	}
+	if err := os.Rename(from, to); err != nil {
+		return resp, rpcErrorf("internal", err.Error())
+	}
+	resp.Entry, err = describe(to)
+	return resp, err
+}
+
 func (e *envd) remove(r *http.Request, req pathRequest) (empty, error) {
 	path, err := e.pathOf(r, req)
 	if err != nil {
@@ -161,18 +226,28 @@ func (e *envd) download(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, path, info.ModTime(), f)
 }
 
-// upload takes the body as it is; of multipart forms it takes the first file.
+// uploaded is a file that was written, as upload tells of it.
+type uploaded struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+	Type string `json:"type"`
+}
+
+// upload takes the body as it is, or the files of a multipart form: the one that the path
+// of the query is for, or, without one, each that says its own path.
 func (e *envd) upload(w http.ResponseWriter, r *http.Request) {
 	path, ok := e.filePath(w, r)
 	if !ok {
 		return
 	}
-	var content io.Reader = r.Body
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind {
 	case "application/octet-stream":
 		if !e.since(0, 5, 7) {
 			writeError(w, http.StatusInternalServerError, "error parsing multipart form: request Content-Type isn't multipart/form-data")
 			return
+		}
+		if written, ok := take(w, path, r.Body); ok {
+			tell(w, []uploaded{written})
 		}
 	case "multipart/form-data":
 		form, err := r.MultipartReader()
@@ -180,20 +255,45 @@ func (e *envd) upload(w http.ResponseWriter, r *http.Request) {
 			writeError(w, http.StatusBadRequest, err.Error())
 			return
 		}
+		e.uploadForm(w, r, form, path)
+	default:
+		writeError(w, http.StatusBadRequest, "unsupported content type")
+	}
+}
+
+func (e *envd) uploadForm(w http.ResponseWriter, r *http.Request, form *multipart.Reader, path string) {
+	var all []uploaded
+	for {
 		part, err := form.NextPart()
-		if err != nil {
+		switch {
+		case err == io.EOF && len(all) > 0: //nolint:errorlint // a form that breaks off wraps it
+			tell(w, all)
+			return
+		case err != nil:
 			writeError(w, http.StatusBadRequest, err.Error())
 			return
-		}
-		if part.FormName() != "file" {
+		case part.FormName() != "file":
 			writeError(w, http.StatusBadRequest, "there is no part file")
 			return
 		}
-		content = part
-	default:
-		writeError(w, http.StatusBadRequest, "unsupported content type")
-		return
+		to := path
+		if !r.URL.Query().Has("path") { // the name has its directories, which FileName would take away
+			_, disposition, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+			if to, err = resolve(disposition["filename"], "user"); err != nil {
+				writeError(w, http.StatusBadRequest, err.Error())
+				return
+			}
+		}
+		written, ok := take(w, to, part)
+		if !ok {
+			return
+		}
+		all = append(all, written)
 	}
+}
+
+// take writes a file, or the answer that refuses it.
+func take(w http.ResponseWriter, path string, content io.Reader) (uploaded, bool) {
 	if err := store(path, content); err != nil {
 		status := http.StatusInternalServerError
 		switch {
@@ -203,11 +303,20 @@ func (e *envd) upload(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusBadRequest
 		}
 		writeError(w, status, err.Error())
+		return uploaded{}, false
+	}
+	return uploaded{filepath.Base(path), path, "file"}, true
+}
+
+// tell answers with JSON, which says that it is text.
+func tell(w http.ResponseWriter, all []uploaded) {
+	text, err := json.Marshal(all)
+	if err != nil {
+		writeError(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	// It is JSON, and says that it is text.
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = fmt.Fprintf(w, `[{"name":%q,"path":%q,"type":"file"}]`, filepath.Base(path), path)
+	_, _ = w.Write(text)
 }
 
 func store(path string, content io.Reader) error {

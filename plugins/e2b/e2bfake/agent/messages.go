@@ -30,6 +30,8 @@ var requests = map[string]string{
 	"SendSignalRequest": "process 1 ProcessSelector, signal 2 Signal",
 	"CloseStdinRequest": "process 1 ProcessSelector",
 	"PathRequest":       "path 1 string",
+	"ListDirRequest":    "path 1 string, depth 2 uint32",
+	"MoveRequest":       "source 1 string, destination 2 string",
 	"WatchDirRequest":   "path 1 string, recursive 2 bool, include_entry 3 bool, allow_network_mounts 4 bool",
 }
 
@@ -41,7 +43,7 @@ var signals = map[string]int32{"SIGNAL_UNSPECIFIED": 0, "SIGNAL_SIGKILL": 9, "SI
 var needed = map[string][]string{
 	"ProcessConfig": {"cmd"}, "Size": {"cols", "rows"}, "PTY": {"size"}, "StartRequest": {"process"}, "ConnectRequest": {"process"},
 	"UpdateRequest": {"process", "pty"}, "SendInputRequest": {"process", "input"}, "SendSignalRequest": {"process", "signal"},
-	"CloseStdinRequest": {"process"}, "PathRequest": {"path"}, "WatchDirRequest": {"path"},
+	"CloseStdinRequest": {"process"}, "PathRequest": {"path"}, "ListDirRequest": {"path"}, "MoveRequest": {"source", "destination"}, "WatchDirRequest": {"path"},
 }
 
 // maxSize of a terminal: its kernel keeps 16 bits.

@@ -202,6 +202,16 @@ func (Lacking) check(at string, _ any, found *Findings) {
 	found.wrong(at, "asks for what the fake does not have")
 }
 
+// Only is a member of which the fake has one value, such as true: whoever asks for another
+// must not believe to have got it.
+type Only struct{ Value any }
+
+func (o Only) check(at string, value any, found *Findings) {
+	if value != o.Value {
+		found.wrong(at, "asks for what the fake does not have")
+	}
+}
+
 func join(at, name string) string {
 	if at == "" {
 		return name
