@@ -20,15 +20,18 @@ func TestMain(m *testing.M) { frontdoor.Main(m) }
 const door = "front_door \"e2b\" { }\n"
 
 // client installs the SDKs.
-func client(t *testing.T) string {
+func client(t *testing.T) string { return install(t, "client") }
+
+// install installs what a directory of the test data asks for, and returns where.
+func install(t *testing.T, name string) string {
 	t.Helper()
 	binaries.Needs(t, "npm", "npm")
 	dir := t.TempDir()
-	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "client"))))
-	install := exec.Command("npm", "ci", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install E2B's SDKs: "+string(out))
+	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))))
+	npm := exec.Command("npm", "ci", "--no-audit", "--no-fund")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		binaries.Missing(t, "npm cannot install what uses E2B: "+string(out))
 	}
 	return dir
 }
