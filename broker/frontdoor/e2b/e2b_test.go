@@ -372,7 +372,7 @@ func TestLinksAreDescribedAsWhatTheyLeadTo(t *testing.T) {
 			Entry struct{ Type, SymlinkTarget, Permissions string }
 		}
 		f.ask("POST", "/filesystem.Filesystem/Stat", `{"path":"`+name+`"}`).wants(200).decode(&told)
-		assert.Check(t, told.Entry.Type == want && told.Entry.SymlinkTarget != "" && told.Entry.Permissions[0] == 'l', "%s: %+v", name, told)
+		assert.Check(t, told.Entry.Type == want && told.Entry.SymlinkTarget != "" && told.Entry.Permissions[0] == 'L', "%s: %+v", name, told)
 	}
 }
 
