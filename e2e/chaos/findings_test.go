@@ -53,15 +53,23 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		"an acknowledged instance is not there": {
 			func(f *findings) { f.acknowledged([]event{told}, nil) }, "lost: ",
 		},
-		"it was destroyed":                  {func(f *findings) { f.acknowledged([]event{told, gone}, nil) }, ""},
-		"what was destroyed is there":       {func(f *findings) { f.acknowledged([]event{told, gone}, []cloud.Instance{a}) }, "undead: "},
-		"an owner is told that it is not":   {func(f *findings) { f.acknowledged([]event{{Operation: opLook, Instance: "i", Status: 404}}, nil) }, "denied: "},
-		"a key is answered twice the same":  {func(f *findings) { f.keys([]event{told, told}) }, ""},
-		"a key is answered with two":        {func(f *findings) { f.keys([]event{told, {Key: "k", Told: "red:s:b", Status: 201}}) }, "doubled: "},
-		"a stranger gets in":                {func(f *findings) { f.tenants([]event{{Operation: opSteal, Status: 200}}) }, "seen: "},
-		"a stranger is shown it":            {func(f *findings) { f.tenants([]event{{Operation: opList, Tenant: "blue", List: []string{idOf(a)}}}) }, "seen: "},
-		"a stranger is told of it":          {func(f *findings) { f.tenants([]event{{Tenant: "blue", Told: idOf(a), Status: 200}}) }, "seen: "},
-		"the broker itself counts too many": {func(f *findings) { f.tenants([]event{{Operation: opUsage, List: []string{"x"}}}) }, "above a limit: "},
+		"it was destroyed":                 {func(f *findings) { f.acknowledged([]event{told, gone}, nil) }, ""},
+		"what was destroyed is there":      {func(f *findings) { f.acknowledged([]event{told, gone}, []cloud.Instance{a}) }, "undead: "},
+		"an owner is told that it is not":  {func(f *findings) { f.acknowledged([]event{{Operation: opLook, Instance: "i", Status: 404}}, nil) }, "denied: "},
+		"a key is answered twice the same": {func(f *findings) { f.keys([]event{told, told}) }, ""},
+		"a key is answered with two":       {func(f *findings) { f.keys([]event{told, {Key: "k", Told: "red:s:b", Status: 201}}) }, "doubled: "},
+		"a stranger gets in":               {func(f *findings) { f.tenants([]event{{Operation: opSteal, Status: 200}}) }, "seen: "},
+		"a stranger is shown it":           {func(f *findings) { f.tenants([]event{{Operation: opList, Tenant: "blue", List: []string{idOf(a)}}}) }, "seen: "},
+		"a stranger is told of it":         {func(f *findings) { f.tenants([]event{{Tenant: "blue", Told: idOf(a), Status: 200}}) }, "seen: "},
+		"the broker itself counts too many": {func(f *findings) {
+			f.counts([]event{{Operation: opUsage, List: []string{"max_instances: 7 of 6"}}}, false)
+		}, "above a limit: "},
+		"the cloud lists what is gone": {func(f *findings) {
+			f.counts([]event{{Operation: opUsage, List: []string{"max_instances: 7 of 6"}}}, true)
+		}, ""},
+		"it counts too many executions": {func(f *findings) {
+			f.counts([]event{{Operation: opUsage, List: []string{"max_concurrent: 7 of 6"}}}, true)
+		}, "above a limit: "},
 		"a session has two": {
 			func(f *findings) {
 				f.effects(nil, []cloud.Effect{created(1, a), created(2, instanceOf("red", "b"))})

@@ -82,6 +82,7 @@ func (w *world) suffer(ill []illness) {
 	w.t.Helper()
 	for i, c := range w.clouds {
 		c.SetLies(ill[i].Lies)
+		w.listsGone = w.listsGone || ill[i].Lies.DeleteLate > 0
 		if ill[i].Down {
 			c.Down()
 		} else {

@@ -32,6 +32,7 @@ func TestACloudThatLiesLosesAndDoublesNothing(t *testing.T) {
 			w.start("")
 			w.waitReady()
 			w.cloud.SetLies(lies)
+			w.listsGone = lies.DeleteLate > 0
 			clients := w.letLoose()
 			pause(t.Context(), liesTime/2)
 			w.strike(blow{Broker: true})

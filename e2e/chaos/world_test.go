@@ -44,6 +44,8 @@ type world struct {
 	keeps bool
 	// diskTimeout is how long requests may wait for the broker's disk.
 	diskTimeout time.Duration
+	// listsGone says that the cloud lists for a while what is gone.
+	listsGone bool
 	// createTimeout is how long a creation may take, 3 s if it is 0.
 	createTimeout time.Duration
 	// cloud is the first of the clouds, and the only one unless options say more.
