@@ -5,7 +5,7 @@
 // What goes over the wire is taken from E2B's public API texts and from its SDKs (npm e2b
 // 2.51.0 and 2.45.0, @e2b/code-interpreter 2.8.0). Start with control.go. envd.go and the
 // files beside it that begin with envd are what stands behind port 49983, interpreter.go
-// behind 49999, and ports.go behind all others. problem.go puts refusals into E2B's form.
+// behind 49999; other ports are not served. problem.go puts refusals into E2B's form.
 //
 // A sandbox is an instance of the tenant with a fixed end. Its ID is the last part of the
 // instance's, and what its creator said and nobody else needs is kept as the instance's
