@@ -17,6 +17,9 @@ type APIOptions struct {
 	// Prefix of the paths of all operations, such as /e2b. What leads nowhere below it
 	// is answered by this API. Empty for the API of all other paths.
 	Prefix string
+	// Hosts reports whether a front door is at the root of a host, in lower case and
+	// without a port, on the listeners of the server. Nil for none.
+	Hosts func(host string) bool
 	// Tokens finds all that a request offers as a token; where they differ, it has
 	// none. Unless given: BearerTokens.
 	Tokens func(Header) []string

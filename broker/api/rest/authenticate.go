@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"net"
+	"net/http"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -43,6 +44,9 @@ func (h Header) Target() string {
 	}
 	return target
 }
+
+// Host that the request is for, in lower case and without a port.
+func (h Header) Host() string { return hostname(string(h.of.Host())) }
 
 // Method of the request.
 func (h Header) Method() string { return string(h.of.Method()) }
@@ -194,6 +198,9 @@ func targetPath(header *fasthttp.RequestHeader) string {
 	path, _, _ := strings.Cut(string(header.RequestURI()), "?")
 	return path
 }
+
+// HostOf is the host that a request is for, as Header.Host has it.
+func HostOf(r *http.Request) string { return hostname(r.Host) }
 
 // hostname is a host in lower case, without its port and the dot at its end.
 func hostname(host string) string {

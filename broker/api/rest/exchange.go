@@ -54,7 +54,8 @@ type exchange struct {
 	again  []byte
 	// headers of the answer beside the usual ones.
 	headers map[string]string
-	// atRoot says that the request came by a listener of its API's own.
+	// atRoot says that the request came where its API is at the root: by a listener of its
+	// own, or for a host of its own.
 	atRoot bool
 	// etag of the answer, empty for none.
 	etag string
@@ -83,6 +84,8 @@ func (s *Server) exchangeOf(c *fiber.Ctx) *exchange {
 	}
 	if door := doorOf(c.Context()); door != nil { // whether its path was looked at or not
 		x.api, x.atRoot = door, true
+	} else {
+		x.atRoot = standsAt(hostname(string(c.Request().Header.Host())), x.api)
 	}
 	c.Locals(exchangeKey{}, x)
 	c.Set(HeaderRequestID, x.requestID)

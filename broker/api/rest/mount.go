@@ -82,13 +82,17 @@ func originForm(target string) string {
 }
 
 // lead sends a request on to the routes that answer it: by a listener of a door's own
-// always to those of that door. It reports whether its host leads it somewhere, so that
-// its path is no matter of ours.
-func (s *Server) lead(header *fasthttp.RequestHeader, door *API) (byHost bool) {
-	target := string(header.RequestURI())
-	_, _, byHost = s.hostOf(header, door)
+// always to those of that door, and so where the door is at the root of the request's host.
+// It reports whether its host, or another field, leads it somewhere, so that its path is no
+// matter of ours.
+func (s *Server) lead(header *fasthttp.RequestHeader, own *API) (elsewhere bool) {
+	target, door := string(header.RequestURI()), own
+	if door == nil {
+		door = s.doorAt(header)
+	}
+	_, _, byHost := s.byHost(header, own)
 	switch {
-	case door == nil && s.namesSecret(target):
+	case own == nil && s.namesSecret(target):
 		header.SetRequestURI(nowhere)
 	case byHost:
 	case door != nil:
@@ -96,7 +100,8 @@ func (s *Server) lead(header *fasthttp.RequestHeader, door *API) (byHost bool) {
 	default:
 		s.leadBelow(header, originForm(target))
 	}
-	return byHost
+	_, _, elsewhere = s.hostOf(header, own)
+	return elsewhere
 }
 
 // leadBelow looks for a mount that a target is below.

@@ -25,7 +25,8 @@ const doorProblem = "application/door+json"
 // addDoor adds an API that Mount puts somewhere. It tells what it has got.
 func addDoor(s *rest.Server, tenants rest.Tenants) *rest.API {
 	a := s.NewAPI(rest.APIOptions{
-		Name: "door",
+		Name:  "door",
+		Hosts: func(host string) bool { return host == "door.boxes" },
 		Problem: func(err error, requestID string) rest.Problem {
 			r := rest.RefusalOf(err, requestID)
 			return r.As(doorProblem, r)

@@ -68,14 +68,30 @@ func serveDoor(t *testing.T, answers rest.Answers, add ...func(door *rest.API)) 
 func addHost(a *rest.API, domain string) {
 	a.AddHost(rest.Host{
 		Route: domain,
-		Match: func(host string) (string, bool) { return strings.CutSuffix(host, "."+domain) },
-		Open: func(label string) (string, rest.StreamHandler, error) {
+		Match: func(host string) (string, bool) {
+			label, ok := strings.CutSuffix(host, "."+domain)
+			return label, ok && label != "door"
+		},
+		MatchFields: func(h rest.Header) (string, bool) {
+			label := rest.OnlyOne(h.Values("Box"))
+			return "box " + label, label != "" && domain == "boxes"
+		},
+		Open: func(asked rest.Asked) (string, rest.StreamHandler, error) {
+			if asked.Prefix != "" || strings.HasPrefix(asked.Label, "box ") {
+				return "acme", func(w http.ResponseWriter, r *http.Request) error {
+					body, err := io.ReadAll(r.Body)
+					if err == nil {
+						_, err = fmt.Fprintf(w, "%s of %s: %q %q %s", asked.Label, asked.Header.Host(), asked.Prefix, asked.Path, body)
+					}
+					return err
+				}, nil
+			}
 			return "acme", func(w http.ResponseWriter, r *http.Request) error {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprint(w, label, " ", r.RequestURI, " ", string(body))
+				_, err = fmt.Fprint(w, asked.Label, " ", r.RequestURI, " ", string(body))
 				return err
 			}, nil
 		},
@@ -265,4 +281,36 @@ func TestAFailureThatMayHaveHadEffectsIsTheAnswerOfItsKey(t *testing.T) {
 	ask("/door/failing/false", "b")
 	assert.Equal(t, ask("/door/failing/false", "b").head.Get("Idempotency-Replayed"), "")
 	assert.Equal(t, tries.Load(), int64(3))
+}
+
+func TestADoorHasHostsOfItsOwnAndFieldsThatLeadElsewhere(t *testing.T) {
+	b := serveDoor(t, nil)
+	b.door.Mount("/door")
+	for _, test := range []struct {
+		name, address, host, target, field string
+		status                             int
+		answer                             string
+	}{
+		{"at the root of a host", b.main, "door.boxes", "/things/1?a=b", "", 202, `{"at":"","body":"x","id":"1","query":"a=b","tenant":"acme"}`},
+		{"however that is written", b.main, "DOOR.Boxes.:80", "/things/1", "", 202, `"id":"1"`},
+		{"and the path is told", b.main, "door.boxes", "/things/1/at/p%2Fq", "", 200, "/things/1/at|/p%2Fq|x"},
+		{"and not below its path", b.main, "door.boxes", "/door/things/1", "", 404, "no such route"},
+		{"where no other API is", b.main, "door.boxes", "/greeter/hello", "", 404, "no such route"},
+		{"nor by the path of its routes", b.main, "door.boxes", b.door.Prefix() + "/things/1", "", 404, "no such route"},
+		{"and below its path at all others", b.main, "x.door.example", "/door/things/1", "", 202, `"at":"/door"`},
+		{"a field, below the path", b.main, "x", "/door/things/a%2Fb?c", "7", 200, `box 7 of x: "/door" "/things/a%2Fb" x`},
+		{"a field, at the path alone", b.main, "x", "/door", "7", 200, `box 7 of x: "/door" "/" x`},
+		{"a field, at its host", b.main, "door.boxes", "/things/1", "7", 200, `box 7 of door.boxes: "" "/things/1" x`},
+		{"a field, at its listener", b.app, "x", "/things/1", "7", 200, `box 7 of x: "" "/things/1" x`},
+		{"a host before a field", b.main, "1.boxes", "/door/things/1", "7", 200, "1 /door/things/1 x"},
+		{"a field elsewhere", b.main, "x", "/things/1", "7", 404, "no such route"},
+		{"a field, by the path of its routes", b.main, "x", b.door.Prefix() + "/things/1", "7", 404, "no such route"},
+		{"that path at its listener", b.app, "x", b.door.Prefix() + "/things/1", "7", 200, fmt.Sprintf(`"" %q x`, b.door.Prefix()+"/things/1")},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answer := b.post(test.address, test.host, test.target, "x", "Box: "+test.field)
+			assert.Equal(t, answer.status, test.status, answer.text)
+			assert.Assert(t, cmp.Contains(answer.text, test.answer))
+		})
+	}
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,7 +29,7 @@ func (s *Server) screen(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 		s.arrivals.arrive(header, int64(len(fctx.Request.Body())))
 		defer s.arrivals.release(header)
 		door := doorOf(fctx)
-		host, label, led := s.hostOf(header, door)
+		host, asked, led := s.hostOf(header, door)
 		status := 0
 		switch {
 		case !known[string(fctx.Method())], ambiguousHead(header):
@@ -39,7 +40,7 @@ func (s *Server) screen(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 			status = http.StatusNotFound
 			fctx.SetConnectionClose()
 		case led:
-			s.answerHost(fctx, host, label)
+			s.answerHost(fctx, host, asked)
 		case hidesSlash(s.routed(string(fctx.URI().PathOriginal()))):
 			status = http.StatusNotFound
 		default:
@@ -68,58 +69,119 @@ type host struct {
 	Host
 }
 
-// Host describes requests whose host leads to something, whatever their path. Their
-// bodies stream, and no route of a path is reached there.
+// Host describes requests whose host, or another field of their header, leads to something,
+// whatever their path. Their bodies stream, and no route of a path is reached there.
 type Host struct {
 	// Route stands for them in the log and in the metrics.
 	Route string
 	// Match returns the part of a host, in lower case and without a port, that says
 	// where it leads.
 	Match func(host string) (label string, ok bool)
+	// MatchFields does so by other fields, of requests that lead to the routes of the API,
+	// which is a front door. It may be nil.
+	MatchFields func(Header) (label string, ok bool)
 	// Open finds where it leads, and who owns that.
-	Open func(label string) (owner string, handle StreamHandler, err error)
+	Open func(Asked) (owner string, handle StreamHandler, err error)
+}
+
+// Asked is a request that a Host matches.
+type Asked struct {
+	Label  string
+	Header Header
+	// Prefix is the path that stands before Path as the client has written it: empty
+	// where the host alone has led there.
+	Prefix string
+	// Path is what is asked for there, with all that is escaped in it.
+	Path string
+	// Scheme is http or https: how the request came to the broker itself.
+	Scheme string
 }
 
 // AddHost adds a host to the API. One of a front door is found by the door's own listeners
 // too.
 func (a *API) AddHost(h Host) { a.server.hosts = append(a.server.hosts, host{a, h}) }
 
-// hostOf finds the host that a request is for, if that leads somewhere: by the own
-// listener of a door to what is that door's.
-func (s *Server) hostOf(header *fasthttp.RequestHeader, door *API) (found host, label string, ok bool) {
-	if len(s.hosts) == 0 {
-		return host{}, "", false
+// hostOf finds what a request leads to that is no route of a path: by the own listener of a
+// door to what is that door's. lead has led it.
+func (s *Server) hostOf(header *fasthttp.RequestHeader, door *API) (found host, asked Asked, ok bool) {
+	if found, asked, ok = s.byHost(header, door); ok {
+		return found, asked, true
 	}
+	return s.byFields(header, door)
+}
+
+// byHost finds where the host of a request leads.
+func (s *Server) byHost(header *fasthttp.RequestHeader, door *API) (host, Asked, bool) {
 	name := hostname(string(header.Host()))
 	for _, h := range s.hosts {
 		if door != nil && h.api != door {
 			continue
 		}
-		if label, ok = h.Match(name); ok {
-			return h, label, true
+		if label, ok := h.Match(name); ok {
+			return h, Asked{Label: label, Header: Header{header, h.api}, Path: pathAsSent(string(header.RequestURI()))}, true
 		}
 	}
-	return host{}, "", false
+	return host{}, Asked{}, false
+}
+
+// byFields finds where other fields lead a request that has been led to the routes of an API.
+func (s *Server) byFields(header *fasthttp.RequestHeader, door *API) (host, Asked, bool) {
+	api := s.apiOf(string(header.RequestURI()))
+	for _, h := range s.hosts {
+		if h.api != api || h.MatchFields == nil {
+			continue
+		}
+		asked := Asked{Header: Header{header, api}}
+		var ok bool
+		if asked.Label, ok = h.MatchFields(asked.Header); !ok {
+			continue
+		}
+		if door == nil && !standsAt(asked.Header.Host(), api) {
+			asked.Prefix = api.MountedAt()
+		}
+		asked.Path = cmp.Or(pathAsSent(asked.Header.Target()), "/")
+		return h, asked, true
+	}
+	return host{}, Asked{}, false
+}
+
+// standsAt reports whether the routes of a front door are at the root of a host.
+func standsAt(host string, a *API) bool { return a.opts.Hosts != nil && a.opts.Hosts(host) }
+
+// doorAt is the door whose routes are at the root of the host that a request is for; nil for
+// none.
+func (s *Server) doorAt(header *fasthttp.RequestHeader) *API {
+	name := hostname(string(header.Host()))
+	for _, a := range s.apis {
+		if standsAt(name, a) {
+			return a
+		}
+	}
+	return nil
 }
 
 // answerHost answers a request that its host leads somewhere. It never reaches Fiber's
 // routes.
-func (s *Server) answerHost(fctx *fasthttp.RequestCtx, h host, label string) {
+func (s *Server) answerHost(fctx *fasthttp.RequestCtx, h host, asked Asked) {
 	c := s.app.AcquireCtx(fctx)
 	defer s.app.ReleaseCtx(c)
 	x := s.exchangeOf(c)
 	x.api, x.route = h.api, h.Route
-	if err := s.openHost(c, h, label); err != nil {
+	if err := s.openHost(c, h, asked); err != nil {
 		x.code = answerError(c, x, err)
 		s.log(x, method(c), c.Response().StatusCode(), err)
 	}
 }
 
-func (s *Server) openHost(c *fiber.Ctx, h host, label string) error {
+func (s *Server) openHost(c *fiber.Ctx, h host, asked Asked) error {
 	if m := c.Method(); m == http.MethodTrace || m == http.MethodConnect {
 		return fiber.NewError(http.StatusMethodNotAllowed)
 	}
-	owner, handle, err := h.Open(label)
+	asked.Scheme = "http"
+	if c.Context().IsTLS() {
+		asked.Scheme = "https"
+	}
+	owner, handle, err := h.Open(asked)
 	if err != nil {
 		return err
 	}
@@ -295,8 +357,9 @@ func SplitPath(pattern, path string) (before, rest string, ok bool) {
 }
 
 // PathAsSent is the path with all that is escaped in it.
-func PathAsSent(r *http.Request) string {
-	target := r.RequestURI
+func PathAsSent(r *http.Request) string { return pathAsSent(r.RequestURI) }
+
+func pathAsSent(target string) string {
 	if !strings.HasPrefix(target, "/") { // http://host/path, as it is sent to proxies
 		if _, after, ok := strings.Cut(target, "://"); ok {
 			_, path, _ := strings.Cut(after, "/")

@@ -46,16 +46,16 @@ func (h portRoutes) previewLabel(host string) (label string, ok bool) {
 	return strings.CutSuffix(host, "."+hosts.Domain)
 }
 
-func (h portRoutes) openPreviewHost(label string) (string, rest.StreamHandler, error) {
+func (h portRoutes) openPreviewHost(asked rest.Asked) (string, rest.StreamHandler, error) {
 	hosts := h.hosts.Load()
-	grant, err := h.grantOf(label)
+	grant, err := h.grantOf(asked.Label)
 	if err != nil || hosts == nil {
 		return "", nil, errInvalidLink
 	}
 	return grant.Tenant, func(w http.ResponseWriter, r *http.Request) error {
 		return lending.ServePort(w, r, h.instances, lending.Passage{
 			Tenant: tenant.Tenant{Name: grant.Tenant}, InstanceID: grant.InstanceID, Until: grant.Expires,
-			Exchange: portproxy.Exchange{Port: grant.Port, Path: rest.PathAsSent(r), Scheme: hosts.Scheme, OwnHost: true},
+			Exchange: portproxy.Exchange{Port: grant.Port, Path: asked.Path, Scheme: hosts.Scheme, OwnHost: true},
 		})
 	}, nil
 }
