@@ -77,6 +77,10 @@ func Blocks() []BlockSchema {
 					Name: FrontDoorOpenSandbox, Settings: frontDoorSchema(FrontDoorOpenSandbox),
 					Description: "The API of OpenSandbox, for its SDKs. Its clients send a tenant's token as their key.",
 				},
+				{
+					Name: FrontDoorE2B, Settings: frontDoorSchema(FrontDoorE2B),
+					Description: "The API of E2B, for its SDKs. Its clients send a tenant's token as their key.",
+				},
 			},
 			Description: "An API of another system, so that its clients work with the broker as they are. There is none without such a block.",
 		},

@@ -50,6 +50,12 @@ type FrontDoor struct {
 	// Templates are the names of templates that clients of E2B may ask for, with the
 	// provider's template that each stands for; "" for its usual one.
 	Templates map[string]string `config:"templates"`
+	// Domain is a domain, perhaps with a port, at whose hosts E2B's API is and each port of
+	// each sandbox has one of its own; in lower case, "" for none.
+	Domain string `config:"domain"`
+	// PublicPorts has ports of E2B's sandboxes answer whoever knows the ID of a sandbox,
+	// unless its creator says otherwise.
+	PublicPorts bool `config:"public_ports"`
 	// Network is what clients of OpenSandbox are told that sandboxes may reach:
 	// NetworkDeny or NetworkAllow; "" where nothing is promised, and for RAGFlow.
 	Network string `config:"network"`
@@ -120,6 +126,14 @@ func frontDoorSchema(kind string) sdk.Schema {
 			})
 	case FrontDoorE2B:
 		return append(schema,
+			sdk.Field{
+				Name: "domain", Type: sdk.TypeString, Min: sdk.Bound(1), Max: sdk.Bound(maxClientAddress), Placeholder: "sandboxes.example.com",
+				Description: "A domain whose hosts all lead to the broker, perhaps with a port, such as sandboxes.example.com: clients that have it as `E2B_DOMAIN` find the API at api.sandboxes.example.com and each port of a sandbox at a host of its own, where `listen` of this block and of the REST API lead. They speak HTTPS there, so that a certificate for all these hosts is needed. No other API is at the hosts of this domain. Unless it is given, ports are reached by fields of the header alone.",
+			},
+			sdk.Field{
+				Name: "public_ports", Type: sdk.TypeBoolean, Default: true,
+				Description: "Whether programs that listen in a sandbox answer whoever knows its ID, as with E2B, unless its creator has said `allowPublicTraffic: false`. Where this is false, all of them take the traffic access token of the sandbox.",
+			},
 			sdk.Field{
 				Name: "templates", Type: sdk.TypeMap, Max: sdk.Bound(maxImages),
 				Description: "Names of templates that clients may ask for, each with the provider's template that it stands for, \"\" for its usual one: `templates = { \"data-analysis\" = \"python\" }`. `base` and `code-interpreter-v1` are there anyhow, and stand for the usual one unless they are given here. Every other template is not found.",
@@ -216,6 +230,7 @@ func (r *frontDoorReader) finish(cfg *Config, body *hclsyntax.Body) {
 		if door.given("address") && !isClientAddress(door.Address) {
 			r.parser.fail(door.at("address"), "Invalid value", "address is a host, and perhaps a port and a path, such as sandboxes.example.com, 10.1.2.3:9385 or example.com/sandboxes. It has no https:// before it, and no slash at its end.")
 		}
+		r.checkDomain(door, cfg)
 		r.parser.atMost(door.section, "wait", &door.Wait, "limits.max_wait", cfg.Limits.MaxWait)
 		r.parser.atMost(door.section, "timeout", &door.Timeout, "limits.max_timeout", cfg.Limits.MaxTimeout)
 		cfg.FrontDoors = append(cfg.FrontDoors, door.FrontDoor)
@@ -273,6 +288,34 @@ func (r *frontDoorReader) checkListen(door *readFrontDoor, earlier []readFrontDo
 		return
 	}
 	r.parser.fail(door.at("listen"), "Invalid value", other+" listens there. Choose another port.")
+}
+
+// checkDomain looks at a domain, which must not meet that of previews: each has its hosts
+// for itself.
+func (r *frontDoorReader) checkDomain(door *readFrontDoor, cfg *Config) {
+	if !door.given("domain") {
+		return
+	}
+	place := door.at("domain")
+	door.Domain = strings.ToLower(door.Domain)
+	host, ok := hostOfDomain(door.Domain)
+	if !ok {
+		r.parser.fail(place, "Invalid value", fmt.Sprintf("domain is a domain of at most %d characters, and perhaps a port, such as sandboxes.example.com or sandboxes.example.com:8443. It has no https:// and no * before it, and is no address of a machine.", maxPreviewDomain))
+		return
+	}
+	if of := cfg.Previews.Domain; of != "" && (strings.HasSuffix("."+host, "."+of) || strings.HasSuffix("."+of, "."+host)) {
+		r.parser.fail(place, "Invalid value", fmt.Sprintf("The hosts of previews, below %s, are below this domain, or the other way round. Choose another one.", of))
+	}
+}
+
+// hostOfDomain is a domain without its port.
+func hostOfDomain(domain string) (host string, ok bool) {
+	host, port, found := strings.Cut(domain, ":")
+	if found && checkListen("x:"+port) != nil || port == "0" {
+		return "", false
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return host, host != "" && len(host) <= maxPreviewDomain && hostName.MatchString(host) && strings.Trim(last, "0123456789") != ""
 }
 
 // FrontDoor returns the one of a kind; the zero value if there is none.

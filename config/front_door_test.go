@@ -108,6 +108,18 @@ func TestFrontDoors(t *testing.T) {
 				{Kind: config.FrontDoorRAGFlow, Path: "/opensandbox", Wait: 10 * time.Second, Timeout: 10 * time.Second},
 			},
 		},
+		"of E2B at its hosts": {
+			`front_door "e2b" {
+			  domain       = "Sandboxes.Example.com:8443"
+			  public_ports = false
+			  templates    = { base = "python" }
+			}
+			previews { address = "https://*.preview.example.com" }`,
+			[]config.FrontDoor{{
+				Kind: config.FrontDoorE2B, Path: "/e2b", Wait: 10 * time.Second, Domain: "sandboxes.example.com:8443",
+				Templates: map[string]string{"base": "python", "code-interpreter-v1": ""},
+			}},
+		},
 		"at each other's places": {
 			`front_door "ragflow" { path = "/opensandbox" }
 			front_door "opensandbox" { path = "/ragflow" }`,
@@ -147,6 +159,10 @@ func TestMistakesInFrontDoors(t *testing.T) {
 		"ragflow with a network":                 {`front_door "ragflow" { network = "deny" }`, "Unknown setting", `There is no setting "network" here.`},
 		"opensandbox with a tenant":              {`front_door "opensandbox" { tenant = "all" }`, "Unknown setting", `There is no setting "tenant" here. Known: path, listen, provider, wait, address, images, network.`},
 		"opensandbox with a timeout":             {`front_door "opensandbox" { timeout = 5 }`, "Unknown setting", `There is no setting "timeout" here.`},
+		"a domain that is a number":              {`front_door "e2b" { domain = 5 }`, "Invalid value", "domain must be a string"},
+		"a domain with a scheme":                 {`front_door "e2b" { domain = "https://example.com" }`, "Invalid value", "domain is a domain of at most 180 characters"},
+		"opensandbox with a domain":              {`front_door "opensandbox" { domain = "example.com" }`, "Unknown setting", `There is no setting "domain" here.`},
+		"public ports of no kind":                {`front_door "e2b" { public_ports = "some" }`, "Invalid value", "public_ports must be true or false"},
 		"a provider that is not there":           {`front_door "ragflow" { provider = "ful" }`, "Unknown provider", `Did you mean "full"?`},
 		"a provider of no name":                  {`front_door "ragflow" { provider = "" }`, "Invalid value", "at least 1 character"},
 		"a tenant that is not there":             {`front_door "ragflow" { tenant = "nobody" }`, "Unknown tenant", "tenant is not the label of a tenant block. Known: all, one."},
@@ -186,6 +202,38 @@ func TestMistakesInFrontDoors(t *testing.T) {
 	}
 	_, diags := parseFrontDoors(t, "front_door \"opensandbox\" {\n"+images(200)+"\n}")
 	assert.Assert(t, is.Len(diags, 0))
+}
+
+func TestDomainsOfE2B(t *testing.T) {
+	for domain, ok := range map[string]bool{
+		"example.com": true, "e2b.localhost": true, "localhost": true, "a-b.1.example": true, "example.com:8443": true, "x1": true,
+		strings.Repeat("a.", 88) + "abcd": true, strings.Repeat("a.", 88) + "abcde": false,
+		"": false, "https://example.com": false, "*.example.com": false, "example.com/": false, "example.com:": false, "example.com:0": false,
+		"example.com:65536": false, "example.com:080": false, ".example.com": false, "example.com.": false, "a..b": false, "-a.b": false,
+		"10.1.2.3": false, "10.1.2.3:80": false, "[::1]": false, "::1": false, "a b": false, "a_b.c": false, "ä.example": false, "example.com\n": false, "u@example.com": false,
+	} {
+		t.Run(domain, func(t *testing.T) {
+			doors, diags := parseFrontDoors(t, fmt.Sprintf("front_door \"e2b\" { domain = %q }\n", domain))
+			if !ok {
+				assert.Assert(t, is.Len(diags, 1))
+				assert.Equal(t, diags[0].Summary, "Invalid value")
+				return
+			}
+			assert.Assert(t, is.Len(diags, 0))
+			assert.Equal(t, doors[0].Domain, domain)
+			assert.Assert(t, doors[0].PublicPorts)
+		})
+	}
+	for previews, ok := range map[string]bool{
+		"http://*.sandboxes.example.com": false, "https://*.p.sandboxes.example.com": false, "https://*.example.com": false,
+		"https://*.previews.example.com": true, "https://*.moresandboxes.example.com": true,
+	} {
+		_, diags := parseFrontDoors(t, fmt.Sprintf("front_door \"e2b\" { domain = \"sandboxes.example.com:8443\" }\npreviews { address = %q }\n", previews))
+		assert.Check(t, is.Equal(len(diags) == 0, ok), previews)
+		if len(diags) > 0 {
+			assert.Check(t, is.Contains(diags[0].Detail, "The hosts of previews, below"))
+		}
+	}
 }
 
 // Of two paths that meet, the one is wrong that somebody has chosen.

@@ -37,6 +37,12 @@ type Settings struct {
 	Images map[string]string
 	// Templates leads from names of templates, as clients have them, to those of providers.
 	Templates map[string]string
+	// Domain has hosts at which the API and the ports of its sandboxes are, and perhaps a
+	// port; empty for none.
+	Domain string
+	// PublicPorts has ports of sandboxes answer who has no token, unless their creators
+	// say otherwise.
+	PublicPorts bool
 	// Network is what runs in the sandboxes may reach: config.NetworkDeny or
 	// config.NetworkAllow; empty where nothing is promised.
 	Network string
@@ -47,7 +53,7 @@ func New(c config.FrontDoor) Settings {
 	return Settings{
 		Path: c.Path, Listen: c.Listen, Tenant: c.Tenant, Provider: c.Provider, Wait: c.Wait, Timeout: c.Timeout,
 		Address: c.Address, Images: c.Images, Network: c.Network,
-		Templates: c.Templates,
+		Templates: c.Templates, Domain: c.Domain, PublicPorts: c.PublicPorts,
 	}
 }
 

@@ -79,6 +79,11 @@ front_door "opensandbox" {
   }
 }
 
+front_door "e2b" {
+  domain       = "e2b.example.com:8443"
+  public_ports = false
+}
+
 admin {
   token_sha256 = ["4444444444444444444444444444444444444444444444444444444444444444"]
 }

@@ -71,7 +71,11 @@ func (d *Door) registerControl() {
 // health answers for the API, and, where a sandbox is named, for that: 204 if it runs.
 // It needs no token, as with E2B.
 func (d *Door) health(w http.ResponseWriter, r *http.Request, _ rest.Call[rest.None]) error {
-	id := r.Header.Get(headerSandbox)
+	at, err := d.targetOfRequest(r)
+	if err != nil {
+		return err
+	}
+	id := at.sandbox
 	if id == "" {
 		w.WriteHeader(http.StatusOK)
 		return nil
@@ -114,7 +118,7 @@ func (d *Door) sandboxOf(info instance.Info) sandboxAnswer {
 	n := noteOf(info)
 	a := sandboxAnswer{
 		SandboxID: info.ID.Instance, TemplateID: n.Template, Alias: n.Template, ClientID: clientID, EnvdVersion: envdVersion,
-		EnvdAccessToken: d.tokens.envd(info.ID), TrafficAccessToken: d.tokens.traffic(info.ID),
+		EnvdAccessToken: d.tokens.envd(info.ID), TrafficAccessToken: d.tokens.traffic(info.ID), Domain: d.domainOf(),
 	}
 	return a
 }
@@ -141,6 +145,12 @@ type sandboxDetail struct {
 	EnvdAccessToken string    `json:"envdAccessToken"`
 	Domain          *string   `json:"domain"`
 	Lifecycle       lifecycle `json:"lifecycle"`
+	Network         *network  `json:"network,omitempty"`
+}
+
+// network is what the creator has said of it.
+type network struct {
+	AllowPublicTraffic bool `json:"allowPublicTraffic"`
 }
 
 type lifecycle struct {
@@ -172,7 +182,12 @@ func (d *Door) get(_ context.Context, c rest.Call[rest.None]) (int, sandboxDetai
 	if err != nil {
 		return 0, sandboxDetail{}, err
 	}
+	var said *network
+	if noteOf(info).Private {
+		said = &network{}
+	}
 	return http.StatusOK, sandboxDetail{
+		Network:       said,
 		listedSandbox: listedOf(info), EnvdAccessToken: d.tokens.envd(info.ID), Domain: d.sandboxOf(info).Domain,
 		Lifecycle: lifecycle{OnTimeout: "kill"},
 	}, nil

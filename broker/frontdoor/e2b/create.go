@@ -32,6 +32,8 @@ const maxTimeout = 10 * 365 * 24 * 3600
 // note is what is kept with an instance, to be shown again.
 type note struct {
 	Template string `json:"template"`
+	// Private sandboxes have ports that take their traffic token.
+	Private bool `json:"private,omitempty"`
 }
 
 func noteOf(info instance.Info) note {
@@ -48,6 +50,7 @@ type createBody struct {
 	EnvVars             map[string]string `json:"envVars"`
 	Secure              *bool             `json:"secure"` // every sandbox is
 	AllowInternetAccess *bool             `json:"allow_internet_access"`
+	Network             json.RawMessage   `json:"network"`
 	AutoPause           bool              `json:"autoPause"`
 	AutoPauseMemory     *bool             `json:"autoPauseMemory"`
 	AutoResume          *struct {
@@ -56,7 +59,7 @@ type createBody struct {
 }
 
 // honoured are the fields of createBody.
-var honoured = []string{"templateID", "timeout", "metadata", "envVars", "secure", "allow_internet_access", "autoPause", "autoPauseMemory", "autoResume"}
+var honoured = []string{"templateID", "timeout", "metadata", "envVars", "secure", "allow_internet_access", "network", "autoPause", "autoPauseMemory", "autoResume"}
 
 // isNothing reports whether a value is as good as absent.
 func isNothing(raw json.RawMessage) bool {
@@ -107,6 +110,10 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 	case body.AllowInternetAccess != nil && !*body.AllowInternetAccess && settings.Network != config.NetworkDeny:
 		return none, refused("allow_internet_access", "cannot be denied here; leave it out, or have the operator say what sandboxes may reach (network)")
 	}
+	private, err := readNetwork(body.Network, settings.PublicPorts)
+	if err != nil {
+		return none, err
+	}
 	template, known := settings.Templates[body.TemplateID]
 	switch {
 	case body.TemplateID == "":
@@ -114,7 +121,7 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 	case !known:
 		return none, sdk.Errorf(sdk.CodeNotFound, "The template %s was not found; there are: %s.", clipped(body.TemplateID), strings.Join(slices.Sorted(maps.Keys(settings.Templates)), ", "))
 	}
-	text, err := rest.EncodeJSON(note{Template: body.TemplateID})
+	text, err := rest.EncodeJSON(note{Template: body.TemplateID, Private: private})
 	if err != nil {
 		return none, err
 	}
@@ -125,6 +132,32 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 		Env: env, Labels: body.Metadata, Provider: settings.Provider, Wait: settings.Wait,
 		Capabilities: []sdk.Capability{sdk.CapabilityCommands, sdk.CapabilityFiles},
 	}, nil
+}
+
+// readNetwork reads what a creator says of the network: nothing but whether ports take a
+// token. public says whether the operator lets them do without.
+func readNetwork(raw json.RawMessage, public bool) (private bool, err error) {
+	if isNothing(raw) {
+		return false, nil
+	}
+	fields, err := objectOf(raw)
+	if err != nil {
+		return false, refused("network", "is not of the type that the API has for it")
+	}
+	const traffic = "allowPublicTraffic"
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != traffic && !isNothing(fields[name]) {
+			return false, refused("network."+clipped(name), "is not served here, and would change what you get; leave it out")
+		}
+	}
+	var allowed *bool
+	if value, given := fields[traffic]; given && json.Unmarshal(value, &allowed) != nil {
+		return false, refused("network."+traffic, "is not of the type that the API has for it")
+	}
+	if allowed != nil && *allowed && !public {
+		return false, refused("network."+traffic, "cannot be true here: the operator has each port take the traffic access token (public_ports)")
+	}
+	return allowed != nil && !*allowed, nil
 }
 
 // createFor makes a sandbox, which lives as long as is said here unless its creator says.

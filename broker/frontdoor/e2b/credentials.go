@@ -21,6 +21,7 @@ import (
 const (
 	headerAPIKey       = "X-API-Key"
 	headerSandbox      = "E2b-Sandbox-Id"
+	headerPort         = "E2b-Sandbox-Port"
 	headerAccessToken  = "X-Access-Token"
 	headerTrafficToken = "E2b-Traffic-Access-Token"
 )
@@ -60,19 +61,23 @@ var (
 // sandbox's token. The key is of no use there: clients never send it.
 func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 	path, query, _ := strings.Cut(h.Target(), "?")
-	if !isData(path, h) {
+	at, err := d.targetOf(h.Host(), h.Values)
+	switch {
+	case err != nil:
+		return tenant.Tenant{}, err
+	case !at.answers(path):
+		return tenant.Tenant{}, sdk.Errorf(sdk.CodeNotFound, "There is no such route on port %s.", at.port)
+	case !isData(path, at.sandbox != ""):
 		if who, known := d.tenants.Authenticate(rest.OnlyOne(rest.BearerTokens(h))); known {
 			return who, nil
 		}
 		return tenant.Tenant{}, errNoKey
+	case path == routeFiles && rest.OnlyOne(h.Values(headerAccessToken)) == "":
+		return d.authenticateSigned(at.sandbox, h.Method(), query)
 	}
-	if path == routeFiles && rest.OnlyOne(h.Values(headerAccessToken)) == "" {
-		return d.authenticateSigned(h, query)
-	}
-	name := rest.OnlyOne(h.Values(headerSandbox))
-	info, err := d.instances.Named(name)
+	info, err := d.instances.Named(at.sandbox)
 	if info.FrontDoor != Name || isNotFound(err) {
-		return tenant.Tenant{}, &sandboxGone{error: noSandbox(), sandbox: clipped(name)}
+		return tenant.Tenant{}, &sandboxGone{error: noSandbox(), sandbox: clipped(at.sandbox)}
 	}
 	access, traffic := rest.OnlyOne(h.Values(headerAccessToken)), rest.OnlyOne(h.Values(headerTrafficToken))
 	known := same(access, d.tokens.envd(info.ID))
@@ -96,19 +101,19 @@ func (d *Door) owner(info instance.Info) (tenant.Tenant, error) {
 // authenticateSigned is for addresses of files that carry no header: their signature has
 // been made with the token of the sandbox, which is looked for among those of the sandbox
 // that is named, or, where none is, of all.
-func (d *Door) authenticateSigned(h rest.Header, rawQuery string) (tenant.Tenant, error) {
+func (d *Door) authenticateSigned(named, method, rawQuery string) (tenant.Tenant, error) {
 	query, err := url.ParseQuery(rawQuery)
 	if err != nil || query.Get("signature") == "" {
 		return tenant.Tenant{}, errNoAccess
 	}
-	if named := rest.OnlyOne(h.Values(headerSandbox)); named != "" {
+	if named != "" {
 		info, err := d.instances.Named(named)
-		if info.FrontDoor != Name || isNotFound(err) || !d.tokens.signed(info.ID, h.Method(), query, time.Now()) {
+		if info.FrontDoor != Name || isNotFound(err) || !d.tokens.signed(info.ID, method, query, time.Now()) {
 			return tenant.Tenant{}, errNoAccess
 		}
 		return d.owner(info)
 	}
-	if info, ok := d.signer(h.Method(), query); ok {
+	if info, ok := d.signer(method, query); ok {
 		return d.owner(info)
 	}
 	return tenant.Tenant{}, errNoAccess
@@ -148,10 +153,10 @@ func (t tokens) signed(id instance.ID, method string, query url.Values, now time
 
 // isData reports whether a path is one of what a sandbox is asked, and not the API about
 // sandboxes. One path is in both: /health is the sandbox's if one is named.
-func isData(path string, h rest.Header) bool {
+func isData(path string, named bool) bool {
 	switch path {
 	case "/health":
-		return len(h.Values(headerSandbox)) > 0
+		return named
 	case routeFiles, routeCompose, "/envs", "/metrics":
 		return true
 	}

@@ -5,7 +5,7 @@
 // What goes over the wire is taken from E2B's public API texts and from its SDKs (npm e2b
 // 2.51.0 and 2.45.0, @e2b/code-interpreter 2.8.0). Start with control.go. envd.go and the
 // files beside it that begin with envd are what stands behind port 49983, interpreter.go
-// behind 49999; other ports are not served. problem.go puts refusals into E2B's form.
+// behind 49999, and ports.go behind all others. problem.go puts refusals into E2B's form.
 //
 // A sandbox is an instance of the tenant with a fixed end. Its ID is the last part of the
 // instance's, and what its creator said and nobody else needs is kept as the instance's
@@ -48,8 +48,10 @@ type Door struct {
 	tenants   frontdoor.Tenants
 	tokens    tokens
 	settings  atomic.Pointer[frontdoor.Settings]
-	watchers  watchers
-	counts    frontdoor.Counts[contextKey]
+	// domain is what hosts end in that are this door's; empty for none.
+	domain   atomic.Pointer[string]
+	watchers watchers
+	counts   frontdoor.Counts[contextKey]
 }
 
 var _ frontdoor.Door = (*Door)(nil)
@@ -59,20 +61,25 @@ var _ frontdoor.Door = (*Door)(nil)
 func Add(server *rest.Server, instances Instances, tenants frontdoor.Tenants, key []byte) *Door {
 	d := &Door{instances: instances, tenants: tenants, tokens: newTokens(key)}
 	d.settings.Store(&frontdoor.Settings{})
-	d.api = server.NewAPI(rest.APIOptions{Name: Name, Authenticate: d.authenticate, Problem: problem})
+	d.domain.Store(new(string))
+	d.api = server.NewAPI(rest.APIOptions{Name: Name, Hosts: d.ownHost, Authenticate: d.authenticate, Problem: problem})
 	d.registerControl()
 	envd{d}.register()
 	interpreter{d}.register()
+	d.registerPorts()
 	return d
 }
 
 // Apply implements frontdoor.Door.
 func (d *Door) Apply(s *frontdoor.Settings) {
 	if s == nil {
+		d.domain.Store(new(string))
 		d.api.Mount("")
 		return
 	}
 	d.settings.Store(s)
+	domain := hostWithoutPort(s.Domain)
+	d.domain.Store(&domain)
 	d.api.Mount(s.Path)
 }
 

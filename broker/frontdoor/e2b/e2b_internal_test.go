@@ -56,7 +56,12 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 		`,"autoResume":{"enabled":false}`:        "",
 		`,"autoResume":{"enabled":true}`:         "autoResume",
 		`,"network":{}`:                          "",
-		`,"network":{"allowPublicTraffic":true}`: "network",
+		`,"network":{"allowPublicTraffic":null}`: "",
+		`,"network":{"allowPublicTraffic":true}`: "network.allowPublicTraffic",
+		`,"network":{"allowPublicTraffic":"no"}`: "network.allowPublicTraffic",
+		`,"network":{"denyOut":["1.2.3.4"]}`:     "network.denyOut",
+		`,"network":{"denyOut":[],"rules":{}}`:   "",
+		`,"network":["a"]`:                       "network",
 		`,"mcp":{"a":{}}`:                        "mcp",
 		`,"iam":{"tokens":{"a":{}}}`:             "iam",
 		`,"volumeMounts":[]`:                     "",
@@ -79,6 +84,16 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 	_, err := readCreate([]byte(`{"templateID":"other"}`), newTimeout, settings)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 
+	for _, public := range []bool{false, true} {
+		settings.PublicPorts = public
+		for more, private := range map[string]bool{``: false, `,"network":{"allowPublicTraffic":false}`: true} {
+			req, err := readCreate([]byte(`{"templateID":"base"`+more+`}`), newTimeout, settings)
+			assert.NilError(t, err)
+			assert.Check(t, is.Equal(noteOf(instance.Info{Note: req.Note}).Private, private), more)
+		}
+	}
+	_, err = readCreate([]byte(`{"templateID":"base","network":{"allowPublicTraffic":true}}`), newTimeout, settings)
+	assert.NilError(t, err)
 	settings.Network = config.NetworkDeny
 	_, err = readCreate([]byte(`{"templateID":"base","allow_internet_access":false}`), newTimeout, settings)
 	assert.NilError(t, err)

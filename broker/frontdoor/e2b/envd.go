@@ -76,7 +76,11 @@ func askedOf(ctx context.Context) *asked {
 // named is the sandbox that a request names. authenticate has seen that its token is that
 // sandbox's.
 func (d *Door) named(r *http.Request, who tenant.Tenant) (instance.Info, error) {
-	id := r.Header.Get(headerSandbox)
+	at, err := d.targetOfRequest(r)
+	if err != nil {
+		return instance.Info{}, err
+	}
+	id := at.sandbox
 	info, err := d.sandbox(who, id)
 	switch {
 	case isNotFound(err):
@@ -84,7 +88,7 @@ func (d *Door) named(r *http.Request, who tenant.Tenant) (instance.Info, error) 
 	case err != nil:
 		return info, err
 	case info.Paused:
-		return info, &sandboxGone{error: sdk.Errorf(sdk.CodeConflict, "The sandbox is paused. Connect to it to resume it."), sandbox: id}
+		return info, paused(id)
 	default:
 		return info, nil
 	}

@@ -38,7 +38,7 @@ func (d envd) filesOf(r *http.Request, who tenant.Tenant) (instance.Info, error)
 	if err := checkUser(r); err != nil {
 		return instance.Info{}, err
 	}
-	if r.Header.Get(headerSandbox) != "" {
+	if at, err := d.targetOfRequest(r); err != nil || at.sandbox != "" {
 		return d.named(r, who)
 	}
 	info, ok := d.signer(r.Method, r.URL.Query())

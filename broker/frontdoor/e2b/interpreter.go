@@ -162,8 +162,12 @@ func (d interpreter) withContext(w http.ResponseWriter, r *http.Request, c rest.
 }
 
 func (d interpreter) restartContext(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
+	at, err := d.targetOfRequest(r)
+	if err != nil {
+		return err
+	}
 	return d.withContext(w, r, c, func(ctx context.Context, contexts sdk.Contexts, instanceID, id string) error {
-		d.counts.Forget(contextKey{r.Header.Get(headerSandbox), id, ""})
+		d.counts.Forget(contextKey{at.sandbox, id, ""})
 		return contexts.RestartContext(ctx, instanceID, id)
 	})
 }

@@ -38,6 +38,9 @@ func problem(err error, requestID string) rest.Problem {
 		r.Status = http.StatusBadGateway
 		body.SandboxID, body.Port = at.sandbox, at.port
 	}
+	if at, ok := errors.AsType[*trafficRefused](err); ok {
+		body.SandboxID = at.sandbox
+	}
 	body.Code = r.Status
 	return r.As("application/json", body)
 }
@@ -51,6 +54,19 @@ type sandboxGone struct {
 }
 
 func (s *sandboxGone) Unwrap() error { return s.error }
+
+// paused refuses what is asked of a sandbox that is.
+func paused(id string) error {
+	return &sandboxGone{error: sdk.Errorf(sdk.CodeConflict, "The sandbox is paused. Connect to it to resume it."), sandbox: id}
+}
+
+// trafficRefused refuses what is asked of a port by who may not.
+type trafficRefused struct {
+	error
+	sandbox string
+}
+
+func (t *trafficRefused) Unwrap() error { return t.error }
 
 // errSandboxGone is for who names none that runs.
 var errSandboxGone error = &sandboxGone{error: sdk.Errorf(sdk.CodeNotFound, "The sandbox was not found. It may have ended.")}
