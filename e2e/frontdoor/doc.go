@@ -22,10 +22,14 @@ import (
 const limits = "metrics {\n  listen = \"127.0.0.1:0\"\n}\nlimits {\n  default_timeout = \"60s\"\n  create_timeout = \"5m\"\n}\n"
 
 // Real starts a broker with sandboxes of gVisor and the given doors.
-func Real(t testing.TB, doors string) *harness.Broker {
+func Real(t testing.TB, doors string, changes ...func(*harness.Options)) *harness.Broker {
 	t.Helper()
-	return harness.Start(t, harness.Options{Config: harness.Tenants + limits + doors + fmt.Sprintf(
-		"provider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n  memory_mb = 256\n  queue_timeout = \"4m\"\n}\n", binaries.Runsc(t))})
+	o := harness.Options{Config: harness.Tenants + limits + doors + fmt.Sprintf(
+		"provider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n  memory_mb = 256\n  queue_timeout = \"4m\"\n}\n", binaries.Runsc(t))}
+	for _, change := range changes {
+		change(&o)
+	}
+	return harness.Start(t, o)
 }
 
 // The providers that a door is tried on.

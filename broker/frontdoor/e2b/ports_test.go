@@ -34,7 +34,7 @@ type seen struct {
 
 // startPorts opens the door at its domain, with a program on port 8000 of each sandbox that
 // tells what it is asked, and says back what comes by a WebSocket.
-func startPorts(t *testing.T, change func(*frontdoor.Settings)) *fixture {
+func startPorts(t *testing.T) *fixture {
 	t.Helper()
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
@@ -59,9 +59,6 @@ func startPorts(t *testing.T, change func(*frontdoor.Settings)) *fixture {
 	return start(t, func(opened *api.Options, b *box) {
 		settings := opened.FrontDoors["e2b"]
 		settings.Domain, settings.PublicPorts = domain+":8443", true
-		if change != nil {
-			change(&settings)
-		}
 		opened.FrontDoors["e2b"] = settings
 		b.Capabilities = append(b.Capabilities, sdk.CapabilityPorts)
 		b.OnDialPort = func(ctx context.Context, _ string, port uint16) (net.Conn, error) {
@@ -84,7 +81,7 @@ func (f *fixture) at(host, method, path, body string, headers ...string) answer 
 }
 
 func TestAProgramIsReachedByAHostOfItsOwn(t *testing.T) {
-	f := startPorts(t, nil)
+	f := startPorts(t)
 	id := f.sandbox.SandboxID
 	var made struct{ Domain string }
 	f.do(http.MethodPost, "/v2/sandboxes", `{"templateID":"base"}`, apiKey).wants(http.StatusCreated).decode(&made)
@@ -116,7 +113,7 @@ func TestAProgramIsReachedByAHostOfItsOwn(t *testing.T) {
 }
 
 func TestAProgramIsReachedByFieldsOfTheHeader(t *testing.T) {
-	f := startPorts(t, nil)
+	f := startPorts(t)
 	fields := []string{"E2b-Sandbox-Id: " + f.sandbox.SandboxID, "E2b-Sandbox-Port: 8000"}
 	for _, test := range []struct{ host, path, asked, prefix string }{
 		{f.address, "/e2b/sandboxes/a%2Fb?x=1", "/sandboxes/a%2Fb?x=1", "/e2b"},
@@ -140,7 +137,7 @@ func TestAProgramIsReachedByFieldsOfTheHeader(t *testing.T) {
 }
 
 func TestAWebSocketIsPassedOn(t *testing.T) {
-	f := startPorts(t, nil)
+	f := startPorts(t)
 	fields := http.Header{"E2b-Sandbox-Port": {"8000"}, "E2b-Sandbox-Id": {f.sandbox.SandboxID}}
 	for path, options := range map[string]*websocket.DialOptions{
 		"/ws":     {Host: "8000-" + f.sandbox.SandboxID + "." + domain},
@@ -159,7 +156,7 @@ func TestAWebSocketIsPassedOn(t *testing.T) {
 }
 
 func TestPortsThatTakeAToken(t *testing.T) {
-	f := startPorts(t, nil)
+	f := startPorts(t)
 	public := f.sandbox
 	private := f.create(`{"templateID":"base","secure":true,"network":{"allowPublicTraffic":false}}`)
 	var detail struct {
@@ -202,7 +199,7 @@ func TestPortsThatTakeAToken(t *testing.T) {
 }
 
 func TestPortsThatDoNotAnswer(t *testing.T) {
-	f := startPorts(t, nil)
+	f := startPorts(t)
 	gone := func(id string, port int) {
 		t.Helper()
 		for _, a := range []answer{
@@ -233,7 +230,7 @@ func TestPortsThatDoNotAnswer(t *testing.T) {
 }
 
 func TestTheRoutesOfTheDoorAtHostsOfItsDomain(t *testing.T) {
-	f := startPorts(t, nil)
+	f := startPorts(t)
 	id := f.sandbox.SandboxID
 	access := "X-Access-Token: " + f.sandbox.EnvdAccessToken
 	f.at("api."+domain, http.MethodGet, "/health", "").wants(http.StatusOK)
@@ -261,7 +258,7 @@ func TestTheRoutesOfTheDoorAtHostsOfItsDomain(t *testing.T) {
 }
 
 func TestHostsThatLeadNowhere(t *testing.T) {
-	f := startPorts(t, nil)
+	f := startPorts(t)
 	id := f.sandbox.SandboxID
 	access := "X-Access-Token: " + f.sandbox.EnvdAccessToken
 	other := f.create(`{"templateID":"base"}`)

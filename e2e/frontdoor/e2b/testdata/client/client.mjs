@@ -149,6 +149,16 @@ try {
     down.searchParams.set("path", "test.txt");
     assert.equal((await fetch(down)).status, 401);
   });
+  await feature("ports, by fields of the header", async () => {
+    await sandbox.commands.run("mkdir site && echo moin > site/greeting && cd site && exec python3 -m http.server 8765 --bind 127.0.0.1", { background: true, timeoutMs: 0 });
+    const ask = (port) => fetch(url + "/greeting?x", { headers: { "E2b-Sandbox-Id": sandbox.sandboxId, "E2b-Sandbox-Port": port } });
+    let answer;
+    await until(async () => (answer = await ask("8765")).status !== 502);
+    if (answer.status !== 200) throw new Error(await answer.text());
+    assert.equal(await answer.text(), "moin\n");
+    const { code, sandboxId, port } = await (await ask("8766")).json();
+    assert.deepEqual([code, sandboxId, port], [502, sandbox.sandboxId, 8766]);
+  });
   await feature("metrics", async () => assert.ok((await sandbox.getMetrics())[0].memTotal > 0));
   await feature("pause and resume", async () => {
     assert.equal(await (sandbox.pause ?? sandbox.betaPause).call(sandbox), true);
