@@ -23,6 +23,18 @@ func Headers() Kind {
 			Tests: []string{"TestStrangersAndNonsense", "TestCredentialsOfAnAPIAreKeptFromTheProgram"},
 		},
 		{
+			Of:    []string{"X-Access-Token", "E2b-Traffic-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port"},
+			Abuse: "Who has had the token of one sandbox, for another, for another purpose or for longer; anybody, to have a host and a field, or two fields, name two sandboxes or ports; a program in the sandbox, to see a token.",
+			Stops: "Tokens follow from the ID of one sandbox, a purpose and a key that only the broker has, end with the sandbox, and are taken off what programs see. Hosts and fields that disagree are refused.",
+			Tests: []string{"TestWhoMayAskWhat", "TestTokensAreOfOneSandboxAndOnePurpose", "TestPortsThatTakeAToken", "TestHostsThatLeadNowhere"},
+		},
+		{
+			Of:    []string{"Keepalive-Ping-Interval", "Connect-Timeout-Ms"},
+			Abuse: "A client, for signs of life without a pause, or for a stream without an end.",
+			Stops: "There is a second at least between two, and no stream outlives its sandbox, with a time limit or without.",
+			Tests: []string{"TestHowLongAStreamIsSilent", "TestAStreamThatIsSilentGivesSignsOfLife", "TestAProcessGoesOnWithoutItsClient"},
+		},
+		{
 			Of:    []string{"X-EXECD-OPERATION-ID"},
 			Abuse: "Who has the token of one sandbox, to learn of another's operations, or to have more of them kept than there is room for.",
 			Stops: "A name holds the sandbox that it is for, and is looked for among those of its tenant and sandbox alone, which are bounded together.",

@@ -89,10 +89,16 @@ func Settings() Kind {
 			Tests: []string{"TestAFrontDoorWithoutTokensToOtherMachinesIsWarnedOf", "TestFrontDoors"},
 		},
 		{
-			Of:    []string{"front_door.provider", "front_door.images", "front_door.network"},
-			Abuse: "A client, for a provider, an image or a network that it was not given.",
-			Stops: "The provider is one that the tenant may use; images are those that are listed; `network` is what clients are told, and opens nothing.",
+			Of:    []string{"front_door.provider", "front_door.images", "front_door.templates", "front_door.network"},
+			Abuse: "A client, for a provider, an image, a template or a network that it was not given.",
+			Stops: "The provider is one that the tenant may use; images and templates are those that are listed; `network` is what clients are told, and opens nothing.",
 			Tests: []string{"TestMistakesInFrontDoors", "TestFrontDoors"},
+		},
+		{
+			Of:    []string{"front_door.domain", "front_door.public_ports"},
+			Abuse: "Anybody with a host, for what is not at it, or to learn which sandboxes there are; programs at these hosts, by each other's cookies or by credentials of clients.",
+			Stops: "Below the domain a host is a port of one sandbox and nothing else, and what fields of the header say must agree with it. IDs cannot be guessed. Credentials are taken off what programs see, and `Domain` off their cookies. Without `public_ports` the token of the sandbox is asked for first.",
+			Tests: []string{"TestDomainsOfE2B", "TestHostsThatLeadNowhere", "TestPortsThatTakeAToken", "TestAProgramIsReachedByAHostOfItsOwn"},
 		},
 		{
 			Of:    []string{"front_door.wait", "front_door.timeout"},
