@@ -72,19 +72,24 @@ test: lint unit ## everything: format, vet, lint, generated files, all tests on 
 # The corpus runs by itself, after the others: it says how many programs passed,
 # and whatever changes on this machine meanwhile would alarm its canaries.
 #
+# The conformance suites of the clouds and of its own provider wait for their time limits most
+# of the time, and do so beside each other.
+#
 # Each part runs whether or not one before it has failed. The chaos tests, which mostly wait,
 # run beside the packages, and always: of the programs that they build for themselves the
 # cache of results knows nothing.
-CROWDED = /e2e(/.*)?$$|/plugins/[a-z0-9]*/internal/provider$$|/sdk/providertest$$
+CROWDED = /e2e(/.*)?$$|/plugins/selfmanaged/internal/provider$$
+SUITES  = /plugins/(aliyun|e2b)/internal/provider$$|/sdk/providertest$$
 WAITING = /e2e/chaos$$
 CORPUS  = /e2e/hostile$$
 RUN_CORPUS = go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 unit: build runsc
 	@failed=; \
-	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)') & packages=$$!; \
+	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)|$(SUITES)') & packages=$$!; \
 	go test $(RACE) -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)') || failed="$$failed chaos"; \
 	wait $$packages || failed="$$failed packages"; \
+	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -E '$(SUITES)') || failed="$$failed suites"; \
 	go test $(RACE) -p 1 -timeout 20m $$(go list ./... | grep -E '$(CROWDED)' | grep -vE '$(WAITING)|$(CORPUS)') || failed="$$failed crowded"; \
 	(cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...) || failed="$$failed example"; \
 	$(RUN_CORPUS) || failed="$$failed corpus"; \
