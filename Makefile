@@ -72,8 +72,8 @@ test: lint unit ## everything: format, vet, lint, generated files, all tests on 
 # The corpus runs by itself, after the others: it says how many programs passed,
 # and whatever changes on this machine meanwhile would alarm its canaries.
 #
-# The conformance suites of the clouds and of its own provider wait for their time limits most
-# of the time, and do so beside each other.
+# The conformance suites of the clouds, and of the reference provider, mostly wait for time
+# limits, and do so beside each other.
 #
 # Each part runs whether or not one before it has failed. The chaos tests, which mostly wait,
 # run beside the packages, and always: of the programs that they build for themselves the

@@ -100,8 +100,11 @@ func (s *Server) lead(header *fasthttp.RequestHeader, own *API) (elsewhere bool)
 	default:
 		s.leadBelow(header, originForm(target))
 	}
-	_, _, elsewhere = s.hostOf(header, own)
-	return elsewhere
+	if byHost {
+		return true
+	}
+	_, _, byFields := s.byFields(header, own)
+	return byFields
 }
 
 // leadBelow looks for a mount that a target is below.
