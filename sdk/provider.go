@@ -222,13 +222,23 @@ type Instance struct {
 	ID       string
 	Template string
 	Labels   map[string]string
-	// Metadata are facts for the agent, such as a region or a runtime.
+	// Metadata are facts for the agent, such as a region or a runtime. MetadataCPUs and its
+	// like are names that others know too.
 	Metadata  map[string]string
 	CreatedAt time.Time
 	// ExpiresAt is when the provider will destroy it; zero if it will not. Create answers
 	// a time to come: what has ended already is refused, and destroyed.
 	ExpiresAt time.Time
 }
+
+// Names of what an Instance's Metadata may say of its size: processors, which
+// may be a fraction, and memory and room for files in whole MiB. Who lacks them says nothing
+// of it.
+const (
+	MetadataCPUs     = "cpus"
+	MetadataMemoryMB = "memory_mb"
+	MetadataDiskMB   = "disk_mb"
+)
 
 // Bounds of what a Description says for lists of providers.
 const (

@@ -50,9 +50,10 @@ func packed(entries ...tar.Header) io.Reader {
 }
 
 // unpacked reads an archive of the provider: names, with what regular files hold.
-func (c *scene) unpacked(req sdk.ReadArchiveRequest) map[string]string {
-	archive, err := c.ReadArchive(c.ctx, req)
-	c.must(err, "read the archive")
+func (in files) unpacked(req sdk.ReadArchiveRequest) map[string]string {
+	req.InstanceID = in.ID
+	archive, err := in.ReadArchive(in.ctx, req)
+	in.must(err, "read the archive")
 	defer archive.Close()
 	files := map[string]string{}
 	for r := tar.NewReader(archive); ; {
@@ -60,9 +61,9 @@ func (c *scene) unpacked(req sdk.ReadArchiveRequest) map[string]string {
 		if errors.Is(err, io.EOF) {
 			return files
 		}
-		c.must(err, "read the next entry")
+		in.must(err, "read the next entry")
 		content, err := io.ReadAll(r)
-		c.must(err, "read %s", h.Name)
+		in.must(err, "read %s", h.Name)
 		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
 		if h.Typeflag == tar.TypeReg {
 			files[name] = string(content)
@@ -73,47 +74,47 @@ func (c *scene) unpacked(req sdk.ReadArchiveRequest) map[string]string {
 // "ReadArchive streams files and directories below a directory, by names relative
 // to it." (Archiver)
 func archiveReads(c *scene) {
-	files := c.unpacked(sdk.ReadArchiveRequest{InstanceID: c.tree(), Directory: "d"})
+	files := c.tree().unpacked(sdk.ReadArchiveRequest{Directory: "d"})
 	equal(c, files, map[string]string{"c.txt": "content of d/c.txt\nsecond line\n", "e/f.py": "content of d/e/f.py\nsecond line\n"}, "the files of the archive")
 }
 
 // "Paths below Directory; none for all of it." (ReadArchiveRequest)
 func archiveParts(c *scene) {
-	files := c.unpacked(sdk.ReadArchiveRequest{InstanceID: c.tree(), Directory: ".", Paths: []string{"a.py", "d/e"}})
+	files := c.tree().unpacked(sdk.ReadArchiveRequest{Directory: ".", Paths: []string{"a.py", "d/e"}})
 	equal(c, files, map[string]string{"a.py": "content of a.py\nsecond line\n", "d/e/f.py": "content of d/e/f.py\nsecond line\n"}, "the files of the archive")
 }
 
 // "WriteArchive unpacks regular files, directories and symbolic links below a
 // directory, over what is there." (Archiver)
 func archiveWrites(c *scene) {
-	id := c.instance()
-	c.write(id, "a.txt", "before")
-	c.write(id, "kept.txt", "kept")
-	summary, err := c.WriteArchive(c.ctx, id, ".", packed(
+	in := c.instance().files()
+	in.write("a.txt", "before")
+	in.write("kept.txt", "kept")
+	summary, err := c.WriteArchive(c.ctx, in.ID, ".", packed(
 		tar.Header{Name: "a.txt"}, tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o755}, tar.Header{Name: "d/run.sh", Mode: 0o755},
 		tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "a.txt"},
 	))
 	c.must(err, "unpack")
-	c.holds(id, "a.txt", "content of a.txt")
-	c.holds(id, "d/run.sh", "content of d/run.sh")
-	c.holds(id, "link", "content of a.txt")
-	c.holds(id, "kept.txt", "kept")
-	c.check(c.stat(id, "d/run.sh").Mode&0o100 != 0, "a program is not executable when it is unpacked")
+	in.holds("a.txt", "content of a.txt")
+	in.holds("d/run.sh", "content of d/run.sh")
+	in.holds("link", "content of a.txt")
+	in.holds("kept.txt", "kept")
+	c.check(in.stat("d/run.sh").Mode&0o100 != 0, "a program is not executable when it is unpacked")
 	equal(c, summary.Bytes, int64(len("content of a.txt")+len("content of d/run.sh")), "the bytes that were unpacked")
 }
 
 // Both.
 func archiveRoundTrip(c *scene) {
-	id := c.tree()
-	archive, err := c.ReadArchive(c.ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "."})
+	in := c.tree()
+	archive, err := c.ReadArchive(c.ctx, sdk.ReadArchiveRequest{InstanceID: in.ID, Directory: "."})
 	c.must(err, "read the archive")
 	defer archive.Close()
-	other := c.instance()
-	_, err = c.WriteArchive(c.ctx, other, ".", archive)
+	other := c.instance().files()
+	_, err = c.WriteArchive(c.ctx, other.ID, ".", archive)
 	c.must(err, "unpack what was packed")
-	paths, _ := c.list(sdk.ListFilesRequest{InstanceID: other, Path: ".", Depth: 9})
+	paths, _ := other.list(sdk.ListFilesRequest{Path: ".", Depth: 9})
 	equal(c, below(paths), "a.py b.txt d d/c.txt d/e d/e/f.py z.txt", "what was unpacked")
-	c.holds(other, "d/e/f.py", "content of d/e/f.py\nsecond line\n")
+	other.holds("d/e/f.py", "content of d/e/f.py\nsecond line\n")
 }
 
 // "An entry with an absolute name, with "..", of another type … is refused with
@@ -123,44 +124,44 @@ func archiveEscapes(c *scene) {
 	for _, bad := range []tar.Header{
 		{Name: "/tmp/absolute"}, {Name: "../outside"}, {Name: "d/../../outside"}, {Name: "device", Typeflag: tar.TypeChar}, {Name: "pipe", Typeflag: tar.TypeFifo},
 	} {
-		id := c.instance()
-		_, err := c.WriteArchive(c.ctx, id, ".", packed(tar.Header{Name: "first"}, bad))
+		in := c.instance().files()
+		_, err := c.WriteArchive(c.ctx, in.ID, ".", packed(tar.Header{Name: "first"}, bad))
 		c.refused(err, "WriteArchive with the entry "+bad.Name, sdk.CodeInvalidRequest)
-		c.holds(id, "first", "content of first")
-		c.isAbsent(id, "/tmp/absolute")
-		c.isOutOfReach(id, "/outside")
-		c.destroy(id)
+		in.holds("first", "content of first")
+		in.isAbsent("/tmp/absolute")
+		in.isOutOfReach("/outside")
+		c.destroy(in.ID)
 	}
 }
 
 // "or that leads through a symbolic link" (Archiver)
 func archiveThroughLinks(c *scene) {
-	id := c.instance()
-	_, err := c.WriteArchive(c.ctx, id, ".", packed(
+	in := c.instance().files()
+	_, err := c.WriteArchive(c.ctx, in.ID, ".", packed(
 		tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, tar.Header{Name: "link/through"},
 	))
 	c.refused(err, "WriteArchive through a symbolic link", sdk.CodeInvalidRequest)
-	c.isAbsent(id, "/tmp/through")
+	in.isAbsent("/tmp/through")
 }
 
 // "So is an archive that lacks its end, two blocks of zeros: its sender died between
 // two entries." (Archiver)
 func archiveCut(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	whole, err := io.ReadAll(packed(tar.Header{Name: "first"}, tar.Header{Name: "second"}))
 	c.must(err, "make an archive")
 	const entry = 1024 // a header, and what it is about
 	for sent, what := range map[int]string{0: "nothing", entry: "one entry", 2 * entry: "all but the end"} {
-		_, err := c.WriteArchive(c.ctx, id, ".", bytes.NewReader(whole[:sent]))
+		_, err := c.WriteArchive(c.ctx, in.ID, ".", bytes.NewReader(whole[:sent]))
 		c.refused(err, "WriteArchive of "+what, sdk.CodeInvalidRequest)
 	}
-	_, err = c.WriteArchive(c.ctx, id, ".", packed())
+	_, err = c.WriteArchive(c.ctx, in.ID, ".", packed())
 	c.must(err, "unpack an archive of nothing")
 }
 
 // "Errors are those of Files." (Archiver)
 func archiveUnknown(c *scene) {
-	id := c.instance()
-	_, err := c.ReadArchive(c.ctx, sdk.ReadArchiveRequest{InstanceID: id, Directory: "absent"})
+	in := c.instance()
+	_, err := c.ReadArchive(c.ctx, sdk.ReadArchiveRequest{InstanceID: in.ID, Directory: "absent"})
 	c.refused(err, "ReadArchive of what is not there", sdk.CodeNotFound)
 }

@@ -39,7 +39,7 @@ func noArgumentCases() []Case {
 
 // callMain runs a sample with arguments; nil for none.
 func (c *scene) callMain(sample string, arguments any) outcome {
-	req := c.request(c.instance(), c.code(sample))
+	req := c.instance().request(c.code(sample))
 	if arguments != nil {
 		text, err := json.Marshal(arguments)
 		c.must(err, "encode arguments")
@@ -48,16 +48,16 @@ func (c *scene) callMain(sample string, arguments any) outcome {
 	return c.execute(req)
 }
 
-// returned checks the result of an execution that succeeded.
-func (c *scene) returned(got outcome, want any) {
-	c.succeeded(got)
-	if got.Result == nil {
-		c.fail("there is no result; it must be %s", shown(want))
+// returned checks that the code succeeded, and its result.
+func (o outcome) returned(want any) {
+	o.succeeded()
+	if o.Result == nil {
+		o.trial.fail("there is no result; it must be %s", shown(want))
 	}
 	var value any
-	c.must(json.Unmarshal(got.Result, &value), "decode the result %s", shown(string(got.Result)))
+	o.trial.must(json.Unmarshal(o.Result, &value), "decode the result %s", shown(string(o.Result)))
 	if !reflect.DeepEqual(value, want) {
-		c.fail("the result is %s; it must be %s", shown(string(got.Result)), shown(want))
+		o.trial.fail("the result is %s; it must be %s", shown(string(o.Result)), shown(want))
 	}
 }
 
@@ -67,25 +67,25 @@ func (c *scene) returned(got outcome, want any) {
 // code prints stays in stdout, untouched." (package sdk)
 func mainSums(c *scene) {
 	got := c.callMain(c.samples.Main.Sum, map[string]any{"a": 1, "b": 2})
-	c.returned(got, map[string]any{"sum": 3.0})
+	got.returned(map[string]any{"sum": 3.0})
 	equal(c, got.stdout, "working\n", "stdout")
 }
 
 // "sync or async"; "its promise is awaited" (package sdk)
 func mainAsync(c *scene) {
 	got := c.callMain(c.samples.Main.Async, map[string]any{"a": 20, "b": 22})
-	c.returned(got, map[string]any{"sum": 42.0})
+	got.returned(map[string]any{"sum": 42.0})
 	equal(c, got.stdout, "working\n", "stdout")
 }
 
 func (c *scene) echoes(values ...any) {
-	id := c.instance()
+	in := c.instance()
 	for _, value := range values {
 		text, err := json.Marshal(map[string]any{"value": value})
 		c.must(err, "encode arguments")
-		req := c.request(id, c.code(c.samples.Main.Echo))
+		req := in.request(c.code(c.samples.Main.Echo))
 		req.Arguments = text
-		c.returned(c.execute(req), value)
+		c.execute(req).returned(value)
 	}
 }
 
@@ -113,38 +113,37 @@ func mainEchoesMuch(c *scene) {
 // "Nil means that none were given, which is not the same as an empty object."
 // (ExecuteRequest.Arguments)
 func mainWithEmptyArguments(c *scene) {
-	c.returned(c.callMain(c.samples.Main.Alone, map[string]any{}), "called")
-	c.failedInCode(c.callMain(c.samples.Main.None, map[string]any{}))
+	c.callMain(c.samples.Main.Alone, map[string]any{}).returned("called")
+	c.callMain(c.samples.Main.None, map[string]any{}).failedInCode()
 }
 
 // "Without Arguments, main is called as main() if the code defines a top-level
 // main and neither calls it nor has a __main__ guard." (package sdk)
-func mainAlone(c *scene) { c.returned(c.callMain(c.samples.Main.Alone, nil), "called") }
+func mainAlone(c *scene) { c.callMain(c.samples.Main.Alone, nil).returned("called") }
 
 // The same.
-func mainCalled(c *scene) { c.isScript(c.callMain(c.samples.Main.Called, nil), "once\n") }
+func mainCalled(c *scene) { c.callMain(c.samples.Main.Called, nil).isScript("once\n") }
 
 // The same.
-func mainGuarded(c *scene) { c.isScript(c.callMain(c.samples.Main.Guarded, nil), "once\n") }
+func mainGuarded(c *scene) { c.callMain(c.samples.Main.Guarded, nil).isScript("once\n") }
 
-// isScript checks code that ran as a plain script.
-func (c *scene) isScript(got outcome, stdout string) {
-	c.succeeded(got)
-	equal(c, got.stdout, stdout, "stdout")
-	c.check(got.Result == nil, "the result is %s; nothing was to be called", got.Result)
+// isScript checks that the code ran as a plain script, and what it printed.
+func (o outcome) isScript(stdout string) {
+	o.printed(stdout)
+	o.trial.check(o.Result == nil, "the result is %s; nothing was to be called", o.Result)
 }
 
 // "nil when nothing was called" (ExecuteResult.Result): something was.
 func mainNothing(c *scene) {
 	got := c.callMain(c.samples.Main.Nothing, map[string]any{})
-	c.succeeded(got)
+	got.succeeded()
 	equal(c, string(got.Result), "null", "the result")
 }
 
 // "what the code prints stays in stdout, untouched." (package sdk)
 func mainPrints(c *scene) {
 	got := c.callMain(c.samples.Main.Prints, map[string]any{})
-	c.returned(got, map[string]any{"forged": false})
+	got.returned(map[string]any{"forged": false})
 	equal(c, got.stdout, "{\"forged\":true}\n", "stdout")
 }
 
@@ -152,19 +151,19 @@ func mainPrints(c *scene) {
 // code's own failure: StatusFailed, an exit code that is not zero, and a
 // traceback in stderr." (package sdk)
 func mainMissing(c *scene) {
-	c.failedInCode(c.callMain(c.samples.Main.None, map[string]any{"a": 1}))
+	c.callMain(c.samples.Main.None, map[string]any{"a": 1}).failedInCode()
 }
 
 // The same.
-func mainOther(c *scene) { c.failedInCode(c.callMain(c.samples.Main.Other, map[string]any{"a": 1})) }
+func mainOther(c *scene) { c.callMain(c.samples.Main.Other, map[string]any{"a": 1}).failedInCode() }
 
 // The same.
-func mainRaises(c *scene) { c.failedInCode(c.callMain(c.samples.Main.Raises, map[string]any{"a": 1})) }
+func mainRaises(c *scene) { c.callMain(c.samples.Main.Raises, map[string]any{"a": 1}).failedInCode() }
 
 // The same.
 func mainNotJSON(c *scene) {
 	got := c.callMain(c.samples.Main.NotJSON, map[string]any{})
-	c.failedInCode(got)
+	got.failedInCode()
 	c.check(got.Result == nil, "the result is %s, although main returned no JSON", got.Result)
 }
 
@@ -178,7 +177,7 @@ func mainExits(c *scene) {
 
 // "One above OutputLimit makes the execution fail." (ExecuteResult.Result)
 func mainTooMuch(c *scene) {
-	req := c.request(c.instance(), c.code(c.samples.Main.Echo))
+	req := c.instance().request(c.code(c.samples.Main.Echo))
 	text, err := json.Marshal(map[string]any{"value": string(make([]byte, 5000))})
 	c.must(err, "encode arguments")
 	req.Arguments, req.OutputLimit = text, 1000
@@ -189,11 +188,11 @@ func mainTooMuch(c *scene) {
 
 // sum runs samples with a and b, whose sum they return.
 func (c *scene) sum(samples ...string) {
-	id := c.instance()
+	in := c.instance()
 	for _, sample := range samples {
-		req := c.request(id, c.code(sample))
+		req := in.request(c.code(sample))
 		req.Arguments = json.RawMessage(`{"a":1,"b":2}`)
-		c.returned(c.execute(req), map[string]any{"sum": 3.0})
+		c.execute(req).returned(map[string]any{"sum": 3.0})
 	}
 }
 
@@ -210,7 +209,7 @@ func mainExportedBeside(c *scene) { c.sum(c.samples.Main.ExportedBeside) }
 // "Bash has no main; Arguments for it are refused with CodeInvalidRequest and the
 // field "arguments"." (package sdk)
 func refusesArguments(c *scene) {
-	req := c.request(c.instance(), c.samples.Hello)
+	req := c.instance().request(c.samples.Hello)
 	req.Arguments = json.RawMessage(`{"a":1}`)
 	c.refusedField(c.tried(req).err, "Execute with arguments", sdk.CodeInvalidRequest, "arguments")
 }

@@ -31,11 +31,11 @@ func generous(files ...string) *sdk.ArtifactLimits {
 }
 
 // produces runs a sample and returns the artifacts that are files.
-func (c *scene) produces(id, sample string, limits *sdk.ArtifactLimits) []sdk.Artifact {
-	req := c.request(id, c.code(sample))
+func (in instance) produces(sample string, limits *sdk.ArtifactLimits) []sdk.Artifact {
+	req := in.request(in.code(sample))
 	req.Artifacts = limits
-	got := c.execute(req)
-	c.succeeded(got)
+	got := in.execute(req)
+	got.succeeded()
 	return slices.DeleteFunc(got.artifacts, func(a sdk.Artifact) bool { return a.Kind != sdk.ArtifactFile })
 }
 
@@ -49,12 +49,12 @@ func (c *scene) oneFile(files []sdk.Artifact, name, data string) {
 
 // "those that the execution writes below /workspace/artifacts" (ArtifactLimits)
 func artifactIsFound(c *scene) {
-	c.oneFile(c.produces(c.instance(), c.samples.Figure, generous()), "artifacts/figure.txt", "drawn")
+	c.oneFile(c.instance().produces(c.samples.Figure, generous()), "artifacts/figure.txt", "drawn")
 }
 
 // "Files to return, relative to /workspace" (ArtifactLimits)
 func artifactIsAskedFor(c *scene) {
-	c.oneFile(c.produces(c.instance(), c.samples.Write, generous("providertest.txt")), "providertest.txt", "kept")
+	c.oneFile(c.instance().produces(c.samples.Write, generous("providertest.txt")), "providertest.txt", "kept")
 }
 
 // named are the contents of files among artifacts, by their names.
@@ -70,34 +70,34 @@ func (c *scene) named(files []sdk.Artifact) map[string]string {
 
 // "or patterns: * and ? stand for a part of a name" (ArtifactLimits)
 func artifactsByPattern(c *scene) {
-	got := c.named(c.produces(c.instance(), c.samples.WriteTree, generous("*.txt", "tree/?.md")))
+	got := c.named(c.instance().produces(c.samples.WriteTree, generous("*.txt", "tree/?.md")))
 	equal(c, got, map[string]string{"b.txt": "b.txt", "tree/a.md": "tree/a.md"}, "the files for the patterns *.txt and tree/?.md")
 }
 
 // "and ** for any number of directories" (ArtifactLimits)
 func artifactsInDirectories(c *scene) {
-	got := c.named(c.produces(c.instance(), c.samples.WriteTree, generous("**/b.txt")))
+	got := c.named(c.instance().produces(c.samples.WriteTree, generous("**/b.txt")))
 	equal(c, got, map[string]string{"b.txt": "b.txt", "tree/b.txt": "tree/b.txt", "tree/deep/b.txt": "tree/deep/b.txt"}, "the files for the pattern **/b.txt")
 }
 
 // "A name or pattern for which there is no file comes as an artifact without data, which
 // says so." (ArtifactLimits)
 func artifactsUnmatched(c *scene) {
-	files := c.produces(c.instance(), c.samples.WriteTree, generous("*.none"))
+	files := c.instance().produces(c.samples.WriteTree, generous("*.none"))
 	c.check(len(files) == 1, "there are %d files among the artifacts; there must be one: %s", len(files), shown(files))
 	c.check(len(files[0].Data) == 0 && files[0].Refused != "", "a pattern that matches nothing has data, or does not say why there is none: %s", shown(files[0]))
 }
 
 // "It is nil … where nobody wants any." (ExecuteRequest.Artifacts)
 func artifactsOnRequest(c *scene) {
-	c.check(len(c.produces(c.instance(), c.samples.Figure, nil)) == 0, "artifacts came that nobody asked for")
+	c.check(len(c.instance().produces(c.samples.Figure, nil)) == 0, "artifacts came that nobody asked for")
 }
 
 // "that the execution writes": this one. (ArtifactLimits)
 func artifactsOfThisExecution(c *scene) {
-	id := c.instance()
-	c.produces(id, c.samples.Figure, generous())
-	files := c.produces(id, c.samples.Hello, generous())
+	in := c.instance()
+	in.produces(c.samples.Figure, generous())
+	files := in.produces(c.samples.Hello, generous())
 	c.check(len(files) == 0, "files of an earlier execution are among the artifacts: %s", shown(files))
 }
 
@@ -106,7 +106,7 @@ func artifactsOfThisExecution(c *scene) {
 func artifactTooLarge(c *scene) {
 	limits := generous()
 	limits.MaxBytes = 2
-	files := c.produces(c.instance(), c.samples.Figure, limits)
+	files := c.instance().produces(c.samples.Figure, limits)
 	c.check(len(files) == 1, "there are %d files among the artifacts; there must be one", len(files))
 	equal(c, len(files[0].Data), 0, "the data of a file that is too large")
 	equal(c, files[0].Size, int64(len("drawn")), "the size of a file that is too large")
@@ -116,21 +116,21 @@ func artifactTooLarge(c *scene) {
 // "What exceeds it is told with one more, which has no data and says so in
 // Refused." (ArtifactLimits.MaxCount)
 func artifactsTooMany(c *scene) {
-	id := c.instance()
-	c.succeeded(c.run(id, c.samples.Write))
+	in := c.instance()
+	in.run(c.samples.Write).succeeded()
 	limits := generous("providertest.txt")
 	limits.MaxCount = 1
-	req := c.request(id, c.code(c.samples.Figure))
+	req := in.request(c.code(c.samples.Figure))
 	req.Artifacts = limits
 	got := c.execute(req)
-	c.succeeded(got)
+	got.succeeded()
 	c.check(len(got.artifacts) == 2, "there are %d artifacts; there must be one and one more: %s", len(got.artifacts), shown(got.artifacts))
 	c.check(len(got.artifacts[1].Data) == 0 && got.artifacts[1].Refused != "", "the one more has data or does not say why there is none: %s", shown(got.artifacts[1]))
 }
 
 // A file that the code did not write is the code's affair.
 func artifactAbsent(c *scene) {
-	files := c.produces(c.instance(), c.samples.Hello, generous("no-such-file.txt"))
+	files := c.instance().produces(c.samples.Hello, generous("no-such-file.txt"))
 	for _, f := range files {
 		c.check(len(f.Data) == 0, "a file that is not there has data: %s", shown(f))
 	}
@@ -139,23 +139,23 @@ func artifactAbsent(c *scene) {
 // "Before each execution a provider of artifacts makes /workspace/artifacts"
 // (ArtifactLimits)
 func artifactsAreThere(c *scene) {
-	c.oneFile(c.produces(c.instance(), c.samples.FigureAtOnce, generous()), "artifacts/figure.txt", "drawn")
+	c.oneFile(c.instance().produces(c.samples.FigureAtOnce, generous()), "artifacts/figure.txt", "drawn")
 }
 
 // The same: each. What is empty gives no artifact.
 func artifactsAreThereAgain(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	for _, sample := range []string{c.samples.RemoveArtifacts, c.samples.Silent} {
-		files := c.produces(id, sample, generous())
+		files := in.produces(sample, generous())
 		c.check(len(files) == 0, "there is a file among the artifacts of code that writes none: %s", shown(files))
 	}
-	c.succeeded(c.run(id, c.samples.RemoveArtifacts))
-	c.oneFile(c.produces(id, c.samples.FigureAtOnce, generous()), "artifacts/figure.txt", "drawn")
+	in.run(c.samples.RemoveArtifacts).succeeded()
+	c.oneFile(in.produces(c.samples.FigureAtOnce, generous()), "artifacts/figure.txt", "drawn")
 }
 
 // "unless something else has that name" (ArtifactLimits)
 func artifactsReplaceNothing(c *scene) {
-	id := c.instance()
-	c.succeeded(c.run(id, c.code(c.samples.ReplaceArtifacts)))
-	c.oneFile(c.produces(id, c.samples.Silent, generous("artifacts")), "artifacts", "kept")
+	in := c.instance()
+	in.run(c.code(c.samples.ReplaceArtifacts)).succeeded()
+	c.oneFile(in.produces(c.samples.Silent, generous("artifacts")), "artifacts", "kept")
 }

@@ -43,13 +43,13 @@ func (c *scene) breaks() (repair func()) {
 }
 
 // withBackend starts a process of its own, so that what breaks is nobody else's.
-func (c *scene) withBackend() (*session, sdk.Instance) {
+func (c *scene) withBackend() (*scene, instance) {
 	if c.suite.breakage == nil {
 		c.skip("nobody said how to take the back end away")
 	}
 	c.someLanguage()
 	s := c.newSession(newBrokerID(), newBrokerID())
-	return s, c.createOn(s, s.createRequest(c.language))
+	return s, s.instance()
 }
 
 // "A nil error with Healthy false and a Reason is the normal way to say no."
@@ -78,14 +78,7 @@ func unhealthyWithoutBackend(c *scene) {
 func createWithoutBackend(c *scene) {
 	s, _ := c.withBackend()
 	c.breaks()
-	var made sdk.Instance
-	err := c.call("Create", func(ctx context.Context) (err error) {
-		made, err = s.Create(ctx, s.createRequest(c.language))
-		return err
-	})
-	if err == nil {
-		c.destroyLater(s, made.ID)
-	}
+	_, err := s.tryCreate(s.createRequest(c.language))
 	c.refused(err, "Create without a back end", sdk.CodeCreateFailed, sdk.CodeUnavailable, sdk.CodeConnectionFailed)
 }
 
@@ -93,8 +86,7 @@ func createWithoutBackend(c *scene) {
 func executeWithoutBackend(c *scene) {
 	s, made := c.withBackend()
 	c.breaks()
-	e := c.beginOn(c.ctx, s, c.request(made.ID, c.code(c.samples.Hello)))
-	got := c.await(e, callTimeout, "its back end had gone")
+	got := s.begin(c.ctx, made.request(c.code(c.samples.Hello))).await(callTimeout, "its back end had gone")
 	if got.err != nil {
 		c.refused(got.err, "Execute without a back end", sdk.CodeNotFound, sdk.CodeUnavailable, sdk.CodeConnectionFailed)
 	}
@@ -118,18 +110,18 @@ func destroyWithoutBackend(c *scene) {
 func healthyAgain(c *scene) {
 	s, _ := c.withBackend()
 	repair := c.breaks()
-	c.probeWhile(s)
+	s.probeOnce()
 	repair()
 	c.must(s.awaitHealth(c.ctx), "after the back end came back")
-	made := c.createOn(s, s.createRequest(c.language))
+	made := s.instance()
 	c.check(made.ID != "", "the instance has no ID")
 }
 
-// probeWhile asks once, whatever the answer is.
-func (c *scene) probeWhile(s *session) {
+// probeOnce asks, whatever the answer is.
+func (c *scene) probeOnce() {
 	ctx, cancel := c.within(healthTimeout)
 	defer cancel()
-	_, _ = s.Health(ctx)
+	_, _ = c.Health(ctx)
 }
 
 // "CodeConnectionFailed when the back end cannot be reached" (Provider.Configure)

@@ -44,7 +44,7 @@ func honest(c *scene, a capabilityCall) {
 	claimed := slices.Contains(c.Describe().Capabilities, a.capability)
 	id := "unknown" + randomWord()
 	if !claimed {
-		id = c.instance()
+		id = c.instance().ID
 	}
 	for name, call := range a.calls {
 		err := c.call(name, func(ctx context.Context) error { return call(ctx, c.session, id) })

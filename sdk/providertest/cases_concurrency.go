@@ -23,28 +23,28 @@ func concurrencyCases() []Case {
 // (Provider)
 func executionsDoNotMix(c *scene) {
 	const n = 6
-	id := c.instance()
+	in := c.instance()
 	running := make([]*execution, n)
 	for i := range running {
-		req := c.request(id, c.code(c.samples.Value))
+		req := in.request(c.code(c.samples.Value))
 		req.Env = map[string]string{"PROVIDERTEST": fmt.Sprint("value ", i)}
 		running[i] = c.begin(c.ctx, req)
 	}
 	for i, e := range running {
-		got := c.await(e, callTimeout, "it began")
+		got := e.await(callTimeout, "it began")
 		c.must(got.err, "execute, %d at a time", n)
-		c.succeeded(got)
+		got.succeeded()
 		equal(c, got.stdout, fmt.Sprint("value ", i), "the output of one execution among others")
 	}
 }
 
 // The same: one that runs for long holds up no other.
 func executionsSideBySide(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	for range 3 {
-		c.saying(c.begin(c.ctx, c.lasting(id, c.samples.Wait)), "ready")
+		c.begin(c.ctx, in.lasting(c.samples.Wait)).saying("ready")
 	}
-	c.prints(id, c.samples.Hello, "hello\n")
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 // The same.
@@ -52,11 +52,11 @@ func instancesSideBySide(c *scene) {
 	const n = 3
 	var running []*execution
 	for range n {
-		e := c.begin(c.ctx, c.lasting(c.instance(), c.samples.Wait))
+		e := c.begin(c.ctx, c.instance().lasting(c.samples.Wait))
 		running = append(running, e)
 	}
 	for _, e := range running {
-		c.saying(e, "ready")
+		e.saying("ready")
 	}
 }
 
@@ -72,7 +72,7 @@ func createsSideBySide(c *scene) {
 	})
 	for i, err := range errs {
 		if err == nil {
-			c.destroyLater(c.session, made[i].ID)
+			c.destroyLater(made[i].ID)
 		}
 	}
 	seen := map[string]bool{}
@@ -92,7 +92,7 @@ func createsSideBySide(c *scene) {
 
 // The same.
 func listsMeanwhile(c *scene) {
-	stays := c.createWith(c.createRequest(""))
+	stays := c.create(c.createRequest(""))
 	listing := func() error {
 		ctx, cancel := c.within(callTimeout)
 		defer cancel()
@@ -134,14 +134,14 @@ func listsMeanwhile(c *scene) {
 // (ExecuteRequest)
 func sameExecutionID(c *scene) {
 	first, second := c.instance(), c.instance()
-	one, two := c.lasting(first, c.samples.Wait), c.lasting(second, c.samples.TickAndWait)
+	one, two := first.lasting(c.samples.Wait), second.lasting(c.samples.TickAndWait)
 	two.ExecutionID = one.ExecutionID
 	e := c.begin(c.ctx, one)
-	c.saying(e, "ready")
+	e.saying("ready")
 	other := c.begin(c.ctx, two)
-	c.saying(other, "ready")
+	other.saying("ready")
 	other.cancel()
 	<-other.done
-	c.lastTick(second, "it was cancelled") // when it has had its effect
-	c.goesOn(e, "the end of one with the same ID in another instance")
+	second.ticking().lastTick("it was cancelled") // when it has had its effect
+	e.goesOn("the end of one with the same ID in another instance")
 }

@@ -138,7 +138,7 @@ func showsNoSecrets(c *scene) {
 			shown = append(shown, value)
 		}
 	}
-	made := c.createOn(s, s.createRequest(s.Describe().Languages[0]))
+	made := s.create(s.createRequest(s.Describe().Languages[0]))
 	shown = append(shown, made.ID)
 	for name, value := range made.Metadata {
 		shown = append(shown, name, value)

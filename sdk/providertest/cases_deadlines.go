@@ -30,70 +30,70 @@ func deadlineCases() []Case {
 }
 
 // timedOut runs code with a timeout of a second.
-func (c *scene) timedOut(id, sample string) outcome { return c.timedOutAfter(id, sample, time.Second) }
+func (in instance) timedOut(sample string) outcome { return in.timedOutAfter(sample, time.Second) }
 
-func (c *scene) timedOutAfter(id, sample string, timeout time.Duration) outcome {
-	req := c.request(id, c.code(sample))
-	req.Timeout = c.suite.within(timeout)
-	e := c.begin(c.ctx, req)
-	got := c.await(e, timeout+callTimeout, "it began, although its code had "+timeout.String())
-	c.must(got.err, "execute")
-	equal(c, got.Status, sdk.StatusTimeout, "the status of code that runs into its timeout")
-	c.check(got.ExitCode != 0, "the exit code of code that was stopped is 0")
+func (in instance) timedOutAfter(sample string, timeout time.Duration) outcome {
+	req := in.request(in.code(sample))
+	req.Timeout = in.suite.within(timeout)
+	e := in.begin(in.ctx, req)
+	got := e.await(timeout+callTimeout, "it began, although its code had "+timeout.String())
+	in.must(got.err, "execute")
+	equal(in, got.Status, sdk.StatusTimeout, "the status of code that runs into its timeout")
+	in.check(got.ExitCode != 0, "the exit code of code that was stopped is 0")
 	return got
 }
 
 // timedOutReady is timedOut for code that prints "ready" when it is where it should be
 // stopped. An interpreter that is slow to start gets more time.
-func (c *scene) timedOutReady(id, sample string) {
+func (in instance) timedOutReady(sample string) {
 	var got outcome
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, 16 * time.Second} {
-		if got = c.timedOutAfter(id, sample, timeout); got.stdout != "" {
+		if got = in.timedOutAfter(sample, timeout); got.stdout != "" {
 			break
 		}
 	}
-	equal(c, got.stdout, "ready\n", "stdout")
+	equal(in, got.stdout, "ready\n", "stdout")
 }
 
 // "A timeout kills every process of that execution, gives StatusTimeout with the
 // output so far, and leaves the instance usable." (package sdk)
 func timeoutKeepsOutput(c *scene) {
-	id := c.instance()
-	c.timedOutReady(id, c.samples.Wait)
-	c.prints(id, c.samples.Hello, "hello\n")
+	in := c.instance()
+	in.timedOutReady(c.samples.Wait)
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 // The same.
 func timeoutOf(sample func(Samples) string) func(*scene) {
 	return func(c *scene) {
-		id := c.instance()
-		c.timedOut(id, sample(c.samples))
-		c.prints(id, c.samples.Hello, "hello\n")
+		in := c.instance()
+		in.timedOut(sample(c.samples))
+		in.prints(c.samples.Hello, "hello\n")
 	}
 }
 
 // The same: every process.
 func timeoutEndsChildren(c *scene) {
-	id := c.instance()
-	c.timedOutReady(id, c.samples.TickAndWait)
-	c.ticksNoMore(id, "the timeout")
+	in := c.instance().ticking()
+	in.timedOutReady(c.samples.TickAndWait)
+	in.hasEnded("the timeout")
 }
 
 // "Timeout is the wall-clock limit of the code." (ExecuteRequest)
 func noTimeout(c *scene) {
-	req := c.request(c.instance(), c.code(c.samples.Hello))
+	req := c.instance().request(c.code(c.samples.Hello))
 	req.Timeout = 24 * time.Hour
-	c.succeeded(c.execute(req))
+	c.execute(req).succeeded()
 }
 
 // "Execute … returns when it and all processes it started have ended."
 // (Provider.Execute)
 func endEndsChildren(c *scene) {
-	id := c.instance()
-	req := c.request(id, c.code(c.samples.Tick))
+	in := c.instance().ticking()
+	req := in.request(c.code(c.samples.Tick))
 	req.Timeout = c.suite.within(5 * time.Second) // it may also wait for them
 	c.execute(req)
-	c.ticksNoMore(id, "Execute returned")
+	in.hasEnded("Execute returned")
 }
 
 // "When ctx ends, stop the execution and its whole process tree; the instance
@@ -101,13 +101,13 @@ func endEndsChildren(c *scene) {
 // instance: what Now says was asked for after the cancellation.
 func cancelStops(sample func(Samples) string) func(*scene) {
 	return func(c *scene) {
-		id := c.instance()
-		e := c.begin(c.ctx, c.lasting(id, sample(c.samples)))
-		c.saying(e, "ready")
+		in := c.instance().ticking()
+		e := c.begin(c.ctx, in.lasting(sample(c.samples)))
+		e.saying("ready")
 		e.cancel()
-		now := c.now(id)
+		now := in.now()
 		<-e.done
-		c.stopsTicking(id, now, obeyTimeout, "it was cancelled")
+		in.stops(now, obeyTimeout, "it was cancelled")
 	}
 }
 
@@ -118,8 +118,8 @@ func cancelReturns(c *scene) {
 		c.skip("when a call of another process returns cannot be seen")
 	}
 	before := len(c.plugin.Late())
-	e := c.begin(c.ctx, c.lasting(c.instance(), c.samples.Wait))
-	c.saying(e, "ready")
+	e := c.begin(c.ctx, c.instance().lasting(c.samples.Wait))
+	e.saying("ready")
 	e.cancel()
 	<-e.done
 	c.check(isContextEnd(e.err), "a cancelled Execute gave %v", e.err)
@@ -139,81 +139,74 @@ func cancelReturns(c *scene) {
 
 // The same, whatever the code does about signals.
 func cancelStubborn(c *scene) {
-	id := c.instance()
-	e := c.begin(c.ctx, c.lasting(id, c.samples.Stubborn))
-	c.saying(e, "ready")
+	in := c.instance()
+	e := c.begin(c.ctx, in.lasting(c.samples.Stubborn))
+	e.saying("ready")
 	e.cancel()
 	<-e.done
-	c.prints(id, c.samples.Hello, "hello\n")
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 // The same for a deadline.
 func deadlineStops(c *scene) {
-	id := c.instance()
+	in := c.instance().ticking()
 	ctx, cancel := c.within(2 * time.Second)
 	defer cancel()
-	e := c.begin(ctx, c.lasting(id, c.samples.TickAndWait))
-	got := c.await(e, callTimeout, "it began, although its call had two seconds")
+	e := c.begin(ctx, in.lasting(c.samples.TickAndWait))
+	got := e.await(callTimeout, "it began, although its call had two seconds")
 	c.check(isContextEnd(got.err), "an Execute whose deadline is over gave %v", got.err)
-	c.stopsTicking(id, c.now(id), obeyTimeout, "its deadline was over")
+	in.stops(in.now(), obeyTimeout, "its deadline was over")
 }
 
 // "stop the execution": this one.
 func cancelDisturbsNoOther(c *scene) {
-	id := c.instance()
-	one := c.begin(c.ctx, c.lasting(id, c.samples.TickAndWait))
-	other := c.begin(c.ctx, c.lasting(id, c.samples.Wait))
-	c.saying(one, "ready")
-	c.saying(other, "ready")
+	in := c.instance().ticking()
+	one := c.begin(c.ctx, in.lasting(c.samples.TickAndWait))
+	other := c.begin(c.ctx, in.lasting(c.samples.Wait))
+	one.saying("ready")
+	other.saying("ready")
 	one.cancel()
 	<-one.done
-	c.lastTick(id, "it was cancelled") // when it has had its effect
-	c.goesOn(other, "the cancellation of another execution")
-}
-
-// goesOn checks that nothing ends an execution. What ends it may need a moment: for
-// one that shall not, that is waited out.
-func (c *scene) goesOn(e *execution, after string) {
-	moment := time.NewTimer(2 * silence)
-	defer moment.Stop()
-	select {
-	case <-e.done:
-		got := e.outcome()
-		c.fail("%s ended an execution: %s, %v", after, got.Status, got.err)
-	case <-moment.C:
-	}
+	in.lastTick("it was cancelled") // when it has had its effect
+	other.goesOn("the cancellation of another execution")
 }
 
 // "the instance stays usable" (Provider.Execute)
 func goesOnAfterCancel(c *scene) {
-	id := c.instance()
-	c.succeeded(c.run(id, c.samples.Write))
+	in := c.instance().ticking()
+	in.run(c.samples.Write).succeeded()
 	for range 3 {
-		e := c.begin(c.ctx, c.lasting(id, c.samples.TickAndWait))
-		c.saying(e, "ready")
+		e := c.begin(c.ctx, in.lasting(c.samples.TickAndWait))
+		e.saying("ready")
 		e.cancel()
 		<-e.done
 	}
-	c.lastTick(id, "it was cancelled") // when it has had its effect
-	c.prints(id, c.samples.Read, "kept")
+	in.lastTick("it was cancelled") // when it has had its effect
+	in.prints(c.samples.Read, "kept")
 }
 
+// ticking is an instance in which a process ticks that code has started: it writes the
+// time into a file, every 50 ms.
+type ticking struct{ instance }
+
+func (in instance) ticking() ticking { return ticking{in} }
+
 // now is the instance's clock, in milliseconds.
-func (c *scene) now(id string) int64 {
-	got := c.run(id, c.samples.Now)
-	c.succeeded(got)
+func (in ticking) now() int64 {
+	got := in.run(in.samples.Now)
+	got.succeeded()
 	var now int64
 	_, err := fmt.Sscan(got.stdout, &now)
-	c.must(err, "read the clock from %q", got.stdout)
+	in.must(err, "read the clock from %q", got.stdout)
 	return now
 }
 
-// ticks returns the instance's clock and the time of the last tick.
-func (c *scene) ticks(id string) (now, last int64) {
-	got := c.run(id, c.samples.LastTick)
-	c.succeeded(got)
+// clocks returns the instance's clock and the time of the last tick.
+func (in ticking) clocks() (now, last int64) {
+	got := in.run(in.samples.LastTick)
+	got.succeeded()
 	_, err := fmt.Sscan(got.stdout, &now, &last)
-	c.must(err, "read the last tick from %q", got.stdout)
+	in.must(err, "read the last tick from %q", got.stdout)
 	return now, last
 }
 
@@ -224,32 +217,32 @@ const silence = time.Second
 
 // lastTick waits until the process has been silent, and says when it ticked last.
 // Whether it ever is silent is the question.
-func (c *scene) lastTick(id, after string) int64 {
+func (in ticking) lastTick(after string) int64 {
 	var last int64
-	err := c.suite.eventually(c.ctx, settleTimeout/2, func(context.Context) error {
+	err := in.suite.eventually(in.ctx, settleTimeout/2, func(context.Context) error {
 		var now int64
-		if now, last = c.ticks(id); now-last < silence.Milliseconds() {
+		if now, last = in.clocks(); now-last < silence.Milliseconds() {
 			return errors.New("a process that the code started still runs")
 		}
 		return nil
 	})
-	c.must(err, "after %s", after)
+	in.must(err, "after %s", after)
 	return last
 }
 
-// stopsTicking checks that the process ticked no longer than limit after a moment
+// stops checks that the process ticked no longer than limit after a moment
 // of the instance's clock.
-func (c *scene) stopsTicking(id string, moment int64, limit time.Duration, after string) {
-	late := time.Duration(c.lastTick(id, after)-moment) * time.Millisecond
-	if limit = c.suite.within(limit); late > limit {
-		c.fail("a process that the code started ran for %v after %s; it may for %v", late, after, limit)
+func (in ticking) stops(moment int64, limit time.Duration, after string) {
+	late := time.Duration(in.lastTick(after)-moment) * time.Millisecond
+	if limit = in.suite.within(limit); late > limit {
+		in.fail("a process that the code started ran for %v after %s; it may for %v", late, after, limit)
 	}
 }
 
-// ticksNoMore checks that the process has ended by now.
-func (c *scene) ticksNoMore(id, after string) {
-	now := c.now(id)
-	if last := c.lastTick(id, after); last > now {
-		c.fail("a process that the code started ran for %v after %s", time.Duration(last-now)*time.Millisecond, after)
+// hasEnded checks that the process has ended by now.
+func (in ticking) hasEnded(after string) {
+	now := in.now()
+	if last := in.lastTick(after); last > now {
+		in.fail("a process that the code started ran for %v after %s", time.Duration(last-now)*time.Millisecond, after)
 	}
 }

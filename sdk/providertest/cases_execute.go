@@ -34,19 +34,19 @@ func executeCases() []Case {
 }
 
 // "Execute runs code in an instance." (Provider.Execute)
-func runsCode(c *scene) { c.prints(c.instance(), c.samples.Hello, "hello\n") }
+func runsCode(c *scene) { c.instance().prints(c.samples.Hello, "hello\n") }
 
 // The same.
 func runsSilentCode(c *scene) {
-	got := c.run(c.instance(), c.samples.Silent)
-	c.succeeded(got)
+	got := c.instance().run(c.samples.Silent)
+	got.succeeded()
 	equal(c, got.stdout+got.stderr, "", "the output of code that prints nothing")
 }
 
 // "ExitCode of the interpreter" (ExecuteResult); StatusFailed for "any other exit
 // code" than 0.
 func exitCodes(c *scene) {
-	got := c.run(c.instance(), c.samples.ExitThree)
+	got := c.instance().run(c.samples.ExitThree)
 	equal(c, got.ExitCode, 3, "the exit code")
 	equal(c, got.Status, sdk.StatusFailed, "the status")
 	equal(c, got.stdout, "before\n", "stdout")
@@ -54,104 +54,104 @@ func exitCodes(c *scene) {
 
 // "What becomes of the code (a non-zero exit, …) is a result, not an error."
 // (Provider.Execute)
-func crashes(c *scene) { c.failedInCode(c.run(c.instance(), c.samples.Crash)) }
+func crashes(c *scene) { c.instance().run(c.samples.Crash).failedInCode() }
 
 // The same.
-func brokenCode(c *scene) { c.failedInCode(c.run(c.instance(), c.samples.Broken)) }
+func brokenCode(c *scene) { c.instance().run(c.samples.Broken).failedInCode() }
 
 // "128 plus the signal when one ended it" (ExecuteResult.ExitCode)
 func killedCode(c *scene) {
-	got := c.run(c.instance(), c.samples.Killed)
+	got := c.instance().run(c.samples.Killed)
 	equal(c, got.ExitCode, 128+9, "the exit code of code that SIGKILL ended")
 	equal(c, got.Status, sdk.StatusFailed, "the status")
 }
 
 // "the instance stays usable" (Provider.Execute)
 func goesOnAfterFailure(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	for _, sample := range []string{c.samples.Crash, c.samples.Broken, c.samples.ExitThree} {
-		c.run(id, sample)
-		c.prints(id, c.samples.Hello, "hello\n")
+		in.run(sample)
+		in.prints(c.samples.Hello, "hello\n")
 	}
 }
 
 // "else the code is a plain script, and Result is nil." (package sdk)
 func scriptsHaveNoResult(c *scene) {
-	got := c.run(c.instance(), c.samples.Hello)
+	got := c.instance().run(c.samples.Hello)
 	c.check(got.Result == nil, "the result of a plain script is %s; it must be nil", got.Result)
 }
 
 // "Standard input is empty." (package sdk)
-func emptyInput(c *scene) { c.prints(c.instance(), c.samples.Input, "0\n") }
+func emptyInput(c *scene) { c.instance().prints(c.samples.Input, "0\n") }
 
 // "Env is added to the environment of every execution." (CreateRequest)
 func instanceEnvironment(c *scene) {
 	req := c.createRequest(c.language)
 	req.Env = map[string]string{"PROVIDERTEST": "of the instance"}
-	made := c.createWith(req)
+	made := c.create(req)
 	for range 2 {
-		c.prints(made.ID, c.samples.Value, "of the instance")
+		made.prints(c.samples.Value, "of the instance")
 	}
 }
 
 // "Env is added to the instance's environment for this execution."
 // (ExecuteRequest)
-func executionEnvironment(c *scene) { c.valueArrives(c.instance(), "of the execution") }
+func executionEnvironment(c *scene) { c.instance().valueArrives("of the execution") }
 
 // The same: for this one and no other.
 func environmentEnds(c *scene) {
 	req := c.createRequest(c.language)
 	req.Env = map[string]string{"PROVIDERTEST": "of the instance"}
-	id := c.createWith(req).ID
-	c.valueArrives(id, "of the execution")
-	c.prints(id, c.samples.Value, "of the instance")
+	in := c.create(req)
+	in.valueArrives("of the execution")
+	in.prints(c.samples.Value, "of the instance")
 }
 
 // The same: a value is text and nothing else.
 func strangeEnvironment(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	for _, value := range []string{
-		"", `"double" and 'single' quotes`, "$HOME ${PATH} $(id) `id`", `back\slash \n \0 %s %d`, "two\nlines", "Grüße, 世界 🎈", "a=b=c; d & e | f > g #h", strings.Repeat("x", 10_000),
+		"", `"double" and 'single' quotes`, "$HOME ${PATH} $(in.ID) `in.ID`", `back\slash \n \0 %s %d`, "two\nlines", "Grüße, 世界 🎈", "a=b=c; d & e | f > g #h", strings.Repeat("x", 10_000),
 	} {
-		c.valueArrives(id, value)
+		in.valueArrives(value)
 	}
 }
 
-func (c *scene) valueArrives(id, value string) {
-	req := c.request(id, c.code(c.samples.Value))
+func (in instance) valueArrives(value string) {
+	req := in.request(in.code(in.samples.Value))
 	req.Env = map[string]string{"PROVIDERTEST": value}
-	got := c.execute(req)
-	c.succeeded(got)
-	equal(c, got.stdout, value, "the variable as the code sees it")
+	got := in.execute(req)
+	got.succeeded()
+	equal(in, got.stdout, value, "the variable as the code sees it")
 }
 
 // "files under /workspace stay for the life of the instance" (package sdk)
 func filesStay(c *scene) {
-	id := c.instance()
-	c.prints(id, c.samples.Read, "absent")
-	c.succeeded(c.run(id, c.samples.Write))
-	c.prints(id, c.samples.Read, "kept")
+	in := c.instance()
+	in.prints(c.samples.Read, "absent")
+	in.run(c.samples.Write).succeeded()
+	in.prints(c.samples.Read, "kept")
 }
 
 // The same: it is where relative names begin.
-func startsInWorkspace(c *scene) { c.prints(c.instance(), c.samples.Workspace, "same") }
+func startsInWorkspace(c *scene) { c.instance().prints(c.samples.Workspace, "same") }
 
 // "variables do not" stay; "Code runs as a fresh interpreter process."
 // (package sdk)
 func variablesGo(c *scene) {
-	id := c.instance()
-	c.succeeded(c.run(id, c.samples.SetVariable))
-	c.prints(id, c.samples.GetVariable, "absent")
+	in := c.instance()
+	in.run(c.samples.SetVariable).succeeded()
+	in.prints(c.samples.GetVariable, "absent")
 }
 
 // "Duration is the wall-clock time that the code ran." (ExecuteResult)
 func durations(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	started := time.Now()
-	got := c.run(id, c.samples.Hello)
+	got := in.run(c.samples.Hello)
 	took := time.Since(started)
 	c.check(got.Duration > 0 && got.Duration <= took, "the duration is %v; the whole call took %v", got.Duration, took)
-	req := c.request(id, c.code(c.samples.Wait))
+	req := in.request(c.code(c.samples.Wait))
 	req.Timeout = time.Second
 	if got = c.execute(req); got.Duration < 900*time.Millisecond {
 		c.fail("the duration of code that was stopped after a second is %v", got.Duration)
@@ -166,7 +166,7 @@ func longCode(c *scene) {
 			comment = "//"
 		}
 		padding := strings.Repeat(comment+strings.Repeat(" x", 100)+"\n", 1500)
-		c.prints(c.instance(), padding+c.samples.Hello, "hello\n")
+		c.instance().prints(padding+c.samples.Hello, "hello\n")
 		return
 	}
 	c.skip("it is not known how comments look in %s", c.language)
@@ -175,9 +175,9 @@ func longCode(c *scene) {
 // "StatusOutOfMemory: killed at its memory limit" (Status)
 func outOfMemory(c *scene) {
 	c.needMemoryLimit()
-	got := c.run(c.instance(), c.samples.Memory)
+	got := c.instance().run(c.samples.Memory)
 	if got.Status != sdk.StatusOutOfMemory {
-		c.failedInCode(got) // the language noticed first
+		got.failedInCode() // the language noticed first
 	}
 	c.check(got.ExitCode != 0, "the exit code of code that ran out of memory is 0")
 }
@@ -185,9 +185,9 @@ func outOfMemory(c *scene) {
 // "the instance stays usable" (Provider.Execute)
 func goesOnAfterMemory(c *scene) {
 	c.needMemoryLimit()
-	id := c.instance()
-	c.run(id, c.samples.Memory)
-	c.prints(id, c.samples.Hello, "hello\n")
+	in := c.instance()
+	in.run(c.samples.Memory)
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 func (c *scene) needMemoryLimit() {

@@ -46,23 +46,29 @@ func fileCases() []Case {
 	}, sdk.CapabilityFiles)
 }
 
-func (c *scene) write(id, path, content string, change ...func(*sdk.WriteFileRequest)) sdk.FileInfo {
-	req := sdk.WriteFileRequest{InstanceID: id, Path: path}
+// files is an instance as the calls for files see it.
+type files struct{ instance }
+
+func (in instance) files() files { return files{in} }
+
+func (in files) write(path, content string, change ...func(*sdk.WriteFileRequest)) sdk.FileInfo {
+	req := sdk.WriteFileRequest{InstanceID: in.ID, Path: path}
 	for _, f := range change {
 		f(&req)
 	}
 	var info sdk.FileInfo
-	err := c.call("WriteFile", func(ctx context.Context) (err error) {
-		info, err = c.WriteFile(ctx, req, strings.NewReader(content))
+	err := in.call("WriteFile", func(ctx context.Context) (err error) {
+		info, err = in.WriteFile(ctx, req, strings.NewReader(content))
 		return err
 	})
-	c.must(err, "write %s", path)
+	in.must(err, "write %s", path)
 	return info
 }
 
-func (c *scene) tryRead(req sdk.ReadFileRequest) (content string, err error) {
-	err = c.call("ReadFile", func(ctx context.Context) error {
-		_, reader, err := c.ReadFile(ctx, req)
+func (in files) tryRead(req sdk.ReadFileRequest) (content string, err error) {
+	req.InstanceID = in.ID
+	err = in.call("ReadFile", func(ctx context.Context) error {
+		_, reader, err := in.ReadFile(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -74,93 +80,94 @@ func (c *scene) tryRead(req sdk.ReadFileRequest) (content string, err error) {
 	return content, err
 }
 
-func (c *scene) holds(id, path, want string) {
-	got, err := c.tryRead(sdk.ReadFileRequest{InstanceID: id, Path: path})
-	c.must(err, "read %s", path)
-	equal(c, got, want, "the content of %s", path)
+func (in files) holds(path, want string) {
+	got, err := in.tryRead(sdk.ReadFileRequest{Path: path})
+	in.must(err, "read %s", path)
+	equal(in, got, want, "the content of %s", path)
 }
 
-func (c *scene) stat(id, path string) sdk.FileInfo {
-	info, err := c.StatFile(c.ctx, id, path)
-	c.must(err, "describe %s", path)
+func (in files) stat(path string) sdk.FileInfo {
+	info, err := in.StatFile(in.ctx, in.ID, path)
+	in.must(err, "describe %s", path)
 	return info
 }
 
-func (c *scene) isAbsent(id, path string) {
-	_, err := c.StatFile(c.ctx, id, path)
-	c.refused(err, "StatFile of "+path+", which is not there,", sdk.CodeNotFound)
+func (in files) isAbsent(path string) {
+	_, err := in.StatFile(in.ctx, in.ID, path)
+	in.refused(err, "StatFile of "+path+", which is not there,", sdk.CodeNotFound)
 }
 
-func (c *scene) list(req sdk.ListFilesRequest) (paths []string, truncated bool) {
+func (in files) list(req sdk.ListFilesRequest) (paths []string, truncated bool) {
+	req.InstanceID = in.ID
 	if req.Limit == 0 {
 		req.Limit = 1000
 	}
 	req.Depth = max(req.Depth, 1)
-	truncated, err := c.ListFiles(c.ctx, req, func(files []sdk.FileInfo) error {
+	truncated, err := in.ListFiles(in.ctx, req, func(files []sdk.FileInfo) error {
 		for _, f := range files {
 			paths = append(paths, f.Path)
 		}
 		return nil
 	})
-	c.must(err, "list %s", req.Path)
+	in.must(err, "list %s", req.Path)
 	return paths, truncated
 }
 
 // "WriteFile makes or replaces a regular file." "ReadFile opens a regular file."
 // (Files)
 func fileRoundTrip(c *scene) {
-	id := c.instance()
+	in := c.instance().files()
 	every := make([]byte, 256)
 	for i := range every {
 		every[i] = byte(i)
 	}
 	for path, content := range map[string]string{"bytes.bin": string(every), "empty.txt": "", "text.txt": "Grüße, 世界 🎈\r\n"} {
-		info := c.write(id, path, content)
+		info := in.write(path, content)
 		equal(c, info.Size, int64(len(content)), "the size of %s", path)
-		c.holds(id, path, content)
+		in.holds(path, content)
 	}
 }
 
 // The same: of any size.
 func largeFile(c *scene) {
-	id := c.instance()
+	in := c.instance().files()
 	content := strings.Repeat("0123456789abcdef", 5<<20/16) + "end"
-	c.write(id, "large.bin", content)
-	c.holds(id, "large.bin", content)
+	in.write("large.bin", content)
+	in.holds("large.bin", content)
 }
 
 // "the files of an instance" (Files)
 func codeSeesFiles(c *scene) {
-	id := c.instance()
-	c.write(id, "providertest.txt", "kept")
-	c.prints(id, c.samples.Read, "kept")
+	in := c.instance().files()
+	in.write("providertest.txt", "kept")
+	in.prints(c.samples.Read, "kept")
 }
 
 // The same.
 func filesOfCode(c *scene) {
-	id := c.instance()
-	c.succeeded(c.run(id, c.samples.Write))
-	c.holds(id, "providertest.txt", "kept")
+	in := c.instance().files()
+	in.run(c.samples.Write).succeeded()
+	in.holds("providertest.txt", "kept")
 }
 
 // "relative ones begin at /workspace" (Files)
 func relativePaths(c *scene) {
-	id := c.instance()
-	equal(c, c.write(id, "a.txt", "x").Path, "/workspace/a.txt", "the path of a.txt")
-	c.holds(id, "/workspace/a.txt", "x")
-	c.holds(id, "./d/../a.txt", "x")
+	in := c.instance().files()
+	equal(c, in.write("a.txt", "x").Path, "/workspace/a.txt", "the path of a.txt")
+	in.holds("/workspace/a.txt", "x")
+	in.holds("./d/../a.txt", "x")
 }
 
 // "Offset of the first byte; negative counts from the end. Length at most; 0 for
 // all." (ReadFileRequest)
 func fileParts(c *scene) {
-	id := c.instance()
-	c.write(id, "digits", "0123456789")
+	in := c.instance().files()
+	in.write("digits", "0123456789")
 	for _, part := range []struct {
 		offset, length int64
 		want           string
 	}{{3, 0, "3456789"}, {3, 4, "3456"}, {-3, 0, "789"}, {-3, 2, "78"}, {0, 100, "0123456789"}, {10, 0, ""}} {
-		got, err := c.tryRead(sdk.ReadFileRequest{InstanceID: id, Path: "digits", Offset: part.offset, Length: part.length})
+		got, err := in.tryRead(sdk.ReadFileRequest{Path: "digits", Offset: part.offset, Length: part.length})
 		c.must(err, "read %d bytes from %d", part.length, part.offset)
 		equal(c, got, part.want, "%d bytes from %d", part.length, part.offset)
 	}
@@ -168,27 +175,27 @@ func fileParts(c *scene) {
 
 // "It appears whole, when content has ended with io.EOF." (Files.WriteFile)
 func fileIsReplaced(c *scene) {
-	id := c.instance()
-	c.write(id, "f", "a longer text")
-	c.write(id, "f", "short")
-	c.holds(id, "f", "short")
+	in := c.instance().files()
+	in.write("f", "a longer text")
+	in.write("f", "short")
+	in.holds("f", "short")
 }
 
 // "or not at all: any other error of content leaves everything as it was."
 // (Files.WriteFile)
 func fileBreaksOff(c *scene) {
-	id := c.instance()
-	c.write(id, "kept", "as it was")
+	in := c.instance().files()
+	in.write("kept", "as it was")
 	broken := errors.New("the caller went away")
 	for _, path := range []string{"kept", "new"} {
 		content := io.MultiReader(bytes.NewReader(make([]byte, 2<<20)), iotest.ErrReader(broken))
-		_, err := c.WriteFile(c.ctx, sdk.WriteFileRequest{InstanceID: id, Path: path}, content)
+		_, err := c.WriteFile(c.ctx, sdk.WriteFileRequest{InstanceID: in.ID, Path: path}, content)
 		c.check(err != nil, "WriteFile of content that breaks off succeeded")
 	}
-	c.holds(id, "kept", "as it was")
-	c.isAbsent(id, "new")
+	in.holds("kept", "as it was")
+	in.isAbsent("new")
 	c.eventually("what was half written is cleared away", func(context.Context) error {
-		if paths, _ := c.list(sdk.ListFilesRequest{InstanceID: id, Path: "."}); len(paths) != 1 {
+		if paths, _ := in.list(sdk.ListFilesRequest{Path: "."}); len(paths) != 1 {
 			return errors.New("the directory holds " + strings.Join(paths, ", "))
 		}
 		return nil
@@ -198,34 +205,34 @@ func fileBreaksOff(c *scene) {
 // "Mode has permission bits; 0 keeps those of the file that is replaced, 0644 for a
 // new one." (WriteFileRequest)
 func fileModes(c *scene) {
-	id := c.instance()
-	c.write(id, "plain", "x")
-	equal(c, c.stat(id, "plain").Mode, fs.FileMode(0o644), "the mode of a new file")
-	c.write(id, "program", "x", func(req *sdk.WriteFileRequest) { req.Mode = 0o750 })
-	equal(c, c.stat(id, "program").Mode, fs.FileMode(0o750), "the mode that was asked for")
-	c.write(id, "program", "y")
-	equal(c, c.stat(id, "program").Mode, fs.FileMode(0o750), "the mode of a file that was replaced")
+	in := c.instance().files()
+	in.write("plain", "x")
+	equal(c, in.stat("plain").Mode, fs.FileMode(0o644), "the mode of a new file")
+	in.write("program", "x", func(req *sdk.WriteFileRequest) { req.Mode = 0o750 })
+	equal(c, in.stat("program").Mode, fs.FileMode(0o750), "the mode that was asked for")
+	in.write("program", "y")
+	equal(c, in.stat("program").Mode, fs.FileMode(0o750), "the mode of a file that was replaced")
 }
 
 // "MakeParents makes directories that are missing." (WriteFileRequest)
 func fileParents(c *scene) {
-	id := c.instance()
-	_, err := c.WriteFile(c.ctx, sdk.WriteFileRequest{InstanceID: id, Path: "a/b/f"}, strings.NewReader("x"))
+	in := c.instance().files()
+	_, err := c.WriteFile(c.ctx, sdk.WriteFileRequest{InstanceID: in.ID, Path: "a/b/f"}, strings.NewReader("x"))
 	c.refused(err, "WriteFile below a directory that is not there", sdk.CodeNotFound)
-	c.write(id, "a/b/f", "x", func(req *sdk.WriteFileRequest) { req.MakeParents = true })
-	c.holds(id, "a/b/f", "x")
+	in.write("a/b/f", "x", func(req *sdk.WriteFileRequest) { req.MakeParents = true })
+	in.holds("a/b/f", "x")
 }
 
 // FileInfo.
 func filesAreDescribed(c *scene) {
-	id := c.instance()
-	c.write(id, "f", "12345")
-	info := c.stat(id, "f")
+	in := c.instance().files()
+	in.write("f", "12345")
+	info := in.stat("f")
 	equal(c, info.Path, "/workspace/f", "the path")
 	equal(c, info.Type, sdk.FileRegular, "the type")
 	equal(c, info.Size, 5, "the size")
 	c.check(!info.ModifiedAt.IsZero(), "the time of modification is missing")
-	equal(c, c.stat(id, ".").Type, sdk.FileDirectory, "the type of the workspace")
+	equal(c, in.stat(".").Type, sdk.FileDirectory, "the type of the workspace")
 }
 
 // "StatFile does not follow a symbolic link at the end of the path." (Files)
@@ -235,36 +242,36 @@ func linksAreDescribed(c *scene) {
 	if c.language != sdk.Python {
 		c.skip("there is no code that makes links in %s", c.language)
 	}
-	id := c.instance()
-	c.write(id, "f", "12345")
-	c.succeeded(c.run(id, "import os\nos.symlink('f', 'link')\nos.symlink('nowhere', 'dangling')\n"))
+	in := c.instance().files()
+	in.write("f", "12345")
+	in.run("import os\nos.symlink('f', 'link')\nos.symlink('nowhere', 'dangling')\n").succeeded()
 	for link, target := range map[string]string{"link": "f", "dangling": "nowhere"} {
-		info := c.stat(id, link)
+		info := in.stat(link)
 		equal(c, info.Type, sdk.FileSymlink, "the type of a link")
 		equal(c, info.Target, target, "the target of a link")
 	}
-	c.holds(id, "link", "12345")
+	in.holds("link", "12345")
 }
 
 // tree makes files to list, search and pack.
-func (c *scene) tree() (id string) {
-	id = c.instance()
+func (c *scene) tree() files {
+	in := c.instance().files()
 	for _, path := range []string{"b.txt", "a.py", "d/c.txt", "d/e/f.py", "z.txt"} {
-		c.write(id, path, "content of "+path+"\nsecond line\n", func(req *sdk.WriteFileRequest) { req.MakeParents = true })
+		in.write(path, "content of "+path+"\nsecond line\n", func(req *sdk.WriteFileRequest) { req.MakeParents = true })
 	}
-	return id
+	return in
 }
 
 // "ListFiles passes on what is below a directory in the order of paths." (Files)
 // "Depth in levels; 1 is the directory's own entries." (ListFilesRequest)
 func directoriesAreListed(c *scene) {
-	id := c.tree()
+	in := c.tree()
 	for depth, want := range map[int]string{
 		1: "a.py b.txt d z.txt",
 		2: "a.py b.txt d d/c.txt d/e z.txt",
 		9: "a.py b.txt d d/c.txt d/e d/e/f.py z.txt",
 	} {
-		paths, truncated := c.list(sdk.ListFilesRequest{InstanceID: id, Path: ".", Depth: depth})
+		paths, truncated := in.list(sdk.ListFilesRequest{Path: ".", Depth: depth})
 		equal(c, below(paths), want, "what is below the workspace to the depth %d", depth)
 		c.check(!truncated, "a list that is whole counts as cut")
 	}
@@ -282,110 +289,110 @@ func below(paths []string) string {
 // "Glob selects by path relative to Path: *, ?, [a-z], {a,b}, and ** for any number
 // of directories." (ListFilesRequest)
 func listsObeyGlob(c *scene) {
-	id := c.tree()
+	in := c.tree()
 	for glob, want := range map[string]string{
 		"*.txt": "b.txt z.txt", "**/*.py": "a.py d/e/f.py", "d/*": "d/c.txt d/e", "{a,b}.*": "a.py b.txt", "[y-z].tx?": "z.txt",
 	} {
-		paths, _ := c.list(sdk.ListFilesRequest{InstanceID: id, Path: ".", Depth: 9, Glob: glob})
+		paths, _ := in.list(sdk.ListFilesRequest{Path: ".", Depth: 9, Glob: glob})
 		equal(c, below(paths), want, "what matches %s", glob)
 	}
 }
 
 // "and says whether there was more than the limit." (Files.ListFiles)
 func listsObeyLimit(c *scene) {
-	id := c.tree()
-	paths, truncated := c.list(sdk.ListFilesRequest{InstanceID: id, Path: ".", Limit: 3})
+	in := c.tree()
+	paths, truncated := in.list(sdk.ListFilesRequest{Path: ".", Limit: 3})
 	equal(c, below(paths), "a.py b.txt d", "the first three of four entries")
 	c.check(truncated, "a list that was cut does not say so")
-	_, truncated = c.list(sdk.ListFilesRequest{InstanceID: id, Path: ".", Limit: 4})
+	_, truncated = in.list(sdk.ListFilesRequest{Path: ".", Limit: 4})
 	c.check(!truncated, "a list of exactly the limit counts as cut")
 }
 
 // "MakeDirectory makes a directory and its parents. One that exists is a success."
 // (Files)
 func directoriesAreMade(c *scene) {
-	id := c.instance()
+	in := c.instance().files()
 	for range 2 {
-		info, err := c.MakeDirectory(c.ctx, id, "x/y/z", 0o755)
+		info, err := c.MakeDirectory(c.ctx, in.ID, "x/y/z", 0o755)
 		c.must(err, "make a directory")
 		equal(c, info.Type, sdk.FileDirectory, "the type")
 	}
-	c.write(id, "f", "x")
-	_, err := c.MakeDirectory(c.ctx, id, "f", 0o755)
+	in.write("f", "x")
+	_, err := c.MakeDirectory(c.ctx, in.ID, "f", 0o755)
 	c.refused(err, "MakeDirectory where a file is", sdk.CodeConflict)
 }
 
 // "MoveFile renames a file or directory, across file systems too." (Files)
 func filesAreMoved(c *scene) {
-	id := c.tree()
+	in := c.tree()
 	for from, to := range map[string]string{"a.py": "moved.py", "d": "moved", "b.txt": "/tmp/b.txt"} {
-		_, err := c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: id, From: from, To: to})
+		_, err := c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: in.ID, From: from, To: to})
 		c.must(err, "move %s to %s", from, to)
-		c.isAbsent(id, from)
+		in.isAbsent(from)
 	}
-	c.holds(id, "moved.py", "content of a.py\nsecond line\n")
-	c.holds(id, "moved/e/f.py", "content of d/e/f.py\nsecond line\n")
-	c.holds(id, "/tmp/b.txt", "content of b.txt\nsecond line\n")
+	in.holds("moved.py", "content of a.py\nsecond line\n")
+	in.holds("moved/e/f.py", "content of d/e/f.py\nsecond line\n")
+	in.holds("/tmp/b.txt", "content of b.txt\nsecond line\n")
 }
 
 // "Overwrite replaces a file that is at To; a directory is never replaced."
 // (MoveFileRequest)
 func movesReplace(c *scene) {
-	id := c.tree()
-	_, err := c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: id, From: "a.py", To: "b.txt"})
+	in := c.tree()
+	_, err := c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: in.ID, From: "a.py", To: "b.txt"})
 	c.refused(err, "MoveFile over a file", sdk.CodeConflict)
-	c.holds(id, "b.txt", "content of b.txt\nsecond line\n")
-	_, err = c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: id, From: "a.py", To: "d", Overwrite: true})
+	in.holds("b.txt", "content of b.txt\nsecond line\n")
+	_, err = c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: in.ID, From: "a.py", To: "d", Overwrite: true})
 	c.refused(err, "MoveFile over a directory", sdk.CodeConflict)
-	_, err = c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: id, From: "a.py", To: "b.txt", Overwrite: true})
+	_, err = c.MoveFile(c.ctx, sdk.MoveFileRequest{InstanceID: in.ID, From: "a.py", To: "b.txt", Overwrite: true})
 	c.must(err, "move over a file with overwrite")
-	c.holds(id, "b.txt", "content of a.py\nsecond line\n")
+	in.holds("b.txt", "content of a.py\nsecond line\n")
 }
 
 // "CopyFile copies a file, or a directory with all that is in it." (Files)
 func directoriesAreCopied(c *scene) {
-	id := c.tree()
+	in := c.tree()
 	for from, to := range map[string]string{"a.py": "copied.py", "d": "copied"} {
-		_, err := c.CopyFile(c.ctx, sdk.MoveFileRequest{InstanceID: id, From: from, To: to})
+		_, err := c.CopyFile(c.ctx, sdk.MoveFileRequest{InstanceID: in.ID, From: from, To: to})
 		c.must(err, "copy %s to %s", from, to)
 	}
-	c.holds(id, "copied.py", "content of a.py\nsecond line\n")
-	c.holds(id, "copied/e/f.py", "content of d/e/f.py\nsecond line\n")
-	c.holds(id, "d/e/f.py", "content of d/e/f.py\nsecond line\n")
-	c.write(id, "copied/e/f.py", "changed")
-	c.holds(id, "d/e/f.py", "content of d/e/f.py\nsecond line\n")
+	in.holds("copied.py", "content of a.py\nsecond line\n")
+	in.holds("copied/e/f.py", "content of d/e/f.py\nsecond line\n")
+	in.holds("d/e/f.py", "content of d/e/f.py\nsecond line\n")
+	in.write("copied/e/f.py", "changed")
+	in.holds("d/e/f.py", "content of d/e/f.py\nsecond line\n")
 }
 
 // "RemoveFile removes a file, a symbolic link, an empty directory." (Files)
 func filesAreRemoved(c *scene) {
-	id := c.tree()
-	_, err := c.MakeDirectory(c.ctx, id, "empty", 0o755)
+	in := c.tree()
+	_, err := c.MakeDirectory(c.ctx, in.ID, "empty", 0o755)
 	c.must(err, "make a directory")
 	for _, path := range []string{"a.py", "empty"} {
-		c.must(c.RemoveFile(c.ctx, id, path, false), "remove %s", path)
-		c.isAbsent(id, path)
+		c.must(c.RemoveFile(c.ctx, in.ID, path, false), "remove %s", path)
+		in.isAbsent(path)
 	}
-	c.refused(c.RemoveFile(c.ctx, id, "a.py", false), "RemoveFile of what is gone", sdk.CodeNotFound)
+	c.refused(c.RemoveFile(c.ctx, in.ID, "a.py", false), "RemoveFile of what is gone", sdk.CodeNotFound)
 }
 
 // "or, with recursive, a directory with all that is in it." (Files.RemoveFile)
 func directoriesAreRemoved(c *scene) {
-	id := c.tree()
-	c.refused(c.RemoveFile(c.ctx, id, "d", false), "RemoveFile of a directory with files", sdk.CodeConflict)
-	c.holds(id, "d/c.txt", "content of d/c.txt\nsecond line\n")
-	c.must(c.RemoveFile(c.ctx, id, "d", true), "remove a directory with all that is in it")
-	c.isAbsent(id, "d")
+	in := c.tree()
+	c.refused(c.RemoveFile(c.ctx, in.ID, "d", false), "RemoveFile of a directory with files", sdk.CodeConflict)
+	in.holds("d/c.txt", "content of d/c.txt\nsecond line\n")
+	c.must(c.RemoveFile(c.ctx, in.ID, "d", true), "remove a directory with all that is in it")
+	in.isAbsent("d")
 }
 
 // "Errors are CodeNotFound for an unknown instance or file." (Files)
 func filesAreNotFound(c *scene) {
-	id := c.instance()
-	_, err := c.tryRead(sdk.ReadFileRequest{InstanceID: id, Path: "absent"})
+	in := c.instance().files()
+	_, err := in.tryRead(sdk.ReadFileRequest{Path: "absent"})
 	c.refused(err, "ReadFile of what is not there", sdk.CodeNotFound)
-	c.isAbsent(id, "absent/below")
-	_, err = c.ListFiles(c.ctx, sdk.ListFilesRequest{InstanceID: id, Path: "absent", Depth: 1, Limit: 1}, func([]sdk.FileInfo) error { return nil })
+	in.isAbsent("absent/below")
+	_, err = c.ListFiles(c.ctx, sdk.ListFilesRequest{InstanceID: in.ID, Path: "absent", Depth: 1, Limit: 1}, func([]sdk.FileInfo) error { return nil })
 	c.refused(err, "ListFiles of what is not there", sdk.CodeNotFound)
-	_, err = c.CopyFile(c.ctx, sdk.MoveFileRequest{InstanceID: id, From: "absent", To: "x"})
+	_, err = c.CopyFile(c.ctx, sdk.MoveFileRequest{InstanceID: in.ID, From: "absent", To: "x"})
 	c.refused(err, "CopyFile of what is not there", sdk.CodeNotFound)
 	_, err = c.StatFile(c.ctx, "unknown"+randomWord(), "f")
 	c.refused(err, "StatFile in an unknown instance", sdk.CodeNotFound)
@@ -393,66 +400,66 @@ func filesAreNotFound(c *scene) {
 
 // "CodeConflict where something is in the way (a directory for a file, …)" (Files)
 func directoryInTheWay(c *scene) {
-	id := c.tree()
-	_, err := c.WriteFile(c.ctx, sdk.WriteFileRequest{InstanceID: id, Path: "d"}, strings.NewReader("x"))
+	in := c.tree()
+	_, err := c.WriteFile(c.ctx, sdk.WriteFileRequest{InstanceID: in.ID, Path: "d"}, strings.NewReader("x"))
 	c.refused(err, "WriteFile where a directory is", sdk.CodeConflict)
-	_, err = c.tryRead(sdk.ReadFileRequest{InstanceID: id, Path: "d"})
+	_, err = in.tryRead(sdk.ReadFileRequest{Path: "d"})
 	c.refused(err, "ReadFile of a directory", sdk.CodeConflict)
 }
 
 // A name is any text without a slash.
 func strangeNames(c *scene) {
-	id := c.instance()
+	in := c.instance().files()
 	for _, name := range []string{"with blank", "Grüße 世界 🎈", "-rf", "$HOME", "a'b\"c", "back\\slash", "*?[x]", "tab\tand\nline", ".hidden"} {
-		c.write(id, name, name)
-		c.holds(id, name, name)
-		equal(c, c.stat(id, name).Path, "/workspace/"+name, "the path")
+		in.write(name, name)
+		in.holds(name, name)
+		equal(c, in.stat(name).Path, "/workspace/"+name, "the path")
 	}
 }
 
 // "CodeInvalidRequest with the field "path" for a path that cannot be" (Files)
 func impossiblePaths(c *scene) {
-	id := c.instance()
-	_, err := c.StatFile(c.ctx, id, "a\x00b")
+	in := c.instance()
+	_, err := c.StatFile(c.ctx, in.ID, "a\x00b")
 	c.refused(err, "StatFile of a path with a zero byte", sdk.CodeInvalidRequest)
-	_, err = c.StatFile(c.ctx, id, strings.Repeat("x", 5000))
+	_, err = c.StatFile(c.ctx, in.ID, strings.Repeat("x", 5000))
 	c.refused(err, "StatFile of a path of 5000 bytes", sdk.CodeInvalidRequest, sdk.CodeNotFound)
 }
 
 // "one live sandbox": files are those of the instance.
 func filesOfOneInstance(c *scene) {
 	one, other := c.instance(), c.instance()
-	c.write(one, "secret.txt", "x")
-	c.isAbsent(other, "secret.txt")
-	c.isOutOfReach(other, "../"+one+"/secret.txt")
+	one.files().write("secret.txt", "x")
+	other.files().isAbsent("secret.txt")
+	other.files().isOutOfReach("../" + one.ID + "/secret.txt")
 }
 
 // "no symbolic link, "..", device or name leads out." (Files) The state directory is
 // a place of the host that every provider has and no instance.
 func filesOfTheHost(c *scene) {
-	id := c.instance()
-	c.isOutOfReach(id, c.stateDir)
-	c.isOutOfReach(id, "../../../../../../.."+c.stateDir)
+	in := c.instance().files()
+	in.isOutOfReach(c.stateDir)
+	in.isOutOfReach("../../../../../../.." + c.stateDir)
 }
 
 // isOutOfReach checks a path that leads nowhere: that there is nothing, or that the
 // calls do not reach there.
-func (c *scene) isOutOfReach(id, path string) {
-	_, err := c.StatFile(c.ctx, id, path)
-	c.refused(err, "StatFile of "+path, sdk.CodeNotFound, sdk.CodeNotAllowed, sdk.CodeInvalidRequest)
+func (in files) isOutOfReach(path string) {
+	_, err := in.StatFile(in.ctx, in.ID, path)
+	in.refused(err, "StatFile of "+path, sdk.CodeNotFound, sdk.CodeNotAllowed, sdk.CodeInvalidRequest)
 }
 
 // "Whoever reads closes the reader, at any time." (Files.ReadFile)
 func readerIsClosed(c *scene) {
-	id := c.instance()
-	c.write(id, "large.bin", strings.Repeat("x", 8<<20))
+	in := c.instance().files()
+	in.write("large.bin", strings.Repeat("x", 8<<20))
 	for range 5 {
-		_, reader, err := c.ReadFile(c.ctx, sdk.ReadFileRequest{InstanceID: id, Path: "large.bin"})
+		_, reader, err := c.ReadFile(c.ctx, sdk.ReadFileRequest{InstanceID: in.ID, Path: "large.bin"})
 		c.must(err, "read")
 		_, err = io.ReadFull(reader, make([]byte, 10))
 		c.must(err, "read ten bytes")
 		c.must(reader.Close(), "close the reader")
 	}
-	c.prints(id, c.samples.Hello, "hello\n")
-	c.must(c.RemoveFile(c.ctx, id, "large.bin", false), "remove the file")
+	in.prints(c.samples.Hello, "hello\n")
+	c.must(c.RemoveFile(c.ctx, in.ID, "large.bin", false), "remove the file")
 }

@@ -23,15 +23,16 @@ func searchCases() []Case {
 	}, sdk.CapabilityFileSearch, sdk.CapabilityFiles)
 }
 
-func (c *scene) search(req sdk.SearchFilesRequest) (matches []sdk.FileMatch, truncated bool) {
+func (in files) search(req sdk.SearchFilesRequest) (matches []sdk.FileMatch, truncated bool) {
+	req.InstanceID = in.ID
 	if req.Limit == 0 {
 		req.Limit = 1000
 	}
-	truncated, err := c.SearchFiles(c.ctx, req, func(found []sdk.FileMatch) error {
+	truncated, err := in.SearchFiles(in.ctx, req, func(found []sdk.FileMatch) error {
 		matches = append(matches, found...)
 		return nil
 	})
-	c.must(err, "search for %q", req.Pattern)
+	in.must(err, "search for %q", req.Pattern)
 	return matches, truncated
 }
 
@@ -47,21 +48,21 @@ func found(matches []sdk.FileMatch) string {
 // "SearchFiles passes on the lines that match, in the order of paths."
 // (FileSearcher)
 func searchFinds(c *scene) {
-	id := c.tree()
-	matches, truncated := c.search(sdk.SearchFilesRequest{InstanceID: id, Path: ".", Pattern: "content"})
+	in := c.tree()
+	matches, truncated := in.search(sdk.SearchFilesRequest{Path: ".", Pattern: "content"})
 	equal(c, found(matches), "a.py b.txt d/c.txt d/e/f.py z.txt", "where the text is")
 	c.check(!truncated, "a search that found all counts as cut")
-	matches, _ = c.search(sdk.SearchFilesRequest{InstanceID: id, Path: "b.txt", Pattern: "line"})
+	matches, _ = in.search(sdk.SearchFilesRequest{Path: "b.txt", Pattern: "line"})
 	equal(c, matches, []sdk.FileMatch{{Path: "/workspace/b.txt", Line: 2, Column: 8, Text: "second line"}}, "what matches in a file")
 }
 
 // "Pattern in RE2 syntax, or plain text if Literal is set." (SearchFilesRequest)
 func searchPatterns(c *scene) {
-	id := c.instance()
-	c.write(id, "f", "a.c\nabc\nABC\n")
+	in := c.instance().files()
+	in.write("f", "a.c\nabc\nABC\n")
 	lines := func(req sdk.SearchFilesRequest) string {
-		req.InstanceID, req.Path = id, "f"
-		matches, _ := c.search(req)
+		req.Path = "f"
+		matches, _ := in.search(req)
 		var texts []string
 		for _, m := range matches {
 			texts = append(texts, m.Text)
@@ -71,52 +72,52 @@ func searchPatterns(c *scene) {
 	equal(c, lines(sdk.SearchFilesRequest{Pattern: "^a.c$"}), "a.c abc", "lines that match ^a.c$")
 	equal(c, lines(sdk.SearchFilesRequest{Pattern: "a.c", Literal: true}), "a.c", "lines with the plain text a.c")
 	equal(c, lines(sdk.SearchFilesRequest{Pattern: "abc", IgnoreCase: true}), "abc ABC", "lines with abc in any case")
-	_, err := c.SearchFiles(c.ctx, sdk.SearchFilesRequest{InstanceID: id, Path: "f", Pattern: "(", Limit: 1}, func([]sdk.FileMatch) error { return nil })
+	_, err := c.SearchFiles(c.ctx, sdk.SearchFilesRequest{InstanceID: in.ID, Path: "f", Pattern: "(", Limit: 1}, func([]sdk.FileMatch) error { return nil })
 	c.refused(err, "SearchFiles for a pattern that is none", sdk.CodeInvalidRequest)
 }
 
 // "Glob selects files as in ListFilesRequest." (SearchFilesRequest)
 func searchGlob(c *scene) {
-	matches, _ := c.search(sdk.SearchFilesRequest{InstanceID: c.tree(), Path: ".", Pattern: "content", Glob: "**/*.py"})
+	matches, _ := c.tree().search(sdk.SearchFilesRequest{Path: ".", Pattern: "content", Glob: "**/*.py"})
 	equal(c, found(matches), "a.py d/e/f.py", "where the text is in **/*.py")
 }
 
 // "and says whether there were more than the limit." (FileSearcher)
 func searchLimit(c *scene) {
-	id := c.tree()
-	matches, truncated := c.search(sdk.SearchFilesRequest{InstanceID: id, Path: ".", Pattern: "content", Limit: 2})
+	in := c.tree()
+	matches, truncated := in.search(sdk.SearchFilesRequest{Path: ".", Pattern: "content", Limit: 2})
 	equal(c, found(matches), "a.py b.txt", "the first two of five matches")
 	c.check(truncated, "a search that was cut does not say so")
 }
 
 // "Files that are not text are passed over." (FileSearcher)
 func searchBinary(c *scene) {
-	id := c.instance()
-	c.write(id, "binary", "\x00\x01needle\xff\n")
-	c.write(id, "text", "needle\n")
-	matches, _ := c.search(sdk.SearchFilesRequest{InstanceID: id, Path: ".", Pattern: "needle"})
+	in := c.instance().files()
+	in.write("binary", "\x00\x01needle\xff\n")
+	in.write("text", "needle\n")
+	matches, _ := in.search(sdk.SearchFilesRequest{Path: ".", Pattern: "needle"})
 	equal(c, found(matches), "text", "where the text is")
 }
 
 // "ReplaceInFiles replaces a text in files, each of them whole or not at all, and
 // tells how often." (FileSearcher)
 func replaces(c *scene) {
-	id := c.instance()
-	c.write(id, "one", "a.a.a")
-	c.write(id, "other", "nothing")
-	got, err := c.ReplaceInFiles(c.ctx, sdk.ReplaceInFilesRequest{InstanceID: id, Paths: []string{"one", "other"}, Old: "a.", New: "$1"})
+	in := c.instance().files()
+	in.write("one", "a.a.a")
+	in.write("other", "nothing")
+	got, err := c.ReplaceInFiles(c.ctx, sdk.ReplaceInFilesRequest{InstanceID: in.ID, Paths: []string{"one", "other"}, Old: "a.", New: "$1"})
 	c.must(err, "replace")
 	equal(c, got, []sdk.FileReplacement{{Path: "/workspace/one", Count: 2}, {Path: "/workspace/other", Count: 0}}, "how often")
-	c.holds(id, "one", "$1$1a")
-	c.holds(id, "other", "nothing")
+	in.holds("one", "$1$1a")
+	in.holds("other", "nothing")
 }
 
 // "Errors are those of Files." (FileSearcher)
 func searchUnknown(c *scene) {
-	id := c.instance()
-	_, err := c.SearchFiles(c.ctx, sdk.SearchFilesRequest{InstanceID: id, Path: "absent", Pattern: "x", Limit: 1}, func([]sdk.FileMatch) error { return nil })
+	in := c.instance()
+	_, err := c.SearchFiles(c.ctx, sdk.SearchFilesRequest{InstanceID: in.ID, Path: "absent", Pattern: "x", Limit: 1}, func([]sdk.FileMatch) error { return nil })
 	c.refused(err, "SearchFiles in what is not there", sdk.CodeNotFound)
-	_, err = c.ReplaceInFiles(c.ctx, sdk.ReplaceInFilesRequest{InstanceID: id, Paths: []string{"absent"}, Old: "x", New: "y"})
+	_, err = c.ReplaceInFiles(c.ctx, sdk.ReplaceInFilesRequest{InstanceID: in.ID, Paths: []string{"absent"}, Old: "x", New: "y"})
 	c.refused(err, "ReplaceInFiles in what is not there", sdk.CodeNotFound)
 }
 
@@ -131,14 +132,22 @@ func watchCases() []Case {
 	}, sdk.CapabilityFileWatch, sdk.CapabilityFiles)
 }
 
-// watch watches the workspace; changes come on the channel until the case ends.
-func (c *scene) watch(id string, recursive bool) <-chan sdk.FileChange {
-	ctx, cancel := context.WithCancel(c.ctx)
+// watched is a watch of the workspace.
+type watched struct {
+	trial   *trial
+	changes <-chan sdk.FileChange
+	ended   <-chan struct{}
+	err     error // once ended is closed
+}
+
+// watch watches the workspace until the case ends.
+func (in files) watch(recursive bool) *watched {
+	ctx, cancel := context.WithCancel(in.ctx)
 	changes, ready, ended := make(chan sdk.FileChange, 1000), make(chan struct{}), make(chan struct{})
-	var err error // once ended is closed
+	w := &watched{trial: in.trial, changes: changes, ended: ended}
 	go func() {
 		defer close(ended)
-		err = c.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: id, Path: ".", Recursive: recursive},
+		w.err = in.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: in.ID, Path: ".", Recursive: recursive},
 			func() error { close(ready); return nil },
 			func(list []sdk.FileChange) error {
 				for _, change := range list {
@@ -150,34 +159,34 @@ func (c *scene) watch(id string, recursive bool) <-chan sdk.FileChange {
 				return nil
 			})
 	}()
-	c.later(func() {
+	in.later(func() {
 		cancel()
 		<-ended
 	})
 	select {
 	case <-ready:
 	case <-ended:
-		c.fail("WatchFiles ended before it watched: %v", err)
-	case <-c.ctx.Done():
-		c.fail("WatchFiles did not say that it watches")
+		in.fail("WatchFiles ended before it watched: %v", w.err)
+	case <-in.ctx.Done():
+		in.fail("WatchFiles did not say that it watches")
 	}
-	return changes
+	return w
 }
 
 // told waits for a change.
-func (c *scene) told(changes <-chan sdk.FileChange, path string, kinds ...sdk.FileChangeKind) {
-	ctx, cancel := c.within(settleTimeout)
+func (w *watched) told(path string, kinds ...sdk.FileChangeKind) {
+	ctx, cancel := w.trial.within(settleTimeout)
 	defer cancel()
 	var others []string
 	for {
 		select {
-		case change := <-changes:
+		case change := <-w.changes:
 			if change.Path == path && slices.Contains(kinds, change.Kind) {
 				return
 			}
 			others = append(others, string(change.Kind)+" "+change.Path)
 		case <-ctx.Done():
-			c.fail("nobody told that %s was %v; told was: %s", path, kinds, strings.Join(others, ", "))
+			w.trial.fail("nobody told that %s was %v; told was: %s", path, kinds, strings.Join(others, ", "))
 		}
 	}
 }
@@ -185,48 +194,48 @@ func (c *scene) told(changes <-chan sdk.FileChange, path string, kinds ...sdk.Fi
 // "WatchFiles calls ready once it watches, then changed for what changes below a
 // directory." (FileWatcher)
 func watchTells(c *scene) {
-	id := c.instance()
-	changes := c.watch(id, false)
-	c.write(id, "f", "x")
-	c.told(changes, "/workspace/f", sdk.FileCreated, sdk.FileModified, sdk.FileRenamed)
-	c.must(c.RemoveFile(c.ctx, id, "f", false), "remove")
-	c.told(changes, "/workspace/f", sdk.FileRemoved)
+	in := c.instance().files()
+	changes := in.watch(false)
+	in.write("f", "x")
+	changes.told("/workspace/f", sdk.FileCreated, sdk.FileModified, sdk.FileRenamed)
+	c.must(c.RemoveFile(c.ctx, in.ID, "f", false), "remove")
+	changes.told("/workspace/f", sdk.FileRemoved)
 }
 
 // The same, whoever changes it.
 func watchTellsOfCode(c *scene) {
-	id := c.instance()
-	changes := c.watch(id, false)
-	c.succeeded(c.run(id, c.samples.Write))
-	c.told(changes, "/workspace/providertest.txt", sdk.FileCreated, sdk.FileModified)
+	in := c.instance().files()
+	changes := in.watch(false)
+	in.run(c.samples.Write).succeeded()
+	changes.told("/workspace/providertest.txt", sdk.FileCreated, sdk.FileModified)
 }
 
 // "Recursive watches all directories below, those made later too."
 // (WatchFilesRequest)
 func watchRecursive(c *scene) {
-	id := c.instance()
-	changes := c.watch(id, true)
-	_, err := c.MakeDirectory(c.ctx, id, "new", 0o755)
+	in := c.instance().files()
+	changes := in.watch(true)
+	_, err := c.MakeDirectory(c.ctx, in.ID, "new", 0o755)
 	c.must(err, "make a directory")
-	c.told(changes, "/workspace/new", sdk.FileCreated)
-	c.write(id, "new/f", "x")
-	c.told(changes, "/workspace/new/f", sdk.FileCreated, sdk.FileModified)
+	changes.told("/workspace/new", sdk.FileCreated)
+	in.write("new/f", "x")
+	changes.told("/workspace/new/f", sdk.FileCreated, sdk.FileModified)
 }
 
 // "until ctx ends" (FileWatcher)
 func watchEnds(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
-	err := c.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: id, Path: "."},
+	err := c.WatchFiles(ctx, sdk.WatchFilesRequest{InstanceID: in.ID, Path: "."},
 		func() error { cancel(); return nil }, func([]sdk.FileChange) error { return nil })
 	c.check(isContextEnd(err), "WatchFiles whose context ended gave %v", err)
-	c.prints(id, c.samples.Hello, "hello\n")
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 // "Errors are those of Files." (FileWatcher)
 func watchUnknown(c *scene) {
-	err := c.WatchFiles(c.ctx, sdk.WatchFilesRequest{InstanceID: c.instance(), Path: "absent"},
+	err := c.WatchFiles(c.ctx, sdk.WatchFilesRequest{InstanceID: c.instance().ID, Path: "absent"},
 		func() error { return errors.New("it watches") }, func([]sdk.FileChange) error { return nil })
 	c.refused(err, "WatchFiles of what is not there", sdk.CodeNotFound)
 }
@@ -243,74 +252,74 @@ func fileModeCases() []Case {
 	}, sdk.CapabilityFileMode, sdk.CapabilityFiles)
 }
 
-func (c *scene) setMode(id, path string, mode fs.FileMode) sdk.FileInfo {
-	info, err := c.SetFileMode(c.ctx, id, path, mode)
-	c.must(err, "set the mode of %s", path)
+func (in files) setMode(path string, mode fs.FileMode) sdk.FileInfo {
+	info, err := in.SetFileMode(in.ctx, in.ID, path, mode)
+	in.must(err, "set the mode of %s", path)
 	return info
 }
 
 // "SetFileMode sets the permission bits of a file or directory, all nine at once."
 // (FileModeSetter)
 func fileModeIsSet(c *scene) {
-	id := c.instance()
-	c.write(id, "program", "x")
+	in := c.instance().files()
+	in.write("program", "x")
 	for _, mode := range []fs.FileMode{0o755, 0o640} {
-		info := c.setMode(id, "program", mode)
+		info := in.setMode("program", mode)
 		equal(c, info.Path, "/workspace/program", "the path")
 		equal(c, info.Type, sdk.FileRegular, "the type")
 		equal(c, info.Mode, mode, "the mode that is answered")
-		equal(c, c.stat(id, "program").Mode, mode, "the mode that was set")
+		equal(c, in.stat("program").Mode, mode, "the mode that was set")
 	}
-	c.holds(id, "program", "x")
+	in.holds("program", "x")
 }
 
 // "0 takes every right away. It needs to own the file, not to read it."
 // (FileModeSetter)
 func fileModeIsNone(c *scene) {
-	id := c.instance()
-	c.write(id, "f", "x")
-	equal(c, c.setMode(id, "f", 0).Mode, fs.FileMode(0), "the mode that is answered")
-	equal(c, c.stat(id, "f").Mode, fs.FileMode(0), "the mode of a file without rights")
-	equal(c, c.setMode(id, "f", 0o600).Mode, fs.FileMode(0o600), "the mode that is answered")
-	c.holds(id, "f", "x")
+	in := c.instance().files()
+	in.write("f", "x")
+	equal(c, in.setMode("f", 0).Mode, fs.FileMode(0), "the mode that is answered")
+	equal(c, in.stat("f").Mode, fs.FileMode(0), "the mode of a file without rights")
+	equal(c, in.setMode("f", 0o600).Mode, fs.FileMode(0o600), "the mode that is answered")
+	in.holds("f", "x")
 }
 
 // "of a file or directory" (FileModeSetter)
 func fileModeOfDirectory(c *scene) {
-	id := c.instance()
-	c.write(id, "d/f", "x", func(req *sdk.WriteFileRequest) { req.MakeParents = true })
-	c.setMode(id, "d", 0o711)
-	equal(c, c.stat(id, "d").Mode, fs.FileMode(0o711), "the mode of the directory")
-	equal(c, c.stat(id, "d/f").Mode, fs.FileMode(0o644), "the mode of the file in it")
+	in := c.instance().files()
+	in.write("d/f", "x", func(req *sdk.WriteFileRequest) { req.MakeParents = true })
+	in.setMode("d", 0o711)
+	equal(c, in.stat("d").Mode, fs.FileMode(0o711), "the mode of the directory")
+	equal(c, in.stat("d/f").Mode, fs.FileMode(0o644), "the mode of the file in it")
 }
 
 // "A symbolic link at the end of the path is followed, and what it leads to is
 // described." (FileModeSetter)
 func fileModeThroughLink(c *scene) {
-	id := c.instance()
-	c.write(id, "f", "x")
-	c.python(id, "import os\nos.symlink('f', 'link')\n")
-	info := c.setMode(id, "link", 0o751)
+	in := c.instance().files()
+	in.write("f", "x")
+	in.python("import os\nos.symlink('f', 'link')\n")
+	info := in.setMode("link", 0o751)
 	equal(c, info.Type, sdk.FileRegular, "the type")
 	equal(c, info.Mode, fs.FileMode(0o751), "the mode that is answered")
-	equal(c, c.stat(id, "f").Mode, fs.FileMode(0o751), "the mode of what the link leads to")
-	equal(c, c.stat(id, "link").Type, sdk.FileSymlink, "what the link is")
+	equal(c, in.stat("f").Mode, fs.FileMode(0o751), "the mode of what the link leads to")
+	equal(c, in.stat("link").Type, sdk.FileSymlink, "what the link is")
 }
 
 // "Paths, rights and errors are those of Files." (FileModeSetter)
 func fileModeOfNothing(c *scene) {
-	id := c.instance()
-	_, err := c.SetFileMode(c.ctx, id, "absent", 0o644)
+	in := c.instance()
+	_, err := c.SetFileMode(c.ctx, in.ID, "absent", 0o644)
 	c.refused(err, "SetFileMode of what is not there", sdk.CodeNotFound)
-	_, err = c.SetFileMode(c.ctx, id, strings.Repeat("x", 5000), 0o644)
+	_, err = c.SetFileMode(c.ctx, in.ID, strings.Repeat("x", 5000), 0o644)
 	c.refused(err, "SetFileMode of a path of 5000 bytes", sdk.CodeInvalidRequest, sdk.CodeNotFound)
 }
 
 // "Paths, rights and errors are those of Files." (FileModeSetter)
 func fileModeOfTheHost(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	for _, path := range []string{c.stateDir, "../../../../../../.." + c.stateDir} {
-		_, err := c.SetFileMode(c.ctx, id, path, 0o755)
+		_, err := c.SetFileMode(c.ctx, in.ID, path, 0o755)
 		c.refused(err, "SetFileMode of "+path, sdk.CodeNotFound, sdk.CodeNotAllowed, sdk.CodeInvalidRequest)
 	}
 }

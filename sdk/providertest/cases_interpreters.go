@@ -1,7 +1,6 @@
 package providertest
 
 import (
-	"context"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -28,74 +27,70 @@ func interpreterCases(languages []sdk.Language) []Case {
 
 // placed is a context with a directory and variables of its own.
 type placed struct {
-	sdk.CodeContext
-	instance string
-	env      map[string]string
+	codeContext
+	env map[string]string
 }
 
 func (c *scene) placedContext() placed {
-	id := c.instance()
-	p := placed{instance: id, env: oddVariables("CONTEXT", randomWord())}
-	p.CodeContext = c.newContext(id, func(req *sdk.CreateContextRequest) { req.Cwd, req.Env = "/tmp", p.env })
-	c.inPlace(p, "when it is new")
+	p := placed{env: oddVariables("CONTEXT", randomWord())}
+	p.codeContext = c.instance().newContext(func(req *sdk.CreateContextRequest) { req.Cwd, req.Env = "/tmp", p.env })
+	p.inPlace("when it is new")
 	return p
 }
 
-// inPlace checks that code of a context has what the context was made with.
-func (c *scene) inPlace(p placed, when string) {
-	got := c.execute(c.in(p.instance, p.CodeContext, c.samples.Where))
-	c.succeeded(got)
-	equal(c, got.stdout, "/tmp", "the directory of the context, %s,", when)
-	got = c.execute(c.in(p.instance, p.CodeContext, c.samples.Variables))
-	c.succeeded(got)
-	c.hasVariables(got.stdout, p.env)
+// inPlace checks that code of the context has what the context was made with.
+func (p placed) inPlace(when string) {
+	got := p.run(p.samples.Where)
+	got.succeeded()
+	equal(p, got.stdout, "/tmp", "the directory of the context, %s,", when)
+	got = p.run(p.samples.Variables)
+	got.succeeded()
+	p.hasVariables(got.stdout, p.env)
 }
 
 // "ID, language, directory and environment stay." (Contexts.RestartContext)
 func restartedInPlace(c *scene) {
 	p := c.placedContext()
-	c.must(c.call("RestartContext", func(ctx context.Context) error { return c.RestartContext(ctx, p.instance, p.ID) }), "restart the context")
-	c.inPlace(p, "restarted")
+	p.restart()
+	p.inPlace("restarted")
 }
 
 // "A context that starts afresh is as RestartContext leaves it." (Contexts)
 func revivedInPlace(c *scene) {
 	p := c.placedContext()
-	c.execute(c.in(p.instance, p.CodeContext, c.samples.Leave))
-	c.inPlace(p, "after the death of its interpreter")
+	p.run(c.samples.Leave)
+	p.inPlace("after the death of its interpreter")
 }
 
 // The same.
 func killedInPlace(c *scene) {
 	p := c.placedContext()
-	req := c.in(p.instance, p.CodeContext, c.samples.StubbornInContext)
+	req := p.request(c.samples.StubbornInContext)
 	req.Timeout = c.suite.within(time.Second)
 	equal(c, c.execute(req).Status, sdk.StatusTimeout, "the status of code that runs into its timeout")
-	c.inPlace(p, "after a time limit that code ignored")
+	p.inPlace("after a time limit that code ignored")
 }
 
 // "Code that ends its interpreter is StatusFailed soon after, not at its time limit."
 // (Contexts)
 func interpreterEnds(c *scene) {
-	id := c.instance()
-	made := c.newContext(id)
+	made := c.instance().newContext()
 	for _, sample := range []string{c.samples.Leave, c.samples.Killed} {
-		req := c.in(id, made, sample)
+		req := made.request(sample)
 		req.Timeout = c.suite.within(caseTimeout)
-		got := c.await(c.begin(c.ctx, req), deathTimeout, "its interpreter had ended")
+		got := c.begin(c.ctx, req).await(deathTimeout, "its interpreter had ended")
 		c.must(got.err, "execute")
 		c.check(got.Status == sdk.StatusFailed && got.ExitCode != 0, "the status is %s with exit code %d; it must be failed, with an exit code that is not 0", got.Status, got.ExitCode)
 		c.check(got.Detail != "", "the result does not say that the state is lost")
-		c.printsIn(id, made, c.samples.Hello, "hello\n")
+		made.prints(c.samples.Hello, "hello\n")
 	}
 }
 
 // "Output goes to out as it appears." (Provider.Execute)
 func contextOutputArrives(c *scene) {
-	id := c.instance()
-	made := c.newContext(id)
-	e := c.begin(c.ctx, c.lastingIn(id, made))
-	c.saying(e, "ready\n")
+	made := c.instance().newContext()
+	e := c.begin(c.ctx, made.lasting())
+	e.saying("ready\n")
 	select {
 	case <-e.done:
 		got := e.outcome()
@@ -106,24 +101,22 @@ func contextOutputArrives(c *scene) {
 
 // "code that is a declaration and nothing else has none" (Contexts)
 func declarationHasNoValue(c *scene) {
-	id := c.instance()
-	made := c.newContext(id)
-	req := c.in(id, made, c.samples.Declaration)
+	made := c.instance().newContext()
+	req := made.request(c.samples.Declaration)
 	req.Artifacts = generous()
 	got := c.execute(req)
-	c.succeeded(got)
+	got.succeeded()
 	c.check(len(got.artifacts) == 0, "a declaration has artifacts: %s", shown(got.artifacts))
 	equal(c, got.stdout, "", "stdout")
 }
 
 // "Env is added to the instance's environment for this execution." (ExecuteRequest)
 func variablesOfOneExecution(c *scene) {
-	id := c.instance()
-	made := c.newContext(id)
-	req := c.in(id, made, c.samples.Value)
+	made := c.instance().newContext()
+	req := made.request(c.samples.Value)
 	req.Env = map[string]string{"PROVIDERTEST": "for once"}
 	got := c.execute(req)
-	c.succeeded(got)
+	got.succeeded()
 	equal(c, got.stdout, "for once", "the variable in its execution")
-	c.printsIn(id, made, c.samples.Value, "absent")
+	made.prints(c.samples.Value, "absent")
 }

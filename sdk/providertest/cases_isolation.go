@@ -3,8 +3,6 @@ package providertest
 import (
 	"os"
 	"strings"
-
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 func isolationCases() []Case {
@@ -22,24 +20,24 @@ func isolationCases() []Case {
 // "one live sandbox; never shared between tenants or sessions"
 func filesAreIsolated(c *scene) {
 	one, other := c.instance(), c.instance()
-	c.succeeded(c.run(one, c.samples.Write))
-	c.prints(other, c.samples.Read, "absent")
-	c.prints(one, c.samples.Read, "kept")
+	one.run(c.samples.Write).succeeded()
+	other.prints(c.samples.Read, "absent")
+	one.prints(c.samples.Read, "kept")
 }
 
 // The same.
 func temporaryFilesAreIsolated(c *scene) {
 	one, other := c.instance(), c.instance()
-	c.succeeded(c.run(one, c.samples.WriteTmp))
-	c.prints(other, c.samples.ReadTmp, "absent")
+	one.run(c.samples.WriteTmp).succeeded()
+	other.prints(c.samples.ReadTmp, "absent")
 }
 
 // "Destroy ends an instance and frees all it holds." (Provider.Destroy)
 func nothingIsInherited(c *scene) {
 	one := c.instance()
-	c.succeeded(c.run(one, c.samples.Write))
-	c.destroy(one)
-	c.prints(c.instance(), c.samples.Read, "absent")
+	one.run(c.samples.Write).succeeded()
+	c.destroy(one.ID)
+	c.instance().prints(c.samples.Read, "absent")
 }
 
 // "Env is added to the environment of every execution": of this instance.
@@ -48,8 +46,8 @@ func environmentIsIsolated(c *scene) {
 	c.someLanguage()
 	req := c.createRequest(c.language)
 	req.Env = map[string]string{"PROVIDERTEST": "of one"}
-	c.createWith(req)
-	c.prints(c.instance(), c.samples.Value, "absent")
+	c.create(req)
+	c.instance().prints(c.samples.Value, "absent")
 }
 
 // The plugin's environment is the plugin's: code that sees go-plugin's variables
@@ -59,8 +57,8 @@ func pluginEnvironmentIsHidden(c *scene) {
 	// In process the plugin's environment is ours.
 	c.must(os.Setenv(canary, "seen"), "set a variable")
 	c.later(func() { _ = os.Unsetenv(canary) })
-	got := c.run(c.instance(), c.samples.Environment)
-	c.succeeded(got)
+	got := c.instance().run(c.samples.Environment)
+	got.succeeded()
 	for line := range strings.Lines(got.stdout) {
 		name, _, _ := strings.Cut(line, "=")
 		for _, prefix := range []string{"SANDBOX_BROKER_", "PLUGIN_", canary} {
@@ -75,19 +73,9 @@ func secretsAreHidden(c *scene) {
 	if len(secrets) == 0 {
 		c.skip("the settings of this run have no secret")
 	}
-	got := c.run(c.instance(), c.samples.Environment)
-	c.succeeded(got)
+	got := c.instance().run(c.samples.Environment)
+	got.succeeded()
 	for _, secret := range secrets {
 		c.check(!strings.Contains(got.stdout, secret), "code sees a secret of the settings in its environment")
 	}
-}
-
-// claims reports whether the provider has a capability.
-func (c *scene) claims(capability sdk.Capability) bool {
-	for _, claimed := range c.suite.description().Capabilities {
-		if claimed == capability {
-			return true
-		}
-	}
-	return false
 }

@@ -1,7 +1,6 @@
 package providertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,7 +35,7 @@ func everyTemplate(c *scene) {
 	for _, t := range c.Describe().Templates {
 		req := c.createRequest("")
 		req.Template = t.Name
-		made := c.createWith(req)
+		made := c.create(req)
 		equal(c, made.Template, t.Name, "the template of the instance")
 		c.destroy(made.ID)
 	}
@@ -47,7 +46,7 @@ func everyTemplate(c *scene) {
 func executesAtOnce(c *scene) {
 	c.someLanguage()
 	for range 3 {
-		c.prints(c.instance(), c.samples.Hello, "hello\n")
+		c.instance().prints(c.samples.Hello, "hello\n")
 	}
 }
 
@@ -56,22 +55,22 @@ func executesAtOnce(c *scene) {
 func noPrefixes(c *scene) {
 	var ids []string
 	for range 5 {
-		id := c.instance()
+		in := c.instance()
 		for _, other := range ids {
-			c.check(!strings.HasPrefix(id, other) && !strings.HasPrefix(other, id), "of the IDs %s and %s one is a prefix of the other", id, other)
+			c.check(!strings.HasPrefix(in.ID, other) && !strings.HasPrefix(other, in.ID), "of the IDs %s and %s one is a prefix of the other", in.ID, other)
 		}
-		ids = append(ids, id)
+		ids = append(ids, in.ID)
 	}
 }
 
 // "a second Create with the same key returns the instance that the first one
 // made." (CreateRequest.IdempotencyKey)
 func oneKeyOneInstance(c *scene) {
-	before := c.listed(c.session)
+	before := c.listed()
 	req := c.createRequest("")
-	first, second := c.createWith(req), c.createWith(req)
+	first, second := c.create(req), c.create(req)
 	equal(c, second.ID, first.ID, "the ID that the second Create with one key gave")
-	equal(c, len(c.listed(c.session)), len(before)+1, "the number of instances")
+	equal(c, len(c.listed()), len(before)+1, "the number of instances")
 }
 
 // The same: the second may come before the first has ended.
@@ -87,7 +86,7 @@ func oneKeyAtOnce(c *scene) {
 	})
 	for i, err := range errs {
 		if err == nil {
-			c.destroyLater(c.session, made[i].ID)
+			c.destroyLater(made[i].ID)
 		}
 	}
 	for i, err := range errs {
@@ -99,9 +98,9 @@ func oneKeyAtOnce(c *scene) {
 // The same: the key is what tells creations apart.
 func otherKeys(c *scene) {
 	req := c.createRequest("")
-	first := c.createWith(req)
+	first := c.create(req)
 	req.IdempotencyKey = randomWord()
-	second := c.createWith(req)
+	second := c.create(req)
 	c.check(first.ID != second.ID, "two keys gave the instance %s both", first.ID)
 }
 
@@ -110,36 +109,29 @@ func otherKeys(c *scene) {
 func refusesUnknownTemplate(c *scene) {
 	req := c.createRequest("")
 	req.Template = "no-such-template"
-	var made sdk.Instance
-	err := c.call("Create", func(ctx context.Context) (err error) {
-		made, err = c.Create(ctx, req)
-		return err
-	})
-	if err == nil {
-		c.destroyLater(c.session, made.ID)
-	}
+	_, err := c.tryCreate(req)
 	c.refused(err, "Create with an unknown template", sdk.CodeInvalidRequest, sdk.CodeCreateFailed)
 }
 
 // "List returns every live instance that carries the broker ID given to
 // Configure." (Provider.List)
 func listsWhatIsThere(c *scene) {
-	made := c.createWith(c.createRequest(""))
-	_, ok := c.listed(c.session)[made.ID]
+	made := c.create(c.createRequest(""))
+	_, ok := c.listed()[made.ID]
 	c.check(ok, "List lacks the instance %s that was just made", made.ID)
 }
 
 // The same: "and no other".
 func doesNotListDestroyed(c *scene) {
-	made := c.createWith(c.createRequest(""))
+	made := c.create(c.createRequest(""))
 	c.destroy(made.ID)
-	_, ok := c.listed(c.session)[made.ID]
+	_, ok := c.listed()[made.ID]
 	c.check(!ok, "List has the instance %s that was destroyed", made.ID)
 }
 
 // "Destroying an instance that does not exist is a success." (Provider.Destroy)
 func destroysTwice(c *scene) {
-	made := c.createWith(c.createRequest(""))
+	made := c.create(c.createRequest(""))
 	c.destroy(made.ID)
 	c.destroy(made.ID)
 }
@@ -150,7 +142,7 @@ func destroysUnknown(c *scene) { c.destroy("unknown" + randomWord()) }
 // The same, and "All other methods may be called concurrently, for the same
 // instance too." (Provider)
 func destroysAtOnce(c *scene) {
-	made := c.createWith(c.createRequest(""))
+	made := c.create(c.createRequest(""))
 	for _, err := range repeated(5, func(int) error {
 		ctx, cancel := c.within(callTimeout)
 		defer cancel()
@@ -159,16 +151,16 @@ func destroysAtOnce(c *scene) {
 		c.must(err, "destroy one instance, five at a time")
 	}
 	c.destroyed[made.ID] = true
-	_, ok := c.listed(c.session)[made.ID]
+	_, ok := c.listed()[made.ID]
 	c.check(!ok, "List has the instance %s that was destroyed", made.ID)
 }
 
 // "Return CodeNotFound for an unknown instance." (Provider.Execute)
 func destroyedExecutesNothing(c *scene) {
-	id := c.instance()
-	c.run(id, c.samples.Hello)
-	c.destroy(id)
-	got := c.tried(c.request(id, c.samples.Hello))
+	in := c.instance()
+	in.run(c.samples.Hello)
+	c.destroy(in.ID)
+	got := c.tried(in.request(c.samples.Hello))
 	c.refused(got.err, "Execute in a destroyed instance", sdk.CodeNotFound)
 	equal(c, got.stdout, "", "stdout of a destroyed instance")
 }
@@ -176,11 +168,11 @@ func destroyedExecutesNothing(c *scene) {
 // "Destroy ends an instance and frees all it holds, running executions included."
 // (Provider.Destroy)
 func destroyEndsExecution(c *scene) {
-	id := c.instance()
-	e := c.begin(c.ctx, c.lasting(id, c.samples.Wait))
-	c.saying(e, "ready")
-	c.destroy(id)
-	got := c.await(e, settleTimeout/3, "the instance was destroyed")
+	in := c.instance()
+	e := c.begin(c.ctx, in.lasting(c.samples.Wait))
+	e.saying("ready")
+	c.destroy(in.ID)
+	got := e.await(settleTimeout/3, "the instance was destroyed")
 	if got.err == nil && got.Status == sdk.StatusSucceeded {
 		c.fail("code that was cut short by a destroy counts as succeeded")
 	}
@@ -200,20 +192,20 @@ func (c *scene) admitsEffect(err error) {
 // The same: of one instance.
 func othersGoOn(c *scene) {
 	first, second := c.instance(), c.instance()
-	e := c.begin(c.ctx, c.lasting(second, c.samples.Wait))
-	c.saying(e, "ready")
-	c.destroy(first)
-	c.prints(second, c.samples.Hello, "hello\n")
-	c.goesOn(e, "the destroy of another instance")
+	e := c.begin(c.ctx, second.lasting(c.samples.Wait))
+	e.saying("ready")
+	c.destroy(first.ID)
+	second.prints(c.samples.Hello, "hello\n")
+	e.goesOn("the destroy of another instance")
 }
 
 // "frees all it holds" (Provider.Destroy)
 func nothingIsLeft(c *scene) {
 	s := c.newSession(newBrokerID(), newBrokerID())
 	for range 3 {
-		c.destroyOn(s, c.createOn(s, s.createRequest("")).ID)
+		s.destroy(s.create(s.createRequest("")).ID)
 	}
-	left := c.listed(s)
+	left := s.listed()
 	c.check(len(left) == 0, "List has %s after all was destroyed", fmt.Sprint(left))
 }
 
@@ -261,9 +253,9 @@ func answersProbesTogether(c *scene) {
 
 // The same.
 func answersProbesWhileCodeRuns(c *scene) {
-	id := c.instance()
-	e := c.begin(c.ctx, c.lasting(id, c.samples.Wait))
-	c.saying(e, "ready")
+	in := c.instance()
+	e := c.begin(c.ctx, in.lasting(c.samples.Wait))
+	e.saying("ready")
 	health := c.probe()
 	c.check(health.Healthy, "it is not healthy: %s", health.Reason)
 }
@@ -271,8 +263,8 @@ func answersProbesWhileCodeRuns(c *scene) {
 // "only grows, from the start of the process" (MetricCounter)
 func countersGrow(c *scene) {
 	before := c.probe().Metrics
-	id := c.instance()
-	c.run(id, c.samples.Hello)
+	in := c.instance()
+	in.run(c.samples.Hello)
 	after := c.probe().Metrics
 	if len(before)+len(after) == 0 {
 		c.skip("it has no metrics")
@@ -308,14 +300,14 @@ func labelCases() []Case {
 // "Labels to keep with the instance and to return from List." (CreateRequest)
 func carriesLabels(c *scene) {
 	req := c.createRequest("")
-	equal(c, c.createWith(req).Labels, req.Labels, "the labels that Create returned")
+	equal(c, c.create(req).Labels, req.Labels, "the labels that Create returned")
 }
 
 // The same.
 func listsLabels(c *scene) {
 	req := c.createRequest("")
-	made := c.createWith(req)
-	found := c.listed(c.session)[made.ID]
+	made := c.create(req)
+	found := c.listed()[made.ID]
 	equal(c, found.Labels, req.Labels, "the labels that List returned")
 	equal(c, found.Template, req.Template, "the template that List returned")
 }
@@ -325,9 +317,9 @@ func ownLabels(c *scene) {
 	labels := map[string]map[string]string{}
 	for range 3 {
 		req := c.createRequest("")
-		labels[c.createWith(req).ID] = req.Labels
+		labels[c.create(req).ID] = req.Labels
 	}
-	list := c.listed(c.session)
+	list := c.listed()
 	for id, want := range labels {
 		equal(c, list[id].Labels, want, "the labels of %s among others", id)
 	}
@@ -347,8 +339,8 @@ func longLabels(c *scene) { c.labelSurvives(strings.Repeat("0123456789abcdef", 1
 func (c *scene) labelSurvives(value string) {
 	req := c.createRequest("")
 	req.Labels[sdk.LabelSession] = value
-	made := c.createWith(req)
-	equal(c, c.listed(c.session)[made.ID].Labels, req.Labels, "the labels that List returned")
+	made := c.create(req)
+	equal(c, c.listed()[made.ID].Labels, req.Labels, "the labels that List returned")
 	c.destroy(made.ID)
 }
 
@@ -356,8 +348,8 @@ func (c *scene) labelSurvives(value string) {
 func furtherLabels(c *scene) {
 	req := c.createRequest("")
 	req.Labels["generation"] = "7"
-	made := c.createWith(req)
-	equal(c, c.listed(c.session)[made.ID].Labels, req.Labels, "the labels that List returned")
+	made := c.create(req)
+	equal(c, c.listed()[made.ID].Labels, req.Labels, "the labels that List returned")
 }
 
 // "Mark every instance with it, so that two brokers on one account never touch
@@ -365,10 +357,10 @@ func furtherLabels(c *scene) {
 func listsNoOthers(c *scene) {
 	one := c.newSession(newBrokerID(), newBrokerID())
 	two := c.newSession(newBrokerID(), newBrokerID())
-	made := c.createOn(one, one.createRequest(""))
-	_, ok := c.listed(two)[made.ID]
+	made := one.create(one.createRequest(""))
+	_, ok := two.listed()[made.ID]
 	c.check(!ok, "List of another broker has the instance %s", made.ID)
-	_, ok = c.listed(one)[made.ID]
+	_, ok = one.listed()[made.ID]
 	c.check(ok, "List lacks the instance %s", made.ID)
 }
 
@@ -376,12 +368,12 @@ func listsNoOthers(c *scene) {
 func leavesOthersAlone(c *scene) {
 	c.someLanguage()
 	one := c.newSession(newBrokerID(), newBrokerID())
-	made := c.createOn(one, one.createRequest(c.language))
+	made := one.create(one.createRequest(c.language))
 	two := c.newSession(newBrokerID(), newBrokerID())
-	c.createOn(two, two.createRequest(c.language))
+	two.create(two.createRequest(c.language))
 	two.stop(c.ctx)
-	e := c.beginOn(c.ctx, one, c.request(made.ID, c.code(c.samples.Hello)))
-	got := c.await(e, callTimeout, "it was asked to run")
+	e := one.begin(c.ctx, made.request(c.code(c.samples.Hello)))
+	got := e.await(callTimeout, "it was asked to run")
 	c.must(got.err, "execute after another broker came and went")
-	c.succeeded(got)
+	got.succeeded()
 }

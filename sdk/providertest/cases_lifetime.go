@@ -24,61 +24,61 @@ func pauseCases() []Case {
 	}, sdk.CapabilityPause)
 }
 
-func (c *scene) pause(id string) {
-	c.must(c.call("Pause", func(ctx context.Context) error { return c.Pause(ctx, id) }), "pause")
+func (in instance) pause() {
+	in.must(in.call("Pause", func(ctx context.Context) error { return in.Pause(ctx, in.ID) }), "pause")
 }
 
-func (c *scene) resume(id string) {
-	c.must(c.call("Resume", func(ctx context.Context) error { return c.Resume(ctx, id) }), "resume")
+func (in instance) resume() {
+	in.must(in.call("Resume", func(ctx context.Context) error { return in.Resume(ctx, in.ID) }), "resume")
 }
 
 // "Pause freezes every process; memory and files stay." (Pauser)
 func pauseKeepsFiles(c *scene) {
-	id := c.instance()
-	c.succeeded(c.run(id, c.samples.Write))
-	c.pause(id)
-	c.resume(id)
-	c.prints(id, c.samples.Read, "kept")
+	in := c.instance()
+	in.run(c.samples.Write).succeeded()
+	in.pause()
+	in.resume()
+	in.prints(c.samples.Read, "kept")
 }
 
 // "Both methods are idempotent." (Pauser)
 func pauseTwice(c *scene) {
-	id := c.instance()
-	c.resume(id)
+	in := c.instance()
+	in.resume()
 	for range 2 {
-		c.pause(id)
+		in.pause()
 	}
 	for range 2 {
-		c.resume(id)
+		in.resume()
 	}
-	c.prints(id, c.samples.Hello, "hello\n")
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 // "and starts none in a paused one; a provider that sees one answers CodeConflict."
 // (Pauser)
 func pausedExecutesNothing(c *scene) {
-	id := c.instance()
-	c.pause(id)
-	c.refused(c.tried(c.request(id, c.samples.Hello)).err, "Execute in a paused instance", sdk.CodeConflict)
-	c.resume(id)
-	c.prints(id, c.samples.Hello, "hello\n")
+	in := c.instance()
+	in.pause()
+	c.refused(c.tried(in.request(c.samples.Hello)).err, "Execute in a paused instance", sdk.CodeConflict)
+	in.resume()
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 // "List returns every live instance." (Provider.List)
 func pausedIsListed(c *scene) {
-	id := c.instance()
-	c.pause(id)
-	_, ok := c.listed(c.session)[id]
-	c.check(ok, "List lacks the paused instance %s", id)
+	in := c.instance()
+	in.pause()
+	_, ok := c.listed()[in.ID]
+	c.check(ok, "List lacks the paused instance %s", in.ID)
 }
 
 // "Destroy ends an instance." (Provider.Destroy)
 func pausedIsDestroyed(c *scene) {
-	id := c.instance()
-	c.pause(id)
-	c.destroy(id)
-	_, ok := c.listed(c.session)[id]
-	c.check(!ok, "List has the instance %s that was destroyed", id)
+	in := c.instance()
+	in.pause()
+	c.destroy(in.ID)
+	_, ok := c.listed()[in.ID]
+	c.check(!ok, "List has the instance %s that was destroyed", in.ID)
 }
 
 // "return CodeNotFound for an unknown instance" (Pauser)
@@ -99,11 +99,11 @@ func lifetimeCases() []Case {
 }
 
 // expiring makes an instance with a TTL.
-func (c *scene) expiring(ttl time.Duration) sdk.Instance {
+func (c *scene) expiring(ttl time.Duration) instance {
 	c.someLanguage()
 	req := c.createRequest(c.language)
 	req.TTL = ttl
-	return c.createWith(req)
+	return c.create(req)
 }
 
 // near checks a time of the provider's clock, roughly.
@@ -119,50 +119,50 @@ func (c *scene) near(got time.Time, ttl time.Duration, what string) {
 func ttlIsTold(c *scene) {
 	made := c.expiring(time.Hour)
 	c.near(made.ExpiresAt, time.Hour, "the expiry that Create returned")
-	c.near(c.listed(c.session)[made.ID].ExpiresAt, time.Hour, "the expiry that List returned")
+	c.near(c.listed()[made.ID].ExpiresAt, time.Hour, "the expiry that List returned")
 }
 
 // "TTLSetter is implemented by providers that destroy an instance by themselves at
 // the end of CreateRequest.TTL."
-func ttlEnds(c *scene) { c.ends(c.expiring(c.suite.within(2 * time.Second)).ID) }
+func ttlEnds(c *scene) { c.expiring(c.suite.within(2 * time.Second)).ends() }
 
 // ends waits for an instance that nobody destroys.
-func (c *scene) ends(id string) {
-	c.eventually("the instance ends by itself", func(context.Context) error {
-		if _, there := c.listed(c.session)[id]; there {
+func (in instance) ends() {
+	in.eventually("the instance ends by itself", func(context.Context) error {
+		if _, there := in.listed()[in.ID]; there {
 			return errors.New("it is listed")
 		}
 		return nil
 	})
-	c.refused(c.tried(c.request(id, c.samples.Hello)).err, "Execute in an instance that has expired", sdk.CodeNotFound)
+	in.refused(in.tried(in.request(in.samples.Hello)).err, "Execute in an instance that has expired", sdk.CodeNotFound)
 }
 
 // "SetTTL moves that time to now plus ttl, and returns it." (TTLSetter)
 func ttlMovesAhead(c *scene) {
 	made := c.expiring(time.Hour)
-	at := c.setTTL(made.ID, c.suite.within(2*time.Second))
+	at := made.setTTL(c.suite.within(2 * time.Second))
 	c.check(at.Before(made.ExpiresAt), "an expiry that was moved ahead is %v, after %v", at, made.ExpiresAt)
-	c.ends(made.ID)
+	made.ends()
 }
 
 // The same.
 func ttlMovesBack(c *scene) {
 	short := c.suite.within(3 * time.Second)
 	made := c.expiring(short)
-	c.near(c.setTTL(made.ID, time.Hour), time.Hour, "the expiry that SetTTL returned")
-	c.near(c.listed(c.session)[made.ID].ExpiresAt, time.Hour, "the expiry that List returned")
+	c.near(made.setTTL(time.Hour), time.Hour, "the expiry that SetTTL returned")
+	c.near(c.listed()[made.ID].ExpiresAt, time.Hour, "the expiry that List returned")
 	// Until the old one is over, by an instance that has it.
-	c.ends(c.expiring(short).ID)
-	c.prints(made.ID, c.samples.Hello, "hello\n")
+	c.expiring(short).ends()
+	made.prints(c.samples.Hello, "hello\n")
 }
 
-func (c *scene) setTTL(id string, ttl time.Duration) time.Time {
+func (in instance) setTTL(ttl time.Duration) time.Time {
 	var at time.Time
-	err := c.call("SetTTL", func(ctx context.Context) (err error) {
-		at, err = c.SetTTL(ctx, id, ttl)
+	err := in.call("SetTTL", func(ctx context.Context) (err error) {
+		at, err = in.SetTTL(ctx, in.ID, ttl)
 		return err
 	})
-	c.must(err, "set the TTL")
+	in.must(err, "set the TTL")
 	return at
 }
 
@@ -182,31 +182,31 @@ func meterCases() []Case {
 	}, sdk.CapabilityMetrics)
 }
 
-func (c *scene) measure(id string) sdk.InstanceMetrics {
+func (in instance) measure() sdk.InstanceMetrics {
 	var m sdk.InstanceMetrics
-	err := c.call("InstanceMetrics", func(ctx context.Context) (err error) {
-		m, err = c.InstanceMetrics(ctx, id)
+	err := in.call("InstanceMetrics", func(ctx context.Context) (err error) {
+		m, err = in.InstanceMetrics(ctx, in.ID)
 		return err
 	})
-	c.must(err, "measure")
+	in.must(err, "measure")
 	return m
 }
 
 // "InstanceMetrics measures now." (Meter)
 func meterMeasures(c *scene) {
-	m := c.measure(c.instance())
+	m := c.instance().measure()
 	c.near(m.MeasuredAt, 0, "the time of the measurement")
 	c.check(m.CPUTime > 0 || m.Memory > 0 || m.Disk > 0 || m.Processes > 0, "everything is unknown: %+v", m)
 }
 
 // "CPUTime since the instance was made" (InstanceMetrics)
 func meterGrows(c *scene) {
-	id := c.instance()
-	before := c.measure(id)
-	req := c.request(id, c.code(c.samples.Spin))
+	in := c.instance()
+	before := in.measure()
+	req := in.request(c.code(c.samples.Spin))
 	req.Timeout = c.suite.within(time.Second)
 	c.execute(req)
-	after := c.measure(id)
+	after := in.measure()
 	if before.CPUTime == 0 && after.CPUTime == 0 {
 		c.skip("the CPU time is unknown")
 	}
@@ -215,9 +215,9 @@ func meterGrows(c *scene) {
 
 // "Bytes." (InstanceMetrics), in the same unit as their limits.
 func meterLimits(c *scene) {
-	id := c.instance()
-	c.run(id, c.samples.Hello)
-	m := c.measure(id)
+	in := c.instance()
+	in.run(c.samples.Hello)
+	m := in.measure()
 	for what, pair := range map[string][2]int64{"memory": {m.Memory, m.MemoryLimit}, "disk": {m.Disk, m.DiskLimit}, "processes": {m.Processes, m.ProcessLimit}} {
 		used, limit := pair[0], pair[1]
 		c.check(limit == 0 || used <= 2*limit, "%s: %d are used of %d", what, used, limit)

@@ -33,19 +33,19 @@ func (c *scene) notAllowed(err error) {
 }
 
 // install installs, and skips where the operator has not allowed it.
-func (c *scene) install(id string, requirements ...string) outcome {
-	got := c.tryInstall(id, requirements...)
-	c.notAllowed(got.err)
-	c.must(got.err, "install %v", requirements)
+func (in instance) install(requirements ...string) outcome {
+	got := in.tryInstall(requirements...)
+	in.notAllowed(got.err)
+	in.must(got.err, "install %v", requirements)
 	return got
 }
 
-func (c *scene) tryInstall(id string, requirements ...string) outcome {
+func (in instance) tryInstall(requirements ...string) outcome {
 	out := newHeard()
 	var result sdk.ExecuteResult
-	err := c.call("InstallPackages", func(ctx context.Context) (err error) {
-		result, err = c.InstallPackages(ctx, sdk.InstallPackagesRequest{
-			InstanceID: id, Language: c.language, Requirements: requirements, Timeout: c.suite.within(codeTimeout), OutputLimit: outputLimit,
+	err := in.call("InstallPackages", func(ctx context.Context) (err error) {
+		result, err = in.InstallPackages(ctx, sdk.InstallPackagesRequest{
+			InstanceID: in.ID, Language: in.language, Requirements: requirements, Timeout: in.suite.within(codeTimeout), OutputLimit: outputLimit,
 		}, out)
 		return err
 	})
@@ -64,28 +64,28 @@ func (c *scene) requirement() Requirement {
 // executions and contexts that start later find it." (PackageInstaller)
 func packageIsInstalled(c *scene) {
 	r := c.requirement()
-	id := c.instance()
-	c.check(c.run(id, r.Code).ExitCode != 0, "%s is there before it is installed", r.Name)
-	c.succeeded(c.install(id, r.Name))
+	in := c.instance()
+	c.check(in.run(r.Code).ExitCode != 0, "%s is there before it is installed", r.Name)
+	in.install(r.Name).succeeded()
 	for range 2 {
-		c.succeeded(c.run(id, r.Code))
+		in.run(r.Code).succeeded()
 	}
 }
 
 // The same: of the instance.
 func packageIsOfOneInstance(c *scene) {
 	r := c.requirement()
-	id, other := c.instance(), c.instance()
-	c.succeeded(c.install(id, r.Name))
-	c.check(c.run(other, r.Code).ExitCode != 0, "%s is in an instance for which nobody installed it", r.Name)
+	in, other := c.instance(), c.instance()
+	in.install(r.Name).succeeded()
+	c.check(other.run(r.Code).ExitCode != 0, "%s is in an instance for which nobody installed it", r.Name)
 }
 
 // "A package that cannot be installed is a result with StatusFailed, an exit code
 // that is not zero, and stderr that begins with "Failed to install requirements:
 // "." (PackageInstaller)
 func packageDoesNotExist(c *scene) {
-	got := c.install(c.instance(), noSuchPackage)
-	c.failedInCode(got)
+	got := c.instance().install(noSuchPackage)
+	got.failedInCode()
 	const begin = "Failed to install requirements: "
 	c.check(strings.HasPrefix(got.stderr, begin), "stderr is %s; it must begin with %q", shown(got.stderr), begin)
 }
@@ -94,15 +94,15 @@ func packageDoesNotExist(c *scene) {
 // nothing." (PackageInstaller)
 func packageIsChecked(c *scene) {
 	r := c.requirement()
-	id := c.instance()
+	in := c.instance()
 	c.must(c.CheckPackages(c.ctx, c.language, []string{r.Name}), "check %s", r.Name)
-	c.check(c.run(id, r.Code).ExitCode != 0, "%s is there after a check", r.Name)
+	c.check(in.run(r.Code).ExitCode != 0, "%s is there after a check", r.Name)
 }
 
 // "CodeInvalidRequest with the field "requirements" for what the installer would not
 // take." "What CheckPackages refuses it refuses likewise." (PackageInstaller)
 func packageIsRefused(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	refused := 0
 	for _, requirement := range []string{"", "./here", "../..", "/etc", "a b c", "@@@", "x; y", "--index-url=http://127.0.0.1"} {
 		err := c.CheckPackages(c.ctx, c.language, []string{requirement})
@@ -112,7 +112,7 @@ func packageIsRefused(c *scene) {
 		}
 		refused++
 		c.refusedField(err, "CheckPackages of "+shown(requirement), sdk.CodeInvalidRequest, "requirements")
-		c.refusedField(c.tryInstall(id, requirement).err, "InstallPackages of "+shown(requirement), sdk.CodeInvalidRequest, "requirements")
+		c.refusedField(in.tryInstall(requirement).err, "InstallPackages of "+shown(requirement), sdk.CodeInvalidRequest, "requirements")
 	}
 	if refused == 0 {
 		c.skip("the provider leaves it to the installer to refuse what is no package")

@@ -26,28 +26,41 @@ func portCases() []Case {
 // closedPort is one where nobody listens.
 const closedPort = 18473
 
-// serving makes an instance with a server in it.
-func (c *scene) serving() (id string, port uint16) {
-	id = c.instance()
-	e := c.begin(c.ctx, c.lasting(id, c.samples.Serve))
-	c.saying(e, "\n")
-	_, err := fmt.Sscan(e.out(), &port)
-	c.must(err, "read the port from %q", e.out())
-	return id, port
+// server is an instance with a server in it, which sends back what it gets.
+type server struct {
+	instance
+	port uint16
 }
 
-func (c *scene) dial(id string, port uint16) net.Conn {
-	ctx, cancel := c.within(callTimeout)
+// serving makes one.
+func (c *scene) serving() server {
+	in := c.instance()
+	e := c.begin(c.ctx, in.lasting(c.samples.Serve))
+	e.saying("\n")
+	var port uint16
+	_, err := fmt.Sscan(e.out(), &port)
+	c.must(err, "read the port from %q", e.out())
+	return server{in, port}
+}
+
+// connection is one to a server.
+type connection struct {
+	net.Conn
+	trial *trial
+}
+
+func (s server) dial() connection {
+	ctx, cancel := s.within(callTimeout)
 	defer cancel()
-	conn, err := c.DialPort(ctx, id, port)
-	c.must(err, "dial")
-	c.later(func() { _ = conn.Close() })
-	c.must(conn.SetDeadline(time.Now().Add(c.suite.within(callTimeout))), "set a deadline")
-	return conn
+	conn, err := s.DialPort(ctx, s.ID, s.port)
+	s.must(err, "dial")
+	s.later(func() { _ = conn.Close() })
+	s.must(conn.SetDeadline(time.Now().Add(s.suite.within(callTimeout))), "set a deadline")
+	return connection{conn, s.trial}
 }
 
 // echo sends and expects the same back.
-func (c *scene) echo(conn net.Conn, content []byte) {
+func (conn connection) echo(content []byte) {
 	sent := make(chan error, 1)
 	go func() {
 		_, err := conn.Write(content)
@@ -55,24 +68,24 @@ func (c *scene) echo(conn net.Conn, content []byte) {
 	}()
 	got := make([]byte, len(content))
 	_, err := io.ReadFull(conn, got)
-	c.must(err, "read from the connection")
-	c.must(<-sent, "write to the connection")
-	c.check(bytes.Equal(got, content), "what came back is not what was sent: %s", shown(got))
+	conn.trial.must(err, "read from the connection")
+	conn.trial.must(<-sent, "write to the connection")
+	conn.trial.check(bytes.Equal(got, content), "what came back is not what was sent: %s", shown(got))
 }
 
 // "DialPort connects to a TCP port on the instance's loopback." (Ports)
-func portAnswers(c *scene) { c.echo(c.dial(c.serving()), []byte("hello\x00\xff\n")) }
+func portAnswers(c *scene) { c.serving().dial().echo([]byte("hello\x00\xff\n")) }
 
 // The same.
 func portPassesMuch(c *scene) {
-	c.echo(c.dial(c.serving()), bytes.Repeat([]byte("0123456789abcdef"), 2<<20/16))
+	c.serving().dial().echo(bytes.Repeat([]byte("0123456789abcdef"), 2<<20/16))
 }
 
 // "CodeConnectionFailed that nothing listens" (Ports)
 func portIsClosed(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	err := c.call("DialPort", func(ctx context.Context) error {
-		conn, err := c.DialPort(ctx, id, closedPort)
+		conn, err := c.DialPort(ctx, in.ID, closedPort)
 		if err != nil {
 			return err
 		}
@@ -83,26 +96,25 @@ func portIsClosed(c *scene) {
 
 // "on the instance's loopback" (Ports)
 func portsAreApart(c *scene) {
-	_, port := c.serving()
-	other := c.instance()
-	_, err := c.DialPort(c.ctx, other, port)
+	one, other := c.serving(), c.instance()
+	_, err := c.DialPort(c.ctx, other.ID, one.port)
 	c.refused(err, "DialPort of a port on which another instance listens", sdk.CodeConnectionFailed)
 }
 
 // "ctx bounds the dialling only" (Ports)
 func portOutlivesDial(c *scene) {
-	id, port := c.serving()
-	conn := c.dial(id, port) // its context is over by now
-	c.prints(id, c.samples.Hello, "hello\n")
-	c.echo(conn, []byte("still there"))
+	one := c.serving()
+	conn := one.dial() // its context is over by now
+	one.prints(c.samples.Hello, "hello\n")
+	conn.echo([]byte("still there"))
 }
 
 // "The connection ends with the instance." (Ports)
 func portEndsWithInstance(c *scene) {
-	id, port := c.serving()
-	conn := c.dial(id, port)
-	c.echo(conn, []byte("hello"))
-	c.destroy(id)
+	one := c.serving()
+	conn := one.dial()
+	conn.echo([]byte("hello"))
+	c.destroy(one.ID)
 	_, err := conn.Read(make([]byte, 1))
 	c.check(err != nil, "a connection to a destroyed instance gave data")
 	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // the connection's own error

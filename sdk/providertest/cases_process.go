@@ -37,102 +37,101 @@ func endCases() []Case {
 // never does keeps the process from ending in order.
 func endsAfterAll(c *scene) {
 	c.suite.shared = nil
-	c.stopInOrder(c.session)
+	c.stopInOrder()
 }
 
-// stopInOrder stops a process and fails if that does not work.
-func (c *scene) stopInOrder(s *session) {
-	s.stopped = true
+// stopInOrder stops the process and fails if that does not work.
+func (c *scene) stopInOrder() {
+	c.stopped = true
 	ctx, cancel := c.within(stopTimeout)
 	defer cancel()
-	c.must(s.plugin.Stop(ctx), "stop the provider")
+	c.must(c.plugin.Stop(ctx), "stop the provider")
 	c.check(ctx.Err() == nil, "the provider did not end within %v", c.suite.within(stopTimeout))
 }
 
 // "Serve calls Close once, after the last call has returned, with a deadline of a
 // few seconds." (Closer)
-func endsInOrder(c *scene) { c.stopInOrder(c.newSession(newBrokerID(), newBrokerID())) }
+func endsInOrder(c *scene) { c.newSession(newBrokerID(), newBrokerID()).stopInOrder() }
 
 // The same.
 func endsWithInstance(c *scene) {
 	s := c.newSession(newBrokerID(), newBrokerID())
-	c.createOn(s, s.createRequest(""))
-	c.stopInOrder(s)
+	s.create(s.createRequest(""))
+	s.stopInOrder()
 }
 
 // The same: calls that still run end then.
 func endsWhileCodeRuns(c *scene) {
 	c.someLanguage()
 	s := c.newSession(newBrokerID(), newBrokerID())
-	made := c.createOn(s, s.createRequest(c.language))
-	e := c.beginOn(c.ctx, s, c.lasting(made.ID, c.samples.Wait))
-	c.saying(e, "ready")
-	c.stopInOrder(s)
-	c.await(e, settleTimeout, "the provider ended")
+	e := s.begin(c.ctx, s.instance().lasting(c.samples.Wait))
+	e.saying("ready")
+	s.stopInOrder()
+	e.await(settleTimeout, "the provider ended")
 }
 
 // "The broker … never calls a method on a provider that refused its
 // configuration": it ends without.
-func endsUnconfigured(c *scene) { c.stopInOrder(c.launched()) }
+func endsUnconfigured(c *scene) { c.launched().stopInOrder() }
 
-// restarted makes an instance, ends the process, and starts another in its place.
-func (c *scene) restarted(end func(*session)) (again *session, instance string) {
+// restarted makes an instance, ends the process, and starts another in its place. It
+// returns the instance as the other process may know it.
+func (c *scene) restarted(end func(*scene)) instance {
 	c.someLanguage()
 	brokerID, state := newBrokerID(), newBrokerID()
 	first := c.newSession(brokerID, state)
-	made := c.createOn(first, first.createRequest(c.language))
+	made := first.instance()
 	end(first)
-	again = c.newSession(brokerID, state)
-	c.destroyLater(again, made.ID)
-	return again, made.ID
+	again := c.newSession(brokerID, state)
+	again.destroyLater(made.ID)
+	return again.withID(made.ID)
 }
 
 // "The broker uses it after a crash to find what it lost." (Provider.List) What is
 // listed is there, and what is there is listed.
 func agreesAfterRestart(c *scene) {
-	again, id := c.restarted(func(s *session) { c.stopInOrder(s) })
-	c.agrees(again, id)
+	c.restarted((*scene).stopInOrder).agrees()
 }
 
 // The same: "It may hold what an earlier process left behind when it was killed."
 // (ConfigureRequest.StateDir)
 func agreesAfterKill(c *scene) {
-	again, id := c.restarted(func(s *session) {
+	c.restarted(func(s *scene) {
 		if s.plugin.Kill == nil {
 			c.skip("the provider cannot be killed here: it is not a process of its own")
 		}
 		s.plugin.Kill()
 		s.stop(c.ctx)
-	})
-	c.agrees(again, id)
+	}).agrees()
 }
 
-func (c *scene) agrees(s *session, id string) {
-	_, listed := c.listed(s)[id]
-	got := c.await(c.beginOn(c.ctx, s, c.request(id, c.code(c.samples.Hello))), callTimeout, "it began")
+// agrees checks that code runs in the instance if it is listed, and else does not.
+func (in instance) agrees() {
+	_, listed := in.listed()[in.ID]
+	got := in.begin(in.ctx, in.request(in.code(in.samples.Hello))).await(callTimeout, "it began")
 	if !listed {
-		c.refused(got.err, "Execute in an instance that List lacks after the restart", sdk.CodeNotFound)
+		in.refused(got.err, "Execute in an instance that List lacks after the restart", sdk.CodeNotFound)
 		return
 	}
-	c.must(got.err, "execute in an instance that List has after the restart")
-	c.succeeded(got)
+	in.must(got.err, "execute in an instance that List has after the restart")
+	got.succeeded()
 }
 
 // "the same at each start" (ConfigureRequest.StateDir)
 func worksAfterRestart(c *scene) {
-	again, _ := c.restarted(func(s *session) { c.stopInOrder(s) })
-	made := c.createOn(again, again.createRequest(c.language))
-	got := c.await(c.beginOn(c.ctx, again, c.request(made.ID, c.code(c.samples.Hello))), callTimeout, "it began")
+	old := c.restarted((*scene).stopInOrder)
+	made := old.instance()
+	got := made.begin(c.ctx, made.request(c.code(c.samples.Hello))).await(callTimeout, "it began")
 	c.must(got.err, "execute after a restart")
-	c.succeeded(got)
+	got.succeeded()
 }
 
 // "Destroying an instance that does not exist is a success." (Provider.Destroy)
 func destroysAfterRestart(c *scene) {
-	again, id := c.restarted(func(s *session) { c.stopInOrder(s) })
-	c.must(c.call("Destroy", func(ctx context.Context) error { return again.Destroy(ctx, id) }), "destroy an instance of the process before")
-	_, listed := c.listed(again)[id]
-	c.check(!listed, "List has the instance %s that was destroyed", id)
+	old := c.restarted((*scene).stopInOrder)
+	c.must(c.call("Destroy", func(ctx context.Context) error { return old.Destroy(ctx, old.ID) }), "destroy an instance of the process before")
+	_, listed := old.listed()[old.ID]
+	c.check(!listed, "List has the instance %s that was destroyed", old.ID)
 }
 
 // sleeping says ready and has a program sleep, whose command line holds the word.
@@ -158,10 +157,10 @@ func codeEndsWithKill(c *scene) {
 	if first.plugin.Kill == nil {
 		c.skip("the provider cannot be killed here: it is not a process of its own")
 	}
-	made := c.createOn(first, first.createRequest(c.language))
+	made := first.instance()
 	word := sleepingTime()
-	e := c.beginOn(c.ctx, first, c.lasting(made.ID, fmt.Sprintf(code, word)))
-	c.saying(e, "ready")
+	e := first.begin(c.ctx, made.lasting(fmt.Sprintf(code, word)))
+	e.saying("ready")
 	// A shell says ready while its child is about to become the program.
 	seen := c.suite.eventually(c.ctx, settleTimeout/10, func(context.Context) error {
 		if len(processesWith(word)) == 0 {
@@ -170,12 +169,12 @@ func codeEndsWithKill(c *scene) {
 		return nil
 	})
 	if seen != nil {
-		c.destroyLater(first, made.ID)
+		first.destroyLater(made.ID)
 		c.skip("its code does not run where the suite could see it")
 	}
 	first.plugin.Kill()
 	first.stop(c.ctx)
-	_ = c.await(e, settleTimeout, "the provider was killed")
+	_ = e.await(settleTimeout, "the provider was killed")
 	c.later(func() { killProcesses(processesWith(word)) })
 	c.eventually("code goes on although the plugin was killed", func(context.Context) error {
 		if pids := processesWith(word); len(pids) > 0 {

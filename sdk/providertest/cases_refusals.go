@@ -25,8 +25,7 @@ const lateness = time.Second
 
 // denials are creations of which their errors say that they have made nothing.
 type denials struct {
-	*scene
-	session *session
+	*scene // of the process
 	// of says what was tried, by the instance's label.
 	of map[string]string
 	// made are the instances that are there rightly, and open those labels of which
@@ -34,10 +33,10 @@ type denials struct {
 	made, open map[string]bool
 }
 
-// denied begins to collect denials of a process of its own: nothing is listed there
-// but what the case has made.
-func (c *scene) denied(s *session) *denials {
-	d := &denials{scene: c, session: s, of: map[string]string{}, made: map[string]bool{}, open: map[string]bool{}}
+// denied begins to collect denials of the process, which is the case's own: nothing is
+// listed there but what the case has made.
+func (c *scene) denied() *denials {
+	d := &denials{scene: c, of: map[string]string{}, made: map[string]bool{}, open: map[string]bool{}}
 	c.later(d.destroyAll)
 	return d
 }
@@ -46,7 +45,7 @@ func (c *scene) denied(s *session) *denials {
 func (d *denials) try(what string, req sdk.CreateRequest) {
 	ctx, cancel := d.within(callTimeout)
 	defer cancel()
-	made, err := d.session.Create(ctx, req)
+	made, err := d.Create(ctx, req)
 	switch {
 	case err == nil:
 		d.made[made.ID] = true
@@ -71,7 +70,7 @@ func (d *denials) hold() {
 	}
 	late := time.After(lateness)
 	d.look("at once")
-	d.made[d.createOn(d.session, d.session.createRequest("")).ID] = true
+	d.made[d.create(d.createRequest("")).ID] = true
 	d.look("when another was made")
 	select {
 	case <-late:
@@ -81,7 +80,7 @@ func (d *denials) hold() {
 }
 
 func (d *denials) look(when string) {
-	for id, found := range d.listed(d.session) {
+	for id, found := range d.listed() {
 		label := found.Labels[sdk.LabelInstance]
 		if what, ok := d.of[label]; ok {
 			d.fail("%s, and %s List has the instance %s with its labels", what, when, id)
@@ -97,9 +96,9 @@ func (d *denials) look(when string) {
 func (d *denials) destroyAll() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.suite.within(callTimeout))
 	defer cancel()
-	list, _ := d.session.List(ctx)
+	list, _ := d.List(ctx)
 	for _, found := range list {
-		_ = d.session.Destroy(ctx, found.ID)
+		_ = d.Destroy(ctx, found.ID)
 	}
 }
 
@@ -107,14 +106,14 @@ func (d *denials) destroyAll() {
 // have been made." (Provider.Create) What else than an unknown template a provider
 // refuses is its own affair: what it makes of it all the same may be there.
 func refusedMakesNothing(c *scene) {
-	d := c.denied(c.newSession(newBrokerID(), newBrokerID()))
+	d := c.newSession(newBrokerID(), newBrokerID()).denied()
 	for what, change := range map[string]func(*sdk.CreateRequest){
 		"Create with an unknown template":                        func(r *sdk.CreateRequest) { r.Template = "no-such-template" },
 		"Create without a template":                              func(r *sdk.CreateRequest) { r.Template = "" },
 		"Create with a variable of which the name is impossible": func(r *sdk.CreateRequest) { r.Env = map[string]string{"A=B": "c"} },
 		"Create with a life below zero":                          func(r *sdk.CreateRequest) { r.TTL = -time.Hour },
 	} {
-		req := d.session.createRequest("")
+		req := d.createRequest("")
 		change(&req)
 		d.try(what, req)
 	}
@@ -124,7 +123,7 @@ func refusedMakesNothing(c *scene) {
 // The same. The back end says what it has when it is back.
 func refusedWithoutBackendMakesNothing(c *scene) {
 	s, before := c.withBackend()
-	d := c.denied(s)
+	d := s.denied()
 	d.made[before.ID] = true
 	repair := c.breaks()
 	for range 2 { // the first may be sent on a connection that is open yet
@@ -151,7 +150,7 @@ func errorCases() []Case {
 // "Return CodeNotFound for an unknown instance, with NoEffect." (Provider.Execute)
 func unknownInstance(c *scene) {
 	c.someLanguage()
-	got := c.tried(c.request("unknown"+randomWord(), c.samples.Hello))
+	got := c.tried(c.withID("unknown" + randomWord()).request(c.samples.Hello))
 	e := c.refusal(got.err, "Execute in an unknown instance", []sdk.Code{sdk.CodeNotFound})
 	c.check(e.NoEffect, "Execute in an unknown instance gave %v without NoEffect; a session whose instance is gone gets no other", e)
 }
@@ -161,32 +160,32 @@ func unknownInstance(c *scene) {
 func impossibleInstances(c *scene) {
 	c.someLanguage()
 	for _, id := range []string{"", ".", "..", "../..", "/", "a/b", "a b", "-rf", "*", strings.Repeat("x", 300), "x\ny"} {
-		got := c.tried(c.request(id, c.samples.Hello))
+		got := c.tried(c.withID(id).request(c.samples.Hello))
 		c.refused(got.err, "Execute in the instance "+shown(id), sdk.CodeNotFound, sdk.CodeInvalidRequest)
 	}
 }
 
 // "some back ends resolve unique prefixes" (Instance.ID): that must not show.
 func prefixIsNotFound(c *scene) {
-	id := c.instance()
-	for _, other := range []string{id[:len(id)-1], id + "0"} {
-		got := c.tried(c.request(other, c.samples.Hello))
-		c.refused(got.err, "Execute in the instance "+other+" beside "+id, sdk.CodeNotFound)
+	in := c.instance()
+	for _, other := range []string{in.ID[:len(in.ID)-1], in.ID + "0"} {
+		got := c.tried(c.withID(other).request(c.samples.Hello))
+		c.refused(got.err, "Execute in the instance "+other+" beside "+in.ID, sdk.CodeNotFound)
 	}
-	c.must(c.call("Destroy", func(ctx context.Context) error { return c.Destroy(ctx, id[:len(id)-1]) }), "destroy the beginning of an ID")
-	c.prints(id, c.samples.Hello, "hello\n")
+	c.must(c.call("Destroy", func(ctx context.Context) error { return c.Destroy(ctx, in.ID[:len(in.ID)-1]) }), "destroy the beginning of an ID")
+	in.prints(c.samples.Hello, "hello\n")
 }
 
 // "Languages that Execute accepts." (Description)
 func refusesUnknownLanguage(c *scene) {
-	req := c.request(c.instance(), c.samples.Hello)
+	req := c.instance().request(c.samples.Hello)
 	req.Language = "no-such-language"
 	c.refused(c.tried(req).err, "Execute in a language that it does not offer", sdk.CodeInvalidRequest, sdk.CodeNotSupported)
 }
 
 // "Return CodeNotFound … for an unknown context." (Provider.Execute, Contexts)
 func unknownContext(c *scene) {
-	req := c.request(c.instance(), c.code(c.samples.Hello))
+	req := c.instance().request(c.code(c.samples.Hello))
 	req.ContextID = "unknown" + randomWord()
 	codes := []sdk.Code{sdk.CodeNotFound}
 	if !c.claims(sdk.CapabilityContexts) {
@@ -202,7 +201,7 @@ func (c *scene) provoked() map[string]error {
 	strange := c.createRequest("")
 	strange.Template = "no-such-template"
 	return map[string]error{
-		"Execute in an unknown instance": c.tried(c.request(unknown, c.samples.Hello)).err,
+		"Execute in an unknown instance": c.tried(c.withID(unknown).request(c.samples.Hello)).err,
 		"Create with an unknown template": c.call("Create", func(ctx context.Context) error {
 			_, err := c.Create(ctx, strange)
 			return err

@@ -28,17 +28,16 @@ func streamCases() []Case {
 
 // "Stdout and Stderr take raw bytes in order." (Output)
 func twoStreams(c *scene) {
-	got := c.run(c.instance(), c.samples.Streams)
-	c.succeeded(got)
-	equal(c, got.stdout, "out\n", "stdout")
+	got := c.instance().run(c.samples.Streams)
+	got.printed("out\n")
 	equal(c, got.stderr, "err\n", "stderr")
 }
 
 // "Output goes to out as it appears." (Provider.Execute)
 func outputArrives(c *scene) {
-	e := c.begin(c.ctx, c.lasting(c.instance(), c.samples.Wait))
-	c.saying(e, "ready\n")
-	c.goesOn(e, "the arrival of output")
+	e := c.begin(c.ctx, c.instance().lasting(c.samples.Wait))
+	e.saying("ready\n")
+	e.goesOn("the arrival of output")
 }
 
 // "raw bytes in order" (Output)
@@ -47,8 +46,8 @@ func outputInOrder(c *scene) {
 	for i := range 5000 {
 		fmt.Fprintf(&want, "line %d\n", i+1)
 	}
-	got := c.run(c.instance(), c.samples.Lines)
-	c.succeeded(got)
+	got := c.instance().run(c.samples.Lines)
+	got.succeeded()
 	if got.stdout == want.String() {
 		return
 	}
@@ -60,10 +59,10 @@ func outputInOrder(c *scene) {
 }
 
 // "raw bytes" (Output): nothing is added.
-func noLineFeed(c *scene) { c.prints(c.instance(), c.samples.NoLineFeed, "end") }
+func noLineFeed(c *scene) { c.instance().prints(c.samples.NoLineFeed, "end") }
 
 // The same: text is UTF-8 on both ways.
-func unicodeOutput(c *scene) { c.prints(c.instance(), c.samples.Unicode, UnicodeText+"\n") }
+func unicodeOutput(c *scene) { c.instance().prints(c.samples.Unicode, UnicodeText+"\n") }
 
 // The same: output need not be text.
 func binaryOutput(c *scene) {
@@ -71,8 +70,8 @@ func binaryOutput(c *scene) {
 	for i := range every {
 		every[i] = byte(i)
 	}
-	got := c.run(c.instance(), c.samples.Binary)
-	c.succeeded(got)
+	got := c.instance().run(c.samples.Binary)
+	got.succeeded()
 	equal(c, []byte(got.stdout), every, "stdout")
 }
 
@@ -80,17 +79,16 @@ func binaryOutput(c *scene) {
 const flood = 2_500_000
 
 // flooding is a request for much output, all of which may come.
-func (c *scene) flooding(id string) sdk.ExecuteRequest {
-	req := c.lasting(id, c.samples.Flood)
+func (in instance) flooding() sdk.ExecuteRequest {
+	req := in.lasting(in.samples.Flood)
 	req.OutputLimit = 2 * flood
 	return req
 }
 
 // "at most MaxOutputChunk at a time" (Output)
 func muchOutput(c *scene) {
-	got := c.execute(c.flooding(c.instance()))
-	c.succeeded(got)
-	equal(c, got.stdout, strings.Repeat("x", flood), "stdout")
+	got := c.execute(c.instance().flooding())
+	got.printed(strings.Repeat("x", flood))
 	equal(c, got.stderr, strings.Repeat("y", flood), "stderr")
 	c.check(!got.Truncated, "output below the limit counts as cut")
 	c.check(got.longestChunk == 0, "a message carries %d bytes of output; at most %d are allowed", got.longestChunk, sdk.MaxOutputChunk)
@@ -100,7 +98,7 @@ func muchOutput(c *scene) {
 // dropped and ExecuteResult.Truncated is set." (ExecuteRequest)
 func cutOutput(c *scene) {
 	const limit = 10_000
-	req := c.request(c.instance(), c.code(c.samples.Flood))
+	req := c.instance().request(c.code(c.samples.Flood))
 	req.OutputLimit = limit
 	got := c.execute(req)
 	equal(c, len(got.stdout), limit, "the length of stdout")
@@ -110,21 +108,21 @@ func cutOutput(c *scene) {
 
 // The same.
 func outputAtTheLimit(c *scene) {
-	req := c.flooding(c.instance())
+	req := c.instance().flooding()
 	req.OutputLimit = flood
 	got := c.execute(req)
-	c.succeeded(got)
+	got.succeeded()
 	equal(c, len(got.stdout), flood, "the length of stdout")
 	c.check(!got.Truncated, "output of exactly the limit counts as cut")
 }
 
 // The same: it is dropped, and the code does not notice.
 func goesOnWhenCut(c *scene) {
-	id := c.instance()
-	req := c.request(id, c.code(c.samples.Flood))
+	in := c.instance()
+	req := in.request(c.code(c.samples.Flood))
 	req.OutputLimit = 100
 	got := c.execute(req)
-	c.succeeded(got)
+	got.succeeded()
 	// Flood leaves a file as the last thing it does; a second run would see it.
 	equal(c, got.ExitCode, 0, "the exit code of code whose output is cut")
 }
@@ -148,9 +146,9 @@ func (s *stuckOutput) Stdout(p []byte) error {
 // "each call blocks until the broker has room for more" (Output): that of one
 // execution alone.
 func unreadOutput(c *scene) {
-	id := c.instance()
+	in := c.instance()
 	out := &stuckOutput{newHeard(), make(chan struct{}, 1), make(chan struct{})}
-	req := c.flooding(id)
+	req := in.flooding()
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Execute(c.ctx, req, out)
@@ -166,7 +164,7 @@ func unreadOutput(c *scene) {
 	}
 	defer func() { release() }()
 	for range 10 { // until the buffers are full
-		c.prints(id, c.samples.Hello, "hello\n")
+		in.prints(c.samples.Hello, "hello\n")
 	}
 	release()
 	c.must(<-ended, "an execution whose output was read late")
@@ -183,8 +181,8 @@ func (deafOutput) Stdout([]byte) error { return errDeaf }
 // "an error means that nobody listens any more" (Output): the code is stopped, as
 // by the end of its context, and the instance stays usable.
 func failingListener(c *scene) {
-	id := c.instance()
-	_, err := c.Execute(c.ctx, c.lasting(id, c.samples.TickAndWait), deafOutput{newHeard()})
+	in := c.instance().ticking()
+	_, err := c.Execute(c.ctx, in.lasting(c.samples.TickAndWait), deafOutput{newHeard()})
 	c.check(errors.Is(err, errDeaf), "the execution gave %v, not the listener's error", err)
-	c.stopsTicking(id, c.now(id), obeyTimeout, "its listener was gone")
+	in.stops(in.now(), obeyTimeout, "its listener was gone")
 }

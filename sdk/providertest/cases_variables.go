@@ -98,17 +98,17 @@ func oddVariables(scope, word string) map[string]string {
 }
 
 // instanceWith makes an instance with variables.
-func (c *scene) instanceWith(env map[string]string) sdk.Instance {
-	made, err := c.triedInstance(env)
+func (c *scene) instanceWith(env map[string]string) instance {
+	made, err := c.tryInstance(env)
 	c.must(err, "create an instance with variables")
 	return made
 }
 
-func (c *scene) triedInstance(env map[string]string) (sdk.Instance, error) {
+func (c *scene) tryInstance(env map[string]string) (instance, error) {
 	c.someLanguage()
 	req := c.createRequest(c.language)
 	req.Env = env
-	return c.triedCreate(c.session, req)
+	return c.tryCreate(req)
 }
 
 // hasVariables checks what Samples.Variables has printed: variables, later ones before
@@ -149,17 +149,17 @@ func agreeing(a, b string) int {
 // This and the next two return the error of a call that was not taken on.
 func variablesArrive(c *scene, env variables) error {
 	ofInstance, ofExecution := env("INSTANCE", randomWord()), env("EXECUTION", randomWord())
-	made, err := c.triedInstance(ofInstance)
+	made, err := c.tryInstance(ofInstance)
 	if err != nil {
 		return err
 	}
-	req := c.request(made.ID, c.code(c.samples.Variables))
+	req := made.request(c.code(c.samples.Variables))
 	req.Env = ofExecution
 	got := c.tried(req)
 	if got.err != nil {
 		return got.err
 	}
-	c.succeeded(got)
+	got.succeeded()
 	c.hasVariables(got.stdout, ofInstance, ofExecution)
 	return nil
 }
@@ -167,25 +167,25 @@ func variablesArrive(c *scene, env variables) error {
 // The same. "Env is added to the instance's environment." (CreateContextRequest)
 func variablesArriveInContext(c *scene, env variables) error {
 	ofInstance, ofContext, ofExecution := env("INSTANCE", randomWord()), env("CONTEXT", randomWord()), env("EXECUTION", randomWord())
-	instance, err := c.triedInstance(ofInstance)
+	in, err := c.tryInstance(ofInstance)
 	if err != nil {
 		return err
 	}
-	made, err := c.triedContext(instance.ID, func(req *sdk.CreateContextRequest) { req.Env = ofContext })
+	made, err := in.tryContext(func(req *sdk.CreateContextRequest) { req.Env = ofContext })
 	if err != nil {
-		c.newContext(instance.ID) // there may be none in this language
+		in.newContext() // there may be none in this language
 		return err
 	}
-	req := c.in(instance.ID, made, c.samples.Variables)
+	req := made.request(c.samples.Variables)
 	req.Env = ofExecution
 	got := c.tried(req)
 	if got.err != nil {
 		return got.err
 	}
-	c.succeeded(got)
+	got.succeeded()
 	c.hasVariables(got.stdout, ofInstance, ofContext, ofExecution)
-	got = c.execute(c.in(instance.ID, made, c.samples.Variables))
-	c.succeeded(got)
+	got = made.run(c.samples.Variables)
+	got.succeeded()
 	c.hasVariables(got.stdout, ofInstance, ofContext)
 	return nil
 }
@@ -193,15 +193,16 @@ func variablesArriveInContext(c *scene, env variables) error {
 // The same. "Env is added to the instance's environment." (CommandRequest)
 func variablesArriveInCommand(c *scene, env variables) error {
 	ofInstance, ofCommand := env("INSTANCE", randomWord()), env("COMMAND", randomWord())
-	made, err := c.triedInstance(ofInstance)
+	made, err := c.tryInstance(ofInstance)
 	if err != nil {
 		return err
 	}
-	started, err := c.triedCommand(made.ID, []string{"env", "-0"}, func(req *sdk.CommandRequest) { req.Env = ofCommand })
+	in := made.commands()
+	started, err := in.tryStart([]string{"env", "-0"}, func(req *sdk.CommandRequest) { req.Env = ofCommand })
 	if err != nil {
 		return err
 	}
-	ended, out := c.follow(made.ID, started)
+	ended, out := in.follow(started)
 	equal(c, ended.State, sdk.CommandSucceeded, "the state of env -0")
 	var ours strings.Builder
 	for entry := range strings.SplitSeq(out.stdout.String(), "\x00") {
@@ -214,19 +215,19 @@ func variablesArriveInCommand(c *scene, env variables) error {
 }
 
 // hides checks that a text has nothing of variables.
-func (c *scene) hides(text, what string, words ...string) {
+func (t *trial) hides(text, what string, words ...string) {
 	for _, word := range words {
-		c.check(!strings.Contains(text, word), "%s shows a variable: %s", what, shown(text))
+		t.check(!strings.Contains(text, word), "%s shows a variable: %s", what, shown(text))
 	}
 }
 
 // hidesAll checks all that came of an execution.
-func (c *scene) hidesAll(got outcome, what string, words ...string) {
-	c.hides(got.stdout, "stdout of "+what, words...)
-	c.hides(got.stderr, "stderr of "+what, words...)
-	c.hides(fmt.Sprintf("%s %q %+v", got.Result, got.Detail, got.Findings), "the result of "+what, words...)
-	for _, a := range got.artifacts {
-		c.hides(a.Name+" "+string(a.Data)+" "+a.Refused, "an artifact of "+what, words...)
+func (o outcome) hidesAll(what string, words ...string) {
+	o.trial.hides(o.stdout, "stdout of "+what, words...)
+	o.trial.hides(o.stderr, "stderr of "+what, words...)
+	o.trial.hides(fmt.Sprintf("%s %q %+v", o.Result, o.Detail, o.Findings), "the result of "+what, words...)
+	for _, a := range o.artifacts {
+		o.trial.hides(a.Name+" "+string(a.Data)+" "+a.Refused, "an artifact of "+what, words...)
 	}
 }
 
@@ -239,16 +240,16 @@ func variablesAreNotShown(c *scene) {
 		"code that does nothing": c.samples.Silent, "code that fails": c.samples.Crash, "code that cannot be read": c.samples.Broken,
 		"a declaration": c.samples.Declaration, "code that prints": c.samples.Hello,
 	} {
-		req := c.request(made.ID, c.code(sample))
+		req := made.request(c.code(sample))
 		req.Env = oddVariables("EXECUTION", ofExecution)
 		if c.claims(sdk.CapabilityArtifacts) {
 			req.Artifacts = generous()
 		}
 		got := c.execute(req)
-		c.hidesAll(got, what, ofInstance, ofExecution)
+		got.hidesAll(what, ofInstance, ofExecution)
 		c.check(len(got.artifacts) == 0, "%s has artifacts: %s", what, shown(got.artifacts))
 	}
-	c.hides(fmt.Sprintf("%+v %+v", made, c.listed(c.session)[made.ID]), "the instance", ofInstance, ofExecution)
+	c.hides(fmt.Sprintf("%+v %+v", made.Instance, c.listed()[made.ID]), "the instance", ofInstance, ofExecution)
 	if c.plugin.Log != nil {
 		for _, word := range []string{ofInstance, ofExecution} {
 			c.check(!strings.Contains(c.plugin.Log(), word), "the log of the provider shows a variable")
@@ -260,20 +261,20 @@ func variablesAreNotShown(c *scene) {
 // is the first of its own.
 func variablesAreNotShownByContext(c *scene) {
 	ofInstance, ofContext, ofExecution := randomWord(), randomWord(), randomWord()
-	id := c.instanceWith(oddVariables("INSTANCE", ofInstance)).ID
+	in := c.instanceWith(oddVariables("INSTANCE", ofInstance))
 	for what, sample := range map[string]string{
 		"a declaration": c.samples.Declaration, "code that fails": c.samples.Crash, "code that cannot be read": c.samples.Broken,
 	} {
-		made := c.newContext(id, func(req *sdk.CreateContextRequest) { req.Env = oddVariables("CONTEXT", ofContext) })
-		req := c.in(id, made, c.code(sample))
+		made := in.newContext(func(req *sdk.CreateContextRequest) { req.Env = oddVariables("CONTEXT", ofContext) })
+		req := made.request(c.code(sample))
 		req.Env = oddVariables("EXECUTION", ofExecution)
 		if c.claims(sdk.CapabilityArtifacts) {
 			req.Artifacts = generous()
 		}
 		got := c.execute(req)
-		c.hidesAll(got, what, ofInstance, ofContext, ofExecution)
+		got.hidesAll(what, ofInstance, ofContext, ofExecution)
 		c.check(len(got.artifacts) == 0, "%s has artifacts: %s", what, shown(got.artifacts))
-		c.hides(fmt.Sprintf("%+v", made), "the context", ofInstance, ofContext)
-		c.must(c.DeleteContext(c.ctx, id, made.ID), "delete the context")
+		c.hides(fmt.Sprintf("%+v", made.CodeContext), "the context", ofInstance, ofContext)
+		c.must(c.DeleteContext(c.ctx, in.ID, made.ID), "delete the context")
 	}
 }

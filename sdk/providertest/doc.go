@@ -15,7 +15,10 @@
 // provider do what it checks. Which sentence of the contract that is stands at
 // the case's function, in the files named cases_*.go.
 //
-// Start with providertest.go. scene.go has what cases use, samples.go the code
-// that they run in the provider's sandboxes. Starting processes is not done here:
-// an Opener does it, and the SDK knows only the one in inprocess.go.
+// Start with providertest.go. A case plays in a scene (scene.go), which is a process
+// of the provider, and is judged by its trial (trial.go). What it does in an instance
+// (instances.go) are methods of that, and of what has words of its own there: files,
+// commands, contexts, an execution and its outcome. samples.go has the code that cases
+// run in the provider's sandboxes. Starting processes is not done here: an Opener does
+// it, and the SDK knows only the one in inprocess.go.
 package providertest

@@ -68,30 +68,39 @@ type outcome struct {
 	artifacts      []sdk.Artifact
 	longestChunk   int
 	err            error
+	trial          *trial
 }
 
-// request is one for code in the case's language.
-func (c *scene) request(instance, code string) sdk.ExecuteRequest {
-	return sdk.ExecuteRequest{
-		InstanceID: instance, ExecutionID: randomWord(), Language: c.language, Code: code,
-		Timeout: c.suite.within(codeTimeout), OutputLimit: outputLimit,
+// succeeded checks that the code has.
+func (o outcome) succeeded() {
+	if o.Status != sdk.StatusSucceeded || o.ExitCode != 0 {
+		o.trial.fail("the status is %s with exit code %d and not succeeded; detail %q, stderr %s", o.Status, o.ExitCode, o.Detail, shown(o.stderr))
 	}
 }
 
-// lasting is one for code that waits until it is stopped: its own timeout shall not
-// be what ends it.
-func (c *scene) lasting(instance, sample string) sdk.ExecuteRequest {
-	req := c.request(instance, c.code(sample))
-	req.Timeout = c.suite.within(caseTimeout)
-	return req
+// printed checks that the code succeeded, and what it printed.
+func (o outcome) printed(want string) {
+	o.succeeded()
+	equal(o.trial, o.stdout, want, "stdout")
 }
 
-// code is the sample of the case's language; without one the case is skipped.
-func (c *scene) code(sample string) string {
-	if sample == "" {
-		c.skip("there is no code for this in %s", c.language)
+// failedInCode checks that the code failed, by its own fault, and says why.
+func (o outcome) failedInCode() {
+	if o.Status != sdk.StatusFailed || o.ExitCode == 0 {
+		o.trial.fail("the status is %s with exit code %d; it must be failed, with an exit code that is not 0 (stdout %s)", o.Status, o.ExitCode, shown(o.stdout))
 	}
-	return sample
+	o.trial.check(o.stderr != "", "stderr is empty; it must say what went wrong")
+}
+
+// execution is one that may still run.
+type execution struct {
+	*heard
+	request sdk.ExecuteRequest
+	cancel  context.CancelFunc
+	done    chan struct{}
+	result  sdk.ExecuteResult
+	err     error
+	scene   *scene
 }
 
 // execute runs code and fails if it was not taken on.
@@ -117,54 +126,14 @@ func (c *scene) tried(req sdk.ExecuteRequest) outcome {
 	return out.outcome()
 }
 
-// run executes a sample in an instance.
-func (c *scene) run(instance, sample string) outcome {
-	return c.execute(c.request(instance, c.code(sample)))
-}
-
-// prints runs a sample and checks that it succeeds and what it prints.
-func (c *scene) prints(instance, sample, want string) {
-	got := c.run(instance, sample)
-	c.succeeded(got)
-	equal(c, got.stdout, want, "stdout")
-}
-
-func (c *scene) succeeded(got outcome) {
-	if got.Status != sdk.StatusSucceeded || got.ExitCode != 0 {
-		c.fail("the status is %s with exit code %d and not succeeded; detail %q, stderr %s", got.Status, got.ExitCode, got.Detail, shown(got.stderr))
-	}
-}
-
-// failedInCode checks that the code failed, by its own fault, and says why.
-func (c *scene) failedInCode(got outcome) {
-	if got.Status != sdk.StatusFailed || got.ExitCode == 0 {
-		c.fail("the status is %s with exit code %d; it must be failed, with an exit code that is not 0 (stdout %s)", got.Status, got.ExitCode, shown(got.stdout))
-	}
-	c.check(got.stderr != "", "stderr is empty; it must say what went wrong")
-}
-
-// execution is one that may still run.
-type execution struct {
-	*heard
-	request sdk.ExecuteRequest
-	cancel  context.CancelFunc
-	done    chan struct{}
-	result  sdk.ExecuteResult
-	err     error
-}
-
 // begin starts an execution and lets it run.
 func (c *scene) begin(ctx context.Context, req sdk.ExecuteRequest) *execution {
-	return c.beginOn(ctx, c.session, req)
-}
-
-func (c *scene) beginOn(ctx context.Context, s *session, req sdk.ExecuteRequest) *execution {
 	ctx, cancel := context.WithCancel(ctx)
-	e := &execution{heard: newHeard(), request: req, cancel: cancel, done: make(chan struct{})}
+	e := &execution{heard: newHeard(), request: req, cancel: cancel, done: make(chan struct{}), scene: c}
 	c.later(func() { cancel(); <-e.done })
 	go func() {
 		defer close(e.done)
-		e.result, e.err = s.Execute(ctx, req, e.heard)
+		e.result, e.err = c.Execute(ctx, req, e.heard)
 	}()
 	return e
 }
@@ -173,12 +142,12 @@ func (c *scene) beginOn(ctx context.Context, s *session, req sdk.ExecuteRequest)
 func (e *execution) outcome() outcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return outcome{e.result, e.stdout.String(), e.stderr.String(), e.artifacts, e.tooLong, e.err}
+	return outcome{e.result, e.stdout.String(), e.stderr.String(), e.artifacts, e.tooLong, e.err, e.scene.trial}
 }
 
 // saying waits until the code has printed what shows that it runs.
-func (c *scene) saying(e *execution, word string) {
-	limit := c.suite.within(callTimeout)
+func (e *execution) saying(word string) {
+	limit := e.scene.suite.within(callTimeout)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for !bytes.Contains([]byte(e.out()), []byte(word)) {
@@ -189,24 +158,53 @@ func (c *scene) saying(e *execution, word string) {
 			if bytes.Contains([]byte(got.stdout), []byte(word)) {
 				return
 			}
-			c.fail("the code ended (%s, %v) before it had printed %q; stderr %s", got.Status, got.err, word, shown(got.stderr))
+			e.scene.fail("the code ended (%s, %v) before it had printed %q; stderr %s", got.Status, got.err, word, shown(got.stderr))
 		case <-timer.C:
-			c.fail("%q did not arrive within %v while the code ran", word, limit)
+			e.scene.fail("%q did not arrive within %v while the code ran", word, limit)
 		}
 	}
 }
 
 // await waits for the end of an execution.
-func (c *scene) await(e *execution, limit time.Duration, after string) outcome {
-	limit = c.suite.within(limit)
+func (e *execution) await(limit time.Duration, after string) outcome {
+	limit = e.scene.suite.within(limit)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-e.done:
 	case <-timer.C:
-		c.fail("Execute did not return within %v after %s", limit, after)
+		e.scene.fail("Execute did not return within %v after %s", limit, after)
 	}
 	return e.outcome()
+}
+
+// goesOn checks that nothing ends an execution. What ends it may need a moment: for
+// one that shall not, that is waited out.
+func (e *execution) goesOn(after string) {
+	moment := time.NewTimer(2 * silence)
+	defer moment.Stop()
+	select {
+	case <-e.done:
+		got := e.outcome()
+		e.scene.fail("%s ended an execution: %s, %v", after, got.Status, got.err)
+	case <-moment.C:
+	}
+}
+
+// interrupt has the provider interrupt it.
+func (e *execution) interrupt() {
+	e.scene.must(e.scene.call("Interrupt", func(ctx context.Context) error {
+		return e.scene.Interrupt(ctx, e.request.InstanceID, e.request.ExecutionID)
+	}), "interrupt")
+}
+
+// cancelled waits for the end of interrupted code.
+func (e *execution) cancelled() outcome {
+	got := e.await(settleTimeout, "it was interrupted")
+	e.scene.must(got.err, "an execution that was interrupted")
+	equal(e.scene, got.Status, sdk.StatusCancelled, "the status of interrupted code")
+	equal(e.scene, got.stdout, "ready\n", "the output so far")
+	return got
 }
 
 // isContextEnd reports whether an error is that of a context which ended.

@@ -1,9 +1,7 @@
 package providertest
 
 import (
-	"context"
 	"crypto/rand"
-	"slices"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -21,7 +19,7 @@ func (s *session) templateFor(l sdk.Language) string {
 	return ""
 }
 
-// labels are a set of those that the broker gives to an instance.
+// newLabels are a set of those that the broker gives to an instance.
 func newLabels() map[string]string {
 	return map[string]string{
 		sdk.LabelTenant: "providertest", sdk.LabelSession: "s-" + randomWord(), sdk.LabelInstance: randomWord(),
@@ -36,95 +34,39 @@ func (s *session) createRequest(l sdk.Language) sdk.CreateRequest {
 	return sdk.CreateRequest{Template: s.templateFor(l), Labels: newLabels(), IdempotencyKey: randomWord()}
 }
 
-// createWith makes an instance and destroys it at the end of the case.
-func (c *scene) createWith(req sdk.CreateRequest) sdk.Instance { return c.createOn(c.session, req) }
-
-func (c *scene) createOn(s *session, req sdk.CreateRequest) sdk.Instance {
-	made, err := c.triedCreate(s, req)
-	c.must(err, "create an instance of the template %q", req.Template)
-	return made
+// instance is one that a case has made, with what every case does in one.
+type instance struct {
+	*scene
+	sdk.Instance
 }
 
-// triedCreate is createOn, and returns the error too.
-func (c *scene) triedCreate(s *session, req sdk.CreateRequest) (sdk.Instance, error) {
-	var made sdk.Instance
-	err := c.call("Create", func(ctx context.Context) (err error) {
-		made, err = s.Create(ctx, req)
-		return err
-	})
-	if err == nil {
-		c.destroyLater(s, made.ID)
-	}
-	return made, err
-}
-
-// destroyLater destroys an instance at the end of the case.
-func (c *scene) destroyLater(s *session, id string) {
-	c.later(func() {
-		if s.stopped || c.destroyed[id] {
-			return
-		}
-		c.destroyed[id] = true
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.suite.within(callTimeout))
-		defer cancel()
-		if err := s.Destroy(ctx, id); err != nil {
-			c.note("destroy the instance %s at the end: %v", id, err)
-		}
-	})
-}
-
-// instance makes an instance for the language of the case.
-func (c *scene) instance() string {
-	c.someLanguage()
-	return c.createWith(c.createRequest(c.language)).ID
-}
-
-// chooseLanguage settles on a language for a case that has none: the first of the
-// provider's that there is code for.
-func (c *scene) chooseLanguage() {
-	offered := c.suite.description().Languages
-	for _, l := range c.suite.languages() {
-		if c.language == "" && slices.Contains(offered, l) {
-			c.language = l
-		}
-	}
-	c.samples = c.suite.samples[c.language]
-}
-
-// someLanguage skips a case that runs code where there is none to run.
-func (c *scene) someLanguage() {
-	if c.suite.described == nil { // no process has started so far
-		c.launched().stop(c.ctx)
-		c.chooseLanguage()
-	}
-	if c.language == "" {
-		c.skip("there is no code for any of the provider's languages: %v", c.suite.description().Languages)
+// request is one for code in the case's language.
+func (in instance) request(code string) sdk.ExecuteRequest {
+	return sdk.ExecuteRequest{
+		InstanceID: in.ID, ExecutionID: randomWord(), Language: in.language, Code: code,
+		Timeout: in.suite.within(codeTimeout), OutputLimit: outputLimit,
 	}
 }
 
-// listed is List, by the instances' IDs.
-func (c *scene) listed(s *session) map[string]sdk.Instance {
-	var list []sdk.Instance
-	err := c.call("List", func(ctx context.Context) (err error) {
-		list, err = s.List(ctx)
-		return err
-	})
-	c.must(err, "list the instances")
-	byID := map[string]sdk.Instance{}
-	for _, i := range list {
-		if _, twice := byID[i.ID]; twice {
-			c.fail("List has the instance %s twice", i.ID)
-		}
-		byID[i.ID] = i
-	}
-	return byID
+// lasting is one for code that waits until it is stopped: its own timeout shall not
+// be what ends it.
+func (in instance) lasting(sample string) sdk.ExecuteRequest {
+	req := in.request(in.code(sample))
+	req.Timeout = in.suite.within(caseTimeout)
+	return req
 }
 
-// destroy ends an instance within the case.
-func (c *scene) destroy(id string) { c.destroyOn(c.session, id) }
+// run executes a sample.
+func (in instance) run(sample string) outcome {
+	return in.execute(in.request(in.code(sample)))
+}
 
-func (c *scene) destroyOn(s *session, id string) {
-	err := c.call("Destroy", func(ctx context.Context) error { return s.Destroy(ctx, id) })
-	c.must(err, "destroy the instance %s", id)
-	c.destroyed[id] = true
+// prints runs a sample and checks that it succeeds and what it prints.
+func (in instance) prints(sample, want string) { in.run(sample).printed(want) }
+
+// running starts code that waits and returns when it does.
+func (in instance) running(sample string) *execution {
+	e := in.begin(in.ctx, in.lasting(sample))
+	e.saying("ready")
+	return e
 }

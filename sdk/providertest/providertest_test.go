@@ -62,7 +62,7 @@ func (w world) break_(context.Context) (func(context.Context) error, error) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// They wait more than they compute.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

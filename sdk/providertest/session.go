@@ -30,7 +30,7 @@ const label = "verified"
 type session struct {
 	*wire.Client
 	plugin   *Plugin
-	suite    *suite
+	owner    *suite
 	brokerID string
 	stateDir string
 	stopped  bool
@@ -48,7 +48,7 @@ func (s *suite) launch(ctx context.Context, brokerID, state string) (*session, e
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	started := &session{plugin: plugin, suite: s, brokerID: brokerID, stateDir: dir}
+	started := &session{plugin: plugin, owner: s, brokerID: brokerID, stateDir: dir}
 	if started.Client, err = wire.NewClient(starting, plugin.Conn); err != nil {
 		started.stop(ctx)
 		return nil, err
@@ -90,7 +90,7 @@ func (s *suite) resolve(schema sdk.Schema) (sdk.Settings, error) {
 }
 
 func (s *session) configure(ctx context.Context, settings sdk.Settings) error {
-	ctx, cancel := context.WithTimeout(ctx, s.suite.within(configureTimeout))
+	ctx, cancel := context.WithTimeout(ctx, s.owner.within(configureTimeout))
 	defer cancel()
 	err := s.Configure(ctx, sdk.ConfigureRequest{Label: label, BrokerID: s.brokerID, StateDir: s.stateDir, Settings: settings})
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *session) configure(ctx context.Context, settings sdk.Settings) error {
 
 // awaitHealth asks until the provider is healthy.
 func (s *session) awaitHealth(ctx context.Context) error {
-	return s.suite.eventually(ctx, readyTimeout, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.suite.within(healthTimeout))
+	return s.owner.eventually(ctx, readyTimeout, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, s.owner.within(healthTimeout))
 		defer cancel()
 		health, err := s.Health(ctx)
 		if err != nil {
@@ -117,7 +117,7 @@ func (s *session) awaitHealth(ctx context.Context) error {
 
 // isGone reports whether the process has ended.
 func (s *session) isGone() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), s.suite.within(healthTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), s.owner.within(healthTimeout))
 	defer cancel()
 	_, err := s.Health(ctx)
 	return errors.Is(err, wire.ErrPluginGone)
@@ -129,7 +129,7 @@ func (s *session) stop(ctx context.Context) {
 		return
 	}
 	s.stopped = true
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.suite.within(stopTimeout))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.owner.within(stopTimeout))
 	defer cancel()
 	_ = s.plugin.Stop(ctx)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -135,7 +134,7 @@ func (s *suite) share(ctx context.Context) error {
 func (s *suite) attempt(ctx context.Context, c Case) (status Status, reason string) {
 	ctx, cancel := context.WithTimeout(ctx, s.within(caseTimeout))
 	defer cancel()
-	sc := &scene{ctx: ctx, suite: s, language: c.Language, destroyed: map[string]bool{}}
+	sc := &scene{trial: &trial{ctx: ctx, suite: s, destroyed: map[string]bool{}}, language: c.Language}
 	sc.chooseLanguage()
 	if !c.fresh && s.shared != nil {
 		sc.session = s.shared
@@ -151,22 +150,7 @@ func (s *suite) attempt(ctx context.Context, c Case) (status Status, reason stri
 		}
 	}()
 	defer sc.cleanUp()
-	return sc.perform(c.run)
-}
-
-// perform calls a case's function and turns the way it ended into words.
-func (c *scene) perform(run func(*scene)) (status Status, reason string) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil, failedNow:
-		case skippedNow:
-			status, reason = Skipped, string(r)
-		default:
-			c.note("the suite panicked, which is a bug in it: %v\n%s", r, debug.Stack())
-		}
-	}()
-	run(c)
-	return Passed, ""
+	return sc.perform(func() { c.run(sc) })
 }
 
 // withoutSecrets takes the given secrets out of a text.
