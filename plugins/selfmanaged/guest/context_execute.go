@@ -215,7 +215,7 @@ func (e *contextExecution) explainEnd(result *sdk.ExecuteResult) {
 		result.Status, result.Detail = sdk.StatusCancelled, "the context was restarted or deleted while the code ran"
 	case result.Status == sdk.StatusTimeout:
 		result.Detail = fmt.Sprintf("the code went on for %s after it was interrupted, so its interpreter was killed", InterruptGrace) + afresh
-	case r.guarded.Killed():
+	case r.oom:
 		result.Status, result.Detail = sdk.StatusOutOfMemory, r.whyEnded()+afresh
 	default:
 		result.Detail = r.whyEnded() + afresh

@@ -17,6 +17,8 @@ FORMS = {
     "_repr_javascript_": "application/javascript",
     "_repr_pdf_": "application/pdf",
 }
+CHART = "application/vnd.e2b.chart+json"
+MOST_OF_A_CHART = 256 << 10  # bytes
 BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
 
@@ -57,6 +59,7 @@ class TooLarge(Exception):
 class Worker:
     def __init__(self, channel):
         self.channel = channel
+        self.charts = None
         self.begin(None)
 
     def begin(self, limits):
@@ -136,8 +139,8 @@ class Worker:
             self.channel.send(kind, data, mime=str(mime), group=self.group, size=size, refused=refused)
 
     def pictures(self, figure, others=0):
-        """A figure as PNG, and as SVG too if as many others still have room for a PNG
-        of that size."""
+        """A figure as PNG; as SVG too if as many others still have room for a PNG of
+        that size, and as what is in it if they have it for both."""
         if self.limits is None:
             return {}
         forms = {"image/png": self.attempt(lambda: self.picture(figure))}
@@ -147,7 +150,20 @@ class Worker:
         room = self.left - len(forms["image/png"]) * (1 + others)
         if svg is not None and not room < len(svg) <= self.limits["max_bytes"]:
             forms["image/svg+xml"] = svg
+            room -= len(svg) if len(svg) <= self.limits["max_bytes"] else 0
+        room = min(room, self.limits["max_bytes"], MOST_OF_A_CHART)
+        if self.sent + 3 + 2 * others <= self.limits["max_count"] and room > 0:
+            forms[CHART] = self.chart(figure, room)
         return forms
+
+    def chart(self, figure, room):
+        """What is in the figure, if that can be said. That it cannot is no failure."""
+        try:
+            if self.charts is None:
+                self.charts = runner.part("charts")
+            return self.charts.chart_of(figure, room)
+        except Exception:
+            return None
 
     def picture(self, figure):
         file = io.BytesIO()

@@ -145,7 +145,7 @@ func (e *execution) run(payload []byte, timeout time.Duration, guarded *memory.G
 	if !end.ok {
 		end.Code = 128 + 9
 	}
-	if !end.ok && outcome == byItself && guarded.Killed() {
+	if outcome == byItself && guarded.EndedForMemory(end.Exit, end.ok) {
 		outcome = sdk.StatusOutOfMemory
 	}
 	return outcome, end.Exit

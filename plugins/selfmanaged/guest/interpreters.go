@@ -22,7 +22,7 @@ import (
 
 // runners run code in interpreters; parts of them are loaded when they are needed.
 //
-//go:embed runner.py fork_server.py context.py display.py notebook.py context.sh runner.js context.js display.js
+//go:embed runner.py fork_server.py context.py display.py charts.py notebook.py context.sh runner.js context.js display.js
 var runners embed.FS
 
 // errUnknownLanguage is answered for a language that has no interpreter here.

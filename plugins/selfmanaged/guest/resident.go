@@ -32,6 +32,7 @@ type resident struct {
 	ended    chan struct{} // closed when it and all that it started have gone
 	exit     isolation.Exit
 	whole    bool // exit is known: nobody killed it together with its init
+	oom      bool // it used more memory than the sandbox has
 	closeOne sync.Once
 }
 
@@ -141,6 +142,7 @@ func (r *resident) read() {
 // reap waits for the end of the interpreter and of all that it started.
 func (r *resident) reap() {
 	r.exit, r.whole = r.process.Exit()
+	r.oom = r.guarded.EndedForMemory(r.exit, r.whole)
 	r.process.Kill()
 	r.process.waitGone()
 	close(r.ended)
@@ -149,7 +151,7 @@ func (r *resident) reap() {
 // whyEnded says why it has ended by itself.
 func (r *resident) whyEnded() string {
 	switch {
-	case r.guarded.Killed():
+	case r.oom:
 		return "the context used more memory than the sandbox has"
 	case r.whole:
 		return fmt.Sprintf("the interpreter of the context ended with exit code %d", r.exit.Code)

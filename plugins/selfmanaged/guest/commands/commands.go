@@ -81,11 +81,12 @@ type process struct {
 // Wait implements localcommands.Process.
 func (p process) Wait() (localcommands.Exit, error) {
 	exit, ok := p.Exit()
+	oom := p.guarded.EndedForMemory(exit, ok)
 	p.Kill() // for what it left running; init is about to end too
 	p.Process.Wait()
 	p.guarded.Release()
 	if !ok { // it was killed with its init
-		return localcommands.Exit{Code: 128 + int(unix.SIGKILL), OutOfMemory: p.guarded.Killed()}, nil
+		exit.Code = 128 + int(unix.SIGKILL)
 	}
-	return localcommands.Exit{Code: exit.Code}, nil
+	return localcommands.Exit{Code: exit.Code, OutOfMemory: oom}, nil
 }

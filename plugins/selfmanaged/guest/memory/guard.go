@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 )
 
 // The guard looks again after shortestPause if memory is short. A program can
@@ -159,6 +161,23 @@ func (g *Guarded) Release() {
 
 // Killed says whether the guard ended this program.
 func (g *Guarded) Killed() bool { return g.oom.Load() }
+
+// EndedForMemory says of a program that nobody here has killed but perhaps the guard
+// whether memory was the reason. exit and ok are what its Exit returned.
+//
+// A program gets past the guard to the host's limit where the machine has no processor
+// time for the guard. The host's kernel kills what it likes, and that may be a process of
+// the program instead of the whole sandbox.
+func (g *Guarded) EndedForMemory(exit isolation.Exit, ok bool) bool {
+	if !ok {
+		return g.Killed()
+	}
+	if exit.Signal != int(unix.SIGKILL) {
+		return false
+	}
+	used, _ := g.guard.used() // 0 if nobody knows
+	return max(exit.PeakBytes, used) >= g.guard.limit
+}
 
 func (m *Guard) poll(stop, done chan struct{}) {
 	defer close(done)

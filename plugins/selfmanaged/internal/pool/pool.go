@@ -27,7 +27,8 @@ type Options[S Sandbox] struct {
 	// Check asks a ready sandbox whether it is well. An error means that it is
 	// of no use. nil for no checks.
 	Check func(ctx context.Context, sandbox S) error
-	// Templates with their initial share of the pool.
+	// Templates with their share of the pool: as if each was asked for so often in every
+	// minute, beside the requests that there are.
 	Templates map[string]int
 	// Size is how many sandboxes are kept ready, over all templates.
 	Size int
@@ -63,9 +64,13 @@ type Pool[S Sandbox] struct {
 	inUse    int // retiring ones too
 	retiring int
 	waiters  queue[S]
-	demand   map[string]float64
-	failures int   // in a row
-	failure  error // the last of them
+	demand   map[string]*demand
+	began    time.Time
+	running  int         // executions
+	deferred *time.Timer // what can wait is made when it ends; nil for nothing that waits
+	overdue  bool        // it has ended
+	failures int         // in a row
+	failure  error       // the last of them
 	retry    *time.Timer
 	counts   Counts
 	// handedOut by template.
@@ -81,11 +86,11 @@ func New[S Sandbox](o Options[S]) *Pool[S] {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Pool[S]{
 		o: o, ctx: ctx, cancel: cancel,
-		ready: map[string][]*entry[S]{}, making: map[string]int{}, demand: map[string]float64{}, handedOut: map[string]HandOuts{},
+		ready: map[string][]*entry[S]{}, making: map[string]int{}, demand: map[string]*demand{}, began: time.Now(), handedOut: map[string]HandOuts{},
 		waiters: queue[S]{waiting: map[string]int{}}, tried: make(chan struct{}),
 	}
 	for template, share := range o.Templates {
-		p.demand[template] = float64(share)
+		p.demand[template] = &demand{share: share}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,8 +268,10 @@ func (p *Pool[S]) Close() {
 	p.closed = true
 	p.cancel()
 	p.waiters.refuse(errClosed())
-	if p.retry != nil {
-		p.retry.Stop()
+	for _, timer := range []*time.Timer{p.retry, p.deferred} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	p.retireReady()
 	p.mu.Unlock()

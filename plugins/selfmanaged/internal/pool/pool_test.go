@@ -3,9 +3,11 @@ package pool_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -124,20 +126,76 @@ func waitFull(t *testing.T, p *pool.Pool[*box], size int) {
 	})
 }
 
-func TestThePoolIsSplitByShareAndThenByDemand(t *testing.T) {
-	f := &factory{}
-	p := newPool(t, f, 10, 100)
-	waitFull(t, p, 10)
-	assert.DeepEqual(t, p.Stats().Ready, map[string]int{"python": 5, "nodejs": 3, "bash": 2})
-	for range 60 {
-		b, err := p.Acquire(t.Context(), pool.Request{Template: "bash", Patience: time.Minute})
-		assert.NilError(t, err)
-		assert.Equal(t, b.template, "bash")
-		assert.NilError(t, b.Destroy(t.Context()))
-		p.Release()
-	}
-	poll.WaitOn(t, func(poll.LogT) poll.Result {
-		return poll.Compare(is.Equal(p.Stats().Ready["bash"], 8))
+// use asks for a sandbox and gives it back.
+func use(t *testing.T, p *pool.Pool[*box], template string) {
+	t.Helper()
+	b, err := p.Acquire(t.Context(), pool.Request{Template: template, Patience: time.Minute})
+	assert.NilError(t, err)
+	assert.Equal(t, b.template, template)
+	assert.NilError(t, b.Destroy(t.Context()))
+	p.Release()
+}
+
+func TestThePoolIsSplitByShareAndByTheDemandOfTheLastMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &factory{}
+		p := newPool(t, f, 10, 100)
+		synctest.Wait()
+		byShare := map[string]int{"python": 5, "nodejs": 3, "bash": 2}
+		assert.DeepEqual(t, p.Stats().Ready, byShare)
+		for range 100 {
+			use(t, p, "bash")
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		assert.DeepEqual(t, p.Stats().Ready, map[string]int{"python": 1, "nodejs": 1, "bash": 8})
+
+		time.Sleep(time.Minute)
+		use(t, p, "python")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.DeepEqual(t, p.Stats().Ready, byShare)
+		assert.Equal(t, f.count(), 10, "what took the place of others has sent them away")
+	})
+}
+
+func TestWhatCanWaitIsNotMadeWhileCodeRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(pool.Options[*box]{
+			Make: (&factory{}).make, Templates: map[string]int{"python": 1},
+			Size: 5, Max: 100, MakeTimeout: time.Minute, Logger: hclog.NewNullLogger(),
+		})
+		t.Cleanup(p.Close)
+		synctest.Wait()
+		var ended []func()
+		for range runtime.NumCPU() { // as much code as leaves nothing to make sandboxes with
+			ended = append(ended, p.Running())
+		}
+		ready := func() int {
+			t.Helper()
+			time.Sleep(50 * time.Millisecond)
+			synctest.Wait()
+			return p.Stats().Ready["python"]
+		}
+		use(t, p, "python")
+		assert.Equal(t, ready(), 4, "another four are there for a template that one asked for: nothing is made")
+		for range 4 {
+			use(t, p, "python")
+		}
+		assert.Equal(t, ready(), 5, "five were asked for at once, and five will be ready")
+
+		time.Sleep(time.Minute)
+		use(t, p, "python")
+		assert.Equal(t, ready(), 4)
+		time.Sleep(time.Second)
+		assert.Equal(t, ready(), 5, "code that runs for long does not keep the pool empty")
+
+		use(t, p, "python")
+		assert.Equal(t, ready(), 4)
+		for _, ended := range ended {
+			ended()
+		}
+		assert.Equal(t, ready(), 5, "code that has ended leaves room")
 	})
 }
 

@@ -11,21 +11,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// demandDecay is how much one request weighs against the past when the pool is
-// split between templates.
-const demandDecay = 0.95
-
 // giveUpAfter is how many sandboxes in a row may fail to be made before those
 // who wait are told.
 const giveUpAfter = 3
-
-// want notes that somebody asks for a template.
-func (p *Pool[S]) want(template string) {
-	for t := range p.demand {
-		p.demand[t] *= demandDecay
-	}
-	p.demand[template]++
-}
 
 // schedule starts making what is missing: first for those who wait, in their
 // order, then for the pool. It is called with the lock held whenever something
@@ -36,6 +24,7 @@ func (p *Pool[S]) schedule() {
 	}
 	targets := p.targets()
 	p.replaceOld(targets)
+	p.trim(targets)
 	for p.retry == nil {
 		template := p.next(targets)
 		if template == "" {
@@ -59,6 +48,56 @@ func (p *Pool[S]) scheduleSoon() {
 		defer p.mu.Unlock()
 		p.schedule()
 	})
+}
+
+// spareDelay is how long a sandbox that nobody is likely to want soon waits for a moment
+// in which no code runs, before it is made all the same.
+const spareDelay = time.Second
+
+// Running notes that code runs in one of the sandboxes, until the returned function is
+// called. Meanwhile no sandbox is made that can wait.
+func (p *Pool[S]) Running() (ended func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.running--
+		if p.deferred != nil && p.calm() {
+			p.scheduleSoon()
+		}
+	}
+}
+
+// calm says whether code leaves half of the processors alone, which are what making uses.
+func (p *Pool[S]) calm() bool { return 2*p.running < runtime.NumCPU() }
+
+// maySpare says whether a sandbox that can wait may be made now. If not, it will be
+// within spareDelay.
+func (p *Pool[S]) maySpare() bool {
+	if p.calm() || p.overdue {
+		return true
+	}
+	if p.deferred == nil {
+		p.deferred = time.AfterFunc(spareDelay, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.deferred, p.overdue = nil, true
+			p.schedule()
+		})
+	}
+	return false
+}
+
+// spared notes that a sandbox which could wait is being made, or that none is missing any
+// more, so that the next one waits anew.
+func (p *Pool[S]) spared() {
+	p.overdue = false
+	if p.deferred != nil {
+		p.deferred.Stop()
+		p.deferred = nil
+	}
 }
 
 // existing counts the sandboxes that there are and those that are being made.
@@ -93,13 +132,26 @@ func (p *Pool[S]) next(targets map[string]int) string {
 	if template := p.firstUnmet(); template != "" {
 		return template
 	}
+	if template := p.mostLacking(p.needs(targets)); template != "" {
+		return template
+	}
+	template := p.mostLacking(targets)
+	if template != "" && !p.maySpare() {
+		return ""
+	}
+	p.spared()
+	return template
+}
+
+// mostLacking is the template of which most are missing, "" for none.
+func (p *Pool[S]) mostLacking(wanted map[string]int) string {
 	best, lack := "", 0
-	for template, target := range targets {
+	for template, n := range wanted {
 		have := len(p.ready[template]) + p.making[template]
 		if p.outgoing != nil && p.outgoing.template == template {
 			have--
 		}
-		if d := target - have; d > lack || d == lack && d > 0 && template < best {
+		if d := n - have; d > lack || d == lack && d > 0 && template < best {
 			best, lack = template, d
 		}
 	}
@@ -142,18 +194,40 @@ func (p *Pool[S]) makeRoom() {
 	}
 }
 
+// trim retires ready sandboxes of templates that are asked for less than they were, where
+// those that have taken their place are ready.
+func (p *Pool[S]) trim(targets map[string]int) {
+	ready := 0
+	for _, list := range p.ready {
+		ready += len(list)
+	}
+	for ; p.o.Size > 0 && ready > p.o.Size; ready-- {
+		most, surplus := "", 0
+		for template, list := range p.ready {
+			if n := len(list) - targets[template]; n > surplus || n == surplus && n > 0 && template < most {
+				most, surplus = template, n
+			}
+		}
+		if most == "" {
+			return
+		}
+		p.retire(p.take(p.ready[most][0]))
+	}
+}
+
 // targets splits the pool's size by demand; every template keeps one if the
 // size allows it.
 func (p *Pool[S]) targets() map[string]int {
-	targets := map[string]int{}
-	var sum float64
+	targets, rates, now := map[string]int{}, map[string]float64{}, p.second()
+	sum := 1e-9 // or nothing was asked for, and none has a share
 	templates := make([]string, 0, len(p.demand))
 	for t, d := range p.demand {
 		templates = append(templates, t)
-		sum += d
+		rates[t] = d.rate(now)
+		sum += rates[t]
 	}
 	slices.SortFunc(templates, func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.demand[b], p.demand[a]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(rates[b], rates[a]), cmp.Compare(a, b))
 	})
 	left := p.o.Size
 	for _, t := range templates {
@@ -164,7 +238,7 @@ func (p *Pool[S]) targets() map[string]int {
 	}
 	spare := left
 	for _, t := range templates {
-		n := min(left, int(float64(spare)*p.demand[t]/sum+0.5))
+		n := min(left, int(float64(spare)*rates[t]/sum+0.5))
 		targets[t] += n
 		left -= n
 	}

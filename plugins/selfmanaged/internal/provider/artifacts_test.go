@@ -2,13 +2,16 @@ package provider
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/golden"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
@@ -31,12 +34,53 @@ func wanting(r *sdk.ExecuteRequest) {
 
 func TestFiguresAndTablesOfTheRealLibraries(t *testing.T) {
 	t.Run("in a directory", func(t *testing.T) {
-		testFigures(t, newProvider(t, map[string]any{"rootfs": binaries.Rootfs(t)}))
+		testCharts(t, testFigures(t, newProvider(t, map[string]any{"rootfs": binaries.Rootfs(t)})))
 	})
 	t.Run("in an image", func(t *testing.T) { testFigures(t, onDocker(dockerengine.Find(t))(t, nil)) })
 }
 
-func testFigures(t *testing.T, p testProvider) {
+// chartType is the media type of what is in a figure.
+const chartType = "application/vnd.e2b.chart+json"
+
+// figure is the forms of one.
+func figure(group int, kind string) []string {
+	var forms []string
+	for _, form := range []string{"image/png", "image/svg+xml", chartType} {
+		forms = append(forms, fmt.Sprintf("%d %s %s", group, kind, form))
+	}
+	return forms
+}
+
+// drawings is a figure with one of each kind that there is a chart for, and some for
+// which there is none. Their ticks are set, since each version of the library sets others.
+const drawings = `
+import datetime, numpy
+figure, axes = plt.subplots(3, 5, figsize=(6, 4), dpi=40)
+axes = iter(axes.flat)
+def at(ax=None, x=[], y=[]):
+    plt.sca(ax or next(axes)); plt.xticks(x); plt.yticks(y)
+at(); plt.plot([1, 2, 3], [1, 4, float("nan")], label="a ✓"); plt.plot(numpy.array([10, 20])); plt.axhline(2)
+plt.title("Lines"); plt.xlabel("Time (s)"); plt.ylabel("Money [EUR]"); plt.yscale("log"); plt.xticks([1, 2], ["1", "2"]); plt.yticks([1, 10], ["one", "ten"])
+at(); plt.plot([datetime.date(2026, 1, 1), datetime.date(2026, 1, 3)], [1, 2]); plt.xticks([datetime.date(2026, 1, 1)], ["new year"])
+at(); plt.plot(["tea", "milk"], [3, 1]); plt.xticks([0, 1], ["tea", "milk"])
+at(); plt.scatter([1, 2], [3, 4.5], label="dots"); plt.grid(); plt.xticks([1], ["1"])
+at(); plt.scatter([datetime.datetime(2026, 1, 1)], [1])
+at(); plt.bar([0, 1], [1, 2], label="first"); plt.bar([0, 1], [3, 2.5], bottom=[1, 2]); plt.xticks([0, 1], ["a", "b"])
+at(); plt.barh([0, 1], [2, 2]); plt.yticks([0], ["a"]); plt.xlabel("Length (m)")
+at(); plt.pie([1, 3], labels=["x", "y"]); plt.title("Pie")
+values = [[1, 2, 3, 4, 5, 20, 30, 100], [2, 3, 4, 5, 6, -20]]
+at(); plt.boxplot(values, patch_artist=True, showmeans=True); plt.xticks([1, 2], ["left", "right"]); plt.ylabel("v")
+at(); plt.boxplot(values[:1], patch_artist=True, vert=False); plt.yticks([1], ["lying"]); plt.xlabel("v")
+at(); plt.imshow([[1, 2]])
+at(); plt.fill_between([1, 2], [1, 2])
+at(); plt.boxplot(values, patch_artist=True, notch=True)
+next(axes).remove(); at(figure.add_subplot(3, 5, 14, projection="polar")); plt.plot([1, 2])
+figure.suptitle("All");
+`
+
+// testFigures returns a context that knows plt.
+func testFigures(t *testing.T, p testProvider) inContext {
+	t.Helper()
 	instance := create(t, p, templatePython)
 	plain := func(code string) outcome {
 		t.Helper()
@@ -49,29 +93,57 @@ func testFigures(t *testing.T, p testProvider) {
 	}
 	slow := func(r *sdk.ExecuteRequest) { r.Timeout = time.Minute }
 	o := plain("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.figure()\nplt.bar([1], [2])")
-	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "1 display image/svg+xml", "2 display image/png", "2 display image/svg+xml"})
+	assert.DeepEqual(t, o.kinds(), slices.Concat(figure(1, "display"), figure(2, "display")))
 	for i, a := range o.artifacts {
-		if i%2 == 0 {
+		switch i % 3 {
+		case 0:
 			assert.Assert(t, bytes.HasPrefix(a.Data, []byte("\x89PNG\r\n\x1a\n")))
-		} else {
+		case 1:
 			assert.Assert(t, bytes.HasPrefix(a.Data, []byte("<?xml")) && bytes.HasSuffix(a.Data, []byte("</svg>\n")), "%.100s", a.Data)
+		case 2:
+			assert.Assert(t, json.Valid(a.Data), "%.100s", a.Data)
 		}
 	}
+	// What has too many points has no chart, and that is no failure.
 	o = plain("import matplotlib.pyplot as plt\nplt.scatter(range(100_000), range(100_000))")
 	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "1 display image/svg+xml larger than 4194304 bytes"})
 	o = plain("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint(plt.get_fignums())\nplt.plot([3])\nplt.close()")
-	assert.DeepEqual(t, o.kinds(), []string{"1 display image/png", "1 display image/svg+xml"})
+	assert.DeepEqual(t, o.kinds(), figure(1, "display"))
 	assert.Equal(t, o.stdout, "[]\n")
-	assert.DeepEqual(t, plain("from matplotlib.figure import Figure\nf = Figure(); f.add_subplot().plot([1])\ndisplay(f)").kinds(), []string{"1 display image/png", "1 display image/svg+xml"})
+	assert.DeepEqual(t, plain("from matplotlib.figure import Figure\nf = Figure(); f.add_subplot().plot([1])\ndisplay(f)").kinds(), figure(1, "display"))
 
 	c := newContext(t, p, instance, sdk.Python)
-	assert.DeepEqual(t, c.run("import matplotlib.pyplot as plt, pandas\nplt.plot([1, 2]);", slow).kinds(), []string{"1 display image/png", "1 display image/svg+xml"})
+	assert.DeepEqual(t, c.run("import matplotlib.pyplot as plt, pandas\nplt.plot([1, 2]);", slow).kinds(), figure(1, "display"))
 	assert.Assert(t, is.Len(c.run("1;", slow).kinds(), 0), "a figure is shown once")
 	o = c.run("pandas.DataFrame({'a': [1, 2]})", slow)
 	assert.DeepEqual(t, o.kinds(), []string{"1 result text/plain", "1 result text/html"})
 	assert.Check(t, is.Contains(string(o.artifacts[1].Data), "<th>a</th>"))
-	assert.DeepEqual(t, c.run("fig, ax = plt.subplots(); ax.plot([1]); plt.close(fig); fig", slow).kinds(), []string{"1 result image/png", "1 result image/svg+xml"})
+	assert.DeepEqual(t, c.run("fig, ax = plt.subplots(); ax.plot([1]); plt.close(fig); fig", slow).kinds(), figure(1, "result"))
 	assert.Equal(t, c.run("import subprocess, sys; subprocess.run([sys.executable, '-c', 'import matplotlib; print(matplotlib.get_backend().lower())'], capture_output=True, text=True).stdout", slow).value(), `'agg\n'`)
+	return c
+}
+
+func testCharts(t *testing.T, c inContext) {
+	t.Helper()
+	slow := func(r *sdk.ExecuteRequest) { r.Timeout = time.Minute }
+	o := c.run(drawings, slow)
+	assert.Equal(t, o.stderr, "")
+	assert.DeepEqual(t, o.kinds()[:3], figure(1, "display"))
+	golden.Assert(t, strings.ReplaceAll(string(o.artifacts[2].Data), `{"type"`, "\n"+`{"type"`)+"\n", "charts.golden")
+	// A chart is told where there is room for the pictures of all figures beside it.
+	fewer := func(r *sdk.ExecuteRequest) {
+		slow(r)
+		r.Artifacts = &sdk.ArtifactLimits{MaxCount: 5, MaxBytes: 4 << 20, MaxTotalBytes: 16 << 20}
+	}
+	assert.DeepEqual(t, c.run("for _ in range(2): plt.figure(); plt.plot([1])", fewer).kinds(), slices.Concat(figure(1, "display"), figure(2, "display")[:2]))
+	smaller := func(r *sdk.ExecuteRequest) {
+		slow(r)
+		r.Artifacts = &sdk.ArtifactLimits{MaxCount: 20, MaxBytes: 100 << 10, MaxTotalBytes: 16 << 20}
+	}
+	assert.DeepEqual(t, c.run("plt.plot(range(9000)); plt.axis('off');", smaller).kinds(), figure(1, "display")[:2])
+	o = c.run("fig, ax = plt.subplots(); ax.plot([1]); ax.get_title = None; plt.close(fig); fig", slow)
+	assert.Equal(t, o.stderr, "", "that a chart cannot be made is no failure")
+	assert.DeepEqual(t, o.kinds(), figure(1, "result")[:2])
 }
 
 // likeMatplotlib stands where the library is looked for. Its figures are as large

@@ -11,7 +11,7 @@ var _ sdk.Commands = (*Provider)(nil)
 
 // StartCommand implements sdk.Commands.
 func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (command sdk.Command, err error) {
-	err = p.askGuest(ctx, req.InstanceID, func(ctx context.Context, i *instance, guest *wire.Client) error {
+	err = p.instances.askWithin(ctx, answerBound, req.InstanceID, func(ctx context.Context, i *instance, guest *wire.Client) error {
 		req.Env = i.environment(req.Env)
 		command, err = guest.StartCommand(ctx, req)
 		return err
@@ -21,7 +21,7 @@ func (p *Provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (co
 
 // ListCommands implements sdk.Commands.
 func (p *Provider) ListCommands(ctx context.Context, instanceID string) (commands []sdk.Command, err error) {
-	err = p.askGuest(ctx, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+	err = p.instances.askWithin(ctx, answerBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
 		commands, err = guest.ListCommands(ctx, instanceID)
 		return err
 	})
@@ -30,7 +30,7 @@ func (p *Provider) ListCommands(ctx context.Context, instanceID string) (command
 
 // ReadCommand implements sdk.Commands.
 func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (command sdk.Command, err error) {
-	err = p.waitForGuest(ctx, req.InstanceID, func(guest *wire.Client) error {
+	err = p.instances.waitFor(ctx, req.InstanceID, func(guest *wire.Client) error {
 		command, err = guest.ReadCommand(ctx, req, out)
 		return err
 	})
@@ -39,21 +39,21 @@ func (p *Provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, 
 
 // WriteCommand implements sdk.Commands.
 func (p *Provider) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, end bool) error {
-	return p.waitForGuest(ctx, instanceID, func(guest *wire.Client) error {
+	return p.instances.waitFor(ctx, instanceID, func(guest *wire.Client) error {
 		return guest.WriteCommand(ctx, instanceID, commandID, data, end)
 	})
 }
 
 // ResizeCommand implements sdk.Commands.
 func (p *Provider) ResizeCommand(ctx context.Context, instanceID, commandID string, size sdk.TerminalSize) error {
-	return p.askGuest(ctx, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+	return p.instances.askWithin(ctx, answerBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
 		return guest.ResizeCommand(ctx, instanceID, commandID, size)
 	})
 }
 
 // SignalCommand implements sdk.Commands.
 func (p *Provider) SignalCommand(ctx context.Context, instanceID, commandID, signal string) error {
-	return p.askGuest(ctx, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+	return p.instances.askWithin(ctx, answerBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
 		return guest.SignalCommand(ctx, instanceID, commandID, signal)
 	})
 }

@@ -16,7 +16,7 @@ const contextBound = 30 * time.Second
 
 // CreateContext implements sdk.Contexts.
 func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextRequest) (created sdk.CodeContext, err error) {
-	err = p.askGuestWithin(ctx, contextBound, req.InstanceID, func(ctx context.Context, i *instance, guest *wire.Client) error {
+	err = p.instances.askWithin(ctx, contextBound, req.InstanceID, func(ctx context.Context, i *instance, guest *wire.Client) error {
 		req.Env = i.environment(req.Env)
 		created, err = guest.CreateContext(ctx, req)
 		return err
@@ -26,7 +26,7 @@ func (p *Provider) CreateContext(ctx context.Context, req sdk.CreateContextReque
 
 // ListContexts implements sdk.Contexts.
 func (p *Provider) ListContexts(ctx context.Context, instanceID string) (list []sdk.CodeContext, err error) {
-	err = p.askGuestWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+	err = p.instances.askWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
 		list, err = guest.ListContexts(ctx, instanceID)
 		return err
 	})
@@ -35,14 +35,14 @@ func (p *Provider) ListContexts(ctx context.Context, instanceID string) (list []
 
 // RestartContext implements sdk.Contexts.
 func (p *Provider) RestartContext(ctx context.Context, instanceID, contextID string) error {
-	return p.askGuestWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+	return p.instances.askWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
 		return guest.RestartContext(ctx, instanceID, contextID)
 	})
 }
 
 // DeleteContext implements sdk.Contexts.
 func (p *Provider) DeleteContext(ctx context.Context, instanceID, contextID string) error {
-	return p.askGuestWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
+	return p.instances.askWithin(ctx, contextBound, instanceID, func(ctx context.Context, _ *instance, guest *wire.Client) error {
 		return guest.DeleteContext(ctx, instanceID, contextID)
 	})
 }

@@ -208,7 +208,7 @@ func TestAGuestThatSaysNothingIsGivenUp(t *testing.T) {
 	p := newProvider(t, map[string]any{"pool_size": 0, "guest": guest})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err := p.makeSandbox(ctx, templatePython)
+	_, err := p.sandboxes.make(ctx, templatePython)
 	assert.ErrorContains(t, err, "prepare the guest")
 	assert.Check(t, is.Len(processesNaming(p.dir), 0))
 }

@@ -2,9 +2,13 @@ package provider
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,30 +241,92 @@ plt.savefig("figure.png")
 print(open("figure.png", "rb").read(4))
 `
 
+// promised is what docs/runtimes.md says of a package of the root file system: how
+// Python imports it, if it does, and with what its version begins on Debian 12.
+type promised struct{ module, version string }
+
+// promises reads the tables of the page, by the name of the package.
+func promises(t *testing.T) map[string]promised {
+	t.Helper()
+	page, err := os.ReadFile("../../../../docs/runtimes.md")
+	assert.NilError(t, err)
+	_, tables, found := strings.Cut(string(page), "\n### What make rootfs has\n")
+	assert.Assert(t, found)
+	all := map[string]promised{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (?:`(\\w+)`)?[^|]* \\| (`[^|]+) \\| [^|]+ \\|$").FindAllStringSubmatch(tables, -1) {
+		for _, of := range regexp.MustCompile("`([a-z0-9.-]+)`(?: ([0-9.]+))?").FindAllStringSubmatch(row[2], -1) {
+			all[of[1]] = promised{row[1], of[2]}
+		}
+	}
+	return all
+}
+
+func TestThePageHasAllPackagesOfTheRootFileSystem(t *testing.T) {
+	list, err := os.ReadFile("../../rootfs/packages")
+	assert.NilError(t, err)
+	var want []string
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			want = append(want, line)
+		}
+	}
+	slices.Sort(want)
+	all := promises(t)
+	assert.DeepEqual(t, slices.Sorted(maps.Keys(all)), want)
+
+	root := binaries.Rootfs(t)
+	if release, err := os.ReadFile(filepath.Join(root, "etc/os-release")); err != nil || !strings.Contains(string(release), "VERSION_ID=\"12\"") {
+		return // the page has the versions of Debian 12
+	}
+	status, err := os.ReadFile(filepath.Join(root, "var/lib/dpkg/status"))
+	assert.NilError(t, err)
+	for name, is := range all {
+		installed := regexp.MustCompile(`(?m)^Package: ` + regexp.QuoteMeta(name) + `\n(?:\S.*\n| .*\n)*?Version: (?:\d+:)?(\S+)$`).FindSubmatch(status)
+		assert.Assert(t, installed != nil, "%s is not installed", name)
+		assert.Check(t, strings.HasPrefix(string(installed[1]), is.version), "%s is %s, and %s on the page", name, installed[1], is.version)
+	}
+}
+
+// programs looks for what should not be there, tries to change what is, and uses it.
+const programs = `
+find / -xdev -perm /6000 -type f 2>/dev/null; ls -d /etc/shadow /root; ls -A /home; touch /usr/x /var/x /etc/x
+git init -q && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m done && git log --format=%s
+echo '[42]' | jq '.[]'
+curl -s file:///dev/null && echo $?
+`
+
 func TestTheRootFileSystemHasWhatItPromises(t *testing.T) {
-	check := func(t *testing.T, p testProvider) {
+	// A library that cannot be loaded, for want of another, is not there.
+	var libraries strings.Builder
+	for _, is := range promises(t) {
+		if is.module != "" {
+			fmt.Fprintf(&libraries, "import %s\n", is.module)
+		}
+	}
+	check := func(t *testing.T, p testProvider, python string) {
 		t.Helper()
-		got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Python, Code: figures, Timeout: time.Minute})
+		got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templatePython), Language: sdk.Python, Code: python, Timeout: time.Minute})
 		assert.NilError(t, err)
 		assert.Equal(t, got.stdout, "b'\\x89PNG'\n", got.stderr)
+		assert.Equal(t, got.ExitCode, 0, got.stderr)
 		got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateNode), Language: sdk.JavaScript, Code: "console.log(typeof fetch)"})
 		assert.NilError(t, err)
 		assert.Equal(t, got.stdout, "function\n", got.stderr)
-		got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateBash), Language: sdk.Bash, Code: "find / -xdev -perm /6000 -type f 2>/dev/null; ls -d /etc/shadow /root; ls -A /home; touch /usr/x /var/x /etc/x"})
+		got, err = execute(t, p, sdk.ExecuteRequest{InstanceID: create(t, p, templateBash), Language: sdk.Bash, Code: programs})
 		assert.NilError(t, err)
-		assert.Equal(t, got.stdout, "user\n", "the workspace by another name")
+		assert.Equal(t, got.stdout, "user\ndone\n42\n0\n", "the workspace by another name, and programs: %s", got.stderr)
 		for _, path := range []string{"/usr/x", "/var/x", "/etc/x"} {
 			assert.Check(t, is.Contains(got.stderr, "cannot touch '"+path+"'"))
 		}
 	}
 	t.Run("as a directory", func(t *testing.T) {
 		p := newProvider(t, map[string]any{"rootfs": binaries.Rootfs(t)})
-		check(t, p)
+		check(t, p, libraries.String()+figures)
 		left, err := filepath.Glob(filepath.Join(binaries.Rootfs(t), "{workspace,opt/sandbox}", "*"))
 		assert.NilError(t, err)
 		assert.Check(t, is.Len(left, 0), "the directory is as it was")
 	})
-	t.Run("as an image", func(t *testing.T) { check(t, onDocker(dockerengine.Find(t))(t, nil)) })
+	t.Run("as an image", func(t *testing.T) { check(t, onDocker(dockerengine.Find(t))(t, nil), figures) })
 }
 
 func TestARootFileSystemThatIsNone(t *testing.T) {

@@ -20,11 +20,11 @@ const (
 // ended and the reason is known.
 const reasonBound = 10 * time.Second
 
-// endedBecause says why the sandbox of an instance has ended, the same to all who
+// endedBecause says why the sandbox of the instance has ended, the same to all who
 // ask. An instance that is still known is taken back.
-func (p *Provider) endedBecause(ctx context.Context, i *instance) reason {
+func (i *instance) endedBecause(ctx context.Context) reason {
 	i.ended.Do(func() {
-		if known, err := p.find(i.ID); err != nil || known != i {
+		if i.among.lookUp(i.ID) != i {
 			i.reason = destroyed
 			return
 		}
@@ -32,22 +32,22 @@ func (p *Provider) endedBecause(ctx context.Context, i *instance) reason {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reasonBound)
 		defer cancel()
 		oom := i.sandbox.OutOfMemory(ctx)
-		switch known := p.lose(i); {
+		switch known := i.among.lose(i); {
 		case oom:
 			i.reason = outOfMemory
 		case !known:
 			i.reason = destroyed
 		default:
-			p.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox.Stderr())
+			i.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox.Stderr())
 		}
 	})
 	return i.reason
 }
 
 // executionLost answers for an execution whose sandbox ended under it.
-func (p *Provider) executionLost(ctx context.Context, i *instance, started time.Time) (sdk.ExecuteResult, error) {
+func (i *instance) executionLost(ctx context.Context, started time.Time) (sdk.ExecuteResult, error) {
 	result := sdk.ExecuteResult{ExitCode: 137, Duration: time.Since(started)}
-	switch p.endedBecause(ctx, i) {
+	switch i.endedBecause(ctx) {
 	case outOfMemory:
 		result.Status, result.Detail = sdk.StatusOutOfMemory, "the code used more memory than its sandbox has, and the sandbox was killed for it"
 	case destroyed:
@@ -59,11 +59,11 @@ func (p *Provider) executionLost(ctx context.Context, i *instance, started time.
 }
 
 // callLost is the error of any other call whose sandbox ended under it.
-func (p *Provider) callLost(ctx context.Context, i *instance) error {
-	switch p.endedBecause(ctx, i) {
+func (i *instance) callLost(ctx context.Context) error {
+	switch i.endedBecause(ctx) {
 	case outOfMemory:
 		return sdk.Errorf(sdk.CodeUnavailable, "the programs and files in the sandbox took more memory than it has, and the sandbox was killed for it: "+
-			"create a new instance, and use less memory in it or ask the operator for more than %d MiB", p.settings.MemoryMB)
+			"create a new instance, and use less memory in it or ask the operator for more than %d MiB", i.sandbox.limits.MemoryMB)
 	case destroyed:
 		return sdk.Errorf(sdk.CodeNotFound, "the instance was destroyed")
 	default:

@@ -4,13 +4,9 @@ import (
 	"context"
 	"io"
 	"io/fs"
-	"sync"
-
-	"google.golang.org/grpc/mem"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
-	"github.com/sandbox-broker/sandbox-broker/sdk/wire/filechunk"
 )
 
 // The guest serves files; here the calls only find it.
@@ -24,7 +20,7 @@ var (
 
 // StatFile implements sdk.Files.
 func (p *Provider) StatFile(ctx context.Context, instanceID, path string) (info sdk.FileInfo, err error) {
-	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
 		info, err = guest.StatFile(ctx, instanceID, path)
 		return err
 	})
@@ -33,7 +29,7 @@ func (p *Provider) StatFile(ctx context.Context, instanceID, path string) (info 
 
 // ListFiles implements sdk.Files.
 func (p *Provider) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
-	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
 		truncated, err = guest.ListFiles(ctx, req, found)
 		return err
 	})
@@ -42,7 +38,7 @@ func (p *Provider) ListFiles(ctx context.Context, req sdk.ListFilesRequest, foun
 
 // ReadFile implements sdk.Files.
 func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (info sdk.FileInfo, content io.ReadCloser, err error) {
-	content, err = p.read(ctx, req.InstanceID, func(guest *wire.Client) (content io.ReadCloser, err error) {
+	content, err = p.instances.read(ctx, req.InstanceID, func(guest *wire.Client) (content io.ReadCloser, err error) {
 		info, content, err = guest.ReadFile(ctx, req)
 		return content, err
 	})
@@ -51,7 +47,7 @@ func (p *Provider) ReadFile(ctx context.Context, req sdk.ReadFileRequest) (info 
 
 // WriteFile implements sdk.Files.
 func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, content io.Reader) (info sdk.FileInfo, err error) {
-	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
 		info, err = guest.WriteFile(ctx, req, content)
 		return err
 	})
@@ -60,7 +56,7 @@ func (p *Provider) WriteFile(ctx context.Context, req sdk.WriteFileRequest, cont
 
 // MakeDirectory implements sdk.Files.
 func (p *Provider) MakeDirectory(ctx context.Context, instanceID, path string, mode fs.FileMode) (info sdk.FileInfo, err error) {
-	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
 		info, err = guest.MakeDirectory(ctx, instanceID, path, mode)
 		return err
 	})
@@ -69,7 +65,7 @@ func (p *Provider) MakeDirectory(ctx context.Context, instanceID, path string, m
 
 // MoveFile implements sdk.Files.
 func (p *Provider) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (info sdk.FileInfo, err error) {
-	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
 		info, err = guest.MoveFile(ctx, req)
 		return err
 	})
@@ -78,7 +74,7 @@ func (p *Provider) MoveFile(ctx context.Context, req sdk.MoveFileRequest) (info 
 
 // CopyFile implements sdk.Files.
 func (p *Provider) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (info sdk.FileInfo, err error) {
-	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
 		info, err = guest.CopyFile(ctx, req)
 		return err
 	})
@@ -87,14 +83,14 @@ func (p *Provider) CopyFile(ctx context.Context, req sdk.MoveFileRequest) (info 
 
 // RemoveFile implements sdk.Files.
 func (p *Provider) RemoveFile(ctx context.Context, instanceID, path string, recursive bool) error {
-	return p.ask(ctx, instanceID, func(guest *wire.Client) error {
+	return p.instances.ask(ctx, instanceID, func(guest *wire.Client) error {
 		return guest.RemoveFile(ctx, instanceID, path, recursive)
 	})
 }
 
 // SearchFiles implements sdk.FileSearcher.
 func (p *Provider) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, found func([]sdk.FileMatch) error) (truncated bool, err error) {
-	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
 		truncated, err = guest.SearchFiles(ctx, req, found)
 		return err
 	})
@@ -103,7 +99,7 @@ func (p *Provider) SearchFiles(ctx context.Context, req sdk.SearchFilesRequest, 
 
 // ReplaceInFiles implements sdk.FileSearcher.
 func (p *Provider) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) (replaced []sdk.FileReplacement, err error) {
-	err = p.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, req.InstanceID, func(guest *wire.Client) (err error) {
 		replaced, err = guest.ReplaceInFiles(ctx, req)
 		return err
 	})
@@ -112,14 +108,14 @@ func (p *Provider) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesReq
 
 // WatchFiles implements sdk.FileWatcher.
 func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, ready func() error, changed func([]sdk.FileChange) error) error {
-	return p.waitForGuest(ctx, req.InstanceID, func(guest *wire.Client) error {
+	return p.instances.waitFor(ctx, req.InstanceID, func(guest *wire.Client) error {
 		return guest.WatchFiles(ctx, req, ready, changed)
 	})
 }
 
 // SetFileMode implements sdk.FileModeSetter.
 func (p *Provider) SetFileMode(ctx context.Context, instanceID, path string, mode fs.FileMode) (info sdk.FileInfo, err error) {
-	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
 		info, err = guest.SetFileMode(ctx, instanceID, path, mode)
 		return err
 	})
@@ -128,62 +124,16 @@ func (p *Provider) SetFileMode(ctx context.Context, instanceID, path string, mod
 
 // ReadArchive implements sdk.Archiver.
 func (p *Provider) ReadArchive(ctx context.Context, req sdk.ReadArchiveRequest) (io.ReadCloser, error) {
-	return p.read(ctx, req.InstanceID, func(guest *wire.Client) (io.ReadCloser, error) {
+	return p.instances.read(ctx, req.InstanceID, func(guest *wire.Client) (io.ReadCloser, error) {
 		return guest.ReadArchive(ctx, req)
 	})
 }
 
 // WriteArchive implements sdk.Archiver.
 func (p *Provider) WriteArchive(ctx context.Context, instanceID, directory string, content io.Reader) (summary sdk.ArchiveSummary, err error) {
-	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
 		summary, err = guest.WriteArchive(ctx, instanceID, directory, content)
 		return err
 	})
 	return summary, err
-}
-
-// read opens something that is read after its call has returned.
-func (p *Provider) read(ctx context.Context, instanceID string, open func(guest *wire.Client) (io.ReadCloser, error)) (io.ReadCloser, error) {
-	i, release, err := p.reach(instanceID)
-	if err != nil {
-		return nil, err
-	}
-	content, err := open(i.sandbox.guest.Instance())
-	if err != nil {
-		release()
-		return nil, p.explainCall(ctx, ctx, i, err)
-	}
-	return &reading{content, sync.OnceFunc(release), func(err error) error { return p.explainCall(ctx, ctx, i, err) }}, nil
-}
-
-// reading is content from a guest.
-type reading struct {
-	io.ReadCloser
-	release func()
-	explain func(error) error
-}
-
-var _ filechunk.Source = (*reading)(nil)
-
-func (r *reading) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	return n, r.ended(err)
-}
-
-// NextChunk implements filechunk.Source: what comes from the guest is passed on.
-func (r *reading) NextChunk() (mem.BufferSlice, error) {
-	chunk, err := filechunk.Next(r.ReadCloser, false)
-	return chunk, r.ended(err)
-}
-
-func (r *reading) ended(err error) error {
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader has it bare
-		err = r.explain(err)
-	}
-	return err
-}
-
-func (r *reading) Close() error {
-	defer r.release()
-	return r.ReadCloser.Close()
 }

@@ -20,7 +20,7 @@ import (
 // whenever it gets to look; who takes without bound may reach the fence before,
 // which ends the whole sandbox.
 func overrun(p testProvider) string {
-	return fmt.Sprintf("import time\nx = b'x' * (%d << 20)\ntime.sleep(1000)", p.settings.MemoryMB+64)
+	return fmt.Sprintf("import time\nx = b'x' * (%d << 20)\ntime.sleep(1000)", p.sandboxes.limits.MemoryMB+64)
 }
 
 // besideItsFence makes an instance of which only the limit on the host keeps the
@@ -31,7 +31,7 @@ func besideItsFence(t *testing.T, newProvider makeProvider) (testProvider, strin
 		t.Skip("cgroups need root")
 	}
 	p := newProvider(t, map[string]any{"memory_mb": 64, "pool_size": 0, "cgroups": "required"})
-	p.settings.MemoryMB = 1 << 20
+	p.sandboxes.limits.MemoryMB = 1 << 20
 	return p, create(t, p, templatePython)
 }
 

@@ -2,12 +2,11 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 )
 
@@ -46,6 +45,12 @@ const imageMaxAge = 10 * time.Minute
 
 // images has an image for each template that needs one.
 type images struct {
+	when   string // the setting
+	make   func(ctx context.Context, template string) (*runsc.Image, error)
+	logger hclog.Logger
+	ending context.Context // ends with stop
+	end    context.CancelFunc
+
 	mu     sync.Mutex
 	latest map[string]*madeImage
 	// made holds when the latest imageDemand sandboxes of a template were begun, the
@@ -86,6 +91,13 @@ func (m *madeImage) outdated(now time.Time) bool {
 	return m.done() && (now.Sub(m.began) > imageMaxAge || m.image != nil && m.image.Gone())
 }
 
+// newImages makes images with a runtime that can, when the setting says. The caller owes
+// a call of stop.
+func newImages(when string, make func(ctx context.Context, template string) (*runsc.Image, error), logger hclog.Logger) *images {
+	ending, end := context.WithCancel(context.Background())
+	return &images{when: when, make: make, logger: logger, ending: ending, end: end}
+}
+
 // demanded notes that a sandbox is made, and reports whether so many of its template
 // were made lately that an image pays.
 func (i *images) demanded(template string, now time.Time) bool {
@@ -100,30 +112,29 @@ func (i *images) demanded(template string, now time.Time) bool {
 	return len(times) == imageDemand && now.Sub(times[0]) <= imageDemandWindow
 }
 
-// image returns the image to make a sandbox of a template from, nil if it is to be made
+// take returns the image to make a sandbox of a template from, nil if it is to be made
 // without one. The caller owes a call of release when the sandbox has been made.
-func (p *Provider) image(ctx context.Context, template string) (*madeImage, error) {
-	maker, can := p.runtime.(imager)
-	if !can || p.settings.Images == imagesNever || !imagedTemplates[template] {
+func (i *images) take(ctx context.Context, template string) (*madeImage, error) {
+	if i.when == imagesNever || !imagedTemplates[template] {
 		return nil, nil
 	}
-	now, always := time.Now(), p.settings.Images == imagesAlways
-	p.images.mu.Lock()
-	defer p.images.mu.Unlock()
-	if !always && !p.images.demanded(template, now) {
+	now, always := time.Now(), i.when == imagesAlways
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !always && !i.demanded(template, now) {
 		return nil, nil
 	}
-	latest := p.images.latest[template]
+	latest := i.latest[template]
 	if latest == nil || latest.outdated(now) {
-		latest = p.beginImage(maker, template, now, latest)
+		latest = i.begin(template, now, latest)
 	}
 	if always && !latest.done() && latest.earlier == nil {
-		p.images.mu.Unlock()
+		i.mu.Unlock()
 		select {
 		case <-latest.ready:
 		case <-ctx.Done():
 		}
-		p.images.mu.Lock()
+		i.mu.Lock()
 		if err := ctx.Err(); err != nil && !latest.done() {
 			return nil, err
 		}
@@ -137,125 +148,75 @@ func (p *Provider) image(ctx context.Context, template string) (*madeImage, erro
 	return nil, nil
 }
 
-// beginImage starts making an image in place of an earlier one. It is called with the
-// lock held.
-func (p *Provider) beginImage(maker imager, template string, now time.Time, earlier *madeImage) *madeImage {
+// begin starts making an image in place of an earlier one. It is called with the lock
+// held.
+func (i *images) begin(template string, now time.Time, earlier *madeImage) *madeImage {
 	next := &madeImage{began: now, ready: make(chan struct{})}
 	if earlier.usable() {
 		next.earlier = earlier
 	}
-	if p.images.latest == nil {
-		p.images.latest = map[string]*madeImage{}
+	if i.latest == nil {
+		i.latest = map[string]*madeImage{}
 	}
-	p.images.latest[template] = next
-	p.images.making.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ending, makeTimeout)
+	i.latest[template] = next
+	i.making.Go(func() {
+		ctx, cancel := context.WithTimeout(i.ending, makeTimeout)
 		defer cancel()
-		image, err := p.makeImage(ctx, maker, template)
-		if err != nil && p.ending.Err() == nil {
-			p.logger.Info("sandboxes are prepared one by one, for no image can be made", "template", template, "error", err)
+		image, err := i.make(ctx, template)
+		if err != nil && i.ending.Err() == nil {
+			i.logger.Info("sandboxes are prepared one by one, for no image can be made", "template", template, "error", err)
 		}
-		p.images.mu.Lock()
-		defer p.images.mu.Unlock()
+		i.mu.Lock()
+		defer i.mu.Unlock()
 		next.image, next.earlier = image, nil
 		close(next.ready)
 		if earlier != nil {
 			earlier.replaced = true
-			p.removeUnused(earlier)
+			i.removeUnused(earlier)
 		}
 	})
 	return next
 }
 
-// release ends the use of an image that image has returned; nil is none.
-func (p *Provider) release(m *madeImage) {
+// release ends the use of an image that take has returned; nil is none.
+func (i *images) release(m *madeImage) {
 	if m == nil {
 		return
 	}
-	p.images.mu.Lock()
-	defer p.images.mu.Unlock()
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	m.users--
-	p.removeUnused(m)
+	i.removeUnused(m)
 }
 
 // removeUnused removes an image that no copy will be started from. It is called with
 // the lock held.
-func (p *Provider) removeUnused(m *madeImage) {
+func (i *images) removeUnused(m *madeImage) {
 	if !m.replaced || m.users > 0 || m.image == nil {
 		return
 	}
 	if err := m.image.Remove(); err != nil {
-		p.logger.Warn("remove an image that was replaced", "error", err)
+		i.logger.Warn("remove an image that was replaced", "error", err)
 	}
 }
 
-// dropImage has later sandboxes made without an image that is of no use, until the next
+// drop has later sandboxes made without an image that is of no use, until the next
 // one is due.
-func (p *Provider) dropImage(template string, useless *madeImage) {
-	p.images.mu.Lock()
-	defer p.images.mu.Unlock()
-	if p.images.latest[template] != useless {
+func (i *images) drop(template string, useless *madeImage) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.latest[template] != useless {
 		return
 	}
 	none := &madeImage{began: time.Now(), ready: make(chan struct{})}
 	close(none.ready)
-	p.images.latest[template] = none
+	i.latest[template] = none
 	useless.replaced = true
-	p.removeUnused(useless)
+	i.removeUnused(useless)
 }
 
-func (p *Provider) makeImage(ctx context.Context, maker imager, template string) (*runsc.Image, error) {
-	encoded, err := guest.EncodePrepare(p.preparation(template))
-	if err != nil {
-		return nil, err
-	}
-	return maker.MakeImage(ctx, newID(), []string{guest.PrepareVariable + "=" + encoded})
-}
-
-// start starts a sandbox, as a copy of the image unless that is nil.
-func (p *Provider) start(ctx context.Context, id string, from *madeImage) (running, error) {
-	if from == nil {
-		return p.runtime.Start(ctx, id)
-	}
-	return p.runtime.(imager).StartImage(id, from.image)
-}
-
-// preparation is what the guest of a template's sandbox is to do before it takes
-// any code.
-func (p *Provider) preparation(template string) *guestv1.PrepareRequest {
-	return &guestv1.PrepareRequest{
-		Interpreters:  p.interpreters,
-		Warm:          []string{string(languageOf(template))},
-		MemoryLimit:   p.memoryLimit(),
-		ProcessLimit:  uint64(p.settings.Processes),
-		FileSizeLimit: uint64(p.settings.WorkspaceMB) << 20,
-		CodePolicy:    p.codePolicy,
-		Packages:      p.canInstallPython(),
-	}
-}
-
-// stopImages returns when no image is being made any more. The pool is closed before.
-func (p *Provider) stopImages() {
-	p.stop()
-	p.images.making.Wait()
-}
-
-// makeSandbox starts a sandbox and returns when its interpreter is ready.
-func (p *Provider) makeSandbox(ctx context.Context, template string) (*sandbox, error) {
-	image, err := p.image(ctx, template)
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.makeOne(ctx, template, image)
-	p.release(image)
-	if err == nil || image == nil || ctx.Err() != nil {
-		return s, err
-	}
-	p.logger.Warn("a copy of the prepared sandbox does not work; sandboxes are prepared one by one for a while", "template", template, "error", err)
-	p.dropImage(template, image)
-	s, again := p.makeOne(ctx, template, nil)
-	if again != nil {
-		return nil, errors.Join(again, err)
-	}
-	return s, nil
+// stop returns when no image is being made any more, and none will be.
+func (i *images) stop() {
+	i.end()
+	i.making.Wait()
 }

@@ -89,9 +89,9 @@ func TestAnImageThatVanishedIsMadeAgain(t *testing.T) {
 		assert.NilError(t, err)
 		assert.Equal(t, got.stdout, "1\n")
 	}
-	image, err := p.image(t.Context(), templatePython)
+	image, err := p.sandboxes.images.take(t.Context(), templatePython)
 	assert.NilError(t, err)
-	p.release(image)
+	p.sandboxes.images.release(image)
 	assert.Check(t, image.usable())
 }
 
@@ -135,9 +135,9 @@ func TestSandboxesAreCopiesWhileManyAreMade(t *testing.T) {
 		return ""
 	}
 	ready := func() {
-		p.images.mu.Lock()
-		latest := p.images.latest[templatePython]
-		p.images.mu.Unlock()
+		p.sandboxes.images.mu.Lock()
+		latest := p.sandboxes.images.latest[templatePython]
+		p.sandboxes.images.mu.Unlock()
 		<-latest.ready
 	}
 	for range imageDemand {
@@ -148,9 +148,9 @@ func TestSandboxesAreCopiesWhileManyAreMade(t *testing.T) {
 	assert.Check(t, first != "")
 
 	// An image that is old serves until there is another.
-	p.images.mu.Lock()
-	p.images.latest[templatePython].began = time.Now().Add(-imageMaxAge - time.Second)
-	p.images.mu.Unlock()
+	p.sandboxes.images.mu.Lock()
+	p.sandboxes.images.latest[templatePython].began = time.Now().Add(-imageMaxAge - time.Second)
+	p.sandboxes.images.mu.Unlock()
 	make()
 	ready()
 	second := make()
@@ -160,8 +160,8 @@ func TestSandboxesAreCopiesWhileManyAreMade(t *testing.T) {
 	assert.Check(t, is.Len(images, 1))
 
 	// One that is being made when the provider ends holds nobody up and leaves nothing.
-	p.images.mu.Lock()
-	p.images.latest[templatePython].began = time.Now().Add(-imageMaxAge - time.Second)
-	p.images.mu.Unlock()
+	p.sandboxes.images.mu.Lock()
+	p.sandboxes.images.latest[templatePython].began = time.Now().Add(-imageMaxAge - time.Second)
+	p.sandboxes.images.mu.Unlock()
 	make()
 }

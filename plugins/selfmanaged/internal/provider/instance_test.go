@@ -157,3 +157,8 @@ func TestASlowReaderDoesNotCostTheInstance(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Equal(t, got.stdout, "alive\n")
 }
+
+func TestAnInstanceSaysHowLargeItIs(t *testing.T) {
+	p := &Provider{settings: settings{Runtime: runtimeRunsc, CPUs: 0.5, MemoryMB: 256, WorkspaceMB: 64}}
+	assert.DeepEqual(t, p.facts(), map[string]string{"runtime": "runsc", "cpus": "0.5", "memory_mb": "256", "disk_mb": "128"})
+}

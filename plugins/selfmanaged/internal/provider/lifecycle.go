@@ -2,77 +2,119 @@ package provider
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"strconv"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 var (
-	_ sdk.Pauser    = (*Provider)(nil)
-	_ sdk.TTLSetter = (*Provider)(nil)
-	_ sdk.Meter     = (*Provider)(nil)
+	_ sdk.Pauser      = (*Provider)(nil)
+	_ sdk.TTLSetter   = (*Provider)(nil)
+	_ sdk.Meter       = (*Provider)(nil)
+	_ sdk.Interrupter = (*Provider)(nil)
 )
 
-// find returns an instance that is known.
-func (p *Provider) find(instanceID string) (*instance, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := p.instances[instanceID]
-	if i == nil {
-		return nil, &sdk.Error{Code: sdk.CodeNotFound, Message: "no such instance", NoEffect: true}
+// Create implements sdk.Provider.
+func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	if !p.configured.Load() {
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeNotInitialized, "not configured")
 	}
-	return i, nil
+	return p.instances.once(ctx, req.IdempotencyKey, func() (sdk.Instance, error) { return p.create(ctx, req) })
 }
 
-// Pause implements sdk.Pauser. What only looks on, a watch or whoever reads along,
-// stands still with the rest.
-func (p *Provider) Pause(ctx context.Context, instanceID string) error {
-	i, err := p.find(instanceID)
+func (p *Provider) create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	language := languageOf(req.Template)
+	switch {
+	case language == "":
+		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "must be one of python, nodejs, bash")
+	case p.sandboxes.interpreters[language] == "":
+		return sdk.Instance{}, sdk.Errorf(sdk.CodeCreateFailed, "there is no %s for the sandboxes of this provider to use, so there are no %s sandboxes", language, req.Template)
+	}
+	reuse := p.instances.reuse.wanted(req)
+	s, err := p.pool.Acquire(ctx, pool.Request{
+		Template: req.Template, Tenant: req.Labels[sdk.LabelTenant], Patience: p.settings.QueueTimeout,
+		Reuse: reuse, MaxQueue: req.MaxQueue,
+	})
 	if err != nil {
-		return err
+		return sdk.Instance{}, err
 	}
-	needed, err := i.beginSwitch(true)
-	if err != nil || !needed {
-		return err
+	now := time.Now()
+	i := &instance{
+		Instance: sdk.Instance{
+			ID: s.instanceID(), Template: req.Template, Labels: maps.Clone(req.Labels), CreatedAt: now,
+			Metadata: p.facts(),
+		},
+		sandbox: s, env: maps.Clone(req.Env), key: req.IdempotencyKey, reuse: reuse,
+		among: p.instances, logger: p.logger,
 	}
-	// Who measures does not ask a guest that is frozen.
-	i.measuring.Lock()
-	defer i.measuring.Unlock()
-	err = p.freeze(ctx, i)
-	i.endSwitch(err == nil)
+	if req.TTL > 0 {
+		i.ExpiresAt = now.Add(req.TTL)
+	}
+	if !p.instances.add(i) {
+		return sdk.Instance{}, errors.Join(sdk.Errorf(sdk.CodeUnavailable, "the provider is shutting down"), p.instances.end(ctx, i))
+	}
+	if p.sandboxes.packages {
+		go i.serveRequested(p.InstallPackages)
+	}
+	return i.Instance, nil
+}
+
+// facts are what is true of each instance. What its files may take is on two file systems.
+func (p *Provider) facts() map[string]string {
+	return map[string]string{
+		"runtime":            p.settings.Runtime,
+		sdk.MetadataCPUs:     strconv.FormatFloat(p.settings.CPUs, 'f', -1, 64),
+		sdk.MetadataMemoryMB: strconv.FormatInt(p.settings.MemoryMB, 10),
+		sdk.MetadataDiskMB:   strconv.FormatInt(2*p.settings.WorkspaceMB, 10),
+	}
+}
+
+// Execute implements sdk.Provider.
+func (p *Provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	i, err := p.instances.find(req.InstanceID)
+	if err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	if req.Language == sdk.Bash && req.Arguments != nil {
+		return sdk.ExecuteResult{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "arguments", "bash has no main to give them to; use env")
+	}
+	return i.execute(ctx, req, out)
+}
+
+// Interrupt implements sdk.Interrupter.
+func (p *Provider) Interrupt(ctx context.Context, instanceID, executionID string) error {
+	i := p.instances.lookUp(instanceID)
+	if i == nil {
+		return sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	}
+	err := i.sandbox.guest.Interrupt(ctx, executionID, p.interruptGrace)
+	if errors.Is(err, guestclient.ErrGone) {
+		return sdk.Errorf(sdk.CodeNotFound, "the sandbox has ended, and the execution with it")
+	}
 	return err
 }
 
-// freeze pauses the sandbox of an instance that nobody uses.
-func (p *Provider) freeze(ctx context.Context, i *instance) (err error) {
-	// Nobody answers that while it is frozen.
-	if i.measured, err = p.measure(ctx, i); err != nil {
+// Pause implements sdk.Pauser.
+func (p *Provider) Pause(ctx context.Context, instanceID string) error {
+	i, err := p.instances.find(instanceID)
+	if err != nil {
 		return err
 	}
-	if err := i.sandbox.Pause(ctx); err != nil {
-		// Whatever has been done of it is undone: nobody would thaw what does not
-		// count as frozen.
-		thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerBound)
-		defer cancel()
-		_ = i.sandbox.Resume(thawing) // it fails for one that runs
-		return err
-	}
-	return nil
+	return i.pause(ctx)
 }
 
 // Resume implements sdk.Pauser.
 func (p *Provider) Resume(ctx context.Context, instanceID string) error {
-	i, err := p.find(instanceID)
+	i, err := p.instances.find(instanceID)
 	if err != nil {
 		return err
 	}
-	needed, err := i.beginSwitch(false)
-	if err != nil || !needed {
-		return err
-	}
-	err = i.sandbox.Resume(ctx)
-	i.endSwitch(err != nil)
-	return err
+	return i.resume(ctx)
 }
 
 // SetTTL implements sdk.TTLSetter.
@@ -80,59 +122,29 @@ func (p *Provider) SetTTL(_ context.Context, instanceID string, ttl time.Duratio
 	if ttl <= 0 {
 		return time.Time{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be positive")
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := p.instances[instanceID]
-	if i == nil {
-		return time.Time{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
-	}
-	if i.expiry != nil {
-		i.expiry.Stop()
-	}
-	i.ExpiresAt = time.Now().Add(ttl)
-	i.expiry = time.AfterFunc(ttl, func() { p.expire(i) })
-	return i.ExpiresAt, nil
-}
-
-// expire ends an instance whose time is over, unless it was given more at the
-// very moment.
-func (p *Provider) expire(i *instance) {
-	p.mu.Lock()
-	over := !time.Now().Before(i.ExpiresAt)
-	p.mu.Unlock()
-	if over {
-		p.lose(i)
-	}
+	return p.instances.setTTL(instanceID, ttl)
 }
 
 // InstanceMetrics implements sdk.Meter.
 func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.InstanceMetrics, error) {
-	i, err := p.find(instanceID)
+	i, err := p.instances.find(instanceID)
 	if err != nil {
 		return sdk.InstanceMetrics{}, err
 	}
-	if !i.measuring.TryRLock() {
-		return sdk.InstanceMetrics{}, errPausing
-	}
-	defer i.measuring.RUnlock()
-	if i.isPaused() {
-		return i.measured, nil
-	}
-	return p.measure(ctx, i)
+	return i.metrics(ctx)
 }
 
-// measure asks the guest what its sandbox uses, and adds the limits.
-func (p *Provider) measure(ctx context.Context, i *instance) (sdk.InstanceMetrics, error) {
-	bounded, cancel := context.WithTimeoutCause(ctx, answerBound, errNoAnswer)
-	defer cancel()
-	m, err := i.sandbox.guest.Instance().InstanceMetrics(bounded, "")
-	if err != nil {
-		return sdk.InstanceMetrics{}, p.explainCall(ctx, bounded, i, err)
+// Destroy implements sdk.Provider.
+func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
+	i := p.instances.take(instanceID)
+	if i == nil {
+		return nil
 	}
-	m.CPULimit = float64(p.settings.CPUs)
-	m.MemoryLimit, m.ProcessLimit = p.settings.MemoryMB<<20, p.settings.Processes
-	if !p.runtime.GVisor() {
-		m.Memory = 0 // what the guest sees in use there is the host's
-	}
-	return m, nil
+	return p.instances.end(ctx, i)
+}
+
+// List implements sdk.Provider. A self-managed instance ends with the process
+// that made it, so all of them are this broker's.
+func (p *Provider) List(context.Context) ([]sdk.Instance, error) {
+	return p.instances.list(), nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/url"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/egress"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/packages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -27,22 +29,23 @@ type packageSources struct {
 	packages.Sources
 	egress *egress.Egress // nil if nothing may be installed
 	wheels *egress.Wheels // nil if there is no directory of them
-	npm    string         // inside the sandbox; empty if there is none
+	// Inside the sandbox; empty if there is none.
+	npm          string
+	interpreters interpreters
 
 	resolver egress.Resolver
 	dialer   egress.Dialer
 }
 
-// setUpPackages makes of the settings what installations need.
-func (p *Provider) setUpPackages(ctx context.Context) error {
-	s := p.settings
+// setUp makes of the settings what installations need.
+func (from *packageSources) setUp(ctx context.Context, s settings, runtime sandboxRuntime, found interpreters, logger hclog.Logger) error {
+	from.interpreters = found
 	if s.Packages == packagesOff {
 		return nil
 	}
-	from := &p.packages
 	o := egress.Options{
 		Hosts: s.PackageHosts, MaxBytes: s.PackageMB << 20,
-		Resolver: from.resolver, Dialer: from.dialer, Logger: p.logger,
+		Resolver: from.resolver, Dialer: from.dialer, Logger: logger,
 	}
 	var err error
 	for setting, into := range map[string]**url.URL{settingPackageIndex: &from.Index, settingNPMRegistry: &from.Registry} {
@@ -59,7 +62,7 @@ func (p *Provider) setUpPackages(ctx context.Context) error {
 		o.Indexes = append(o.Indexes, *into)
 	}
 	if from.Registry != nil {
-		if from.npm, _, err = p.runtime.Interpreter(ctx, "npm"); err != nil {
+		if from.npm, _, err = runtime.Interpreter(ctx, "npm"); err != nil {
 			return err
 		}
 	}
@@ -88,9 +91,10 @@ func indexURL(setting, text string) (*url.URL, error) {
 	return u, nil
 }
 
-func (s packageSources) close() error {
-	if s.wheels == nil {
+// close ends what serves packages.
+func (from *packageSources) close() error {
+	if from.wheels == nil {
 		return nil
 	}
-	return s.wheels.Close()
+	return from.wheels.Close()
 }

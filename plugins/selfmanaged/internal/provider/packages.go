@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/packages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -17,19 +16,29 @@ var _ sdk.PackageInstaller = (*Provider)(nil)
 
 // CheckPackages implements sdk.PackageInstaller.
 func (p *Provider) CheckPackages(_ context.Context, language sdk.Language, requirements []string) error {
-	if err := p.installable(language); err != nil {
+	return p.packages.check(language, requirements)
+}
+
+// InstallPackages implements sdk.PackageInstaller.
+func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	i, err := p.instances.find(req.InstanceID)
+	if err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	return p.packages.install(ctx, i, req, out)
+}
+
+// check refuses what is not allowed, and what are no requirements.
+func (from *packageSources) check(language sdk.Language, requirements []string) error {
+	if err := from.installable(language); err != nil {
 		return err
 	}
 	return packages.Check(language, requirements)
 }
 
-// InstallPackages implements sdk.PackageInstaller.
-func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-	i, err := p.find(req.InstanceID)
-	if err != nil {
-		return sdk.ExecuteResult{}, err
-	}
-	if err := p.CheckPackages(ctx, req.Language, req.Requirements); err != nil {
+// install installs packages in an instance.
+func (from *packageSources) install(ctx context.Context, i *instance, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
+	if err := from.check(req.Language, req.Requirements); err != nil {
 		return sdk.ExecuteResult{}, err
 	}
 	done, err := i.use()
@@ -44,10 +53,10 @@ func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesR
 
 	said := &installerOutput{limit: int(req.OutputLimit)}
 	started := time.Now()
-	result, err := i.sandbox.guest.Install(ctx, p.installer(req), req.Timeout, req.OutputLimit,
-		p.packages.egress.Session(i.Labels[sdk.LabelTenant], i.ID), said)
+	result, err := i.sandbox.guest.Install(ctx, from.installer(req), req.Timeout, req.OutputLimit,
+		from.egress.Session(i.Labels[sdk.LabelTenant], i.ID), said)
 	if err != nil {
-		if result, err = p.installationEnded(ctx, i, req, started, err); err != nil {
+		if result, err = i.withoutResult(ctx, req.Timeout, started, err); err != nil {
 			return sdk.ExecuteResult{}, err
 		}
 	}
@@ -55,13 +64,12 @@ func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesR
 }
 
 // installable refuses what the operator has not allowed, or not made possible.
-func (p *Provider) installable(language sdk.Language) error {
+func (from *packageSources) installable(language sdk.Language) error {
 	refused := func(format string, args ...any) error {
 		e := sdk.Errorf(sdk.CodeNotSupported, format, args...)
 		e.Capability = sdk.CapabilityPackages
 		return e
 	}
-	from := p.packages
 	switch {
 	case from.egress == nil:
 		return refused("packages cannot be installed here: the operator can allow it with %s = %q in the settings of this provider", settingPackages, packagesOn)
@@ -73,37 +81,22 @@ func (p *Provider) installable(language sdk.Language) error {
 		return refused("there is no npm for the sandboxes of this provider to use, so no JavaScript packages can be installed")
 	case language != sdk.Python && language != sdk.JavaScript:
 		return refused("there are no packages of %s to install", language)
-	case p.interpreters[string(language)] == "":
+	case from.interpreters[language] == "":
 		return refused("there is no %s for the sandboxes of this provider to use", language)
 	}
 	return nil
 }
 
-func (p *Provider) installer(req sdk.InstallPackagesRequest) guestclient.Installer {
-	interpreter := p.interpreters[string(req.Language)]
+// installer is the program that does it.
+func (from *packageSources) installer(req sdk.InstallPackagesRequest) guestclient.Installer {
+	interpreter := from.interpreters[req.Language]
 	var installer guestclient.Installer
 	if req.Language == sdk.Python {
-		installer.Argv, installer.Env = packages.Python(interpreter, p.packages.Sources, req.Requirements)
+		installer.Argv, installer.Env = packages.Python(interpreter, from.Sources, req.Requirements)
 	} else {
-		installer.Argv, installer.Env = packages.Node(interpreter, p.packages.npm, p.packages.Sources, req.Requirements)
+		installer.Argv, installer.Env = packages.Node(interpreter, from.npm, from.Sources, req.Requirements)
 	}
 	return installer
-}
-
-// installationEnded says what it means that an installation ended without a result.
-func (p *Provider) installationEnded(ctx context.Context, i *instance, req sdk.InstallPackagesRequest, started time.Time, err error) (sdk.ExecuteResult, error) {
-	switch {
-	case errors.Is(err, guestclient.ErrStuck):
-		p.lose(i)
-		return sdk.ExecuteResult{
-			Status: sdk.StatusTimeout, ExitCode: 137, Duration: time.Since(started),
-			Detail: guest.TimeoutDetail(req.Timeout) + "; the sandbox did not answer any more and was destroyed",
-		}, nil
-	case errors.Is(err, guestclient.ErrGone):
-		return p.executionLost(ctx, i, started)
-	default:
-		return sdk.ExecuteResult{}, err
-	}
 }
 
 // report hands over what the installer has printed. Its errors have one form, in

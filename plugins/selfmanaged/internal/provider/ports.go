@@ -19,7 +19,7 @@ const dialTimeout = 10 * time.Second
 // DialPort implements sdk.Ports. Connections do not hinder a pause: they stand
 // still with everything else.
 func (p *Provider) DialPort(ctx context.Context, instanceID string, port uint16) (conn net.Conn, err error) {
-	err = p.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+	err = p.instances.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
 		dialling, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		conn, err = guest.DialPort(dialling, instanceID, port)

@@ -3,19 +3,20 @@
 //
 // It joins the parts and speaks the SDK; making sandboxes is the work of a runtime
 // (runsc or docker), keeping them ready the pool's, running code the guest's.
+//
+// Provider has the methods of the SDK, and they say little: instances.go knows which
+// instances there are, instance.go and guestcall.go what one does, sandbox.go and
+// images.go how its sandbox was made, packages.go how packages get into it.
 package provider
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,26 +55,17 @@ const leastMaxAge = time.Minute
 type Provider struct {
 	logger hclog.Logger
 
-	configured   atomic.Bool
-	runtime      sandboxRuntime
-	pool         *pool.Pool[*sandbox]
-	interpreters map[string]string
-	settings     settings
-	codePolicy   []byte // as the guest reads it
-	images       images
-	packages     packageSources
-
-	ending context.Context // ends with Close
-	stop   context.CancelFunc
+	configured atomic.Bool
+	settings   settings
+	runtime    sandboxRuntime
+	sandboxes  *maker
+	pool       *pool.Pool[*sandbox]
+	instances  *instances
+	packages   packageSources
 
 	// interruptGrace is sdk.InterruptGrace but for tests, which a slow machine must
 	// not fail.
 	interruptGrace time.Duration
-
-	mu        sync.Mutex
-	closed    bool
-	instances map[string]*instance
-	keys      map[string]*creation
 }
 
 var (
@@ -85,10 +77,8 @@ var (
 
 // New is the serve.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
-	ending, stop := context.WithCancel(context.Background())
 	return &Provider{
-		ending: ending, stop: stop,
-		logger: logger, instances: map[string]*instance{}, keys: map[string]*creation{},
+		logger: logger, instances: newInstances(logger),
 		packages:       packageSources{resolver: net.DefaultResolver, dialer: &net.Dialer{}},
 		interruptGrace: sdk.InterruptGrace,
 	}
@@ -122,28 +112,29 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err := req.Settings.Decode(&p.settings); err != nil {
 		return err
 	}
-	var err error
-	if p.codePolicy, err = p.settings.codePolicy(); err != nil {
+	runtime, found, err := p.settings.setUpRuntime(ctx, req, p.logger)
+	if err != nil {
 		return err
 	}
-	if err := p.setUpRuntime(ctx, req); err != nil {
-		return err
+	p.runtime = runtime
+	if err := p.packages.setUp(ctx, p.settings, runtime, found, p.logger); err != nil {
+		return errors.Join(err, runtime.Close())
 	}
-	if err := p.setUpPackages(ctx); err != nil {
-		return errors.Join(err, p.runtime.Close())
+	if p.sandboxes, err = newMaker(p.settings, runtime, found, p.logger); err != nil {
+		return errors.Join(err, p.packages.close(), runtime.Close())
 	}
+	p.sandboxes.packages = p.packages.installable(sdk.Python) == nil
 	p.pool = pool.New(pool.Options[*sandbox]{
-		Make: p.makeSandbox, Templates: p.shares(),
+		Make: p.sandboxes.make, Templates: p.sandboxes.shares(),
 		Check:         func(ctx context.Context, s *sandbox) error { return s.guest.Check(ctx) },
 		CheckInterval: checkInterval, CheckTimeout: checkTimeout,
 		MaxAge: p.settings.MaxAge, KeepFor: keepFor,
 		Size: int(p.settings.PoolSize), Max: int(p.settings.MaxSandboxes),
 		MakeTimeout: makeTimeout, Logger: p.logger,
 	})
+	p.instances.from, p.instances.reuse = p.pool, p.settings.reuse()
 	if err := p.firstTry(ctx); err != nil {
-		p.pool.Close()
-		p.stopImages()
-		return errors.Join(err, p.packages.close(), p.runtime.Close())
+		return errors.Join(err, p.free())
 	}
 	p.configured.Store(true)
 	return nil
@@ -160,17 +151,6 @@ func (p *Provider) firstTry(ctx context.Context) error {
 		return sdk.Errorf(sdk.CodeInvalidConfig, "%s", e.Message)
 	}
 	return nil
-}
-
-// shares are the initial demand for each template that can be made here.
-func (p *Provider) shares() map[string]int {
-	shares := map[string]int{}
-	for template, share := range map[string]int{templatePython: 5, templateNode: 3, templateBash: 2} {
-		if p.interpreters[string(languageOf(template))] != "" {
-			shares[template] = share
-		}
-	}
-	return shares
 }
 
 func languageOf(template string) sdk.Language {
@@ -249,20 +229,12 @@ func (p *Provider) Close(ctx context.Context) error {
 	if !p.configured.Swap(false) {
 		return nil
 	}
-	p.mu.Lock()
-	p.closed = true
-	instances := slices.Collect(maps.Values(p.instances))
-	for _, i := range instances {
-		p.forget(i)
-	}
-	p.mu.Unlock()
-	var wg sync.WaitGroup
-	errs := make([]error, len(instances))
-	for n, i := range instances {
-		wg.Go(func() { errs[n] = p.end(ctx, i) })
-	}
-	wg.Wait()
+	return errors.Join(p.instances.close(ctx), p.free())
+}
+
+// free ends what Configure began. No instance is left.
+func (p *Provider) free() error {
 	p.pool.Close()
-	p.stopImages()
-	return errors.Join(append(errs, p.packages.close(), p.runtime.Close())...)
+	p.sandboxes.close()
+	return errors.Join(p.packages.close(), p.runtime.Close())
 }

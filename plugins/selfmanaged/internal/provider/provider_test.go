@@ -287,6 +287,7 @@ func testExecution(t *testing.T, newProvider makeProvider) {
 		{name: "it is gVisor", language: sdk.Bash, code: "uname -r | grep -o gvisor", stdout: "gvisor\n"},
 		{name: "there is no network but loopback", language: sdk.Python, code: "import socket\nprint([n for _, n in socket.if_nameindex()])\ns = socket.socket(); s.settimeout(2)\nprint(s.connect_ex(('169.254.169.254', 80)) != 0)", stdout: "['lo']\nTrue\n"},
 		{name: "the root file system is read-only", language: sdk.Bash, code: "touch /usr/x /etc/x /x /run/x /opt/x", status: sdk.StatusFailed, exit: 1, stderr: "touch: cannot touch '/usr/x'"},
+		{name: "git trusts the workspace, which is root's", language: sdk.Bash, code: "cat /etc/gitconfig; stat -c %U /workspace", stdout: "[safe]\n\tdirectory = *\nroot\n"},
 		{name: "users of the host are not known", language: sdk.Bash, code: "wc -l < /etc/passwd; test -e /etc/shadow || echo none; test -e /root || echo none", stdout: "3\nnone\nnone\n"},
 	}
 	for _, c := range cases {
@@ -511,7 +512,7 @@ func TestHealthHasTheMetricsOfThePool(t *testing.T) {
 
 func TestASandboxAnswersItsCheckUntilItHangs(t *testing.T) {
 	p := newProvider(t, map[string]any{"pool_size": 0})
-	s, err := p.makeSandbox(t.Context(), templatePython)
+	s, err := p.sandboxes.make(t.Context(), templatePython)
 	assert.NilError(t, err)
 	defer func() { assert.Check(t, s.Destroy(t.Context())) }()
 	for range 3 {

@@ -14,9 +14,9 @@ import (
 // Its execution has a limit of its own, which ends the wait and not the installation.
 const requestedTimeout = 5 * time.Minute
 
-// serveRequested lets programs of an instance have packages that they ask for, as its
+// serveRequested lets programs of the instance have packages that they ask for, as its
 // tenant could for them. It ends with the sandbox.
-func (p *Provider) serveRequested(i *instance) {
+func (i *instance) serveRequested(install func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -29,9 +29,9 @@ func (p *Provider) serveRequested(i *instance) {
 		}
 	}()
 	i.sandbox.guest.ServeRequested(ctx, func(ctx context.Context, requirements []string) guestclient.Installed {
-		p.logger.Info("code asks for packages", "tenant", i.Labels[sdk.LabelTenant], "instance", i.ID, "requirements", len(requirements))
+		i.logger.Info("code asks for packages", "tenant", i.Labels[sdk.LabelTenant], "instance", i.ID, "requirements", len(requirements))
 		said := &installerOutput{limit: 1 << 20}
-		result, err := p.InstallPackages(ctx, sdk.InstallPackagesRequest{
+		result, err := install(ctx, sdk.InstallPackagesRequest{
 			InstanceID: i.ID, Language: sdk.Python, Requirements: requirements, Timeout: requestedTimeout, OutputLimit: int64(said.limit),
 		}, said)
 		if err != nil {
@@ -40,9 +40,6 @@ func (p *Provider) serveRequested(i *instance) {
 		return guestclient.Installed{ExitCode: result.ExitCode, Stdout: said.stdout.Bytes(), Stderr: said.stderr.Bytes()}
 	})
 }
-
-// canInstallPython tells whether packages of Python are allowed and possible.
-func (p *Provider) canInstallPython() bool { return p.installable(sdk.Python) == nil }
 
 // messageOf is an error for those who did not call the broker's API.
 func messageOf(err error) string {

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"context"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -36,35 +35,33 @@ func (s *sandbox) instanceID() string {
 	return newID()
 }
 
-// reuses says whether the instance may be in a sandbox that its tenant had before, and
-// leave it to another one.
-func (p *Provider) reuses(req sdk.CreateRequest) bool {
-	return req.Reuse && p.settings.OneShot == oneShotTenant && req.Labels[sdk.LabelTenant] != ""
+// reuse says whose sandbox an execution without an instance of its own may be in.
+type reuse struct {
+	tenants bool          // one that its tenant had before
+	uses    int64         // after how many a sandbox is destroyed
+	age     time.Duration // of its first use, after which it is destroyed
 }
 
-// reusable says whether the sandbox of an instance that has ended may be its tenant's
+// reuse is the part of the settings about it.
+func (s settings) reuse() reuse {
+	return reuse{tenants: s.OneShot == oneShotTenant, uses: s.OneShotUses, age: s.OneShotAge}
+}
+
+// wanted says whether the instance may be in a sandbox that its tenant had before, and
+// leave it to another one.
+func (r reuse) wanted(req sdk.CreateRequest) bool {
+	return req.Reuse && r.tenants && req.Labels[sdk.LabelTenant] != ""
+}
+
+// allows says whether the sandbox of an instance that has ended may be its tenant's
 // again: after one execution, which has ended by itself, and nothing else.
-func (p *Provider) reusable(i *instance) bool {
+func (r reuse) allows(i *instance) bool {
 	past := i.sandbox.past
 	return i.reuse && i.clean.Load() && i.usedOnce() &&
-		past.uses < p.settings.OneShotUses && time.Since(past.began) < p.settings.OneShotAge
+		past.uses < r.uses && time.Since(past.began) < r.age
 }
 
 // endedByItself says whether the code has ended as code does, and was not killed.
 func endedByItself(result sdk.ExecuteResult) bool {
 	return (result.Status == sdk.StatusSucceeded || result.Status == sdk.StatusFailed) && result.ExitCode < 128
-}
-
-// handOver empties the sandbox of an instance that has ended and keeps it for the tenant.
-// It says whether that has worked: what cannot be emptied must be destroyed.
-func (p *Provider) handOver(ctx context.Context, i *instance) bool {
-	// Who has asked for the end of the instance may not wait for this.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
-	defer cancel()
-	if err := i.sandbox.guest.Reset(ctx); err != nil {
-		p.logger.Info("a sandbox is not handed over but destroyed", "instance", i.ID, "reason", err)
-		return false
-	}
-	p.pool.Keep(i.Labels[sdk.LabelTenant], i.Template, i.sandbox)
-	return true
 }

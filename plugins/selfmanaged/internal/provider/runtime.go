@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/docker"
@@ -60,22 +62,23 @@ type running interface {
 	Destroy(ctx context.Context) error
 }
 
+// limits are those of each sandbox.
+func (s settings) limits() confine.Limits {
+	return confine.Limits{MemoryMB: s.MemoryMB, CPUs: s.CPUs, WorkspaceMB: s.WorkspaceMB, Processes: s.Processes}
+}
+
 // newRuntime makes the runtime that the settings name.
-func (p *Provider) newRuntime(ctx context.Context, req sdk.ConfigureRequest, guest string) (sandboxRuntime, error) {
-	limits := confine.Limits{
-		MemoryMB: p.settings.MemoryMB, CPUs: p.settings.CPUs,
-		WorkspaceMB: p.settings.WorkspaceMB, Processes: p.settings.Processes,
-	}
-	if p.settings.Runtime == runtimeDocker {
-		engine, err := docker.Connect(p.settings.DockerHost)
+func (s settings) newRuntime(ctx context.Context, req sdk.ConfigureRequest, guest string, logger hclog.Logger) (sandboxRuntime, error) {
+	if s.Runtime == runtimeDocker {
+		engine, err := docker.Connect(s.DockerHost)
 		if err != nil {
 			return nil, err
 		}
 		r, err := docker.New(ctx, engine, docker.Options{
 			StateDir: req.StateDir, BrokerID: req.BrokerID, Label: req.Label,
-			Runtime: p.settings.DockerRuntime, Image: p.settings.Image, Guest: guest,
-			LimitsRequired: runsc.CgroupMode(p.settings.Cgroups) == runsc.CgroupRequired,
-			Limits:         limits, Logger: p.logger,
+			Runtime: s.DockerRuntime, Image: s.Image, Guest: guest,
+			LimitsRequired: runsc.CgroupMode(s.Cgroups) == runsc.CgroupRequired,
+			Limits:         s.limits(), Logger: logger,
 		})
 		if err != nil {
 			return nil, err
@@ -84,9 +87,9 @@ func (p *Provider) newRuntime(ctx context.Context, req sdk.ConfigureRequest, gue
 	}
 	r, err := runsc.New(ctx, runsc.Options{
 		StateDir: req.StateDir, AbandonedDirs: req.AbandonedDirs, Name: req.BrokerID + "-" + req.Label,
-		Binary: p.settings.Runsc, Guest: guest, Platform: p.settings.Platform, Rootfs: p.settings.Rootfs,
-		Cgroups: runsc.CgroupMode(p.settings.Cgroups),
-		Limits:  limits, Logger: p.logger,
+		Binary: s.Runsc, Guest: guest, Platform: s.Platform, Rootfs: s.Rootfs,
+		Cgroups: runsc.CgroupMode(s.Cgroups),
+		Limits:  s.limits(), Logger: logger,
 	})
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeInvalidConfig, "%w", err)
@@ -134,57 +137,62 @@ func (r dockerRuntime) Start(ctx context.Context, id string) (running, error) {
 // Explain knows of nothing that Check does not find.
 func (dockerRuntime) Explain(string) string { return "" }
 
+// interpreters are the paths that those of languages have in sandboxes.
+type interpreters map[sdk.Language]string
+
 // findInterpreters looks for the languages among what sandboxes have.
-func (p *Provider) findInterpreters(ctx context.Context) error {
-	p.interpreters = map[string]string{}
+func (s settings) findInterpreters(ctx context.Context, runtime sandboxRuntime, logger hclog.Logger) (interpreters, error) {
+	all := interpreters{}
 	for language, names := range map[sdk.Language][]string{
 		sdk.Python: {"python3"}, sdk.JavaScript: {"node", "nodejs"}, sdk.Bash: {"bash"},
 	} {
-		path, found, err := p.runtime.Interpreter(ctx, names...)
+		path, found, err := runtime.Interpreter(ctx, names...)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !found {
-			p.logger.Warn("a language is missing", "language", string(language), "remedy", "install "+names[0]+" in "+p.origin()+" and restart, if it is wanted")
+			logger.Warn("a language is missing", "language", string(language), "remedy", "install "+names[0]+" in "+s.origin()+" and restart, if it is wanted")
 			continue
 		}
-		p.interpreters[string(language)] = path
+		all[language] = path
 	}
-	if len(p.interpreters) == 0 {
-		return sdk.Errorf(sdk.CodeInvalidConfig, "there is no python3, node or bash in %s for the sandboxes to use: install them there", p.origin())
+	if len(all) == 0 {
+		return nil, sdk.Errorf(sdk.CodeInvalidConfig, "there is no python3, node or bash in %s for the sandboxes to use: install them there", s.origin())
 	}
-	return nil
+	return all, nil
 }
 
 // origin is where the programs in sandboxes come from.
-func (p *Provider) origin() string {
+func (s settings) origin() string {
 	switch {
-	case p.settings.Runtime == runtimeDocker:
-		return "the image " + p.settings.Image
-	case p.settings.Rootfs == runsc.HostRootfs:
+	case s.Runtime == runtimeDocker:
+		return "the image " + s.Image
+	case s.Rootfs == runsc.HostRootfs:
 		return "/usr on the host"
 	default:
-		return p.settings.Rootfs
+		return s.Rootfs
 	}
 }
 
 // setUpRuntime makes the runtime and looks what it has to offer.
-func (p *Provider) setUpRuntime(ctx context.Context, req sdk.ConfigureRequest) error {
-	if err := checkOpenFiles(p.settings.MaxSandboxes); err != nil {
-		return err
+func (s settings) setUpRuntime(ctx context.Context, req sdk.ConfigureRequest, logger hclog.Logger) (sandboxRuntime, interpreters, error) {
+	if err := checkOpenFiles(s.MaxSandboxes); err != nil {
+		return nil, nil, err
 	}
-	guest, err := findGuest(p.settings.Guest)
+	guest, err := findGuest(s.Guest)
 	if err != nil {
-		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "guest", "%w", err)
+		return nil, nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, "guest", "%w", err)
 	}
-	if p.runtime, err = p.newRuntime(ctx, req, guest); err != nil {
-		return err
+	runtime, err := s.newRuntime(ctx, req, guest, logger)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := p.findInterpreters(ctx); err != nil {
-		return errors.Join(err, p.runtime.Close())
+	found, err := s.findInterpreters(ctx, runtime, logger)
+	if err != nil {
+		return nil, nil, errors.Join(err, runtime.Close())
 	}
-	if weak := p.runtime.Weakness(); weak != "" {
-		p.logger.Warn("sandboxes are weaker than they could be", "reason", weak)
+	if weak := runtime.Weakness(); weak != "" {
+		logger.Warn("sandboxes are weaker than they could be", "reason", weak)
 	}
-	return nil
+	return runtime, found, nil
 }

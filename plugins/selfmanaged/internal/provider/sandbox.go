@@ -7,8 +7,13 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -16,38 +21,145 @@ import (
 // sandbox is a running sandbox with the connection to its guest.
 type sandbox struct {
 	running
-	ID    string
-	guest *guestclient.Client
-	past  past
+	ID     string
+	guest  *guestclient.Client
+	limits confine.Limits
+	gvisor bool // whether a kernel of its own runs it
+	past   past
 }
 
-// makeOne starts a sandbox, as a copy of the image unless that is nil, and returns when
-// its interpreter is ready.
-func (p *Provider) makeOne(ctx context.Context, template string, image *madeImage) (*sandbox, error) {
-	id := newID()
-	raw, err := p.start(ctx, id, image)
+// maker makes sandboxes.
+type maker struct {
+	runtime      sandboxRuntime
+	interpreters interpreters
+	limits       confine.Limits
+	codePolicy   []byte // as the guest reads it
+	packages     bool   // whether code may ask for some
+	images       *images
+	logger       hclog.Logger
+}
+
+// newMaker makes the maker of the sandboxes that the settings describe. The caller owes
+// a call of close.
+func newMaker(s settings, runtime sandboxRuntime, found interpreters, logger hclog.Logger) (*maker, error) {
+	policy, err := s.codePolicy()
 	if err != nil {
 		return nil, err
 	}
-	s := &sandbox{running: raw, ID: id}
-	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
-		err = s.prepare(ctx, p.preparation(template))
+	m := &maker{runtime: runtime, interpreters: found, limits: s.limits(), codePolicy: policy, logger: logger}
+	when := s.Images
+	if _, can := runtime.(imager); !can {
+		when = imagesNever
 	}
+	m.images = newImages(when, m.makeImage, logger)
+	return m, nil
+}
+
+// close returns when nothing is being made any more. The pool is closed before.
+func (m *maker) close() { m.images.stop() }
+
+// shares are the initial demand for each template that can be made here.
+func (m *maker) shares() map[string]int {
+	shares := map[string]int{}
+	for template, share := range map[string]int{templatePython: 5, templateNode: 3, templateBash: 2} {
+		if m.interpreters[languageOf(template)] != "" {
+			shares[template] = share
+		}
+	}
+	return shares
+}
+
+// make starts a sandbox and returns when its interpreter is ready.
+func (m *maker) make(ctx context.Context, template string) (*sandbox, error) {
+	image, err := m.images.take(ctx, template)
 	if err != nil {
-		// Also the end of what it says: it has ended, or is ended here.
-		destroyed := s.Destroy(context.WithoutCancel(ctx))
-		return nil, errors.Join(p.explainStart(err, raw.Stderr()), destroyed)
+		return nil, err
+	}
+	s, err := m.makeOne(ctx, template, image)
+	m.images.release(image)
+	if err == nil || image == nil || ctx.Err() != nil {
+		return s, err
+	}
+	m.logger.Warn("a copy of the prepared sandbox does not work; sandboxes are prepared one by one for a while", "template", template, "error", err)
+	m.images.drop(template, image)
+	s, again := m.makeOne(ctx, template, nil)
+	if again != nil {
+		return nil, errors.Join(again, err)
 	}
 	return s, nil
 }
 
+// makeOne starts a sandbox, as a copy of the image unless that is nil, and returns when
+// its interpreter is ready.
+func (m *maker) makeOne(ctx context.Context, template string, image *madeImage) (*sandbox, error) {
+	id := newID()
+	raw, err := m.start(ctx, id, image)
+	if err != nil {
+		return nil, err
+	}
+	s := &sandbox{running: raw, ID: id, limits: m.limits, gvisor: m.runtime.GVisor()}
+	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
+		err = s.prepare(ctx, m.preparation(template))
+	}
+	if err != nil {
+		// Also the end of what it says: it has ended, or is ended here.
+		destroyed := s.Destroy(context.WithoutCancel(ctx))
+		return nil, errors.Join(m.explainStart(err, raw.Stderr()), destroyed)
+	}
+	return s, nil
+}
+
+// start starts a sandbox, as a copy of the image unless that is nil.
+func (m *maker) start(ctx context.Context, id string, from *madeImage) (running, error) {
+	if from == nil {
+		return m.runtime.Start(ctx, id)
+	}
+	return m.runtime.(imager).StartImage(id, from.image)
+}
+
+// makeImage makes an image, with a runtime that can.
+func (m *maker) makeImage(ctx context.Context, template string) (*runsc.Image, error) {
+	encoded, err := guest.EncodePrepare(m.preparation(template))
+	if err != nil {
+		return nil, err
+	}
+	return m.runtime.(imager).MakeImage(ctx, newID(), []string{guest.PrepareVariable + "=" + encoded})
+}
+
+// preparation is what the guest of a template's sandbox is to do before it takes
+// any code.
+func (m *maker) preparation(template string) *guestv1.PrepareRequest {
+	paths := map[string]string{}
+	for language, path := range m.interpreters {
+		paths[string(language)] = path
+	}
+	return &guestv1.PrepareRequest{
+		Interpreters:  paths,
+		Warm:          []string{string(languageOf(template))},
+		MemoryLimit:   m.memoryLimit(),
+		ProcessLimit:  uint64(m.limits.Processes),
+		FileSizeLimit: uint64(m.limits.WorkspaceMB) << 20,
+		CodePolicy:    m.codePolicy,
+		Packages:      m.packages,
+	}
+}
+
+// memoryLimit is what the programs in a sandbox may use together, in bytes, as
+// far as its guest can see that.
+func (m *maker) memoryLimit() int64 {
+	if !m.runtime.GVisor() {
+		return math.MaxInt64 // what the guest sees in use there is the host's
+	}
+	return m.limits.MemoryMB << 20
+}
+
 // explainStart says why a sandbox did not come up, as well as it can be known from
 // what was said on its standard error.
-func (p *Provider) explainStart(err error, stderr string) error {
+func (m *maker) explainStart(err error, stderr string) error {
 	if words := tail.LastWords(stderr); words != "" {
 		err = fmt.Errorf("%w; the sandbox said: %s", err, words)
 	}
-	if known := p.runtime.Explain(stderr); known != "" {
+	if known := m.runtime.Explain(stderr); known != "" {
 		err = fmt.Errorf("%w (%w)", sdk.Errorf(sdk.CodeCreateFailed, "%s", known), err)
 	}
 	return err
@@ -68,13 +180,18 @@ func (s *sandbox) prepare(ctx context.Context, preparation *guestv1.PrepareReque
 	return err
 }
 
-// memoryLimit is what the programs in a sandbox may use together, in bytes, as
-// far as its guest can see that.
-func (p *Provider) memoryLimit() int64 {
-	if !p.runtime.GVisor() {
-		return math.MaxInt64 // what the guest sees in use there is the host's
+// measure asks the guest what the sandbox uses, and adds the limits.
+func (s *sandbox) measure(ctx context.Context) (sdk.InstanceMetrics, error) {
+	m, err := s.guest.Instance().InstanceMetrics(ctx, "")
+	if err != nil {
+		return sdk.InstanceMetrics{}, err
 	}
-	return p.settings.MemoryMB << 20
+	m.CPULimit = s.limits.CPUs
+	m.MemoryLimit, m.ProcessLimit = s.limits.MemoryMB<<20, s.limits.Processes
+	if !s.gvisor {
+		m.Memory = 0 // what the guest sees in use there is the host's
+	}
+	return m, nil
 }
 
 // Destroy ends the sandbox.

@@ -77,9 +77,9 @@ func TestWhatVanishesComesBack(t *testing.T) {
 			test.vanish(t, p)
 			id := works(t, p)
 			if test.given["images"] != nil && os.Geteuid() == 0 {
-				image, err := p.image(t.Context(), templatePython)
+				image, err := p.sandboxes.images.take(t.Context(), templatePython)
 				assert.NilError(t, err)
-				p.release(image)
+				p.sandboxes.images.release(image)
 				assert.Assert(t, image.usable(), "later ones are copies again")
 			}
 			assert.NilError(t, p.Destroy(t.Context(), id))

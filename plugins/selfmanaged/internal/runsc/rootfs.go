@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,10 @@ var ownFiles = map[string]string{
 	"etc/hostname":      "sandbox\n",
 	"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+
+// gitSettings let git use a repository in /workspace itself, which is root's: git trusts
+// the directories of its user alone. Root file systems of make rootfs have the same.
+const gitSettings = "[safe]\n\tdirectory = *\n"
 
 // systemDirs are on some systems links into /usr, on others directories.
 var systemDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
@@ -132,7 +137,11 @@ func makeRootfs(dir string, guest *guestfile.File, source string) ([]specs.Mount
 			}
 		}
 	}
-	for name, content := range ownFiles {
+	own := maps.Clone(ownFiles)
+	if source == HostRootfs {
+		own["etc/gitconfig"] = gitSettings
+	}
+	for name, content := range own {
 		if err := replaceFile(filepath.Join(dir, name), content); err != nil {
 			return nil, err
 		}

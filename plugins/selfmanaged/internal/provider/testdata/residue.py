@@ -298,6 +298,26 @@ kind(lambda: sys.setrecursionlimit(4711), lambda: sys.getrecursionlimit() == 471
 kind(gc.disable, lambda: not gc.isenabled(), "collector")
 kind(lambda: random.seed(4711), lambda: random.Random(4711).getstate() == random.getstate(), "random_state")
 kind(lambda: socket.setdefaulttimeout(4711), lambda: socket.getdefaulttimeout() == 4711, "default_timeout")
+kind(lambda: libc.prctl(4, 0, 0, 0, 0), lambda: libc.prctl(3, 0, 0, 0, 0) == 0, "not_dumpable")
+kind(lambda: libc.prctl(1, signal.SIGUSR1, 0, 0, 0), lambda: parent_death_signal() == signal.SIGUSR1, "parent_death_signal")
+kind(lambda: locale.setlocale(locale.LC_ALL, "C"), lambda: locale.setlocale(locale.LC_CTYPE) == "C", "locale")
+
+
+def parent_death_signal():
+    number = ctypes.c_int()
+    libc.prctl(2, ctypes.byref(number), 0, 0, 0)
+    return number.value
+
+
+def key():
+    return libc.syscall(KEYCTL, 10, -3, b"user", b"residue", 0)
+
+
+# gVisor has no keys, and Linux may have.
+ADD_KEY, KEYCTL = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+if libc.syscall(ADD_KEY, b"user", b"probe", b"x", 1, -2) >= 0:
+    kind(lambda: held.append(libc.syscall(ADD_KEY, b"user", b"residue", b"x", 1, -3)), lambda: key() >= 0, "key")
+
 
 
 def memory():
