@@ -42,6 +42,12 @@ def show(value, main):
     for name, method in {"html": "_repr_html_", "png": "_repr_png_", "json": "_repr_json_"}.items():
         if hasattr(value, method):
             forms[name] = getattr(value, method)()
+    # Forms of E2B's own, for which its kernel has formatters. They want one of these types.
+    for name, method in {"data": "_repr_e2b_data_", "chart": "_repr_e2b_chart_"}.items():
+        if hasattr(value, method):
+            made = getattr(value, method)()
+            if isinstance(made, (dict, str)):
+                forms[name] = made
     tell(type="result", extra={}, is_main_result=main, **forms)
 
 

@@ -42,6 +42,7 @@ func TestLinesAreEvents(t *testing.T) {
 		"a value":             {`{"type": "result", "text": "2", "extra": {}, "is_main_result": true}`, kernel.Event{Value: &kernel.Value{Main: true, Forms: map[string][]byte{"text/plain": []byte("2")}}}},
 		"a picture":           {`{"type": "result", "png": "` + picture + `", "text": null, "extra": {"x/y": "z"}}`, kernel.Event{Value: &kernel.Value{Forms: map[string][]byte{"image/png": []byte("\x89PNG\r\n\x1a\n"), "x/y": []byte("z")}}}},
 		"documents":           {`{"type": "result", "json": [1], "data": {"a": [1]}, "chart": null}`, kernel.Event{Value: &kernel.Value{Forms: map[string][]byte{"application/json": []byte("[1]"), interpreter.DataType: []byte(`{"a": [1]}`)}}}},
+		"a chart":             {`{"type": "result", "chart": {"type": "pie", "elements": []}}`, kernel.Event{Value: &kernel.Value{Forms: map[string][]byte{interpreter.ChartType: []byte(`{"type": "pie", "elements": []}`)}}}},
 		"fields of odd types": {`{"type": "result", "text": 5, "png": {"a": 1}}`, kernel.Event{Value: &kernel.Value{Forms: map[string][]byte{}}}},
 	} {
 		t.Run(name, func(t *testing.T) {

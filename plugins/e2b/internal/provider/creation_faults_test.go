@@ -14,6 +14,7 @@ import (
 
 // Codes that say that nothing was made would let the broker ask another provider.
 func TestACreationWhoseEffectCannotBeLookedForIsUncertain(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	for name, c := range map[string]struct {
 		look e2bfake.Fault
@@ -47,6 +48,7 @@ func TestACreationWhoseEffectCannotBeLookedForIsUncertain(t *testing.T) {
 }
 
 func TestARefusalAfterAnAttemptThatWasLostIsUncertain(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"max_retries": int64(1)})
 	server.HideFromLists(3) // the looks between the attempts
@@ -59,6 +61,7 @@ func TestARefusalAfterAnAttemptThatWasLostIsUncertain(t *testing.T) {
 }
 
 func TestACallerThatLeavesACreationWithAKeyFindsWhatItHasMade(t *testing.T) {
+	t.Parallel()
 	req := sdk.CreateRequest{Template: "python", IdempotencyKey: "k", Labels: map[string]string{sdk.LabelInstance: "i"}}
 	for name, hangs := range map[string]e2bfake.Fault{
 		"before it is made":              {On: "POST /sandboxes", Hang: true},
@@ -101,6 +104,7 @@ func TestACallerThatLeavesACreationWithAKeyFindsWhatItHasMade(t *testing.T) {
 }
 
 func TestACallerThatLeavesACreationWithoutAKeyLeavesNothing(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	ctx, cancel := context.WithCancel(t.Context())

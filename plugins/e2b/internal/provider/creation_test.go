@@ -10,6 +10,7 @@ import (
 )
 
 func TestARefusalDoesNotTakeBackACreationBeforeIt(t *testing.T) {
+	t.Parallel()
 	for name, refusal := range map[string]e2bfake.Fault{
 		"no room":          {Status: 429, Body: problem(429, "")},
 		"no such template": {Status: 404, Body: problem(404, "")},

@@ -44,6 +44,7 @@ func ways() map[string]func(t *testing.T, p *provider.Provider, id string) sdk.E
 
 // The broker runs code again that was not begun, and no other.
 func TestOnlyCodeThatWasNotBegunIsSaidToHaveHadNoEffect(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	for name, way := range ways() {
 		t.Run(name+", gone before", func(t *testing.T) {
@@ -75,6 +76,7 @@ func TestOnlyCodeThatWasNotBegunIsSaidToHaveHadNoEffect(t *testing.T) {
 }
 
 func TestCodeWhoseStartIsNotAnsweredMayHaveRun(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -86,6 +88,7 @@ func TestCodeWhoseStartIsNotAnsweredMayHaveRun(t *testing.T) {
 }
 
 func TestAContextThatIsDeletedUnderItsCodeIsNotSaidToBeUnknown(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	req := ways()["in a context"](t, p, create(t, p))

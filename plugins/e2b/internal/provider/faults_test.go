@@ -78,6 +78,7 @@ func calls() map[string]call {
 }
 
 func TestWhateverTheControlAPIAnswersHasItsCode(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"max_retries": int64(1)})
 	for name, c := range calls() {
@@ -123,6 +124,7 @@ func inject(server *e2bfake.Server, on []string, f e2bfake.Fault, times int) {
 }
 
 func TestWhatACreationMakesIsListedWithItsLabels(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"max_retries": int64(1)})
 	try := func(t *testing.T, late int) error {
@@ -201,6 +203,7 @@ func knownToBeWithoutEffect(err error) bool {
 }
 
 func TestNothingIsMadeByAServiceThatIsNotReached(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"max_retries": int64(0)})
 	server.Close()
@@ -227,6 +230,7 @@ func nothingRuns(t *testing.T, p *provider.Provider, id string) {
 }
 
 func TestAnExecutionThatIsCutOffIsEnded(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -245,6 +249,7 @@ func TestAnExecutionThatIsCutOffIsEnded(t *testing.T) {
 }
 
 func TestWhateverASandboxAnswersHasItsCode(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -281,6 +286,7 @@ func TestWhateverASandboxAnswersHasItsCode(t *testing.T) {
 }
 
 func TestASandboxThatEndsWithinAnExecutionIsUnavailableAndNotFoundAfterwards(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -301,6 +307,7 @@ func TestASandboxThatEndsWithinAnExecutionIsUnavailableAndNotFoundAfterwards(t *
 }
 
 func TestATokenThatIsNotValidAnyMoreIsRenewed(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -311,6 +318,7 @@ func TestATokenThatIsNotValidAnyMoreIsRenewed(t *testing.T) {
 }
 
 func TestTheLimitOfSandboxesIsTold(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{MaxSandboxes: 1})
 	p := configured(t, server, nil)
 	id := create(t, p)

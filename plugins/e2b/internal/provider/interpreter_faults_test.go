@@ -12,6 +12,7 @@ import (
 )
 
 func TestAnExecutionInAContextThatIsCutOffIsEndedAndTheContextGoesOn(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -37,6 +38,7 @@ func TestAnExecutionInAContextThatIsCutOffIsEndedAndTheContextGoesOn(t *testing.
 }
 
 func TestATemplateWithoutACodeInterpreterHasNoContexts(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"template": e2bfake.BaseTemplate})
 	id := create(t, p)
@@ -46,6 +48,7 @@ func TestATemplateWithoutACodeInterpreterHasNoContexts(t *testing.T) {
 }
 
 func TestOtherLanguagesRunInAKernelOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -62,6 +65,7 @@ func TestOtherLanguagesRunInAKernelOfTheirOwn(t *testing.T) {
 }
 
 func TestTypeScriptTakesArgumentsAndAnEnvironmentAndOthersDoNot(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)

@@ -46,6 +46,7 @@ func inContext(t *testing.T, p *provider.Provider, c sdk.CodeContext, id, code s
 }
 
 func TestTheEnvironmentReachesTheCodeWholeAndNothingElse(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	id := createWith(t, p, awkward)
 	for language, code := range map[sdk.Language]struct{ declares, shows string }{
@@ -87,6 +88,7 @@ func TestTheEnvironmentReachesTheCodeWholeAndNothingElse(t *testing.T) {
 }
 
 func TestAContextKeepsItsDirectoryWhateverEndsItsKernel(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	p.ExpectObedience(50 * time.Millisecond)
 	id := createWith(t, p, map[string]string{"A": "it's"})
@@ -122,6 +124,7 @@ func TestAContextKeepsItsDirectoryWhateverEndsItsKernel(t *testing.T) {
 }
 
 func TestTheEndOfAJavaScriptInterpreterIsTold(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)

@@ -69,6 +69,7 @@ func (s stateful) x() string {
 }
 
 func TestAContextThatIsStoppedKeepsItsState(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	const waits, awaits = "import time; print('ready'); time.sleep(98765)", "import asyncio; print('ready'); await asyncio.sleep(98765)"

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	http.DefaultTransport.(*http.Transport).DialContext = e2bfake.DialContext // which the provider's are copies of
 	flag.Parse()
 	// They wait more than they compute.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

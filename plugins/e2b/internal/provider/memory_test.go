@@ -12,6 +12,7 @@ import (
 )
 
 func TestAnInterpreterThatWasKilledForMemoryIsToldFromOneThatEnded(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -38,6 +39,7 @@ func TestAnInterpreterThatWasKilledForMemoryIsToldFromOneThatEnded(t *testing.T)
 }
 
 func TestAProcessThatWasKilledForMemoryIsToldFromOneThatWasKilled(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)

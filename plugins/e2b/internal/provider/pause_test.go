@@ -28,6 +28,7 @@ func logs(t *testing.T, p *provider.Provider, id string, c sdk.Command) (string,
 }
 
 func TestCommandsLiveThroughAPause(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	id := create(t, p)
 	start := func(terminal *sdk.TerminalSize, argv ...string) sdk.Command {
@@ -84,6 +85,7 @@ func TestCommandsLiveThroughAPause(t *testing.T) {
 }
 
 func TestACommandThatEndsBeforeAnybodyListensAgainHasItsExitCode(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -102,6 +104,7 @@ func TestACommandThatEndsBeforeAnybodyListensAgainHasItsExitCode(t *testing.T) {
 }
 
 func TestCodeThatNobodyWaitsForEndsAfterThePause(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	id := create(t, p)
 	ctx, leave := context.WithCancel(t.Context())
@@ -120,6 +123,7 @@ func TestCodeThatNobodyWaitsForEndsAfterThePause(t *testing.T) {
 }
 
 func TestACellThatAPauseCutsOffDoesNotRunOn(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	s := newStateful(t, p)
 	ended := make(chan error, 1)
@@ -139,6 +143,7 @@ func TestACellThatAPauseCutsOffDoesNotRunOn(t *testing.T) {
 }
 
 func TestAContextThatWaitsKeepsItsStateOverAPause(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	s := newStateful(t, p)
 	id := s.request("").InstanceID

@@ -17,6 +17,7 @@ import (
 )
 
 func TestSettingsThatCannotBeAreRefusedByName(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	for name, c := range map[string]struct {
 		settings map[string]any
@@ -42,6 +43,7 @@ func TestSettingsThatCannotBeAreRefusedByName(t *testing.T) {
 }
 
 func TestEveryGenerationOfServersWorks(t *testing.T) {
+	t.Parallel()
 	for name, routes := range map[string]e2bfake.Routes{"both": e2bfake.AllRoutes, "the old": e2bfake.OldRoutes, "the new": e2bfake.NewRoutes} {
 		t.Run(name, func(t *testing.T) {
 			p := configured(t, cloud(t, e2bfake.Options{Routes: routes}), map[string]any{"max_retries": int64(0)})
@@ -54,6 +56,7 @@ func TestEveryGenerationOfServersWorks(t *testing.T) {
 }
 
 func TestATemplateThatE2BLacksIsTold(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), map[string]any{"templates": map[string]string{"bash": "no-such-template"}})
 	create(t, p)
 	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "bash"})
@@ -61,6 +64,7 @@ func TestATemplateThatE2BLacksIsTold(t *testing.T) {
 }
 
 func TestANewProcessFindsTheSandboxes(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	req := sdk.CreateRequest{
 		Template: "nodejs", Labels: map[string]string{"session": "s"}, Env: map[string]string{"A": "it's $HOME"}, IdempotencyKey: "key", TTL: time.Hour,
@@ -90,6 +94,7 @@ func TestANewProcessFindsTheSandboxes(t *testing.T) {
 }
 
 func TestALeaseIsRenewedUntilTheDeadline(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"timeout": "60s"})
 	id := create(t, p)
@@ -106,6 +111,7 @@ func TestALeaseIsRenewedUntilTheDeadline(t *testing.T) {
 }
 
 func TestASandboxWhoseTimeIsOverIsForgottenAndFoundAgain(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -120,6 +126,7 @@ func TestASandboxWhoseTimeIsOverIsForgottenAndFoundAgain(t *testing.T) {
 }
 
 func TestARepeatedOutputIsNotTakenForAFrame(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	id := create(t, p)
 	// The environment of the supervisor, which has the marker, is nobody's business.
@@ -133,6 +140,7 @@ func TestARepeatedOutputIsNotTakenForAFrame(t *testing.T) {
 }
 
 func TestMuchCodeIsStoredBeforeItRuns(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	id := create(t, p)
 	var noise strings.Builder // which does not become smaller

@@ -28,6 +28,7 @@ func process(t *testing.T, server *e2bfake.Server, dir string, abandoned ...stri
 }
 
 func TestANewProcessFindsTheContexts(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	dir, next := t.TempDir(), t.TempDir()
 	before := process(t, server, dir)
@@ -80,6 +81,7 @@ func TestANewProcessFindsTheContexts(t *testing.T) {
 }
 
 func TestContextsAreLookedForAgainWhenTheListFails(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	dir := t.TempDir()
 	before := process(t, server, dir)
@@ -99,6 +101,7 @@ func TestContextsAreLookedForAgainWhenTheListFails(t *testing.T) {
 }
 
 func TestNothingIsLeftWrittenDownOfASandboxThatIsGone(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	dir := t.TempDir()
 	written := func() int {

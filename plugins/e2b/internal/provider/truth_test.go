@@ -19,6 +19,7 @@ import (
 var page = e2bfake.Fault{Status: 404, Header: map[string]string{"Content-Type": "text/html"}, Body: "<html><h1>404 Not Found</h1></html>"}
 
 func TestThePageOfABalancerEndsNothing(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"timeout": "60s", "max_retries": int64(0)})
 	id := create(t, p)
@@ -55,6 +56,7 @@ func TestThePageOfABalancerEndsNothing(t *testing.T) {
 }
 
 func TestARenewalThatIsAnsweredByABalancerIsRepeated(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, map[string]any{"timeout": "60s"})
 	id := create(t, p)
@@ -71,6 +73,7 @@ func TestARenewalThatIsAnsweredByABalancerIsRepeated(t *testing.T) {
 }
 
 func TestACodeInterpreterInTroubleIsNotOneWithoutAKernel(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -90,6 +93,7 @@ func TestACodeInterpreterInTroubleIsNotOneWithoutAKernel(t *testing.T) {
 }
 
 func TestContextsThatTheCodeInterpreterHasLostAreForgotten(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -106,6 +110,7 @@ func TestContextsThatTheCodeInterpreterHasLostAreForgotten(t *testing.T) {
 }
 
 func TestWhatASandboxCanDoFollowsFromItsVersion(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"0.2.10", "0.4.2", "0.5.2", "0.5.7", "0.6.13"} {
 		t.Run(version, func(t *testing.T) {
 			server := cloud(t, e2bfake.Options{EnvdVersion: version})
@@ -141,6 +146,7 @@ func TestWhatASandboxCanDoFollowsFromItsVersion(t *testing.T) {
 }
 
 func TestATemplateThatIsTooOldIsToldAtTheFirstCreation(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{EnvdVersion: "0.1.5"})
 	p := configured(t, server, nil)
 	_, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
@@ -150,6 +156,7 @@ func TestATemplateThatIsTooOldIsToldAtTheFirstCreation(t *testing.T) {
 }
 
 func TestAMissingTemplateIsToldByTheAnswerThatKnows(t *testing.T) {
+	t.Parallel()
 	for name, routes := range map[string]e2bfake.Routes{"both": e2bfake.AllRoutes, "the old": e2bfake.OldRoutes, "the new": e2bfake.NewRoutes} {
 		t.Run(name, func(t *testing.T) {
 			p := configured(t, cloud(t, e2bfake.Options{Routes: routes}), map[string]any{"template": "no-such-template"})
@@ -161,6 +168,7 @@ func TestAMissingTemplateIsToldByTheAnswerThatKnows(t *testing.T) {
 }
 
 func TestACreationWhoseAnswerNamesNoSandboxIsLookedFor(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	for _, body := range []string{"{}", "null"} {
 		p := configured(t, server, map[string]any{"max_retries": int64(0)})
@@ -172,6 +180,7 @@ func TestACreationWhoseAnswerNamesNoSandboxIsLookedFor(t *testing.T) {
 }
 
 func TestPatternsStandForFilesThatCodeHasMade(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -201,6 +210,7 @@ for name in ("a.txt", "b.txt", "c.csv", "deep/b.txt", "deep/er/b.txt"):
 }
 
 func TestTheCellThatCallsMainIsNotShown(t *testing.T) {
+	t.Parallel()
 	p := configured(t, cloud(t, e2bfake.Options{}), nil)
 	id := create(t, p)
 	for language, code := range map[sdk.Language]string{sdk.Python: "x = 1", sdk.JavaScript: "var x = 1"} {

@@ -31,6 +31,7 @@ func watch(t *testing.T, p *provider.Provider, id string, changes chan<- sdk.Fil
 }
 
 func TestAWatchEndsWithItsSandboxOrItsStream(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -47,6 +48,7 @@ func TestAWatchEndsWithItsSandboxOrItsStream(t *testing.T) {
 }
 
 func TestDraftsAreNotTold(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
@@ -58,6 +60,7 @@ func TestDraftsAreNotTold(t *testing.T) {
 }
 
 func TestWhatCannotBeWatchedIsSaid(t *testing.T) {
+	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
 	p := configured(t, server, nil)
 	id := create(t, p)
