@@ -9,7 +9,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/deerflow"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/e2b"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/mcp"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/opensandbox"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/ragflow"
 )
@@ -41,6 +43,7 @@ type Instances interface {
 	ragflow.Instances
 	opensandbox.Instances
 	e2b.Instances
+	deerflow.Instances
 }
 
 // Options of a Server.
@@ -74,6 +77,8 @@ type Options struct {
 	PreviewKey []byte
 	// PreviewHosts is nil where previews have paths only.
 	PreviewHosts *PreviewHosts
+	// Version of the broker, for clients that ask.
+	Version string
 	// FrontDoors that are open, by name.
 	FrontDoors map[string]frontdoor.Settings
 }
@@ -108,6 +113,8 @@ func NewServer(opts Options) (*Server, error) {
 		ragflow.Name:     ragflow.Add(s.Server, opts.Instances, opts.Tenants),
 		opensandbox.Name: opensandbox.Add(s.Server, opts.Instances, opts.Tenants, opts.Answers, opts.PreviewKey),
 		e2b.Name:         e2b.Add(s.Server, opts.Instances, opts.Tenants, opts.PreviewKey),
+		mcp.Name:         mcp.Add(s.Server, opts.Version),
+		deerflow.Name:    deerflow.Add(s.Server, opts.Instances, opts.Tenants, opts.Logger, opts.PreviewKey),
 	}
 	s.SetFrontDoors(opts.FrontDoors)
 	return s, nil

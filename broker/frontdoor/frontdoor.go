@@ -30,8 +30,12 @@ type Settings struct {
 	Wait time.Duration
 	// Timeout of one run, for doors whose clients name none.
 	Timeout time.Duration
-	// Address is where clients reach the broker: a host, perhaps with a port and a path.
-	// Empty for the one that a request was sent to.
+	// Lease is how long a sandbox lives after each use, for doors whose clients say nothing
+	// of it, and Template what it is made of; empty for the provider's usual one.
+	Lease    time.Duration
+	Template string
+	// Address is where clients reach the broker: a host, perhaps with a port and a path, and
+	// where clients take a scheme with that. Empty for the one that a request was sent to.
 	Address string
 	// Images leads from names of images to templates.
 	Images map[string]string
@@ -52,7 +56,7 @@ type Settings struct {
 func New(c config.FrontDoor) Settings {
 	return Settings{
 		Path: c.Path, Listen: c.Listen, Tenant: c.Tenant, Provider: c.Provider, Wait: c.Wait, Timeout: c.Timeout,
-		Address: c.Address, Images: c.Images, Network: c.Network,
+		Lease: c.Lease, Template: c.Template, Address: c.Address, Images: c.Images, Network: c.Network,
 		Templates: c.Templates, Domain: c.Domain, PublicPorts: c.PublicPorts,
 	}
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,6 +37,8 @@ type exchange struct {
 	remote string
 	// ticket of the connection.
 	ticket *admission.Ticket
+	// inside names the front door that asks by Call.Inside; empty for other requests.
+	inside string
 	// admin says that an administrator asks.
 	admin bool
 	// route is the pattern, not the path: paths hold IDs.
@@ -87,6 +90,9 @@ func (s *Server) exchangeOf(c *fiber.Ctx) *exchange {
 	} else {
 		x.atRoot = standsAt(hostname(string(c.Request().Header.Host())), x.api)
 	}
+	if conn, ok := c.Context().Conn().(*insideConn); ok {
+		x.inside, x.requestID, x.remote = conn.outer.api.opts.Name, conn.outer.requestID, conn.outer.remote
+	}
 	c.Locals(exchangeKey{}, x)
 	c.Set(HeaderRequestID, x.requestID)
 	return x
@@ -98,7 +104,7 @@ func (x *exchange) asked(ctx context.Context) context.Context {
 	if x.admin {
 		cause = origin.Admin
 	}
-	return origin.With(ctx, origin.Origin{Cause: cause, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote, FrontDoor: x.api.opts.Name})
+	return origin.With(ctx, origin.Origin{Cause: cause, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote, FrontDoor: cmp.Or(x.inside, x.api.opts.Name)})
 }
 
 // contextOf returns the context of a request: it ends with its deadline, when
@@ -124,6 +130,10 @@ func (s *Server) requestTimeout() time.Duration { return s.bounds.Load().Request
 // be found out it is the deadline that ends a request.
 func (s *Server) watchClient(conn net.Conn, gone func()) (stop func()) {
 	stop = func() {}
+	if inside, ok := conn.(*insideConn); ok {
+		forget := context.AfterFunc(inside.gone, gone)
+		return func() { forget() }
+	}
 	hangups := s.clients()
 	if secure, ok := conn.(*secureConn); ok {
 		conn = secure.socket

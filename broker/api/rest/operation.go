@@ -101,6 +101,9 @@ func (c Call[In]) Own(tenant string) error {
 	return nil
 }
 
+// FrontDoor names the door that asks by Inside; empty for other requests.
+func (c Call[In]) FrontDoor() string { return c.x.inside }
+
 // Mounted is the path at which the API is mounted where the request came: empty by a
 // listener of the API's own.
 func (c Call[In]) Mounted() string {

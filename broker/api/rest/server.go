@@ -90,9 +90,11 @@ type Server struct {
 	hangups    *hangups // see clients
 	streams    *handover.Server
 	arrivals   *arrivals
-	apis       []*API
-	strange    *API // answers what belongs to none of them
-	hosts      []host
+	// insideServer answers what front doors ask by Call.Inside.
+	insideServer *fasthttp.Server
+	apis         []*API
+	strange      *API // answers what belongs to none of them
+	hosts        []host
 	// secret is in the path of all routes of front doors, and in nothing that is sent.
 	secret   string
 	mounting sync.Mutex
@@ -156,6 +158,7 @@ func NewServer(opts Options) *Server {
 	server.Handler = s.screen(server.Handler)
 	server.HeaderReceived = func(header *fasthttp.RequestHeader) fasthttp.RequestConfig { return s.headerReceived(header, nil) }
 	server.ConnState = func(conn net.Conn, state fasthttp.ConnState) { admitted(conn).SetIdle(state == fasthttp.StateIdle) }
+	s.insideServer = newInside(server)
 	return s
 }
 

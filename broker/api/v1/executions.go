@@ -86,10 +86,11 @@ func (h executionRoutes) execute(ctx context.Context, c rest.Call[client.Execute
 			Wait:         waitOf(c.Body.WaitMS),
 			Listener:     listener,
 		},
-		Session:  c.Body.SessionID,
-		Template: c.Body.Template,
-		Provider: c.Body.Provider,
-		Keep:     c.Body.Keep,
+		Session:   c.Body.SessionID,
+		Template:  c.Body.Template,
+		Provider:  c.Body.Provider,
+		Keep:      c.Body.Keep,
+		FrontDoor: c.FrontDoor(),
 	})
 }
 

@@ -91,6 +91,7 @@ func (h instanceRoutes) createInstance(ctx context.Context, c rest.Call[client.C
 		Wait:         waitOf(c.Body.WaitMS),
 		Languages:    c.Body.Languages,
 		Capabilities: capabilitiesOf(c.Body.Capabilities),
+		FrontDoor:    c.FrontDoor(),
 	})
 	if created {
 		return http.StatusCreated, instanceOf(info), err

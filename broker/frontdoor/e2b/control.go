@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -82,7 +84,7 @@ func (d *Door) health(w http.ResponseWriter, r *http.Request, _ rest.Call[rest.N
 	}
 	info, err := d.instances.Named(id)
 	if info.FrontDoor != Name || info.Paused || isNotFound(err) {
-		return &sandboxGone{error: noSandbox(), sandbox: clipped(id)}
+		return &sandboxGone{error: noSandbox(), sandbox: frontdoor.Clipped(id)}
 	}
 	if err != nil {
 		return err
@@ -90,9 +92,6 @@ func (d *Door) health(w http.ResponseWriter, r *http.Request, _ rest.Call[rest.N
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
-
-// clipped bounds a name that a client chose, for it to be repeated.
-func clipped(name string) string { return strings.ToValidUTF8(name[:min(len(name), 64)], "\uFFFD") }
 
 // sandboxAnswer is a sandbox as create and connect answer it.
 type sandboxAnswer struct {
@@ -168,13 +167,24 @@ func listedOf(info instance.Info) listedSandbox {
 	n := noteOf(info)
 	l := listedSandbox{
 		TemplateID: n.Template, Alias: n.Template, SandboxID: info.ID.Instance, ClientID: clientID,
-		StartedAt: info.CreatedAt.UTC(), EndAt: info.ExpiresAt.UTC(), CPUCount: 1, MemoryMB: 512, DiskSizeMB: 512,
+		StartedAt: info.CreatedAt.UTC(), EndAt: info.ExpiresAt.UTC(),
+		CPUCount: sizeOf(info, sdk.MetadataCPUs), MemoryMB: sizeOf(info, sdk.MetadataMemoryMB), DiskSizeMB: sizeOf(info, sdk.MetadataDiskMB),
 		State: stateRunning, EnvdVersion: envdVersion, Metadata: info.Labels,
 	}
 	if info.Paused {
 		l.State = statePaused
 	}
 	return l
+}
+
+// sizeOf is what the provider says of the size of a sandbox by that name, rounded up; 0 if it
+// says nothing, since clients want a number.
+func sizeOf(info instance.Info, name string) int {
+	n, err := strconv.ParseFloat(info.Metadata[name], 64)
+	if err != nil || !(n > 0 && n <= math.MaxInt32) {
+		return 0
+	}
+	return int(math.Ceil(n))
 }
 
 func (d *Door) get(_ context.Context, c rest.Call[rest.None]) (int, sandboxDetail, error) {
@@ -189,8 +199,16 @@ func (d *Door) get(_ context.Context, c rest.Call[rest.None]) (int, sandboxDetai
 	return http.StatusOK, sandboxDetail{
 		Network:       said,
 		listedSandbox: listedOf(info), EnvdAccessToken: d.tokens.envd(info.ID), Domain: d.sandboxOf(info).Domain,
-		Lifecycle: lifecycle{OnTimeout: "kill"},
+		Lifecycle: lifecycleOf(info),
 	}, nil
+}
+
+func lifecycleOf(info instance.Info) lifecycle {
+	l := lifecycle{OnTimeout: "kill", AutoResume: noteOf(info).AutoResume}
+	if info.PauseAtEnd {
+		l.OnTimeout = "pause"
+	}
+	return l
 }
 
 // kill ends a sandbox.
@@ -321,6 +339,9 @@ func (d *Door) connect(ctx context.Context, c rest.Call[rest.Raw]) (int, sandbox
 		return d.wake(ctx, c, info, ttl)
 	}
 	info, err = d.extend(info, c, ttl)
+	if err == nil && info.Paused { // its time was over in between
+		return d.wake(ctx, c, info, ttl)
+	}
 	return http.StatusOK, d.sandboxOf(info), err
 }
 

@@ -34,6 +34,8 @@ type note struct {
 	Template string `json:"template"`
 	// Private sandboxes have ports that take their traffic token.
 	Private bool `json:"private,omitempty"`
+	// AutoResume is whether traffic resumes it.
+	AutoResume bool `json:"auto_resume,omitempty"`
 }
 
 func noteOf(info instance.Info) note {
@@ -81,7 +83,7 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(honoured, name) && !isNothing(fields[name]) {
-			return none, refused(clipped(name), "is not served here, and would change what you get; leave it out")
+			return none, refused(frontdoor.Clipped(name), "is not served here, and would change what you get; leave it out")
 		}
 	}
 	var body createBody
@@ -100,12 +102,8 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 		timeout = time.Duration(*body.Timeout) * time.Second
 	}
 	switch {
-	case body.AutoPause:
-		return none, refused("autoPause", "is not served here: a sandbox ends at its timeout; pause it before")
 	case body.AutoPauseMemory != nil && !*body.AutoPauseMemory:
-		return none, refused("autoPauseMemory", "goes with autoPause, which is not served here")
-	case body.AutoResume != nil && body.AutoResume.Enabled:
-		return none, refused("autoResume", "is not served here: connect resumes a sandbox")
+		return none, refused("autoPauseMemory", "must be true here: a pause keeps what runs")
 	// Older SDKs always send true, so that it says nothing of what the caller needs.
 	case body.AllowInternetAccess != nil && !*body.AllowInternetAccess && settings.Network != config.NetworkDeny:
 		return none, refused("allow_internet_access", "cannot be denied here; leave it out, or have the operator say what sandboxes may reach (network)")
@@ -119,18 +117,23 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 	case body.TemplateID == "":
 		return none, refused("templateID", "is required")
 	case !known:
-		return none, sdk.Errorf(sdk.CodeNotFound, "The template %s was not found; there are: %s.", clipped(body.TemplateID), strings.Join(slices.Sorted(maps.Keys(settings.Templates)), ", "))
+		return none, sdk.Errorf(sdk.CodeNotFound, "The template %s was not found; there are: %s.", frontdoor.Clipped(body.TemplateID), strings.Join(slices.Sorted(maps.Keys(settings.Templates)), ", "))
 	}
-	text, err := rest.EncodeJSON(note{Template: body.TemplateID, Private: private})
+	kept := note{Template: body.TemplateID, Private: private, AutoResume: body.AutoResume != nil && body.AutoResume.Enabled}
+	text, err := rest.EncodeJSON(kept)
 	if err != nil {
 		return none, err
 	}
 	env := map[string]string{"E2B_SANDBOX": "true"}
 	maps.Copy(env, body.EnvVars)
+	capabilities := []sdk.Capability{sdk.CapabilityCommands, sdk.CapabilityFiles}
+	if kept.AutoResume {
+		capabilities = append(capabilities, sdk.CapabilityPause)
+	}
 	return instance.CreateRequest{
-		Fixed: true, FrontDoor: Name, Note: string(text), Template: template, TTL: timeout,
+		Fixed: true, PauseAtEnd: body.AutoPause, FrontDoor: Name, Note: string(text), Template: template, TTL: timeout,
 		Env: env, Labels: body.Metadata, Provider: settings.Provider, Wait: settings.Wait,
-		Capabilities: []sdk.Capability{sdk.CapabilityCommands, sdk.CapabilityFiles},
+		Capabilities: capabilities,
 	}, nil
 }
 
@@ -147,7 +150,7 @@ func readNetwork(raw json.RawMessage, public bool) (private bool, err error) {
 	const traffic = "allowPublicTraffic"
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if name != traffic && !isNothing(fields[name]) {
-			return false, refused("network."+clipped(name), "is not served here, and would change what you get; leave it out")
+			return false, refused("network."+frontdoor.Clipped(name), "is not served here, and would change what you get; leave it out")
 		}
 	}
 	var allowed *bool

@@ -1,10 +1,8 @@
 package e2b
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -29,12 +28,10 @@ const (
 // tokens gives each sandbox the two tokens that E2B has: one for envd, and one for what
 // listens on other ports. They follow from the sandbox's ID, so that nobody has to keep
 // them, and end with the sandbox.
-type tokens struct{ key []byte }
+type tokens struct{ frontdoor.Signer }
 
 func newTokens(key []byte) tokens {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("front door e2b: tokens of sandboxes"))
-	return tokens{mac.Sum(nil)}
+	return tokens{frontdoor.NewSigner(key, "front door e2b: tokens of sandboxes")}
 }
 
 // envd is the token of a sandbox's files and processes: 160 bits in hexadecimal.
@@ -44,12 +41,10 @@ func (t tokens) envd(id instance.ID) string { return t.of("envd", id) }
 func (t tokens) traffic(id instance.ID) string { return t.of("traffic", id) }
 
 func (t tokens) of(purpose string, id instance.ID) string {
-	mac := hmac.New(sha256.New, t.key)
-	mac.Write([]byte(purpose + " " + id.String()))
-	return hex.EncodeToString(mac.Sum(nil)[:20])
+	return t.Token(purpose + " " + id.String())
 }
 
-func same(a, b string) bool { return hmac.Equal([]byte(a), []byte(b)) }
+func same(a, b string) bool { return frontdoor.Same(a, b) }
 
 var (
 	errNoKey = sdk.Errorf(sdk.CodeNotAuthenticated, "A valid API key is needed: %s: <key>. It is a token of a tenant.", headerAPIKey)
@@ -77,7 +72,7 @@ func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 	}
 	info, err := d.instances.Named(at.sandbox)
 	if info.FrontDoor != Name || isNotFound(err) {
-		return tenant.Tenant{}, &sandboxGone{error: noSandbox(), sandbox: clipped(at.sandbox)}
+		return tenant.Tenant{}, &sandboxGone{error: noSandbox(), sandbox: frontdoor.Clipped(at.sandbox)}
 	}
 	access, traffic := rest.OnlyOne(h.Values(headerAccessToken)), rest.OnlyOne(h.Values(headerTrafficToken))
 	known := same(access, d.tokens.envd(info.ID))

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -51,7 +53,9 @@ type Door struct {
 	// domain is what hosts end in that are this door's; empty for none.
 	domain   atomic.Pointer[string]
 	watchers watchers
-	counts   frontdoor.Counts[contextKey]
+	// resumes are those that traffic has begun, by the ID of the instance.
+	resumes singleflight.Group
+	counts  frontdoor.Counts[contextKey]
 }
 
 var _ frontdoor.Door = (*Door)(nil)

@@ -50,11 +50,13 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 		`,"allow_internet_access":false`:         "allow_internet_access",
 		`,"allow_internet_access":null`:          "",
 		`,"autoPause":false`:                     "",
-		`,"autoPause":true`:                      "autoPause",
+		`,"autoPause":true`:                      "",
+		`,"autoPause":1`:                         "autoPause",
 		`,"autoPauseMemory":true`:                "",
 		`,"autoPauseMemory":false`:               "autoPauseMemory",
 		`,"autoResume":{"enabled":false}`:        "",
-		`,"autoResume":{"enabled":true}`:         "autoResume",
+		`,"autoResume":{"enabled":true}`:         "",
+		`,"autoResume":true`:                     "autoResume",
 		`,"network":{}`:                          "",
 		`,"network":{"allowPublicTraffic":null}`: "",
 		`,"network":{"allowPublicTraffic":true}`: "network.allowPublicTraffic",
@@ -437,4 +439,11 @@ func FuzzUser(f *testing.F) {
 			assert.Assert(t, username == "" || username == user, "nobody else is let in")
 		}
 	})
+}
+
+func TestTheSizeOfASandboxIsWhatItsProviderSays(t *testing.T) {
+	for said, want := range map[string]int{"": 0, "2": 2, "0.5": 1, "1.5": 2, "512": 512, "-1": 0, "much": 0, "NaN": 0, "+Inf": 0, "1e300": 0} {
+		assert.Check(t, is.Equal(sizeOf(instance.Info{Metadata: map[string]string{sdk.MetadataCPUs: said}}, sdk.MetadataCPUs), want), said)
+	}
+	assert.Equal(t, sizeOf(instance.Info{}, sdk.MetadataMemoryMB), 0)
 }

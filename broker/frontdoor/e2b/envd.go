@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -84,13 +85,11 @@ func (d *Door) named(r *http.Request, who tenant.Tenant) (instance.Info, error) 
 	info, err := d.sandbox(who, id)
 	switch {
 	case isNotFound(err):
-		return info, &sandboxGone{error: err, sandbox: clipped(id)}
+		return info, &sandboxGone{error: err, sandbox: frontdoor.Clipped(id)}
 	case err != nil:
 		return info, err
-	case info.Paused:
-		return info, paused(id)
 	default:
-		return info, nil
+		return d.awake(r.Context(), who, info)
 	}
 }
 

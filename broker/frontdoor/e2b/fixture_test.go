@@ -129,9 +129,14 @@ func (b *box) execute(_ context.Context, req sdk.ExecuteRequest, out sdk.Output)
 		for _, a := range []sdk.Artifact{
 			{Kind: sdk.ArtifactDisplay, MIMEType: "image/png", Data: []byte("png"), Size: 3, Group: 1},
 			{Kind: sdk.ArtifactDisplay, MIMEType: "text/plain", Data: []byte("<Figure>"), Size: 8, Group: 1},
+			{Kind: sdk.ArtifactDisplay, MIMEType: "application/vnd.e2b.chart+json", Data: []byte(`{"type":"line","elements":[{"label":"a","points":[[1,"x"]]}]}`), Size: 61, Group: 1},
+			{Kind: sdk.ArtifactDisplay, MIMEType: "application/vnd.e2b.data+json", Data: []byte(`{"a":[1]}`), Size: 9, Group: 1},
 			{Kind: sdk.ArtifactResult, MIMEType: "application/json", Data: []byte(`{"a":1}`), Size: 7, Group: 2},
 			{Kind: sdk.ArtifactResult, MIMEType: "text/plain", Data: []byte(`'a text'`), Size: 8, Group: 2},
 			{Kind: sdk.ArtifactResult, MIMEType: "application/x-other", Data: []byte{1, 2}, Size: 2, Group: 2},
+			{Kind: sdk.ArtifactResult, MIMEType: "application/vnd.other.v1+json", Data: []byte(`[1]`), Size: 3, Group: 2},
+			{Kind: sdk.ArtifactResult, MIMEType: "application/vnd.e2b.chart+json", Data: []byte(`["no", "object"]`), Size: 16, Group: 2},
+			{Kind: sdk.ArtifactResult, MIMEType: "application/vnd.e2b.data+json", Data: []byte(`{"cut`), Size: 5, Group: 2},
 		} {
 			if err := out.Artifact(a); err != nil {
 				return sdk.ExecuteResult{}, err

@@ -361,6 +361,12 @@ func (l *cellListener) print(stream sdk.Stream, p []byte) error {
 var representations = map[string]string{
 	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "text/latex": "latex", "image/svg+xml": "svg",
 	"image/png": "png", "image/jpeg": "jpeg", "application/pdf": "pdf", "application/json": "json", "application/javascript": "javascript",
+	"application/vnd.e2b.chart+json": "chart", "application/vnd.e2b.data+json": "data",
+}
+
+// isObject reports whether a text is one JSON object. What is in it is the code's affair.
+func isObject(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && json.Valid(text)
 }
 
 // Artifact implements instance.Listener. Representations of one value come one after the
@@ -381,8 +387,12 @@ func (l *cellListener) Artifact(_ context.Context, a sdk.Artifact) error {
 		l.result = line{"type": "result", "extra": line{}, "is_main_result": a.Kind == sdk.ArtifactResult}
 	}
 	var value any = strings.ToValidUTF8(string(a.Data), "\uFFFD")
-	switch name := representations[a.MIMEType]; {
-	case a.MIMEType == "application/json" && json.Valid(a.Data):
+	name := representations[a.MIMEType]
+	if (name == "chart" || name == "data") && !isObject(a.Data) {
+		name = "" // the SDKs would take it for an object
+	}
+	switch {
+	case a.MIMEType == "application/json" && json.Valid(a.Data), name == "chart", name == "data":
 		l.result[name] = json.RawMessage(a.Data)
 	case name == "png" || name == "jpeg" || name == "pdf":
 		l.result[name] = base64.StdEncoding.EncodeToString(a.Data)
@@ -391,7 +401,10 @@ func (l *cellListener) Artifact(_ context.Context, a sdk.Artifact) error {
 	case name != "":
 		l.result[name] = value
 	default:
-		if !strings.HasPrefix(a.MIMEType, "text/") {
+		switch {
+		case strings.HasSuffix(a.MIMEType, "+json") && json.Valid(a.Data):
+			value = json.RawMessage(a.Data)
+		case !strings.HasPrefix(a.MIMEType, "text/"):
 			value = base64.StdEncoding.EncodeToString(a.Data)
 		}
 		l.result["extra"].(line)[a.MIMEType] = value //nolint:forcetypeassert // it was made so

@@ -157,7 +157,7 @@ func (d *Door) openProgram(asked rest.Asked) (owner string, handle rest.StreamHa
 		return "", nil, &sandboxGone{error: noSandbox(), sandbox: id}
 	case err != nil:
 		return "", nil, err
-	case info.Paused:
+	case info.Paused && !noteOf(info).AutoResume:
 		return "", nil, paused(id)
 	}
 	who, err := d.owner(info)
@@ -172,7 +172,11 @@ func (d *Door) openProgram(asked rest.Asked) (owner string, handle rest.StreamHa
 		exchange.OwnHost, exchange.Scheme = true, "https"
 	}
 	return who.Name, func(w http.ResponseWriter, r *http.Request) error {
-		err := lending.ServePort(w, r, d.instances, lending.Passage{Tenant: who, InstanceID: info.ID.String(), Exchange: exchange})
+		info, err := d.awake(r.Context(), who, info)
+		if err != nil {
+			return err
+		}
+		err = lending.ServePort(w, r, d.instances, lending.Passage{Tenant: who, InstanceID: info.ID.String(), Exchange: exchange})
 		switch {
 		case isNotFound(err):
 			return &sandboxGone{error: err, sandbox: id}

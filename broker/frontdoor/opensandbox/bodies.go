@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -78,7 +79,7 @@ func unknownField(raw json.RawMessage, t reflect.Type) string {
 			switch {
 			case !ok && isNothing(fields[name]):
 			case !ok:
-				return clipped(name)
+				return frontdoor.Clipped(name)
 			default:
 				if below := unknownField(fields[name], inside); below != "" {
 					return name + "." + below

@@ -145,11 +145,6 @@ func isNothing(raw json.RawMessage) bool {
 	}
 }
 
-// clipped bounds a name that a client chose, for it to be repeated.
-func clipped(name string) string {
-	return strings.ToValidUTF8(name[:min(len(name), 64)], "\uFFFD")
-}
-
 // readImage finds the template that the operator gives for an image. There is no default:
 // what is run in something else than it was asked for may do something else.
 func readImage(body createBody, settings frontdoor.Settings, req *creation) error {
@@ -221,7 +216,7 @@ func readResources(body createBody, _ frontdoor.Settings, _ *creation) error {
 	for _, name := range slices.Sorted(maps.Keys(body.ResourceLimits)) {
 		switch {
 		case !slices.Contains(ownSizes, name):
-			return refused("resourceLimits."+clipped(name), "is not served here; there are cpu and memory")
+			return refused("resourceLimits."+frontdoor.Clipped(name), "is not served here; there are cpu and memory")
 		case !quantity.MatchString(body.ResourceLimits[name]):
 			return refused("resourceLimits."+name, "must be a quantity such as 500m or 512Mi")
 		}
@@ -267,9 +262,9 @@ func checkMetadata(metadata map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
 		switch {
 		case strings.HasPrefix(name, reservedPrefix):
-			return refused("metadata."+clipped(name), "begins with %s, which is reserved", reservedPrefix)
+			return refused("metadata."+frontdoor.Clipped(name), "begins with %s, which is reserved", reservedPrefix)
 		case !metadataValue.MatchString(metadata[name]):
-			return refused("metadata."+clipped(name), "must have at most 63 of A-Z a-z 0-9 _ . - and begin and end with a letter or digit")
+			return refused("metadata."+frontdoor.Clipped(name), "must have at most 63 of A-Z a-z 0-9 _ . - and begin and end with a letter or digit")
 		}
 	}
 	return nil

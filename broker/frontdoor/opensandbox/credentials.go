@@ -1,12 +1,10 @@
 package opensandbox
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -24,31 +22,23 @@ var credentialHeaders = []string{headerAPIKey, headerAccessToken, headerEgressAu
 
 // tokens gives each sandbox a token of its own. It follows from the sandbox's ID, so that
 // nobody has to keep it, and ends with the sandbox.
-type tokens struct{ key []byte }
+type tokens struct{ frontdoor.Signer }
 
 func newTokens(key []byte) tokens {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("front door opensandbox: access tokens"))
-	return tokens{mac.Sum(nil)}
+	return tokens{frontdoor.NewSigner(key, "front door opensandbox: access tokens")}
 }
 
 // of is the token of a sandbox: 160 bits in hexadecimal.
-func (t tokens) of(id instance.ID) string {
-	mac := hmac.New(sha256.New, t.key)
-	mac.Write([]byte(id.String()))
-	return hex.EncodeToString(mac.Sum(nil)[:20])
-}
+func (t tokens) of(id instance.ID) string { return t.Token(id.String()) }
 
 // executionsOf is the name that a sandbox's programs have together: 128 bits in
 // hexadecimal, which a sandbox keeps as long as it lives, and no other one has.
 func (t tokens) executionsOf(id instance.ID) string {
-	mac := hmac.New(sha256.New, t.key)
-	mac.Write([]byte("executions\x00" + id.String()))
-	return hex.EncodeToString(mac.Sum(nil)[:16])
+	return t.Short("executions\x00"+id.String(), 16)
 }
 
 func (t tokens) belongs(token string, id instance.ID) bool {
-	return hmac.Equal([]byte(token), []byte(t.of(id)))
+	return frontdoor.Same(token, t.of(id))
 }
 
 var (

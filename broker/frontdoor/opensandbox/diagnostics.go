@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -33,7 +34,7 @@ func (d *Door) diagnostics(_ context.Context, c rest.Call[rest.None]) (int, diag
 	if kind != "logs" && kind != "events" {
 		return 0, diagnosticsAnswer{}, sdk.Errorf(sdk.CodeNotFound, "There are diagnostics of logs and of events.")
 	}
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil {
 		return 0, diagnosticsAnswer{}, refused("query", "is malformed")
 	}

@@ -84,7 +84,7 @@ func (d execd) createContext(ctx context.Context, c rest.Call[rest.Raw]) (int, c
 
 // contextsOf lists those of a language, or all.
 func (d execd) contextsOf(ctx context.Context, c rest.Call[rest.None], required bool) ([]sdk.CodeContext, error) {
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil {
 		return nil, refused("language", "is malformed")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -105,7 +106,7 @@ func quotedPart(text string) string {
 	if text == "" {
 		return ""
 	}
-	return quoted(text)
+	return frontdoor.Quoted(text)
 }
 
 // resolveCwd finds out what the directory of a command is. Its variables may be those of
@@ -131,9 +132,6 @@ func resolveCwd(ctx context.Context, commands lending.Commands, cwd string, envs
 	}
 	return string(output.Stdout.Bytes), nil
 }
-
-// quoted is a word of the shell.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // runCommand runs a command, and tells what it prints and how it ends.
 func (d execd) runCommand(w http.ResponseWriter, r *http.Request, c rest.Call[rest.Raw]) error {
@@ -280,7 +278,7 @@ func (d execd) interruptCommand(ctx context.Context, c rest.Call[rest.Raw]) (int
 
 // idOf is the id that a query must have.
 func idOf(rawQuery string) (string, error) {
-	query, err := queryOf(rawQuery)
+	query, err := frontdoor.Query(rawQuery)
 	if err != nil || query.Get("id") == "" {
 		return "", refused("id", "is required in the query")
 	}

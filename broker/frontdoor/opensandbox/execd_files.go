@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
@@ -151,7 +152,7 @@ const (
 
 // pathsOf are those in a query.
 func pathsOf(rawQuery string) ([]string, error) {
-	query, err := queryOf(rawQuery)
+	query, err := frontdoor.Query(rawQuery)
 	if err != nil {
 		return nil, refused("path", "is malformed")
 	}
@@ -328,7 +329,7 @@ func list(ctx context.Context, files sdk.Files, req sdk.ListFilesRequest, keep f
 
 // searchFiles finds what is no directory by its own name, at any depth.
 func (d execd) searchFiles(ctx context.Context, c rest.Call[rest.None]) (int, []fileInfo, error) {
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil || query.Get("path") == "" {
 		return 0, nil, refused("path", "is required")
 	}
@@ -420,7 +421,7 @@ func (d execd) replaceInFiles(ctx context.Context, c rest.Call[rest.Raw]) (int, 
 			return 0, nil, refused("new", "must have at most %d bytes", maxReplaced)
 		}
 	}
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil {
 		return 0, nil, refused("verbose", "is malformed")
 	}
@@ -457,7 +458,7 @@ func (d execd) replaceInFiles(ctx context.Context, c rest.Call[rest.Raw]) (int, 
 // listDirectory lists what is in a directory, parents before their children. Links are
 // told and not followed.
 func (d execd) listDirectory(ctx context.Context, c rest.Call[rest.None]) (int, []fileInfo, error) {
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil || query.Get("path") == "" {
 		return 0, nil, refused("path", "is required")
 	}

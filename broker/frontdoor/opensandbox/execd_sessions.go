@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -64,7 +65,7 @@ func (d execd) runInSession(w http.ResponseWriter, r *http.Request, c rest.Call[
 		req.Timeout = time.Duration(*body.TimeoutMS) * time.Millisecond
 	}
 	if body.Cwd != "" { // eval takes what cannot stand in braces: a comment, a backslash at the end
-		req.Code = "cd -- " + quoted(body.Cwd) + " && eval " + quoted(body.Command)
+		req.Code = "cd -- " + frontdoor.Quoted(body.Cwd) + " && eval " + frontdoor.Quoted(body.Command)
 	}
 	return d.executeIn(w, r, c, req, true)
 }

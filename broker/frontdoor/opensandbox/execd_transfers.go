@@ -1,8 +1,6 @@
 package opensandbox
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -145,7 +144,7 @@ func readMetadata(part io.Reader) (to fileMetadata, err error) {
 
 // download reads a file: its bytes, a range of them, or some of its lines.
 func (d execd) download(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil || query.Get("path") == "" {
 		return refused("path", "is required")
 	}
@@ -176,47 +175,6 @@ func (d execd) download(w http.ResponseWriter, r *http.Request, c rest.Call[rest
 		if r.Method == http.MethodHead {
 			return nil
 		}
-		return lending.Send(w, newLineRange(content, first, limit))
+		return lending.Send(w, frontdoor.NewLines(content, first-1, limit))
 	})
-}
-
-// lineRange reads some of the lines of a text.
-type lineRange struct {
-	from *bufio.Reader
-	// skip is how many lines come before, and left how many are wanted.
-	skip, left int
-}
-
-func newLineRange(from io.Reader, first, count int) *lineRange {
-	return &lineRange{bufio.NewReaderSize(from, 64<<10), first - 1, count}
-}
-
-// Read implements io.Reader.
-func (l *lineRange) Read(p []byte) (int, error) {
-	for l.left > 0 && len(p) > 0 {
-		if _, err := l.from.Peek(1); err != nil {
-			return 0, err
-		}
-		piece, _ := l.from.Peek(min(l.from.Buffered(), len(p)))
-		end := bytes.IndexByte(piece, '\n') + 1
-		n := end
-		if end == 0 {
-			n = len(piece)
-		}
-		wanted := l.skip == 0
-		if wanted {
-			copy(p, piece[:n])
-		}
-		_, _ = l.from.Discard(n) // it is buffered
-		switch {
-		case end > 0 && wanted:
-			l.left--
-		case end > 0:
-			l.skip--
-		}
-		if wanted {
-			return n, nil
-		}
-	}
-	return 0, io.EOF
 }

@@ -10,6 +10,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -87,7 +88,7 @@ func FuzzLineRange(f *testing.F) {
 			}
 		}
 		var got strings.Builder
-		_, err := io.CopyBuffer(&got, struct{ io.Reader }{newLineRange(strings.NewReader(text), first, count)}, make([]byte, piece))
+		_, err := io.CopyBuffer(&got, struct{ io.Reader }{frontdoor.NewLines(strings.NewReader(text), first-1, count)}, make([]byte, piece))
 		assert.NilError(t, err)
 		assert.Equal(t, got.String(), want)
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -222,7 +223,7 @@ type endpointAnswer struct {
 
 // endpoint answers the same with the server's proxy and without: this door is it.
 func (d *Door) endpoint(_ context.Context, c rest.Call[rest.None]) (int, endpointAnswer, error) {
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil {
 		return 0, endpointAnswer{}, refused("query", "is malformed")
 	}
@@ -279,7 +280,7 @@ const (
 
 // list shows the tenant's sandboxes, the newest first.
 func (d *Door) list(_ context.Context, c rest.Call[rest.None]) (int, sandboxList, error) {
-	query, err := queryOf(c.RawQuery)
+	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil {
 		return 0, sandboxList{}, refused("query", "is malformed")
 	}
@@ -334,7 +335,7 @@ func numberOf(query url.Values, name string, otherwise, most int) (int, error) {
 
 // metadataOf reads what a list is to be filtered by.
 func metadataOf(text string) (map[string]string, error) {
-	pairs, err := queryOf(text)
+	pairs, err := frontdoor.Query(text)
 	if err != nil {
 		return nil, refused("metadata", "must be written as key=value&key2=value2")
 	}

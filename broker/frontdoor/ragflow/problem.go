@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -35,7 +36,7 @@ type refusal struct {
 
 // problem puts refusals into RAGFlow's form.
 func problem(err error, requestID string) rest.Problem {
-	if faults, ok := errors.AsType[invalid](err); ok {
+	if faults, ok := errors.AsType[frontdoor.Faults](err); ok {
 		err = rest.BadRequest(http.StatusUnprocessableEntity, faults.Error())
 		return unprocessable(faults, rest.RefusalOf(err, requestID))
 	}
@@ -47,12 +48,12 @@ func problem(err error, requestID string) rest.Problem {
 			Stderr: "Too many requests, please try again later", Detail: word(r.Detail),
 		})
 	case r.Status == http.StatusUnprocessableEntity:
-		return unprocessable(faultsOf(r), r)
+		return unprocessable(frontdoor.FaultsOf(r), r)
 	default:
 		return r.As("application/json", refusal{string(r.Code) + ": " + r.Detail, r.Code, requestID})
 	}
 }
 
-func unprocessable(faults invalid, r rest.Refusal) rest.Problem {
+func unprocessable(faults frontdoor.Faults, r rest.Refusal) rest.Problem {
 	return r.As("application/json", refusal{faults, r.Code, r.RequestID})
 }

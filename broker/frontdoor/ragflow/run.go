@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -58,23 +59,23 @@ func readRun(body []byte) (runRequest, error) {
 	req := runRequest{language: languagePython}
 	fields := map[string]json.RawMessage{}
 	if len(bytes.TrimSpace(body)) == 0 {
-		return req, invalid{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+		return req, frontdoor.Faults{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
 	if !utf8.Valid(body) || !json.Valid(body) {
-		return req, invalid{{Type: "json_invalid", Loc: []any{"body", 0}, Msg: "JSON decode error"}}
+		return req, frontdoor.Faults{{Type: "json_invalid", Loc: []any{"body", 0}, Msg: "JSON decode error"}}
 	}
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return req, invalid{{Type: "model_attributes_type", Loc: []any{"body"}, Msg: "Input should be a valid dictionary or object to extract fields from"}}
+		return req, frontdoor.Faults{{Type: "model_attributes_type", Loc: []any{"body"}, Msg: "Input should be a valid dictionary or object to extract fields from"}}
 	}
-	var faults invalid
+	var faults frontdoor.Faults
 	if raw, given := fields["code_b64"]; !given {
-		faults.add("missing", "code_b64", "Field required")
+		faults.Add("missing", "code_b64", "Field required")
 	} else if text, ok := textOf(raw); !ok {
-		faults.add("string_type", "code_b64", "Input should be a valid string")
+		faults.Add("string_type", "code_b64", "Input should be a valid string")
 	} else if code, err := base64.StdEncoding.Strict().DecodeString(text); err != nil {
-		faults.add("value_error", "code_b64", "Value error, Invalid base64 encoding: code_b64 must be the strict base64 of the code")
+		faults.Add("value_error", "code_b64", "Value error, Invalid base64 encoding: code_b64 must be the strict base64 of the code")
 	} else if !utf8.Valid(code) {
-		faults.add("value_error", "code_b64", "Value error, Invalid base64 encoding: code_b64 must hold UTF-8")
+		faults.Add("value_error", "code_b64", "Value error, Invalid base64 encoding: code_b64 must hold UTF-8")
 	} else {
 		req.code = string(code)
 	}
@@ -83,14 +84,14 @@ func readRun(body []byte) (runRequest, error) {
 		case languagePython, languageNodeJS:
 			req.language = text
 		default:
-			faults.add("enum", "language", "Input should be 'python' or 'nodejs'")
+			faults.Add("enum", "language", "Input should be 'python' or 'nodejs'")
 		}
 	}
 	// main is called with {} where there are no arguments, as by RAGFlow's runner.
 	req.arguments = json.RawMessage("{}")
 	if raw := bytes.TrimSpace(fields["arguments"]); len(raw) > 0 && string(raw) != "null" {
 		if raw[0] != '{' {
-			faults.add("dict_type", "arguments", "Input should be a valid dictionary")
+			faults.Add("dict_type", "arguments", "Input should be a valid dictionary")
 		}
 		req.arguments = raw
 	}
@@ -105,32 +106,4 @@ func textOf(raw json.RawMessage) (text string, ok bool) {
 		return "", false
 	}
 	return text, json.Unmarshal(raw, &text) == nil
-}
-
-// fault is one thing that is wrong with a request, as FastAPI tells it.
-type fault struct {
-	Type string `json:"type"`
-	Loc  []any  `json:"loc"`
-	Msg  string `json:"msg"`
-}
-
-// invalid is a request whose body is not what it must be.
-type invalid []fault
-
-func (f *invalid) add(kind, field, text string) {
-	*f = append(*f, fault{Type: kind, Loc: []any{"body", field}, Msg: text})
-}
-
-func (f invalid) Error() string { return f[0].Msg }
-
-// faultsOf finds what is wrong with a request in a refusal that somebody else made.
-func faultsOf(r rest.Refusal) invalid {
-	faults := invalid{}
-	for _, e := range r.Errors {
-		faults.add("value_error", e.Field, e.Detail)
-	}
-	if len(faults) == 0 {
-		faults = invalid{{Type: "value_error", Loc: []any{"body"}, Msg: r.Detail}}
-	}
-	return faults
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 )
 
 const missingCode = `{"type":"missing","loc":["body","code_b64"],"msg":"Field required"}`
@@ -45,7 +47,7 @@ func TestWhatIsWrongWithABodyIsToldAsFastAPIDoes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := readRun([]byte(test.body))
-			faults, ok := errors.AsType[invalid](err)
+			faults, ok := errors.AsType[frontdoor.Faults](err)
 			assert.Assert(t, ok, "%v", err)
 			p := problem(err, "r-1")
 			assert.Equal(t, p.Status, 422)
