@@ -263,6 +263,7 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		PreviewKey:         previewKey,
 		PreviewHosts:       first.previews,
 		FrontDoors:         first.doors,
+		Version:            options.Version,
 		Answers:            answers,
 		Configurator:       configurator,
 		TenantConfigurator: configurator,

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ func (c *creations) claim(who tenant.Tenant, t target, req CreateRequest, sessio
 		Intended: time.Now(),
 		Routing:  req.attempt.routing,
 
-		Fixed: req.Fixed, FrontDoor: req.FrontDoor, Note: req.Note,
+		Fixed: req.Fixed, PauseAtEnd: req.PauseAtEnd, FrontDoor: req.FrontDoor, Note: req.Note,
 	}
 	if req.Fixed {
 		spec.TTL = cmp.Or(req.TTL, c.limits().MaxLifetime)
@@ -400,6 +401,9 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 	defer s.calls.Done()
 	if err := checkCreate(req, s.limits()); err != nil {
 		return Info{}, false, err
+	}
+	if req.PauseAtEnd && !slices.Contains(req.Capabilities, sdk.CapabilityPause) {
+		req.Capabilities = append(slices.Clone(req.Capabilities), sdk.CapabilityPause)
 	}
 	if err := (routing.Wanted{Capabilities: req.Capabilities}).KnownCapabilities(s.catalog.Providers()); err != nil {
 		return Info{}, false, err

@@ -278,6 +278,78 @@ func TestWhatIsNotKnownYetIsNotGoneByItsName(t *testing.T) {
 	})
 }
 
+// A front door whose clients name their sessions waits for what an earlier process left.
+func TestWhatAnEarlierProcessLeftIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud, m := &instancetest.Provider{Name: "cloud", Cloud: true}, &memory{}
+		s := journalled(m, instance.Past{}, cloud)
+		info := create(t, s, instance.CreateRequest{FrontDoor: "deerflow", Session: "s", TTL: time.Hour})
+		create(t, s, instance.CreateRequest{FrontDoor: "e2b", Session: "other", TTL: time.Hour})
+		assert.Assert(t, cmp.Len(s.Settled(t.Context(), acme, "s", "deerflow"), 0), "it is of this process")
+		s.ShutdownKeeping(t.Context())
+		next := journalled(m, m.past(), cloud)
+		defer next.Shutdown(t.Context())
+
+		assert.Assert(t, cmp.Len(next.Settled(t.Context(), acme, "other", "deerflow"), 0))
+		assert.Assert(t, cmp.Len(next.Settled(t.Context(), tenant.Tenant{Name: "rival"}, "", "deerflow"), 0))
+		left := []instance.Info{{ID: info.ID, FrontDoor: "deerflow"}}
+		for _, session := range []string{"", "s"} {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			assert.DeepEqual(t, next.Settled(ctx, acme, session, "deerflow"), left)
+			assert.Equal(t, time.Since(began), 10*time.Second)
+			cancel()
+		}
+		settled := make(chan []instance.Info)
+		go func() { settled <- next.Settled(t.Context(), acme, "s", "deerflow") }()
+		synctest.Wait()
+		reconciled(t, next, cloud)
+		assert.Assert(t, cmp.Len(<-settled, 0))
+		assert.Equal(t, get(t, next, info).ID, info.ID)
+	})
+}
+
+// Who doubts that an instance is there has its provider asked, and not the whole of what
+// that has: others may be new in it.
+func TestAnInstanceIsLostWhenItsProviderDeniesIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		cloud, gone bool
+		after       time.Duration
+		down        error
+		code        sdk.Code
+	}{
+		"of this machine":                           {gone: true, code: sdk.CodeNotFound},
+		"of a cloud":                                {cloud: true, gone: true, after: time.Minute, code: sdk.CodeNotFound},
+		"of a cloud whose list may only be late":    {cloud: true, gone: true, after: time.Second},
+		"not by a provider that has it":             {},
+		"not by a provider that does not say":       {gone: true, down: sdk.Errorf(sdk.CodeUnavailable, "no route"), code: sdk.CodeUnavailable},
+		"not by a provider with trouble of its own": {gone: true, down: sdk.Errorf(sdk.CodeNotAuthenticated, "wrong key"), code: sdk.CodeUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &instancetest.Provider{Name: "p", Cloud: test.cloud}
+				s := journalled(&memory{}, instance.Past{}, p)
+				defer s.Shutdown(t.Context())
+				info := create(t, s, instance.CreateRequest{Session: "s", TTL: time.Hour})
+				time.Sleep(test.after) // of the bubble's clock
+				if test.gone {
+					p.Forget()
+				}
+				p.OnList = func(context.Context) error { return test.down }
+				err := s.Confirm(t.Context(), acme, info.ID.String())
+				_, there := s.Get(acme, info.ID.String())
+				if test.code == "" {
+					assert.NilError(t, err)
+				} else {
+					assertCode(t, err, test.code)
+				}
+				assert.Equal(t, there == nil, test.code != sdk.CodeNotFound)
+				assertCode(t, s.Confirm(t.Context(), tenant.Tenant{Name: "rival"}, info.ID.String()), sdk.CodeNotFound)
+			})
+		})
+	}
+}
+
 func TestAnInstanceIsFoundByItsNameAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
 		info := create(t, s, instance.CreateRequest{Session: "s", TTL: time.Minute})

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -125,6 +124,9 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 		return shuttingDown()
 	}
 	if errors.Is(context.Cause(ctx), errTimeOver) {
+		if i := l.entry.Snapshot(); i.PauseAtEnd && i.State.Visible() {
+			return faultOf(l.entry, sdk.Errorf(sdk.CodeConflict, "%w, and it is paused; resume it to go on", errTimeOver))
+		}
 		return faultOf(l.entry, sdk.Errorf(sdk.CodeNotFound, "%w; create a new one if you need one", errTimeOver))
 	}
 	err = explained(ctx, l.provider, err)
@@ -138,82 +140,6 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 	default:
 		return begunFault(l.entry, providerCall{label: l.entry.Label(), ctx: ctx}.told(err))
 	}
-}
-
-// pauseTimeout bounds the freezing and thawing of an instance.
-const pauseTimeout = 30 * time.Second
-
-// Pause freezes an instance: its memory and files stay, its processes do not run,
-// and it takes no executions before Resume. Its time goes on. Errors carry SB009,
-// SB013, SB014 while an execution is in progress, and SB015. After one that leaves open
-// whether the provider has frozen it, it counts as paused.
-func (s *Service) Pause(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
-	return s.switchPause(ctx, who, id, true)
-}
-
-// Resume thaws an instance. One that runs already is left as it is.
-func (s *Service) Resume(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
-	return s.switchPause(ctx, who, id, false)
-}
-
-func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string, pause bool) (Info, error) {
-	lease, err := s.Lease(ctx, who, id, sdk.CapabilityPause)
-	if err != nil {
-		return Info{}, err
-	}
-	defer lease.Release()
-	provider, err := Capable[sdk.Pauser](lease)
-	if err != nil {
-		return Info{}, err
-	}
-	e := lease.entry
-	// One at a time. What was paused or is to be takes no execution meanwhile; one
-	// that runs goes on to, while its provider is asked to make certain of it.
-	if err := e.BeginSwitch(pause); err != nil {
-		return Info{}, faultOf(e, err)
-	}
-	// What was begun is finished even if the caller goes away: else nobody would
-	// know how the instance is.
-	ctx, cancel := s.bounded(context.WithoutCancel(ctx), pauseTimeout)
-	defer cancel()
-	act := provider.Resume
-	if pause {
-		act = provider.Pause
-		// Before the provider is asked: what may be paused counts as paused, for the next
-		// broker too, since a resume is right then in either case.
-		if err := s.notePaused(e); err != nil {
-			e.EndSwitch(false)
-			return Info{}, faultOf(e, err)
-		}
-	}
-	err = act(ctx, lease.InstanceID)
-	e.EndSwitch(err == nil || pause && !refusedFreezing(ctx, err))
-	if err != nil {
-		err = lease.Fault(ctx, err)
-	}
-	if !e.Snapshot().State.MayBePaused() {
-		if unwritten := s.notePaused(e); unwritten != nil && err == nil {
-			err = faultOf(e, unwritten)
-		}
-	}
-	if err != nil {
-		return Info{}, err
-	}
-	return lease.Info(), nil
-}
-
-// refusedFreezing reports whether a pause that failed has certainly frozen nothing. ctx is
-// that of the call.
-func refusedFreezing(ctx context.Context, err error) bool {
-	return effect.Refused(err) || answered(ctx, err) && (withoutEffect(err) || refusal(sdk.CodeOf(err)))
-}
-
-// notePaused writes down whether an instance may be paused, as it is when the journal takes
-// it: of requests at the same time the last one in the registry is the last one there.
-func (s *Service) notePaused(e *registry.Entry) error {
-	ctx, cancel := s.noting()
-	defer cancel()
-	return s.journal.of(e.Snapshot()).Amend(ctx, e.ID(), func(r *Record) { r.Paused = e.Snapshot().State.MayBePaused() })
 }
 
 // maxArguments and maxArgv bound the arguments of a command, in number and in

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -33,6 +34,8 @@ type Info struct {
 	// Fixed means that no use moves ExpiresAt, and that what runs then is ended. Idle is
 	// so long then that it has no effect.
 	Fixed bool
+	// PauseAtEnd is as in the CreateRequest that it was made with.
+	PauseAtEnd bool
 	// FrontDoor and Note are as in the CreateRequest that it was made with.
 	FrontDoor, Note string
 	// Contexts are the IDs of the default contexts that were made, by language.
@@ -44,13 +47,13 @@ type Info struct {
 }
 
 // Get returns an instance of the tenant, or SB013.
-func (s *Service) Get(who tenant.Tenant, id string) (Info, error) { return s.get(who.Name, id) }
+func (s *Service) Get(who tenant.Tenant, id string) (Info, error) {
+	return found(s.registry.Find(who.Name, id))
+}
 
 // Inspect is Get for the instance of whomever.
-func (s *Service) Inspect(id string) (Info, error) { return s.get(ownerOf(id), id) }
-
-func (s *Service) get(owner, id string) (Info, error) {
-	return found(s.registry.Find(owner, id))
+func (s *Service) Inspect(id string) (Info, error) {
+	return found(s.registry.Find(ownerOf(id), id))
 }
 
 // Named returns the instance, of whichever tenant, whose ID has that instance part, for a
@@ -158,6 +161,47 @@ func pageOf(instances []registry.Instance, more bool) Page {
 	return page
 }
 
+// Settled waits, as long as ctx lasts, until it is known what has become of the instances
+// that an earlier process made for a tenant by a front door, of a session or of any if that
+// is empty: List and Get tell of them then. It returns those of which nobody knows yet.
+// Nothing but their IDs and their front door is known.
+func (s *Service) Settled(ctx context.Context, who tenant.Tenant, session, frontDoor string) (unknown []Info) {
+	for {
+		awaited := s.registry.Awaited(who.Name, session, frontDoor)
+		if len(awaited) == 0 {
+			return nil
+		}
+		select {
+		case <-awaited[0].Changed:
+		case <-ctx.Done():
+			for _, i := range awaited {
+				unknown = append(unknown, Info{ID: i.ID, FrontDoor: i.FrontDoor})
+			}
+			return unknown
+		}
+	}
+}
+
+// Confirm asks the provider of an instance whether it still has it, for who has reason to
+// doubt that. One that is not listed is lost from then on, unless it is so young that the
+// list may only be late. The error is SB013 for one that is no more, and else says why it
+// is not known.
+func (s *Service) Confirm(ctx context.Context, who tenant.Tenant, id string) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.calls.Done()
+	e, _, err := s.registry.Find(who.Name, id)
+	if err != nil {
+		return err
+	}
+	if err := s.reconciler.Confirm(ctx, e); err != nil {
+		return faultOf(e, providerCall{label: e.Label(), caller: ctx, ctx: ctx}.told(err))
+	}
+	_, _, err = s.registry.Find(who.Name, id)
+	return err
+}
+
 // infoOf describes an instance.
 func infoOf(i registry.Instance) Info {
 	info := Info{
@@ -166,20 +210,24 @@ func infoOf(i registry.Instance) Info {
 		Template:   i.Template,
 		Metadata:   maps.Clone(i.Sandbox.Metadata),
 		Labels:     maps.Clone(i.Labels),
-		Paused:     i.State == registry.Paused || i.State == registry.Resuming,
+		Paused:     i.State == registry.Paused || i.State == registry.Resuming || i.EndPause,
 		CreatedAt:  i.Created,
 		LastUsed:   i.LastUsed,
 		ExpiresAt:  i.Expires,
 		TTL:        i.TTL,
 		Idle:       i.Idle,
 		Fixed:      i.Fixed,
+		PauseAtEnd: i.PauseAtEnd,
 		FrontDoor:  i.FrontDoor,
 		Note:       i.Note,
 		Contexts:   i.Contexts,
 		Executions: i.Executions,
 		Routing:    i.Routing,
 	}
-	if i.Holds > 0 {
+	switch {
+	case i.PauseAtEnd && i.State.MayBePaused():
+		info.ExpiresAt = i.Deadline // whatever its time was
+	case i.Holds > 0:
 		info.ExpiresAt = i.Expiry(time.Now()) // the executions' end will move it so far at least
 	}
 	return info

@@ -39,6 +39,9 @@ type CreateRequest struct {
 	// Fixed ends it when its TTL is over, whatever uses it or goes on in it then: nothing
 	// but a renewal moves its end. It has no idle limit.
 	Fixed bool
+	// PauseAtEnd has it paused when its time is over, instead of destroyed, and kept until
+	// the end of its maximum lifetime. Its provider must be able to.
+	PauseAtEnd bool
 	// FrontDoor names the front door that asks; empty for the broker's own API. Note is
 	// what that has to know of the instance, without secrets, and means nothing to the
 	// service. An instance that is there keeps what it was made with.
@@ -109,6 +112,8 @@ func (req CreateRequest) matches(is registry.Spec) error {
 		return sdk.FieldErrorf(sdk.CodeConflict, "idle", "the session already has an instance with an idle limit of %s", seconds(is.Idle))
 	case req.Fixed && !is.Fixed:
 		return sdk.FieldErrorf(sdk.CodeConflict, "session_id", "the session already has an instance whose end is not fixed")
+	case req.PauseAtEnd && !is.PauseAtEnd:
+		return sdk.FieldErrorf(sdk.CodeConflict, "session_id", "the session already has an instance that is destroyed at its end")
 	default:
 		return nil
 	}

@@ -114,6 +114,7 @@ type Service struct {
 	registry   *registry.Registry
 	reconciler *reconcile.Reconciler
 	executions executions
+	pauses     pauses
 	providers  *providers
 	creations  *creations
 	admission  admission
@@ -143,7 +144,8 @@ func NewService(opts Options) *Service {
 	s.journal = recorder{life, opts.Journal, newOwed()}
 	s.contexts = defaultContexts{lifecycle: life, journal: s.journal, making: &keylock.Locks[*registry.Entry]{}}
 	s.admission = admission{lifecycle: life, quotas: opts.Quotas}
-	s.registry = registry.New(effects{s.journal, s.terminateLater})
+	s.pauses = pauses{lifecycle: life, executions: s.executions, journal: s.journal}
+	s.registry = registry.New(effects{s.journal, s.terminateLater, s.pauses.later})
 	for _, r := range opts.Past.Records {
 		s.registry.Load(r, opts.Quotas.Adopt(r.ID.Tenant, r.Provider))
 	}
@@ -166,8 +168,11 @@ func NewService(opts Options) *Service {
 // effects are what follows from transitions in the registry.
 type effects struct {
 	recorder
-	terminate func(*registry.Entry)
+	terminate, pause func(*registry.Entry)
 }
+
+// Pause implements registry.Effects.
+func (e effects) Pause(entry *registry.Entry) { e.pause(entry) }
 
 // Terminate implements registry.Effects.
 func (e effects) Terminate(entry *registry.Entry) { e.terminate(entry) }

@@ -260,6 +260,32 @@ func (r *Reconciler) reconcileOne(p routing.Provider) {
 	}
 }
 
+// Confirm asks the provider of an instance whether it has it, and ends it if that does not
+// list it and its list cannot only be late.
+func (r *Reconciler) Confirm(ctx context.Context, e *registry.Entry) error {
+	i := e.Snapshot()
+	provider, err := i.Provider.Provider(ctx)
+	if err != nil {
+		return err
+	}
+	listed, _, err := r.List(ctx, i.Provider, provider)
+	if err != nil {
+		return fmt.Errorf("list the instances of provider %q: %w", i.Label, err)
+	}
+	if r.Registry.Lost(i.Provider) {
+		return nil // the list is of no use
+	}
+	there := map[string]bool{}
+	for _, one := range listed {
+		there[one.ID] = true
+	}
+	c := comparison{owner: i.Provider, expected: map[*registry.Entry]registry.Instance{e: i}, reason: registry.ReasonLost}
+	if c.endUnlisted(there) > 0 {
+		r.Logger.Info("an instance is lost, since its provider has it no more", "provider", i.Label, "instance", i.ID.String())
+	}
+	return nil
+}
+
 // Providers returns those in the catalog and those that still have instances.
 func (r *Reconciler) Providers() []routing.Provider {
 	all := slices.Clone(r.Catalog.Providers())

@@ -16,6 +16,7 @@ import (
 type noEffects struct{}
 
 func (noEffects) Terminate(*registry.Entry)                          {}
+func (noEffects) Pause(*registry.Entry)                              {}
 func (noEffects) NoteUse(_ *registry.Entry, written func(done bool)) {}
 func (noEffects) Ended(registry.Tombstone, *quota.Instance, bool)    {}
 

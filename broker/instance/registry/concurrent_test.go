@@ -99,6 +99,19 @@ func (c *crowd) Terminate(e *registry.Entry) {
 	})
 }
 
+// Pause implements registry.Effects.
+func (c *crowd) Pause(e *registry.Entry) {
+	c.wg.Go(func() {
+		<-e.Quiet()
+		c.sleep(time.Second)
+		if c.chance(40) {
+			e.EndPauseFailed(c.chance(30))
+			return
+		}
+		e.EndSwitch(true)
+	})
+}
+
 // NoteUse implements registry.Effects.
 func (c *crowd) NoteUse(_ *registry.Entry, written func(done bool)) {
 	c.wg.Go(func() {
@@ -134,6 +147,7 @@ func (c *crowd) request() {
 	claim := claimOf(id, p)
 	claim.Offered = func() bool { return c.offers(p) }
 	claim.Spec.TTL, claim.Spec.Idle, claim.Spec.Fixed = 3*time.Second, 5*time.Second, c.chance(30)
+	claim.Spec.PauseAtEnd = c.chance(30)
 	claimed, err := c.reg.Claim(claim)
 	if err != nil {
 		c.sleep(time.Second)

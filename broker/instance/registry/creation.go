@@ -120,7 +120,7 @@ func (r *Registry) retry(e *Entry, c Claim) (Claimed, error) {
 	}
 	spec := c.Spec
 	spec.Template, spec.TTL, spec.Idle, spec.Labels = left.Template, left.TTL, left.Idle, left.Labels
-	spec.Fixed, spec.FrontDoor, spec.Note = left.Fixed, left.FrontDoor, left.Note
+	spec.Fixed, spec.PauseAtEnd, spec.FrontDoor, spec.Note = left.Fixed, left.PauseAtEnd, left.FrontDoor, left.Note
 	if err := c.Matches(spec); err != nil {
 		return Claimed{}, err
 	}

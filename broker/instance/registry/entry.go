@@ -17,9 +17,10 @@ type Spec struct {
 	TTL      time.Duration // what a use leaves at least
 	Idle     time.Duration // the limit of disuse
 	Labels   map[string]string
-	// Claimed, OneShot and Fixed are as in its Record, and so are FrontDoor and Note.
-	Claimed, OneShot, Fixed bool
-	FrontDoor, Note         string
+	// Claimed, OneShot, Fixed and PauseAtEnd are as in its Record, and so are FrontDoor and
+	// Note.
+	Claimed, OneShot, Fixed, PauseAtEnd bool
+	FrontDoor, Note                     string
 	// Intended is when its creation began.
 	Intended time.Time
 	// Routing is why it is on its provider.
@@ -82,6 +83,8 @@ type Instance struct {
 	StopReason string
 	// NotKept means that it is destroyed because nobody asked to keep it.
 	NotKept bool
+	// EndPause means that it is being paused because its time is over.
+	EndPause bool
 	// UseNoted means that the journal knows, or is being told, that it was used.
 	UseNoted bool
 	// Left is the record of an earlier process, as long as no more is known.
@@ -122,7 +125,10 @@ type Entry struct {
 	holds          int
 	executions     int
 	switching      bool // it is being paused or resumed
-	shared         bool // somebody got it beside who had it made
+	endPause       bool // its end has it paused
+	endPauseFailed failedPause
+	quiet          chan struct{} // closed when there are no executions; nil if nobody waits
+	shared         bool          // somebody got it beside who had it made
 	stopReason     string
 	notKept        bool
 	tenantRemoved  bool
@@ -160,7 +166,7 @@ func (e *Entry) snapshot() Instance {
 		Created: e.created, LastUsed: e.lastUsed, Expires: e.expires, Deadline: e.deadline,
 		Installed: e.installed, Contexts: e.contexts,
 		Waiters: e.waiters, Holds: e.holds, Executions: e.executions,
-		StopReason: e.stopReason, NotKept: e.notKept, UseNoted: e.useNoted, Left: e.left, Changed: e.changed,
+		StopReason: e.stopReason, NotKept: e.notKept, EndPause: e.endPause, UseNoted: e.useNoted, Left: e.left, Changed: e.changed,
 	}
 	return i
 }
@@ -295,6 +301,7 @@ func (e *Entry) renew(now time.Time, ttl, most time.Duration) {
 		ttl = e.TTL
 	}
 	e.lastUsed, e.useNoted = now, false // the next use is to be noted again
+	e.endPauseFailed = failedPause{}
 	e.moveEnd(earlier(now.Add(min(ttl, most)), e.deadline), e.deadline)
 }
 
@@ -318,7 +325,29 @@ func (e *Entry) BeginExecution() (err error) {
 }
 
 // EndExecution counts it out.
-func (e *Entry) EndExecution() { e.locked(func() { e.executions-- }) }
+func (e *Entry) EndExecution() {
+	e.locked(func() {
+		if e.executions--; e.executions == 0 && e.quiet != nil {
+			close(e.quiet)
+			e.quiet = nil
+		}
+	})
+}
+
+// Quiet returns what is closed when the instance has no executions.
+func (e *Entry) Quiet() <-chan struct{} {
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	if e.executions == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if e.quiet == nil {
+		e.quiet = make(chan struct{})
+	}
+	return e.quiet
+}
 
 // BeginSwitch has the caller pause or resume the instance, one at a time. What was paused
 // or is to be takes no execution meanwhile; one that runs goes on to, while its provider
@@ -342,10 +371,22 @@ func (e *Entry) BeginSwitch(pause bool) (err error) {
 	return err
 }
 
-// EndSwitch says whether it worked. An instance that was ended meanwhile stays so.
+// EndSwitch says whether it worked. An instance that was ended meanwhile stays so. One that
+// is paused at its end is kept as long as any may live, and has its own TTL when it was
+// resumed.
 func (e *Entry) EndSwitch(done bool) {
 	e.locked(func() {
-		e.switching = false
+		e.endSwitch()
+		switch {
+		case !e.PauseAtEnd || !done:
+		case e.state == Pausing:
+			e.endPauseFailed = failedPause{}
+			e.moveEnd(e.deadline, e.deadline)
+		case e.state == Resuming:
+			now := time.Now()
+			e.lastUsed = now
+			e.moveEnd(earlier(now.Add(e.TTL), e.deadline), e.deadline)
+		}
 		switch {
 		case e.state == Pausing && done:
 			_ = e.registry.transition(e, PauseDone)

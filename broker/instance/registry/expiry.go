@@ -52,11 +52,17 @@ func (e *Entry) end() time.Time {
 	switch {
 	case !e.state.Visible() || e.waiters > 0:
 		return time.Time{}
-	case e.holds > 0:
-		return e.limit()
-	default:
-		return e.unused(e.expires, e.lastUsed)
+	case e.PauseAtEnd && e.state.MayBePaused():
+		return e.deadline
 	}
+	end := e.unused(e.expires, e.lastUsed)
+	if e.holds > 0 {
+		end = e.limit()
+	}
+	if e.endPauseFailed.again.After(end) {
+		end = earlier(e.endPauseFailed.again, e.deadline)
+	}
+	return end
 }
 
 // limit is the end that no use moves.
@@ -132,22 +138,86 @@ func (e *Entry) over(now time.Time) bool {
 	return !end.IsZero() && !now.Before(end)
 }
 
-// expire retires an entry whose time is over, and says whether it was. Reaper and
-// requests alike decide here, under the same lock and by the same clock: an instance that
-// anybody was told to be alive until some time is alive until then.
+// expire retires an entry whose time is over, or has it paused, and says whether it was
+// retired. Reaper and requests alike decide here, under the same lock and by the same clock:
+// an instance that anybody was told to be alive until some time is alive until then.
 func (e *Entry) expire(now time.Time) bool {
 	if !e.over(now) {
 		return false
 	}
-	e.reason = ReasonExpired
+	if e.PauseAtEnd && e.state == Running && now.Before(e.deadline) {
+		e.pauseAtEnd()
+		return false
+	}
+	e.retireExpired(ReasonExpired)
+	e.schedule()
+	return true
+}
+
+func (e *Entry) retireExpired(reason string) {
+	e.reason = reason
 	if e.Fixed {
 		e.stopReason = stopFixed // also of what goes on in it
 		e.terminate()
 	} else {
 		e.retire()
 	}
+}
+
+// pauseAtEnd has a running entry paused, instead of retired. A request that makes certain
+// that it runs comes first.
+func (e *Entry) pauseAtEnd() {
+	if e.switching || e.registry.transition(e, PauseBegun) != nil {
+		return
+	}
+	e.switching, e.endPause, e.stopReason = true, true, stopFixed
+	e.registry.effects.Pause(e)
 	e.schedule()
-	return true
+}
+
+const (
+	// pauseRetry is how long after a failed attempt to pause an instance at its end the next
+	// one begins.
+	pauseRetry = 15 * time.Second
+	// pausePatience is how long attempts may fail before it is destroyed: who wants it
+	// paused loses it then, and nobody else pays for it any longer.
+	pausePatience = 5 * time.Minute
+)
+
+// EndPauseFailed says that an instance could not be paused at its end, and certainly is
+// not. It runs, and that is tried again, unless that is hopeless or was tried long enough:
+// it is destroyed then.
+func (e *Entry) EndPauseFailed(hopeless bool) {
+	e.locked(func() {
+		e.endSwitch()
+		if e.registry.transition(e, PauseFailed) != nil {
+			return // it was ended meanwhile
+		}
+		now := time.Now()
+		if e.endPauseFailed.since.IsZero() {
+			e.endPauseFailed.since = now
+		}
+		if hopeless || now.Sub(e.endPauseFailed.since) >= pausePatience {
+			e.retireExpired(ReasonNoPause)
+			return
+		}
+		e.endPauseFailed.again = now.Add(pauseRetry)
+	})
+}
+
+// endSwitch ends a request to pause or resume, whoever made it.
+func (e *Entry) endSwitch() {
+	e.switching = false
+	if e.endPause = false; e.state.Visible() {
+		e.stopReason = ""
+	}
+}
+
+// failedPause is what is known of a pause at the end that does not work; zero if it was not
+// tried, or has worked.
+type failedPause struct {
+	since time.Time
+	again time.Time // when it is tried again
 }
 
 // schedule sets the time at which Expire looks at the entry.

@@ -140,13 +140,16 @@ type ListRequest struct {
 	Labels map[string]string
 	// Session, Provider and FrontDoor by name.
 	Session, Provider, FrontDoor string
+	// Ending has those in the answer too that are being destroyed.
+	Ending bool
 	// Limit of instances in the answer; 0 for none.
 	Limit int
 	// After is the ID of the last instance that the caller has already.
 	After string
 }
 
-// List returns the visible instances of a tenant, in the order of their IDs, and whether
+// List returns the visible instances of a tenant, and those that are being destroyed if the
+// request says so, in the order of their IDs, and whether
 // the limit has left some out.
 func (r *Registry) List(tenant string, req ListRequest) (page []Instance, more bool) {
 	r.mu.Lock()
@@ -165,7 +168,8 @@ func (r *Registry) ListAll(req ListRequest) (page []Instance, more bool) {
 func (r *Registry) list(tenants []string, req ListRequest) (page []Instance, more bool) {
 	now := time.Now()
 	for e := range r.inOrder(tenants, req.After) {
-		if !e.state.Visible() || !e.selected(req) || e.expire(now) {
+		ending := req.Ending && e.state == Terminating
+		if !e.state.Visible() && !ending || !e.selected(req) || !ending && e.expire(now) {
 			continue
 		}
 		if req.Limit > 0 && len(page) == req.Limit {
@@ -258,6 +262,26 @@ func (r *Registry) Left(label string) (entries []*Entry) {
 	return entries
 }
 
+// Awaited returns those of a tenant that an earlier process made by a front door, for a
+// session or for any if that is empty, and of which their providers have not said anything
+// yet. Nothing but the IDs, the front door and Changed is known of them.
+func (r *Registry) Awaited(tenant, session, frontDoor string) (all []Instance) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entries := r.tenants[tenant]
+	if session != "" {
+		entries = r.work[WorkKey{tenant, session}]
+	}
+	for _, e := range entries {
+		if e.state == Unknown && e.left.Adoptable() && e.left.FrontDoor == frontDoor {
+			i := Instance{ID: e.id, Changed: e.changed}
+			i.FrontDoor = frontDoor
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
 // Adopt makes an instance of what an earlier process left, as its provider lists it. It
 // reports whether that was still unknown; not if somebody else has what is listed, nor if
 // the owner was lost meanwhile: serves says, under the registry's lock, whether the owner
@@ -279,7 +303,7 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 		}
 		e.Spec = Spec{
 			Template: left.Template, TTL: left.TTL, Idle: left.Idle, Labels: left.Labels, Claimed: left.Claimed,
-			OneShot: left.OneShot, Fixed: left.Fixed, FrontDoor: left.FrontDoor, Note: left.Note,
+			OneShot: left.OneShot, Fixed: left.Fixed, PauseAtEnd: left.PauseAtEnd, FrontDoor: left.FrontDoor, Note: left.Note,
 			Intended: left.Intended, Routing: left.Routing,
 		}
 		e.provider, e.sandbox, e.contexts, e.useNoted = owner, listed, left.Contexts, left.Used

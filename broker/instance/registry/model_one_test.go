@@ -277,6 +277,7 @@ func (m *model) renew(x *modelled) {
 		ttl = x.spec.TTL
 	}
 	x.lastUsed, x.noted, x.note = time.Now(), false, -1
+	x.failing, x.pauseAgain = time.Time{}, time.Time{}
 	x.expires = first(time.Now().Add(min(ttl, 5*time.Second)), x.deadline)
 	m.want(err == nil && i.Expires.Equal(x.expires), "a renewal: %v", err)
 }
@@ -354,8 +355,21 @@ func (m *model) switchIt(x *modelled) {
 	m.doing = "pause or resume"
 	if x.switching {
 		done := m.chance(70)
+		own := x.endPause
+		x.switching, x.endPause = false, false
+		if own && !done {
+			m.failPause(x)
+			return
+		}
 		x.e.EndSwitch(done)
-		x.switching = false
+		switch {
+		case !x.spec.PauseAtEnd || !done:
+		case x.state == registry.Pausing:
+			x.failing, x.pauseAgain, x.expires = time.Time{}, time.Time{}, x.deadline
+		case x.state == registry.Resuming:
+			x.lastUsed = time.Now()
+			x.expires = first(time.Now().Add(x.spec.TTL), x.deadline)
+		}
 		event := map[registry.State]map[bool]registry.Event{
 			registry.Pausing:  {true: registry.PauseDone, false: registry.PauseFailed},
 			registry.Resuming: {true: registry.ResumeDone, false: registry.ResumeFailed},
@@ -376,6 +390,24 @@ func (m *model) switchIt(x *modelled) {
 		m.move(x, registry.PauseBegun)
 	case !pause && x.state == registry.Paused:
 		m.move(x, registry.ResumeBegun)
+	}
+}
+
+// failPause says that an end could not have an instance paused: it runs for a time, or is
+// destroyed.
+func (m *model) failPause(x *modelled) {
+	hopeless := m.chance(30)
+	x.e.EndPauseFailed(hopeless)
+	if !m.move(x, registry.PauseFailed) {
+		return
+	}
+	if x.failing.IsZero() {
+		x.failing = time.Now()
+	}
+	x.pauseAgain = time.Now().Add(15 * time.Second)
+	if hopeless || time.Since(x.failing) >= 5*time.Minute {
+		x.pauseAgain = time.Time{}
+		m.retireExpired(x)
 	}
 }
 
@@ -433,7 +465,7 @@ func (m *model) adopt(x *modelled) {
 		return
 	}
 	x.provider, x.sandbox, x.noted, x.note, x.charge = owner, listed.ID, left.Used, -1, time.Time{}
-	x.spec = registry.Spec{TTL: left.TTL, Idle: left.Idle, Fixed: left.Fixed, FrontDoor: left.FrontDoor}
+	x.spec = registry.Spec{TTL: left.TTL, Idle: left.Idle, Fixed: left.Fixed, PauseAtEnd: left.PauseAtEnd, FrontDoor: left.FrontDoor}
 	if left.Made == "" {
 		m.begin(x, left.Intended, time.Time{})
 	} else {

@@ -80,6 +80,8 @@ type modelled struct {
 	noted                                          bool
 	note                                           int // the newest
 	lastUsed, expires, deadline, retryAt, charge   time.Time
+	endPause                                       bool      // its end has it paused
+	failing, pauseAgain                            time.Time // of that
 }
 
 // limit is the end that no use moves.
@@ -120,9 +122,9 @@ type model struct {
 	seen    map[registry.State]bool
 	n       int
 	// What the effects were asked for.
-	terminated, ended, noted int
-	unanswered               []int // notes
-	byNote                   map[int]*modelled
+	terminated, paused, ended, noted int
+	unanswered                       []int // notes
+	byNote                           map[int]*modelled
 }
 
 func newModel(t *testing.T, seed uint64) *model {
@@ -244,6 +246,12 @@ func (x *modelled) over() bool {
 	if x.holds > 0 || x.spec.Fixed {
 		end = x.limit()
 	}
+	if x.pauseAgain.After(end) {
+		end = first(x.pauseAgain, x.deadline)
+	}
+	if x.spec.PauseAtEnd && x.state.MayBePaused() {
+		end = x.deadline
+	}
 	return x.state.Visible() && x.waiters == 0 && !time.Now().Before(end)
 }
 
@@ -251,12 +259,23 @@ func (m *model) expire(x *modelled) bool {
 	if x == nil || !x.over() {
 		return false
 	}
+	if x.spec.PauseAtEnd && x.state == registry.Running && time.Now().Before(x.deadline) {
+		if !x.switching && m.move(x, registry.PauseBegun) {
+			x.switching, x.endPause = true, true
+			m.paused++
+		}
+		return false
+	}
+	m.retireExpired(x)
+	return true
+}
+
+func (m *model) retireExpired(x *modelled) {
 	if x.spec.Fixed {
 		m.terminate(x)
 	} else {
 		m.retire(x)
 	}
-	return true
 }
 
 func first(a, b time.Time) time.Time {
@@ -278,6 +297,7 @@ func (m *model) compare(x *modelled) {
 	m.want(maps.Equal(i.Labels, x.spec.Labels) && i.Fixed == x.spec.Fixed && i.FrontDoor == x.spec.FrontDoor,
 		"%s is fixed %t, of the front door %q, with the labels %v", x.id, x.spec.Fixed, x.spec.FrontDoor, x.spec.Labels)
 	m.want(len(m.effects.terminated) == m.terminated, "%d destructions, not %d", m.terminated, len(m.effects.terminated))
+	m.want(len(m.effects.paused) == m.paused && i.EndPause == x.endPause, "%d pauses at an end, not %d; %t for %s", m.paused, len(m.effects.paused), x.endPause, x.id)
 	m.want(len(m.effects.ended) == m.ended, "%d ends, not %d", m.ended, len(m.effects.ended))
 	m.want(len(m.effects.notes) == m.noted, "%d notes, not %d", m.noted, len(m.effects.notes))
 }
@@ -360,7 +380,7 @@ func (m *model) load() {
 	r := registry.Record{
 		ID: m.id(), Provider: p.label, TTL: time.Second * time.Duration(1+m.rand.IntN(5)), Idle: time.Second * time.Duration(3+m.rand.IntN(8)), Intended: now,
 		Claimed: m.chance(80), OneShot: m.chance(10), Ending: m.chance(10), Used: m.chance(30), Paused: m.chance(30),
-		Fixed: m.chance(30), FrontDoor: pick(m, "", "door"),
+		Fixed: m.chance(30), PauseAtEnd: m.chance(30), FrontDoor: pick(m, "", "door"),
 	}
 	if m.chance(70) {
 		r.Made = "box-" + r.ID.Instance
@@ -400,7 +420,7 @@ func (m *model) claim() {
 	c := claimOf(m.id(), p)
 	c.Spec.TTL, c.Spec.Idle = time.Second*time.Duration(1+m.rand.IntN(5)), time.Second*time.Duration(3+m.rand.IntN(8))
 	c.Spec.OneShot, c.Joins = m.chance(10), m.chance(10)
-	c.Spec.Fixed, c.Spec.FrontDoor = m.chance(30), pick(m, "", "door")
+	c.Spec.Fixed, c.Spec.PauseAtEnd, c.Spec.FrontDoor = m.chance(30), m.chance(30), pick(m, "", "door")
 	c.New, c.Matches = onNew, func(registry.Spec) error { return matches() }
 	c.Offered = func() bool { return offered }
 	if refused {
@@ -432,7 +452,7 @@ func (m *model) claim() {
 		m.want(err == nil && claimed.Begun && claimed.Entry == x.e && claimed.Retried.ID == x.id, "another attempt: %v", err)
 		m.want(m.move(x, registry.Retried), "a legal retry")
 		x.spec, x.provider, x.waiters = c.Spec, p, 1
-		x.spec.TTL, x.spec.Idle, x.spec.Labels, x.spec.Fixed, x.spec.FrontDoor = x.left.TTL, x.left.Idle, nil, x.left.Fixed, x.left.FrontDoor
+		x.spec.TTL, x.spec.Idle, x.spec.Labels, x.spec.Fixed, x.spec.PauseAtEnd, x.spec.FrontDoor = x.left.TTL, x.left.Idle, nil, x.left.Fixed, x.left.PauseAtEnd, x.left.FrontDoor
 	case x.state.Visible():
 		m.want(err == nil && claimed.Held && claimed.Entry == x.e, "a hold: %v", err)
 		x.shared = true

@@ -106,6 +106,8 @@ func told(state registry.State, event registry.Event) string {
 		if state == registry.Recording {
 			return "who waits: the failure, if there is one"
 		}
+	case registry.PauseBegun:
+		return "its executions, if its time is over"
 	case registry.PauseDone, registry.PauseFailed, registry.ResumeDone, registry.ResumeFailed:
 		return "who asked for it"
 	case registry.Drain:

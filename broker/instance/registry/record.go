@@ -44,6 +44,8 @@ type Record struct {
 	OneShot bool `json:"one_shot,omitempty"`
 	// Fixed means that no use moves its end, and that nothing that goes on in it does.
 	Fixed bool `json:"fixed,omitempty"`
+	// PauseAtEnd means that it is paused when its time is over, and kept until Deadline.
+	PauseAtEnd bool `json:"pause_at_end,omitempty"`
 	// FrontDoor names the front door that it was made by; empty for the broker's own API.
 	// Note is what that has to know of it, and says nothing to anybody else.
 	FrontDoor string `json:"front_door,omitempty"`
@@ -84,7 +86,8 @@ func (i Instance) Record() Record {
 	r := Record{
 		Ephemeral: i.Provider.Description().Ephemeral,
 		ID:        i.ID, Provider: i.Label, Template: i.Template, Labels: maps.Clone(i.Labels),
-		TTL: i.TTL, Idle: i.Idle, Claimed: i.Claimed, OneShot: i.OneShot, Fixed: i.Fixed, FrontDoor: i.FrontDoor, Note: i.Note,
+		TTL: i.TTL, Idle: i.Idle, Claimed: i.Claimed, OneShot: i.OneShot, Fixed: i.Fixed, PauseAtEnd: i.PauseAtEnd,
+		FrontDoor: i.FrontDoor, Note: i.Note,
 		Intended: i.Intended, Made: i.Sandbox.ID, Routing: i.Routing, Ending: i.State.Detached(),
 	}
 	if r.Made != "" {
@@ -110,6 +113,7 @@ const (
 	ReasonRestart = "the broker was restarted"
 	ReasonStop    = "the broker was stopped"
 	ReasonExpired = "its time was over"
+	ReasonNoPause = "its time was over, and it could not be paused"
 	ReasonProcess = "the process of its provider ended"
 	ReasonLost    = "its provider does not have it any more"
 	ReasonRemoved = "its provider was removed"

@@ -29,6 +29,9 @@ type Effects interface {
 	// Terminate has an instance destroyed. Its end is told by Entry.Terminated, a failure
 	// by Entry.TerminationFailed.
 	Terminate(e *Entry)
+	// Pause has an instance paused whose time is over, when its executions have ended. That
+	// is told by Entry.EndSwitch, a failure by Entry.EndPauseFailed.
+	Pause(e *Entry)
 	// NoteUse has it written down that use moves the end of an instance from now on.
 	// written is then told whether the journal has taken it, once.
 	NoteUse(e *Entry, written func(done bool))

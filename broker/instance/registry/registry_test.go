@@ -37,6 +37,7 @@ func (p *provider) Status() routing.Status { return routing.Status{Ready: true} 
 type effects struct {
 	mu         sync.Mutex
 	terminated []*registry.Entry
+	paused     []*registry.Entry
 	notes      []func(done bool)
 	ended      []ended
 }
@@ -51,6 +52,12 @@ func (f *effects) Terminate(e *registry.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.terminated = append(f.terminated, e)
+}
+
+func (f *effects) Pause(e *registry.Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.paused = append(f.paused, e)
 }
 
 func (f *effects) NoteUse(_ *registry.Entry, written func(done bool)) {

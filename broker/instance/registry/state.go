@@ -107,7 +107,8 @@ const (
 	// Unwanted: it was made, and nobody waits for it any more or the journal has not
 	// taken it.
 	Unwanted
-	// PauseBegun, PauseDone and PauseFailed tell of a request to pause it.
+	// PauseBegun, PauseDone and PauseFailed tell of a request to pause it, or of its time
+	// that is over, where that has it paused.
 	PauseBegun
 	PauseDone
 	PauseFailed
