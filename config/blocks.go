@@ -81,6 +81,14 @@ func Blocks() []BlockSchema {
 					Name: FrontDoorE2B, Settings: frontDoorSchema(FrontDoorE2B),
 					Description: "The API of E2B, for its SDKs. Its clients send a tenant's token as their key.",
 				},
+				{
+					Name: FrontDoorMCP, Settings: frontDoorSchema(FrontDoorMCP),
+					Description: "Tools over the Model Context Protocol, for assistants. Their hosts send a tenant's token.",
+				},
+				{
+					Name: FrontDoorDeerFlow, Settings: frontDoorSchema(FrontDoorDeerFlow),
+					Description: "The API of DeerFlow's provisioner and of the sandboxes that it makes. DeerFlow sends a tenant's token as its key.",
+				},
 			},
 			Description: "An API of another system, so that its clients work with the broker as they are. There is none without such a block.",
 		},

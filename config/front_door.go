@@ -22,7 +22,8 @@ import (
 // FrontDoor is an API of another system that the broker serves, so that the unmodified
 // clients of that system work with it.
 type FrontDoor struct {
-	// Kind is the block's label: FrontDoorRAGFlow, FrontDoorOpenSandbox or FrontDoorE2B.
+	// Kind is the block's label: FrontDoorRAGFlow, FrontDoorOpenSandbox, FrontDoorE2B,
+	// FrontDoorMCP or FrontDoorDeerFlow.
 	Kind string `config:"-"`
 	// Path is what the paths of this API begin with, on the listener of the REST API.
 	// None of the broker's own is above or below it, and no other front door's. "" where
@@ -38,11 +39,16 @@ type FrontDoor struct {
 	Wait time.Duration `config:"wait"`
 	// Timeout of a run, of RAGFlow alone; never above Limits.MaxTimeout.
 	Timeout time.Duration `config:"timeout"`
+	// Lease is how long a sandbox of DeerFlow lives after each use; never above
+	// Limits.MaxLifetime.
+	Lease time.Duration `config:"lease"`
+	// Template of the provider that sandboxes of DeerFlow are made of; "" for its usual one.
+	Template string `config:"template"`
 	// Tenant is who a caller without a token is, of RAGFlow alone; "" if he is refused.
 	Tenant string `config:"tenant"`
 	// Address is host, host:port or one of these with a path, by which clients reach the
-	// broker: it begins the addresses that OpenSandbox hands out. "" for the host that
-	// the request was sent to.
+	// broker: it begins the addresses that OpenSandbox, MCP and DeerFlow hand out. DeerFlow's
+	// may have http:// or https:// before it. "" for the host that the request was sent to.
 	Address string `config:"address"`
 	// Images are the names of images that clients of OpenSandbox may ask for, with the
 	// template of the provider that each stands for; "" for its usual one.
@@ -66,6 +72,8 @@ const (
 	FrontDoorRAGFlow     = "ragflow"
 	FrontDoorOpenSandbox = "opensandbox"
 	FrontDoorE2B         = "e2b"
+	FrontDoorMCP         = "mcp"
+	FrontDoorDeerFlow    = "deerflow"
 )
 
 // What FrontDoor.Network may be.
@@ -75,7 +83,9 @@ const (
 )
 
 // frontDoorKinds are all of them, in the order in which they are explained.
-func frontDoorKinds() []string { return []string{FrontDoorRAGFlow, FrontDoorOpenSandbox, FrontDoorE2B} }
+func frontDoorKinds() []string {
+	return []string{FrontDoorRAGFlow, FrontDoorOpenSandbox, FrontDoorE2B, FrontDoorMCP, FrontDoorDeerFlow}
+}
 
 var frontDoorLabel = regexp.MustCompile(`^(` + strings.Join(frontDoorKinds(), "|") + `)$`)
 
@@ -141,6 +151,23 @@ func frontDoorSchema(kind string) sdk.Schema {
 			sdk.Field{
 				Name: "network", Type: sdk.TypeString, Options: []string{NetworkDeny, NetworkAllow},
 				Description: "What the sandboxes of its providers may reach, nothing or everything: clients that ask for one of these get it, or are refused. What they can reach is up to the provider: this changes nothing there. Unless given, whoever asks is refused.",
+			})
+	case FrontDoorMCP:
+		return append(schema,
+			sdk.Field{
+				Name: "address", Type: sdk.TypeString, Min: sdk.Bound(1), Max: sdk.Bound(maxClientAddress), Placeholder: "sandboxes.example.com",
+				Description: "The host by which browsers reach the REST API, with a port and a path if need be, such as sandboxes.example.com:8443: for the links to ports of sandboxes. The host that the request was sent to unless given.",
+			})
+	case FrontDoorDeerFlow:
+		return append(schema,
+			sdk.Field{
+				Name: "address", Type: sdk.TypeString, Min: sdk.Bound(1), Max: sdk.Bound(maxClientAddress), Placeholder: "https://sandboxes.example.com",
+				Description: "What the URLs of sandboxes begin with that it hands out: the host by which DeerFlow's gateway reaches the broker, with a port and a path if need be, such as https://sandboxes.example.com:8443. Without http:// or https:// the scheme is that of the request; unless given, the host is the one that the request was sent to.",
+			},
+			span("lease", time.Hour, time.Minute, maxLifetime, "How long a sandbox lives that nobody uses or asks for; `limits.max_lifetime` at most, also where it is not given."),
+			sdk.Field{
+				Name: "template", Type: sdk.TypeString, Min: sdk.Bound(1), Max: sdk.Bound(maxTemplateName),
+				Description: "The provider's template that its sandboxes are made of; the usual one unless given.",
 			})
 	default:
 		return append(schema,
@@ -227,13 +254,32 @@ func (r *frontDoorReader) finish(cfg *Config, body *hclsyntax.Body) {
 		r.checkWho(door, cfg, body)
 		r.checkTemplates(door, "images", "an image", door.Images)
 		r.checkTemplates(door, "templates", "a template", door.Templates)
-		if door.given("address") && !isClientAddress(door.Address) {
-			r.parser.fail(door.at("address"), "Invalid value", "address is a host, and perhaps a port and a path, such as sandboxes.example.com, 10.1.2.3:9385 or example.com/sandboxes. It has no https:// before it, and no slash at its end.")
+		r.checkClientAddress(door)
+		if !isName(door.Template, maxTemplateName) {
+			r.parser.fail(door.at("template"), "Invalid value", fmt.Sprintf("template is the name of a template, of at most %d characters and without spaces.", maxTemplateName))
 		}
 		r.checkDomain(door, cfg)
 		r.parser.atMost(door.section, "wait", &door.Wait, "limits.max_wait", cfg.Limits.MaxWait)
 		r.parser.atMost(door.section, "timeout", &door.Timeout, "limits.max_timeout", cfg.Limits.MaxTimeout)
+		r.parser.atMost(door.section, "lease", &door.Lease, "limits.max_lifetime", cfg.Limits.MaxLifetime)
 		cfg.FrontDoors = append(cfg.FrontDoors, door.FrontDoor)
+	}
+}
+
+// checkClientAddress looks at where clients are to find sandboxes.
+func (r *frontDoorReader) checkClientAddress(door *readFrontDoor) {
+	address := door.Address
+	if door.Kind == FrontDoorDeerFlow {
+		if scheme, rest, given := strings.Cut(address, "://"); given && (scheme == "http" || scheme == "https") {
+			address = rest
+		}
+	}
+	switch {
+	case !door.given("address"), isClientAddress(address):
+	case door.Kind == FrontDoorDeerFlow:
+		r.parser.fail(door.at("address"), "Invalid value", "address is a host, and perhaps a scheme, a port and a path, such as sandboxes.example.com, http://10.1.2.3:9385 or https://example.com/sandboxes. It has no slash at its end.")
+	default:
+		r.parser.fail(door.at("address"), "Invalid value", "address is a host, and perhaps a port and a path, such as sandboxes.example.com, 10.1.2.3:9385 or example.com/sandboxes. It has no https:// before it, and no slash at its end.")
 	}
 }
 

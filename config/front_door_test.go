@@ -88,6 +88,22 @@ func TestFrontDoors(t *testing.T) {
 			}`,
 			[]config.FrontDoor{{Kind: config.FrontDoorOpenSandbox, Path: "/opensandbox", Wait: 10 * time.Second}},
 		},
+		"deerflow, with a lease that the limits cut": {
+			`limits { max_lifetime = "30m" }
+			front_door "deerflow" {}`,
+			[]config.FrontDoor{{Kind: config.FrontDoorDeerFlow, Path: "/deerflow", Wait: 10 * time.Second, Lease: 30 * time.Minute}},
+		},
+		"deerflow, behind a proxy": {
+			`front_door "deerflow" {
+			  address  = "https://sandboxes.example.com:8443/df"
+			  lease    = "2h"
+			  template = "python"
+			}`,
+			[]config.FrontDoor{{
+				Kind: config.FrontDoorDeerFlow, Path: "/deerflow", Wait: 10 * time.Second, Lease: 2 * time.Hour,
+				Template: "python", Address: "https://sandboxes.example.com:8443/df",
+			}},
+		},
 		"at addresses of their own": {
 			`front_door "ragflow" { listen = "127.0.0.1:9000" }
 			front_door "opensandbox" {
@@ -120,6 +136,13 @@ func TestFrontDoors(t *testing.T) {
 				Templates: map[string]string{"base": "python", "code-interpreter-v1": ""},
 			}},
 		},
+		"of MCP": {
+			`front_door "mcp" {
+			  wait    = "1s"
+			  address = "sandboxes.example.com"
+			}`,
+			[]config.FrontDoor{{Kind: config.FrontDoorMCP, Path: "/mcp", Wait: time.Second, Address: "sandboxes.example.com"}},
+		},
 		"at each other's places": {
 			`front_door "ragflow" { path = "/opensandbox" }
 			front_door "opensandbox" { path = "/ragflow" }`,
@@ -149,7 +172,7 @@ func TestMistakesInFrontDoors(t *testing.T) {
 		text, summary, says string
 	}{
 		"without a name":                         {`front_door {}`, "Label missing", "A front_door block has a name"},
-		"of no kind that there is":               {`front_door "daytona" {}`, "Invalid name", `The name of a front_door block is one of "ragflow", "opensandbox", "e2b".`},
+		"of no kind that there is":               {`front_door "daytona" {}`, "Invalid name", `The name of a front_door block is one of "ragflow", "opensandbox", "e2b", "mcp", "deerflow".`},
 		"of a kind in capitals":                  {`front_door "RAGFlow" {}`, "Invalid name", `"ragflow", "opensandbox"`},
 		"twice":                                  {"front_door \"ragflow\" {}\nfront_door \"ragflow\" { path = \"/x\" }", "Block given twice", `front_door "ragflow" stands at line 1`},
 		"written as a setting":                   {`front_door = "ragflow"`, "Block expected", `front_door is a block with a name`},
@@ -159,6 +182,7 @@ func TestMistakesInFrontDoors(t *testing.T) {
 		"ragflow with a network":                 {`front_door "ragflow" { network = "deny" }`, "Unknown setting", `There is no setting "network" here.`},
 		"opensandbox with a tenant":              {`front_door "opensandbox" { tenant = "all" }`, "Unknown setting", `There is no setting "tenant" here. Known: path, listen, provider, wait, address, images, network.`},
 		"opensandbox with a timeout":             {`front_door "opensandbox" { timeout = 5 }`, "Unknown setting", `There is no setting "timeout" here.`},
+		"mcp with images":                        {`front_door "mcp" { images = {} }`, "Unknown setting", `There is no setting "images" here. Known: path, listen, provider, wait, address.`},
 		"a domain that is a number":              {`front_door "e2b" { domain = 5 }`, "Invalid value", "domain must be a string"},
 		"a domain with a scheme":                 {`front_door "e2b" { domain = "https://example.com" }`, "Invalid value", "domain is a domain of at most 180 characters"},
 		"opensandbox with a domain":              {`front_door "opensandbox" { domain = "example.com" }`, "Unknown setting", `There is no setting "domain" here.`},
@@ -167,6 +191,15 @@ func TestMistakesInFrontDoors(t *testing.T) {
 		"a provider of no name":                  {`front_door "ragflow" { provider = "" }`, "Invalid value", "at least 1 character"},
 		"a tenant that is not there":             {`front_door "ragflow" { tenant = "nobody" }`, "Unknown tenant", "tenant is not the label of a tenant block. Known: all, one."},
 		"a provider that the tenant has not":     {"front_door \"ragflow\" {\n  tenant = \"one\"\n  provider = \"other\"\n}", "Provider not allowed", "not among the providers of the tenant"},
+		"deerflow with images":                   {`front_door "deerflow" { images = { a = "" } }`, "Unknown setting", `There is no setting "images" here. Known: path, listen, provider, wait, address, lease, template.`},
+		"deerflow with a short lease":            {`front_door "deerflow" { lease = 59 }`, "Invalid value", "lease"},
+		"a lease beyond every life":              {"limits { max_lifetime = \"2h\" }\nfront_door \"deerflow\" { lease = \"3h\" }", "Invalid value", "limits.max_lifetime"},
+		"deerflow's template with a space":       {`front_door "deerflow" { template = "a b" }`, "Invalid value", "template is the name of a template"},
+		"deerflow at an address with a slash":    {`front_door "deerflow" { address = "https://example.com/" }`, "Invalid value", "perhaps a scheme"},
+		"deerflow by another scheme":             {`front_door "deerflow" { address = "ftp://example.com" }`, "Invalid value", "perhaps a scheme"},
+		"deerflow with a scheme alone":           {`front_door "deerflow" { address = "https://" }`, "Invalid value", "perhaps a scheme"},
+		"deerflow with two schemes":              {`front_door "deerflow" { address = "https://http://x" }`, "Invalid value", "perhaps a scheme"},
+		"opensandbox with a scheme":              {`front_door "opensandbox" { address = "https://x" }`, "Invalid value", "It has no https:// before it"},
 		"an address without a port":              {`front_door "ragflow" { listen = "127.0.0.1" }`, "Invalid value", "listen is not an address with a port"},
 		"an address that is a number":            {`front_door "ragflow" { listen = 9000 }`, "Invalid value", "listen must be a string"},
 		"where the REST API listens":             {`front_door "ragflow" { listen = "127.0.0.1:9385" }`, "Invalid value", "The REST API listens there. Choose another port."},

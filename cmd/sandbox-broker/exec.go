@@ -40,12 +40,7 @@ type execCommand struct {
 	Session  string        `short:"s" placeholder:"NAME" help:"Run in this session's instance and keep it."`
 	Provider string        `short:"p" placeholder:"ID" help:"Run at this provider and at no other."`
 	JSON     bool          `name:"json" help:"Print the broker's whole answer instead of the output."`
-	URL      string        `env:"SANDBOX_BROKER_URL" default:"http://127.0.0.1:9385" help:"Where the broker is."`
-	Token    string        `env:"SANDBOX_BROKER_TOKEN" default:"demo-token" help:"A tenant's token."`
-
-	CAFile   string `name:"ca-file" env:"SANDBOX_BROKER_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) that the broker's must be signed by. Default: those that the system trusts."`
-	CertFile string `name:"cert-file" env:"SANDBOX_BROKER_CERT_FILE" placeholder:"FILE" help:"A certificate (PEM) to show to the broker, if it wants one; with --key-file."`
-	KeyFile  string `name:"key-file" env:"SANDBOX_BROKER_KEY_FILE" placeholder:"FILE" help:"The private key of that certificate."`
+	brokerFlags
 
 	broker *client.Client
 }

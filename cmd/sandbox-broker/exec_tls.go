@@ -11,9 +11,19 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
+// brokerFlags say where a running broker is, and who asks.
+type brokerFlags struct {
+	URL   string `env:"SANDBOX_BROKER_URL" default:"http://127.0.0.1:9385" help:"Where the broker is."`
+	Token string `env:"SANDBOX_BROKER_TOKEN" default:"demo-token" help:"A tenant's token."`
+
+	CAFile   string `name:"ca-file" env:"SANDBOX_BROKER_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) that the broker's must be signed by. Default: those that the system trusts."`
+	CertFile string `name:"cert-file" env:"SANDBOX_BROKER_CERT_FILE" placeholder:"FILE" help:"A certificate (PEM) to show to the broker, if it wants one; with --key-file."`
+	KeyFile  string `name:"key-file" env:"SANDBOX_BROKER_KEY_FILE" placeholder:"FILE" help:"The private key of that certificate."`
+}
+
 // newClient returns a client of the broker that trusts whom the flags say and shows what
 // they say.
-func (c *execCommand) newClient() (*client.Client, error) {
+func (c *brokerFlags) newClient() (*client.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
 		text, err := os.ReadFile(c.CAFile)

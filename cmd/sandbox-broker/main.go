@@ -17,6 +17,7 @@ import (
 type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Run the broker."`
 	Exec    execCommand    `cmd:"" help:"Run code in a sandbox and print what it prints."`
+	MCP     mcpCommand     `cmd:"" name:"mcp" help:"Serve tools for assistants (MCP) over standard input and output."`
 	Check   checkCommand   `cmd:"" help:"Check a configuration file and show every mistake in it."`
 	Config  configCommand  `cmd:"" help:"Lay out configuration files, and tell what may stand in them."`
 	Plugin  pluginCommand  `cmd:"" help:"Work with plugins."`

@@ -84,6 +84,11 @@ front_door "e2b" {
   public_ports = false
 }
 
+front_door "deerflow" {
+  address = "https://sandboxes.example.com:8443"
+  lease   = "2h"
+}
+
 admin {
   token_sha256 = ["4444444444444444444444444444444444444444444444444444444444444444"]
 }
