@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,61 +56,93 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 func TestFilesStreamInBoundedMemoryThroughOpenSandbox(t *testing.T) {
 	t.Parallel()
 	b := startForTransfers(t, "front_door \"opensandbox\" {\n  images = { \"python:3.12\" = \"\" }\n}\n")
-	ask := func(method, path, body string) (answer []byte) {
-		req, err := http.NewRequestWithContext(t.Context(), method, b.URL+"/opensandbox"+path, bytes.NewReader([]byte(body)))
-		assert.NilError(t, err)
-		req.Header.Set("OPEN-SANDBOX-API-KEY", harness.Token)
-		resp, err := http.DefaultClient.Do(req)
-		assert.NilError(t, err)
-		defer resp.Body.Close()
-		answer, err = io.ReadAll(resp.Body)
-		assert.NilError(t, err)
-		assert.Check(t, resp.StatusCode < http.StatusMultipleChoices, "%d %s", resp.StatusCode, answer)
-		return answer
-	}
+	const sandboxes = "/opensandbox/v1/sandboxes"
+	key := http.Header{"Open-Sandbox-Api-Key": {harness.Token}}
 	var made struct{ ID string }
-	assert.NilError(t, json.Unmarshal(ask(http.MethodPost, "/v1/sandboxes", `{"image":{"uri":"python:3.12"},"timeout":3600}`), &made))
+	askDoor(t, b, http.MethodPost, sandboxes, key, `{"image":{"uri":"python:3.12"},"timeout":3600}`, &made)
 	var execd struct {
 		Endpoint string
 		Headers  map[string]string
 	}
-	assert.NilError(t, json.Unmarshal(ask(http.MethodGet, "/v1/sandboxes/"+made.ID+"/endpoints/44772", ""), &execd))
-	request := func(ctx context.Context, method, below string, body io.Reader) (*http.Request, error) {
-		req, err := http.NewRequestWithContext(ctx, method, "http://"+execd.Endpoint+below, body)
-		if err != nil {
-			return nil, err
-		}
-		for name, value := range execd.Headers {
-			req.Header.Set(name, value)
-		}
-		return req, nil
+	askDoor(t, b, http.MethodGet, sandboxes+"/"+made.ID+"/endpoints/44772", key, "", &execd)
+	headers := http.Header{}
+	for name, value := range execd.Headers {
+		headers.Set(name, value)
 	}
 	transfers{
 		upload: func(ctx context.Context, path string, content io.Reader) (*http.Request, error) {
-			// The form is written around the content, which is too large to be held here too.
-			var head bytes.Buffer
-			form := multipart.NewWriter(&head)
-			metadata, err := form.CreateFormFile("metadata", "metadata")
-			if err != nil {
-				return nil, err
-			}
-			if err := json.NewEncoder(metadata).Encode(map[string]string{"path": "/workspace/" + path}); err != nil {
-				return nil, err
-			}
-			if _, err := form.CreateFormFile("file", path); err != nil {
-				return nil, err
-			}
-			end := bytes.NewReader([]byte("\r\n--" + form.Boundary() + "--\r\n"))
-			req, err := request(ctx, http.MethodPost, "/files/upload", io.MultiReader(&head, content, end))
-			if err == nil {
-				req.Header.Set("Content-Type", form.FormDataContentType())
-			}
-			return req, err
+			return formRequest(ctx, "http://"+execd.Endpoint+"/files/upload", headers, path, content, func(form *multipart.Writer) error {
+				metadata, err := form.CreateFormFile("metadata", "metadata")
+				if err != nil {
+					return err
+				}
+				return json.NewEncoder(metadata).Encode(map[string]string{"path": "/workspace/" + path})
+			})
 		},
 		download: func(ctx context.Context, path string, _ io.Reader) (*http.Request, error) {
-			return request(ctx, http.MethodGet, "/files/download?path="+url.QueryEscape("/workspace/"+path), nil)
+			return requestWith(ctx, http.MethodGet, "http://"+execd.Endpoint+"/files/download?path="+url.QueryEscape("/workspace/"+path), headers, nil)
 		},
 	}.inBoundedMemory(t, b)
+}
+
+// The same holds of E2B's forms.
+func TestFilesStreamInBoundedMemoryThroughE2B(t *testing.T) {
+	t.Parallel()
+	b := startForTransfers(t, "front_door \"e2b\" { }\n")
+	var made struct{ SandboxID, EnvdAccessToken string }
+	askDoor(t, b, http.MethodPost, "/e2b/sandboxes", http.Header{"X-Api-Key": {harness.Token}}, `{"templateID":"base","timeout":3600,"secure":true}`, &made)
+	headers := http.Header{"E2b-Sandbox-Id": {made.SandboxID}, "E2b-Sandbox-Port": {"49983"}, "X-Access-Token": {made.EnvdAccessToken}}
+	of := func(path string) string { return b.URL + "/e2b/files?path=" + url.QueryEscape(path) }
+	transfers{
+		upload: func(ctx context.Context, path string, content io.Reader) (*http.Request, error) {
+			return formRequest(ctx, of(path), headers, path, content, func(*multipart.Writer) error { return nil })
+		},
+		download: func(ctx context.Context, path string, _ io.Reader) (*http.Request, error) {
+			return requestWith(ctx, http.MethodGet, of(path), headers, nil)
+		},
+	}.inBoundedMemory(t, b)
+}
+
+// askDoor asks a front door of the broker.
+func askDoor(t *testing.T, b *harness.Broker, method, path string, header http.Header, body string, answer any) {
+	t.Helper()
+	req, err := requestWith(t.Context(), method, b.URL+path, header, strings.NewReader(body))
+	assert.NilError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	assert.NilError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	assert.NilError(t, err)
+	assert.Assert(t, resp.StatusCode < http.StatusMultipleChoices, "%d %s", resp.StatusCode, text)
+	assert.NilError(t, json.Unmarshal(text, answer))
+}
+
+func requestWith(ctx context.Context, method, url string, header http.Header, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err == nil {
+		maps.Copy(req.Header, header)
+	}
+	return req, err
+}
+
+// formRequest sends a file in a form, after what comes first in it. The form is written
+// around the content, which is too large to be held here too.
+func formRequest(ctx context.Context, url string, header http.Header, name string, content io.Reader, first func(*multipart.Writer) error) (*http.Request, error) {
+	var head bytes.Buffer
+	form := multipart.NewWriter(&head)
+	if err := first(form); err != nil {
+		return nil, err
+	}
+	if _, err := form.CreateFormFile("file", name); err != nil {
+		return nil, err
+	}
+	end := strings.NewReader("\r\n--" + form.Boundary() + "--\r\n")
+	req, err := requestWith(ctx, http.MethodPost, url, header, io.MultiReader(&head, content, end))
+	if err == nil {
+		req.Header.Set("Content-Type", form.FormDataContentType())
+	}
+	return req, err
 }
 
 // startForTransfers starts a broker whose sandboxes have room for what is sent, with the

@@ -29,8 +29,14 @@ func openSandbox(template string) string {
 	return fmt.Sprintf("front_door \"opensandbox\" {\n  images = { \"bench\" = %q }\n}\n", template)
 }
 
+// e2bDoor is the configuration of E2B's front door, where "base" is the usual template.
+const e2bDoor = "front_door \"e2b\" { }\n"
+
 // headerKey is where OpenSandbox's clients show a tenant's token.
 const headerKey = "OPEN-SANDBOX-API-KEY"
+
+// headerE2BKey is where E2B's clients show it.
+const headerE2BKey = "X-API-Key"
 
 // execd is how the front door's daemon of one sandbox is reached.
 type execd struct {
@@ -40,44 +46,48 @@ type execd struct {
 
 // openSandbox makes a sandbox through the front door and returns its name there.
 func (d *daemon) openSandbox(ctx context.Context) (id string, e execd, err error) {
-	ask := func(method, path, body string, answer any) error {
-		req, err := http.NewRequestWithContext(ctx, method, "http://"+d.http.Addr+"/opensandbox/v1/sandboxes"+path, strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set(headerKey, token)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode >= http.StatusMultipleChoices {
-			text, _ := io.ReadAll(resp.Body)
-			return fmt.Errorf("%s %s: HTTP %d: %s", method, path, resp.StatusCode, text)
-		}
-		return json.NewDecoder(resp.Body).Decode(answer)
-	}
+	const sandboxes = "/opensandbox/v1/sandboxes"
 	var made struct{ ID string }
-	if err := ask(http.MethodPost, "", `{"image":{"uri":"bench"},"timeout":3600}`, &made); err != nil {
+	if err := d.askAs(ctx, http.MethodPost, sandboxes, headerKey, `{"image":{"uri":"bench"},"timeout":3600}`, &made); err != nil {
 		return "", e, err
 	}
-	return made.ID, e, ask(http.MethodGet, "/"+made.ID+"/endpoints/44772", "", &e)
+	return made.ID, e, d.askAs(ctx, http.MethodGet, sandboxes+"/"+made.ID+"/endpoints/44772", headerKey, "", &e)
 }
 
-//go:embed testdata/opensandbox
-var openSandboxClient embed.FS
+// askAs asks with the tenant's token in a field of the header.
+func (d *daemon) askAs(ctx context.Context, method, path, header, body string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+d.http.Addr+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set(header, token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s %s: HTTP %d: %s", method, path, resp.StatusCode, text)
+	}
+	return json.NewDecoder(resp.Body).Decode(answer)
+}
 
-// nodeClient is one process that makes sandboxes by OpenSandbox's SDK and by the
-// broker's own API.
+//go:embed testdata/frontdoors
+var frontDoorsClient embed.FS
+
+// nodeClient is one process that makes sandboxes by OpenSandbox's SDK, by E2B's, and by
+// the broker's own API.
 type nodeClient struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
-// installNodeClient installs the client with the SDK into a directory.
+// installNodeClient installs the client with the SDKs into a directory.
 func installNodeClient(ctx context.Context, dir string) error {
-	files, err := fs.Sub(openSandboxClient, "testdata/opensandbox")
+	files, err := fs.Sub(frontDoorsClient, "testdata/frontdoors")
 	if err != nil {
 		return err
 	}
@@ -87,7 +97,7 @@ func installNodeClient(ctx context.Context, dir string) error {
 	install := exec.CommandContext(ctx, "npm", "install", "--no-save", "--no-audit", "--no-fund")
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
-		return fmt.Errorf("install OpenSandbox's SDK: %w: %s", err, out)
+		return fmt.Errorf("install the SDKs: %w: %s", err, out)
 	}
 	return nil
 }
@@ -134,14 +144,17 @@ func (c *nodeClient) timed(way string) turn {
 }
 
 // measureDoorCreate measures from asking for a sandbox to the first output of a command
-// in it, by OpenSandbox's SDK and by the broker's own API.
+// in it, by OpenSandbox's SDK, by E2B's and by the broker's own API.
 func measureDoorCreate(ctx context.Context, l lab, count int) (lines []line, err error) {
-	e := entry{
-		row: "door-create", what: "sandbox asked for to first output of `echo`, OpenSandbox's SDK 0.1.11 through the front door",
-		claims: []claim{ratio(p50).atMost(1.3)},
+	entries := []entry{
+		{row: "door-create", what: "sandbox asked for to first output of `echo`, OpenSandbox's SDK 0.1.11 through the front door"},
+		{row: "door-create-e2b", what: "the same, E2B's SDK 2.51.0"},
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
-		return []line{{Row: e.row, What: e.what, Note: "not measured: there is no npm"}}, nil
+		for _, e := range entries {
+			lines = append(lines, line{Row: e.row, What: e.what, Note: "not measured: there is no npm"})
+		}
+		return lines, nil
 	}
 	dir, err := os.MkdirTemp("", "sb")
 	if err != nil {
@@ -151,7 +164,7 @@ func measureDoorCreate(ctx context.Context, l lab, count int) (lines []line, err
 	if err := installNodeClient(ctx, dir); err != nil {
 		return nil, err
 	}
-	ds, err := l.newest().start(ctx, l.selfManaged(fmt.Sprintf("pool_size = %d", poolOfSix))+openSandbox(pythonHello.template))
+	ds, err := l.newest().start(ctx, l.selfManaged(fmt.Sprintf("pool_size = %d", poolOfSix))+openSandbox(pythonHello.template)+e2bDoor)
 	if err != nil {
 		return nil, err
 	}
@@ -161,36 +174,49 @@ func measureDoorCreate(ctx context.Context, l lab, count int) (lines []line, err
 		return nil, err
 	}
 	defer func() { err = joinStop(err, c) }()
-	e.ours = []*side{{"front door", c.timed("door")}}
-	e.beside = &side{"the same by our own API, with fetch in the same process", c.timed("own")}
-	return single.run(ctx, count, []entry{e})
+	own := &side{"the same by our own API, with fetch in the same process", c.timed("own")}
+	for i, way := range []string{"opensandbox", "e2b"} {
+		entries[i].ours, entries[i].beside = []*side{{"front door", c.timed(way)}}, own
+		entries[i].claims = []claim{ratio(p50).atMost(1.3)}
+	}
+	return single.run(ctx, count, entries)
 }
 
-// measureDoorCall measures a call that asks no provider.
+// measureDoorCall measures a call of each door that asks no provider.
 func measureDoorCall(ctx context.Context, l lab, count int) (lines []line, err error) {
-	m, err := startMock(ctx, l.newest(), openSandbox(mockHello.template))
+	ds, err := l.newest().start(ctx, l.selfManaged("pool_size = 1")+openSandbox(pythonHello.template)+e2bDoor)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = joinStop(err, m) }()
-	d := m.brokers[0]
+	defer func() { err = joinStop(err, ds) }()
+	d := ds[0]
 	name, _, err := d.openSandbox(ctx)
 	if err != nil {
 		return nil, err
 	}
-	id, err := d.create(mockHello.template)
+	var made struct{ SandboxID string }
+	if err := d.askAs(ctx, http.MethodPost, "/e2b/sandboxes", headerE2BKey, `{"templateID":"base","timeout":3600}`, &made); err != nil {
+		return nil, err
+	}
+	id, err := d.create(pythonHello.template)
 	if err != nil {
 		return nil, err
 	}
 	get := func(path, header, value string) turn {
 		return alone(func() error { return d.get(path, header, value) })
 	}
-	return contest{turns: manyTurns, warm: 200}.run(ctx, count, []entry{{
-		row: "door-call", what: "`GET /opensandbox/v1/sandboxes/{id}`, 1 client, one connection",
-		ours:   []*side{{"front door", get("/opensandbox/v1/sandboxes/"+name, headerKey, token)}},
-		beside: &side{"`GET /api/v1/instances/{id}`", get("/api/v1/instances/"+id, "Authorization", "Bearer "+token)},
-		claims: []claim{difference(p50).atMost(0.3), difference(p99)},
-	}})
+	own := &side{"`GET /api/v1/instances/{id}`", get("/api/v1/instances/"+id, "Authorization", "Bearer "+token)}
+	claims := []claim{difference(p50).atMost(0.3), difference(p99)}
+	return contest{turns: manyTurns, warm: 200}.run(ctx, count, []entry{
+		{
+			row: "door-call", what: "`GET /opensandbox/v1/sandboxes/{id}`, 1 client, one connection",
+			ours: []*side{{"front door", get("/opensandbox/v1/sandboxes/"+name, headerKey, token)}}, beside: own, claims: claims,
+		},
+		{
+			row: "door-call-e2b", what: "`GET /e2b/sandboxes/{id}`, the same way",
+			ours: []*side{{"front door", get("/e2b/sandboxes/"+made.SandboxID, headerE2BKey, token)}}, beside: own, claims: claims,
+		},
+	})
 }
 
 // get asks for something with this header alone.

@@ -41,6 +41,7 @@ func rows() []row {
 		{"bash", 45, measureBash},
 		{"paced-2", 108, paced(2)},
 		{"paced-5", 135, paced(5)},
+		{"mixed", 225, measureMixed},
 		{"session", 180, measureSession},
 		{"fresh", 120, measureFresh},
 		{"javascript", 72, measureJavaScript},

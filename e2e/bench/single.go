@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -137,6 +138,39 @@ func paced(perSecond float64) func(ctx context.Context, l lab, count int) ([]lin
 	}
 }
 
+// measureMixed measures executions in a session that come at a constant rate, while
+// one-shots do too: making the sandboxes of these is what disturbs those.
+func measureMixed(ctx context.Context, l lab, count int) (lines []line, err error) {
+	const perSecond, oneShots = 5, 2
+	ds, err := l.start(ctx, l.selfManaged(fmt.Sprintf("pool_size = %d", poolOfSix)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = joinStop(err, ds) }()
+	if err := ds.each(func(d *daemon) error { return d.inSession(pythonHello, session(0)) }); err != nil {
+		return nil, err
+	}
+	beside := func(d *daemon) turn {
+		return func(ctx context.Context, count int) (measured, error) {
+			others := make(chan error, 1)
+			go func() {
+				_, err := steady(oneShots, func() error { return d.oneShot(pythonHello) })(ctx, count*oneShots/perSecond)
+				others <- err
+			}()
+			m, err := steady(perSecond, func() error { return d.inSession(pythonHello, session(0)) })(ctx, count)
+			return m, errors.Join(err, <-others)
+		}
+	}
+	hello := bare(pythonHello, python, "-c")
+	return contest{turns: manyTurns, warm: 5, rest: quiet}.run(ctx, count, []entry{{
+		row:    "mixed",
+		what:   fmt.Sprintf("`POST /execute` of Python hello in a live session, %d a second, beside %d one-shots a second in fresh sandboxes", perSecond, oneShots),
+		ours:   ds.sides(beside),
+		beside: &side{hello.name + " at the same rate, with nothing beside it", steady(perSecond, hello.do)},
+		claims: []claim{ratio(p50), ratio(p95)},
+	}})
+}
+
 // sessionsAtOnce is how many clients there are, with a session each.
 const sessionsAtOnce = 4
 
@@ -155,6 +189,11 @@ func measureSession(ctx context.Context, l lab, count int) (lines []line, err er
 			return nil, err
 		}
 	}
+	const nodeSession = "node"
+	if err := ds.each(func(d *daemon) error { return d.inSession(nodeHello, nodeSession) }); err != nil {
+		return nil, err
+	}
+	bareNode := bare(nodeHello, node, "-e")
 	hello := bare(pythonHello, python, "-c")
 	sides := func(clients int) ([]*side, *side) {
 		first := 3 * clients
@@ -173,6 +212,14 @@ func measureSession(ctx context.Context, l lab, count int) (lines []line, err er
 		{
 			row: "session/4", what: fmt.Sprintf("the same, %d clients with a session each", sessionsAtOnce),
 			ours: many, beside: bareMany, claims: []claim{ratio(rate).atLeast(0.8)},
+		},
+		{
+			row: "session/node", what: "`POST /execute` of Node hello in a live session, one after the other",
+			ours: ds.sides(func(d *daemon) turn {
+				return sustained(1, 3, func(int) error { return d.inSession(nodeHello, nodeSession) })
+			}),
+			beside: &side{bareNode.name + ", one after the other", sustained(1, 3, func(int) error { return bareNode.do() })},
+			claims: []claim{ratio(p50), ratio(rate)},
 		},
 	})
 }

@@ -54,7 +54,7 @@ func (f *findings) named(events []event, effects []cloud.Effect) []event {
 func (f *findings) outcomes(events []event, effects []cloud.Effect) {
 	ran := map[string]bool{}
 	for _, e := range effects {
-		if e.Kind == cloud.Executed || e.Kind == cloud.Started {
+		if e.Kind == cloud.Executed || e.Kind == cloud.Started || e.Kind == cloud.Typed {
 			ran[e.Program.Token] = true
 		}
 	}
@@ -107,6 +107,8 @@ func (f *findings) promises(events []event) {
 		expires time.Time
 		// paused is whether it is, if that is certain.
 		paused, certain bool
+		// naps is whether it is paused when it expires.
+		naps bool
 	}
 	of := map[string]*promise{}
 	for _, e := range events {
@@ -124,7 +126,6 @@ func (f *findings) promises(events []event) {
 		}
 		if e.Operation == opPause || e.Operation == opResume {
 			p.paused, p.certain = e.Operation == opPause, e.acknowledged()
-			continue
 		}
 		if !e.acknowledged() {
 			continue
@@ -135,17 +136,26 @@ func (f *findings) promises(events []event) {
 			}
 			p.way = e.Way
 		}
+		p.naps = p.naps || e.Naps
+		due := p.naps && e.Ended.After(p.expires) // it may be paused, or may be about to be
 		if !e.Expires.IsZero() {
-			if e.Expires.Before(p.expires) {
+			if e.Expires.Before(p.expires) && !p.naps {
 				f.add("lost: %s was to end at %s, and is to end at %s", id, p.expires, e.Expires)
 			}
 			p.expires = e.Expires
 		}
-		if e.Operation == opLook {
-			if p.certain && p.paused != e.Paused {
+		switch e.Operation {
+		case opCreate:
+			p.certain = true
+		case opRenew:
+			p.certain = p.certain && (p.paused || !due)
+		case opLook:
+			if p.certain && p.paused != e.Paused && (p.paused || !due) {
 				f.add("mixed up: whether %s is paused was acknowledged as %t, and is %t at %s", id, p.paused, e.Paused, e.Ended.Format(time.RFC3339Nano))
 			}
-			p.paused, p.certain = e.Paused, true
+			// A pause at the end that does not work is tried again, and it runs meanwhile.
+			p.certain = !e.Paused || !p.naps || p.certain && p.paused
+			p.paused = e.Paused
 		}
 	}
 }

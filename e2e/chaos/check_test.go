@@ -102,7 +102,8 @@ type figures struct {
 	Doors map[string]traffic
 }
 
-// traffic is requests. Those that were cut off reached the broker, and had no whole answer.
+// traffic is requests. Those that were cut off reached the broker, and had no whole answer
+// although their clients waited for it.
 type traffic struct{ Requests, Acknowledged, CutOff int }
 
 // check compares what was told, what there is, what has happened and the audit log.
@@ -145,7 +146,7 @@ func (w *world) check() figures {
 		case e.acknowledged():
 			sum.Acknowledged++
 			through.Acknowledged++
-		case e.Error != "" && !strings.Contains(e.Error, "connection refused"): // it had begun
+		case e.Error != "" && e.Patience == 0 && !strings.Contains(e.Error, "connection refused"): // it had begun
 			through.CutOff++
 		}
 		sum.Doors[e.Door] = through
@@ -164,7 +165,7 @@ func (w *world) check() figures {
 }
 
 // ownersUse is what only those do who were told of an instance.
-var ownersUse = []operation{opLook, opExecute, opCommand, opStart, opFollow, opWrite, opRenew, opEndpoint, opPause, opResume}
+var ownersUse = []operation{opLook, opExecute, opCommand, opStart, opFollow, opStop, opWrite, opRenew, opEndpoint, opPause, opResume}
 
 // acknowledged instances exist unless somebody asked for their end, and those whose
 // end was acknowledged do not.
@@ -256,32 +257,41 @@ func (f *findings) counts(events []event, listsGone bool) {
 }
 
 // effects happen once: one execution for each piece of code, one living instance for
-// each session. One whose end was asked for is its session's no more, gone or not.
+// each session. One whose end was asked for is its session's no more, gone or not: who asks
+// for it again gets another, and what that is made to run runs there.
 func (f *findings) effects(events []event, effects []cloud.Effect) {
-	author, asked := map[string]string{}, map[string]time.Time{}
+	author, asked, made := map[string]string{}, map[string]time.Time{}, map[string]bool{}
 	for _, e := range events {
 		author[e.Token] = e.Tenant
+		made[e.Token] = made[e.Token] || e.Operation == opCreate
 		if e.Operation == opDestroy && (asked[e.Instance].IsZero() || e.Began.Before(asked[e.Instance])) {
 			asked[e.Instance] = e.Began
 		}
 	}
 	type place struct{ cloud, id string } // two clouds may have the same ids
-	executed, sessions := map[string]int{}, map[string]cloud.Effect{}
+	executed, sessions := map[string]cloud.Effect{}, map[string]cloud.Effect{}
+	ended := func(i cloud.Instance, by time.Time) bool {
+		end := asked[idOf(i)]
+		return !end.IsZero() && !end.After(by)
+	}
 	at := func(e cloud.Effect) place { return place{e.Cloud, e.Instance.ID} }
 	for _, e := range effects {
 		session := owner(e.Instance.Labels[sdk.LabelTenant], e.Instance.Labels[sdk.LabelSession], e.Cloud)
 		switch e.Kind {
-		case cloud.Executed, cloud.Started:
+		case cloud.Executed, cloud.Started, cloud.Typed:
 			token := e.Program.Token
-			if executed[token]++; executed[token] == 2 {
+			before, again := executed[token]
+			inTheNext := made[token] && at(before) != at(e) && ended(before.Instance, e.At)
+			if again && !inTheNext {
 				f.add("doubled: %s was executed again", token)
 			}
+			executed[token] = e
 			if tenant := e.Instance.Labels[sdk.LabelTenant]; author[token] != tenant {
 				f.add("mixed up: code of %s ran in an instance of %s", author[token], tenant)
 			}
 		case cloud.Created:
 			other, has := sessions[session]
-			if end := asked[idOf(other.Instance)]; has && (end.IsZero() || end.After(e.At)) {
+			if has && !ended(other.Instance, e.At) {
 				f.add("doubled: %s has %v and %v at %s", session, at(other), at(e), e.At.Format(time.RFC3339Nano))
 			}
 			sessions[session] = e
@@ -388,7 +398,7 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 			covered = "destroy " + idOf(e.Instance) + " in " + e.Cloud
 		case cloud.Executed:
 			key = "execute " + e.Execution + " in " + e.Cloud
-		case cloud.Ended, cloud.Killed:
+		case cloud.Ended, cloud.Killed, cloud.Typed: // the log does not say what is typed
 			continue
 		default:
 			key = keyInside(e)

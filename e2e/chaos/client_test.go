@@ -204,8 +204,13 @@ func (c *client) keep(e event) {
 
 // code is a program with a token of its own.
 func (c *client) code() (token string, code string) {
+	return c.program(time.Duration(c.random.IntN(40)) * time.Millisecond)
+}
+
+// program is one that takes so long.
+func (c *client) program(d time.Duration) (token string, code string) {
 	token = c.name("token")
-	text, _ := json.Marshal(cloud.Program{Token: token, MS: c.random.IntN(40)}) // strings and numbers
+	text, _ := json.Marshal(cloud.Program{Token: token, MS: int(d.Milliseconds())}) // strings and numbers
 	return token, string(text)
 }
 
@@ -240,9 +245,13 @@ func (c *client) destroy(ctx context.Context) {
 	}
 }
 
+// listed is all that its tenant has.
+func (c *client) listed() event {
+	return c.one(event{Operation: opList}, http.MethodGet, "/api/v1/instances", nil)
+}
+
 func (c *client) list() {
-	listed := c.one(event{Operation: opList}, http.MethodGet, "/api/v1/instances", nil)
-	for _, id := range c.seen.nobodys(listed.List) {
+	for _, id := range c.seen.nobodys(c.listed().List) {
 		c.one(event{Operation: opDestroy, Instance: id}, http.MethodDelete, "/api/v1/instances/"+id, nil)
 	}
 	if len(c.held) > 0 {

@@ -27,8 +27,12 @@ func newE2BClient(c *client) *e2bClient { return &e2bClient{c, map[string]*box{}
 // e2bHome is a directory that a sandbox has from the beginning.
 const e2bHome = "/home/user"
 
-// e2bTimeout is how long a sandbox is to live.
-const e2bTimeout = time.Hour
+// e2bTimeout is how long a sandbox is to live, and e2bNap after how long half of them are
+// paused by themselves.
+const (
+	e2bTimeout = time.Hour
+	e2bNap     = time.Second
+)
 
 func (c *e2bClient) act(ctx context.Context) {
 	c.count++
@@ -39,7 +43,11 @@ func (c *e2bClient) act(ctx context.Context) {
 	switch {
 	case n < 10:
 		if len(c.held) < maxBoxes {
-			c.create(ctx)
+			if c.random.IntN(2) == 0 {
+				c.create(ctx, e2bTimeout, false)
+			} else {
+				c.create(ctx, e2bNap, true)
+			}
 		}
 	case n < 15:
 		c.list(ctx)
@@ -49,16 +57,18 @@ func (c *e2bClient) act(ctx context.Context) {
 		c.command()
 	case n < 42:
 		c.start()
-	case n < 54:
+	case n < 51:
 		c.execute()
+	case n < 54:
+		c.nap(ctx, c.box())
 	case n < 63:
-		c.write(ctx)
+		c.write(ctx, c.box())
 	case n < 72:
-		c.read()
+		c.read(c.box())
 	case n < 76:
 		c.look(c.box())
 	case n < 80:
-		c.renew(ctx)
+		c.renew(ctx, c.box())
 	case n < 86:
 		c.freeze(ctx)
 	case n < 91:
@@ -83,12 +93,15 @@ func (c *e2bClient) inside(b *box, method, path string) call {
 	return call{Method: method, Path: c.path(path), Header: map[string]string{"E2b-Sandbox-Id": b.id, "X-Access-Token": b.token}}
 }
 
-// create makes a sandbox, by one of the two generations of the route.
-func (c *e2bClient) create(ctx context.Context) {
-	e := event{Operation: opCreate, Key: c.key(), Path: e2bHome, Expires: time.Now().Add(e2bTimeout)}
+// create makes a sandbox, by one of the two generations of the route. One that naps is
+// paused at its timeout.
+func (c *e2bClient) create(ctx context.Context, timeout time.Duration, naps bool) {
+	e := event{Operation: opCreate, Key: c.key(), Path: e2bHome, Expires: time.Now().Add(timeout), Naps: naps}
 	generation := []string{"", "/v2"}[c.random.IntN(2)]
 	req := c.control(http.MethodPost, generation+"/sandboxes")
-	req.body(map[string]any{"templateID": image, "timeout": int(e2bTimeout.Seconds()), "secure": true, "metadata": map[string]string{"client": "chaos"}})
+	req.body(map[string]any{
+		"templateID": image, "timeout": int(timeout.Seconds()), "autoPause": naps, "secure": true, "metadata": map[string]string{"client": "chaos"},
+	})
 	if e.Key != "" {
 		req.Header[keyHeader] = e.Key
 	}
@@ -97,7 +110,7 @@ func (c *e2bClient) create(ctx context.Context) {
 		return c.ask(e, req, func(e *event, a answer) { token = readE2BSandbox(e, a) })
 	})
 	if c.keep(e); e.answered() && e.Told != "" {
-		c.boxes[e.Told] = &box{id: e.Told, token: token, expires: e.Expires, files: []written{{path: e2bHome}}}
+		c.boxes[e.Told] = &box{id: e.Told, token: token, expires: e.Expires, naps: naps, files: []written{{path: e2bHome}}}
 	}
 }
 
@@ -151,9 +164,13 @@ func (c *e2bClient) look(b *box) event {
 			EndAt time.Time `json:"endAt"`
 		}
 		if readE2BRefusal(e, a); e.answered() && a.into(&told) {
-			e.Paused, e.Expires = told.State == "paused", b.expires
-			if told.EndAt.Before(b.expires) {
+			e.Paused = told.State == "paused"
+			switch { // the end of one that naps is another one while it does
+			case b.naps:
+			case told.EndAt.Before(b.expires):
 				e.Expires = told.EndAt
+			default:
+				e.Expires = b.expires
 			}
 		}
 	})
@@ -282,8 +299,7 @@ func readCell(e *event, a answer) {
 
 // write uploads a file, which gets no other content ever: in a form, as the SDKs do it, or
 // as it is, as they do it with streams.
-func (c *e2bClient) write(ctx context.Context) {
-	b := c.box()
+func (c *e2bClient) write(ctx context.Context, b *box) event {
 	token := c.name("file")
 	path := e2bHome + "/" + token
 	req := c.inside(b, http.MethodPost, "/files?path="+url.QueryEscape(token)) // which begins at home
@@ -302,40 +318,54 @@ func (c *e2bClient) write(ctx context.Context) {
 		req.Header["Content-Type"], req.Body = form.FormDataContentType(), body.Bytes()
 	}
 	e := event{Operation: opWrite, Instance: b.id, Path: path, Token: token}
-	c.again(ctx, e, c.random.IntN(2) == 0, func(e event) event { return c.ask(e, req, readE2BRefusal) })
 	b.files = append(b.files, written{path, token})
+	return c.again(ctx, e, c.random.IntN(2) == 0, func(e event) event { return c.ask(e, req, readE2BRefusal) })
 }
 
 // read downloads a file that it has tried to write, or looks for the home.
-func (c *e2bClient) read() {
-	b := c.box()
-	of := b.files[c.random.IntN(len(b.files))]
+func (c *e2bClient) read(b *box) { c.readFile(b, b.files[c.random.IntN(len(b.files))]) }
+
+func (c *e2bClient) readFile(b *box, of written) event {
 	e := event{Operation: opRead, Instance: b.id, Path: of.path, Token: of.token}
 	if of.token == "" {
 		req := c.inside(b, http.MethodPost, "/filesystem.Filesystem/Stat")
 		req.body(map[string]any{"path": of.path})
-		c.ask(e, req, readE2BRefusal)
-		return
+		return c.ask(e, req, readE2BRefusal)
 	}
-	c.ask(e, c.inside(b, http.MethodGet, "/files?path="+url.QueryEscape(of.path)), func(e *event, a answer) {
+	return c.ask(e, c.inside(b, http.MethodGet, "/files?path="+url.QueryEscape(of.path)), func(e *event, a answer) {
 		if readE2BRefusal(e, a); e.answered() {
 			e.Printed = strings.TrimSpace(string(a.Body))
 		}
 	})
 }
 
-// later draws a later end than ever before, and returns how many seconds it is away.
+// later draws a later end than ever before, and returns how many seconds it is away. One
+// that naps does so soon.
 func (c *e2bClient) later(b *box) int {
+	if b.naps {
+		b.expires = time.Now().Add(e2bNap)
+		return int(e2bNap.Seconds())
+	}
 	b.expires = b.expires.Add(time.Duration(1+c.random.IntN(60)) * time.Second)
 	return int(time.Until(b.expires).Seconds()) + 1
 }
 
+// nap waits until a sandbox that naps should do so, and has it go on: its files are there.
+func (c *e2bClient) nap(ctx context.Context, b *box) {
+	if !b.naps {
+		return
+	}
+	pause(ctx, time.Until(b.expires))
+	c.look(b)
+	c.thaw(ctx, b)
+	c.read(b)
+}
+
 // renew moves the end of a sandbox.
-func (c *e2bClient) renew(ctx context.Context) {
-	b := c.box()
+func (c *e2bClient) renew(ctx context.Context, b *box) event {
 	req := c.control(http.MethodPost, "/sandboxes/"+b.id+"/timeout")
 	req.body(map[string]any{"timeout": c.later(b)})
-	c.again(ctx, event{Operation: opRenew, Instance: b.id, Expires: b.expires}, true, func(e event) event {
+	return c.again(ctx, event{Operation: opRenew, Instance: b.id, Expires: b.expires}, true, func(e event) event {
 		return c.ask(e, req, readE2BRefusal)
 	})
 }
@@ -343,10 +373,11 @@ func (c *e2bClient) renew(ctx context.Context) {
 // freeze pauses a sandbox, and lets it go on.
 func (c *e2bClient) freeze(ctx context.Context) {
 	b := c.box()
-	c.again(ctx, event{Operation: opPause, Instance: b.id}, c.random.IntN(2) == 0, func(e event) event {
+	// Of one that naps it is not certain yet that it does, where it is said to be paused already.
+	c.again(ctx, event{Operation: opPause, Instance: b.id}, !b.naps && c.random.IntN(2) == 0, func(e event) event {
 		return c.ask(e, c.control(http.MethodPost, "/sandboxes/"+b.id+"/pause"), func(e *event, a answer) {
 			readE2BRefusal(e, a)
-			if e.Status == http.StatusConflict && strings.Contains(e.Detail, "paused already") {
+			if !b.naps && e.Status == http.StatusConflict && strings.Contains(e.Detail, "paused already") {
 				e.Status = http.StatusNoContent // it was asked for before, and the SDKs take it for a success
 			}
 		})
@@ -358,10 +389,10 @@ func (c *e2bClient) freeze(ctx context.Context) {
 }
 
 // thaw connects to a sandbox, which resumes it if it is paused.
-func (c *e2bClient) thaw(ctx context.Context, b *box) {
+func (c *e2bClient) thaw(ctx context.Context, b *box) event {
 	req := c.control(http.MethodPost, "/v2/sandboxes/"+b.id+"/connect")
 	req.body(map[string]any{"timeout": c.later(b)})
-	c.again(ctx, event{Operation: opResume, Instance: b.id, Expires: b.expires}, true, func(e event) event {
+	return c.again(ctx, event{Operation: opResume, Instance: b.id, Expires: b.expires}, true, func(e event) event {
 		return c.ask(e, req, func(e *event, a answer) { readE2BSandbox(e, a) })
 	})
 }

@@ -161,6 +161,48 @@ func TestTheCheckerSeesWhatIsWrongThroughADoor(t *testing.T) {
 		"a pause that was cut off may be one or not": {
 			events: []event{of(opPause, func(e *event) { e.Error, e.Status = "EOF", 0 }), of(opLook, same)}, effects: two, find: findPromises,
 		},
+		"a sandbox that naps is paused when its time is over": {
+			events: []event{
+				of(opCreate, func(e *event) { e.Told, e.Naps, e.Expires = "a", true, at(5) }),
+				of(opLook, func(e *event) { e.Paused, e.Ended = true, at(6) }),
+			},
+			effects: two, find: findPromises,
+		},
+		"a sandbox that naps is paused before its time is over": {
+			events: []event{
+				of(opCreate, func(e *event) { e.Told, e.Naps, e.Expires = "a", true, at(5) }),
+				of(opLook, func(e *event) { e.Paused, e.Ended = true, at(4) }),
+			},
+			effects: two, find: findPromises, want: "mixed up: whether red:s:a is paused",
+		},
+		"a sandbox that naps is resumed, and paused at once": {
+			events: []event{
+				of(opCreate, func(e *event) { e.Told, e.Naps, e.Expires = "a", true, at(5) }),
+				of(opLook, func(e *event) { e.Paused, e.Ended = true, at(6) }),
+				of(opResume, func(e *event) { e.Expires, e.Ended = at(8), at(7) }),
+				of(opLook, func(e *event) { e.Paused, e.Ended = true, at(7) }),
+			},
+			effects: two, find: findPromises, want: "mixed up: whether red:s:a is paused",
+		},
+		"a sandbox that naps and was paused by its client runs": {
+			events: []event{
+				of(opCreate, func(e *event) { e.Told, e.Naps, e.Expires = "a", true, at(5) }),
+				of(opPause, same),
+				of(opLook, func(e *event) { e.Ended = at(6) }),
+			},
+			effects: two, find: findPromises, want: "mixed up: whether red:s:a is paused",
+		},
+		"a sandbox does not nap": {
+			events: []event{
+				of(opCreate, func(e *event) { e.Told, e.Expires = "a", at(5) }),
+				of(opLook, func(e *event) { e.Paused, e.Ended = true, at(6) }),
+			},
+			effects: two, find: findPromises, want: "mixed up: whether red:s:a is paused",
+		},
+		"a sandbox has another token after it was resumed": {
+			events:  []event{of(opEndpoint, func(e *event) { e.Way = "h t" }), of(opResume, func(e *event) { e.Way = "h u" })},
+			effects: two, find: findPromises, want: "mixed up: red:s:a had the way",
+		},
 		"effects in a sandbox with their lines": {
 			effects: []cloud.Effect{begun(2, "run", "{}"), wrote, {At: at(2), Kind: cloud.Paused, Instance: a}},
 			lines:   []auditLine{line("run_command"), line("write_file"), line("pause_instance")}, find: findUnaudited,

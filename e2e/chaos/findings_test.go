@@ -95,6 +95,24 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 				f.effects([]event{{Tenant: "red", Token: "x"}}, []cloud.Effect{executed(1, a), executed(2, a)})
 			}, "doubled: ",
 		},
+		"what a sandbox is made to run runs in the next one, when the end of the first was asked for": {
+			func(f *findings) {
+				f.effects([]event{{Operation: opCreate, Tenant: "red", Token: "x"}, {Operation: opDestroy, Instance: idOf(a), Began: at(2)}},
+					[]cloud.Effect{executed(1, a), executed(3, instanceOf("red", "b"))})
+			}, "",
+		},
+		"it runs there before that": {
+			func(f *findings) {
+				f.effects([]event{{Operation: opCreate, Tenant: "red", Token: "x"}, {Operation: opDestroy, Instance: idOf(a), Began: at(4)}},
+					[]cloud.Effect{executed(1, a), executed(3, instanceOf("red", "b"))})
+			}, "doubled: ",
+		},
+		"other code runs in the next one": {
+			func(f *findings) {
+				f.effects([]event{{Operation: opExecute, Tenant: "red", Token: "x"}, {Operation: opDestroy, Instance: idOf(a), Began: at(2)}},
+					[]cloud.Effect{executed(1, a), executed(3, instanceOf("red", "b"))})
+			}, "doubled: ",
+		},
 		"code runs at another tenant's": {
 			func(f *findings) {
 				f.effects([]event{{Tenant: "blue", Token: "x"}}, []cloud.Effect{executed(1, a)})

@@ -25,6 +25,8 @@ const (
 	opCommand  operation = "command"  // waits for its end
 	opStart    operation = "start"    // a command that nobody waits for
 	opFollow   operation = "follow"   // look at such a command
+	opStop     operation = "stop"     // such a command
+	opConnect  operation = "connect"  // where a connection is more than a request
 	opWrite    operation = "write"    // a file, once
 	opRead     operation = "read"     // it
 	opRenew    operation = "renew"    // to a later time
@@ -69,6 +71,8 @@ type event struct {
 	Printed string `json:",omitempty"`
 	// Expires is the end that was asked for, or the one that the answer names if Told.
 	Expires time.Time `json:",omitzero"`
+	// Naps says of a creation that the instance is to be paused at its end, again and again.
+	Naps bool `json:",omitempty"`
 	// Paused says that the answer says so.
 	Paused bool `json:",omitempty"`
 	// Way is the address of a port with what opens it.

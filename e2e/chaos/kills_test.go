@@ -36,6 +36,7 @@ func TestKillsAtRandomLoseAndDoubleNothing(t *testing.T) {
 			return
 		}
 	}
+	w.finish()
 	sum := w.check()
 	t.Logf("%d kills in %s: %+v", kills, time.Since(began).Round(time.Second), sum)
 	for _, d := range doors {

@@ -34,6 +34,8 @@ type box struct {
 	// files by path, with the token that each holds.
 	files   []written
 	expires time.Time
+	// naps is whether it is paused then, and not destroyed.
+	naps bool
 }
 
 type started struct{ id, token string }

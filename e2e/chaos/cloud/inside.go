@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,9 @@ type InsideRequest struct {
 	ID string `json:"id,omitempty"`
 	// Wait has the call wait for the end of the command.
 	Wait bool `json:"wait,omitempty"`
-	// Path of a file or a directory, and Content of a file.
+	// Stdin is whether a command reads its standard input.
+	Stdin bool `json:"stdin,omitempty"`
+	// Path of a file or a directory, and Content of a file, or what a shell is to read.
 	Path    string `json:"path,omitempty"`
 	Content []byte `json:"content,omitempty"`
 	// Language of a context.
@@ -27,7 +30,8 @@ type InsideRequest struct {
 }
 
 // Command is a program that runs in an instance, or has ended. It prints its token, and
-// does nothing else.
+// does nothing else; or it is a shell, which runs what it reads, and prints the tokens of
+// that.
 type Command struct {
 	ID      string    `json:"id"`
 	Argv    []string  `json:"argv"`
@@ -35,6 +39,9 @@ type Command struct {
 	Started time.Time `json:"started"`
 	Ends    time.Time `json:"ends"`
 	Killed  bool      `json:"killed"`
+	// Shell is whether it is one, and Printed what it has printed so far.
+	Shell   bool   `json:"shell,omitempty"`
+	Printed []byte `json:"printed,omitempty"`
 }
 
 // Ended says that the command does not run any more.
@@ -70,7 +77,7 @@ func newInside() *inside { return &inside{files: map[string]File{}} }
 // handleInside registers the calls about what is in an instance.
 func (c *Cloud) handleInside() {
 	for path, do := range map[string]func(e *Effect, in *inside, req InsideRequest) (any, error){
-		"start": c.start, "commands": c.commands, "signal": c.signal,
+		"start": c.start, "commands": c.commands, "signal": c.signal, "type": c.typed,
 		"write": c.write, "read": c.read, "mkdir": c.mkdir,
 		"context": c.context, "contexts": c.contexts, "forget": c.forget,
 		"pause": c.pause, "resume": c.resume,
@@ -115,6 +122,9 @@ func (in *inside) name(kind string) string {
 }
 
 func (c *Cloud) start(e *Effect, in *inside, req InsideRequest) (any, error) {
+	if !in.paused && !strings.Contains(strings.Join(req.Argv, " "), "{") {
+		return in.attend(req), nil
+	}
 	program, err := programIn(req.Argv[len(req.Argv)-1])
 	switch {
 	case err != nil:
@@ -130,6 +140,56 @@ func (c *Cloud) start(e *Effect, in *inside, req InsideRequest) (any, error) {
 	}
 	in.commands = append(in.commands, command)
 	return command, nil
+}
+
+// shellLife is how long a shell waits for commands.
+const shellLife = 24 * time.Hour
+
+// attend starts what has no program of a client's in it: a shell, or what makes the
+// directories that are named behind "set --". Nobody asked for that by a token, so that it
+// is no effect.
+func (in *inside) attend(req InsideRequest) Command {
+	now := time.Now()
+	command := Command{ID: in.name("command"), Argv: req.Argv, Started: now, Ends: now, Shell: req.Stdin}
+	if req.Stdin {
+		command.Ends = now.Add(shellLife)
+	}
+	_, after, _ := strings.Cut(strings.Join(req.Argv, " "), "set -- ")
+	line, _, _ := strings.Cut(after, "\n")
+	for _, path := range strings.Fields(line) {
+		in.files[path] = File{Path: path, Written: now, Directory: true}
+	}
+	in.commands = append(in.commands, command)
+	return command
+}
+
+// typedForm is that of what a front door has a shell read: a mark before a program, the
+// program, and a mark behind it.
+var typedForm = regexp.MustCompile(`(?s)\\000([0-9a-f]+) b\\0'.*?eval '([^']*)'`)
+
+// typed has a shell run what it reads, at once.
+func (c *Cloud) typed(e *Effect, in *inside, req InsideRequest) (any, error) {
+	at, err := in.find(req.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case in.paused:
+		return nil, errPaused
+	case !in.commands[at].Shell || in.commands[at].Ended():
+		return nil, refusal{http.StatusConflict, "the command does not read"}
+	}
+	script := typedForm.FindSubmatch(req.Content)
+	if script == nil {
+		return nil, refusal{http.StatusBadRequest, "it is not what a shell reads"}
+	}
+	program, err := programIn(string(script[2]))
+	if err != nil {
+		return nil, err
+	}
+	e.Kind, e.Program = Typed, program
+	shell := &in.commands[at]
+	shell.Printed = fmt.Appendf(slices.Clone(shell.Printed), "\x00%[1]s b\x00%[2]s\n\x00%[1]s 0\x00", script[1], program.Token)
+	return struct{}{}, nil
 }
 
 func (c *Cloud) commands(_ *Effect, in *inside, _ InsideRequest) (any, error) {

@@ -16,6 +16,7 @@ const (
 	Ended    Kind = "ended"    // an execution
 	Gone     Kind = "destroyed"
 	Started  Kind = "started"  // a command
+	Typed    Kind = "typed"    // a program, into a shell
 	Wrote    Kind = "wrote"    // a file
 	Made     Kind = "made"     // a directory
 	Prepared Kind = "prepared" // a context

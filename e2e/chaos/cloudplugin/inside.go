@@ -21,7 +21,7 @@ var (
 // StartCommand implements sdk.Commands.
 func (p *provider) StartCommand(ctx context.Context, req sdk.CommandRequest) (sdk.Command, error) {
 	var started cloud.Command
-	err := p.call(ctx, "start", cloud.InsideRequest{Instance: req.InstanceID, Argv: req.Argv}, &started)
+	err := p.call(ctx, "start", cloud.InsideRequest{Instance: req.InstanceID, Argv: req.Argv, Stdin: req.Stdin}, &started)
 	return commandOf(started), err
 }
 
@@ -38,22 +38,31 @@ func (p *provider) ListCommands(ctx context.Context, instanceID string) ([]sdk.C
 	return list, nil
 }
 
-// ReadCommand implements sdk.Commands. A command prints its token when it is started.
+// ReadCommand implements sdk.Commands. A command prints its token when it is started, and a
+// shell when it reads.
 func (p *provider) ReadCommand(ctx context.Context, req sdk.ReadCommandRequest, out func(sdk.CommandOutput) error) (sdk.Command, error) {
 	var found cloud.Command
-	err := p.call(ctx, "command", cloud.InsideRequest{Instance: req.InstanceID, ID: req.CommandID, Wait: req.Follow}, &found)
-	if err != nil {
-		return sdk.Command{}, err
+	for _, wait := range []bool{false, true} {
+		err := p.call(ctx, "command", cloud.InsideRequest{Instance: req.InstanceID, ID: req.CommandID, Wait: wait}, &found)
+		if err != nil {
+			return sdk.Command{}, err
+		}
+		if printed := printedBy(found); req.StdoutOffset < int64(len(printed)) && (found.Shell || found.Ended() || wait || !req.Follow) {
+			if err := out(sdk.CommandOutput{Stream: sdk.Stdout, Offset: req.StdoutOffset, Data: printed[req.StdoutOffset:]}); err != nil {
+				return sdk.Command{}, err
+			}
+			req.StdoutOffset = int64(len(printed))
+		}
+		if !req.Follow || found.Ended() {
+			break
+		}
 	}
-	if printed := printedBy(found); req.StdoutOffset < int64(len(printed)) {
-		err = out(sdk.CommandOutput{Stream: sdk.Stdout, Offset: req.StdoutOffset, Data: printed[req.StdoutOffset:]})
-	}
-	return commandOf(found), err
+	return commandOf(found), nil
 }
 
-// WriteCommand implements sdk.Commands: no command of this cloud reads.
-func (p *provider) WriteCommand(context.Context, string, string, []byte, bool) error {
-	return sdk.Errorf(sdk.CodeConflict, "the command does not read")
+// WriteCommand implements sdk.Commands: shells read, and no other command of this cloud.
+func (p *provider) WriteCommand(ctx context.Context, instanceID, commandID string, data []byte, _ bool) error {
+	return p.call(ctx, "type", cloud.InsideRequest{Instance: instanceID, ID: commandID, Content: data}, nil)
 }
 
 // ResizeCommand implements sdk.Commands: no command of this cloud has a terminal.
@@ -66,7 +75,12 @@ func (p *provider) SignalCommand(ctx context.Context, instanceID, commandID, _ s
 	return p.call(ctx, "signal", cloud.InsideRequest{Instance: instanceID, ID: commandID}, nil)
 }
 
-func printedBy(c cloud.Command) []byte { return []byte(c.Token + "\n") }
+func printedBy(c cloud.Command) []byte {
+	if c.Shell {
+		return c.Printed
+	}
+	return []byte(c.Token + "\n")
+}
 
 func commandOf(c cloud.Command) sdk.Command {
 	command := sdk.Command{

@@ -64,6 +64,21 @@ list after destroy: 0
 getById after destroy: null
 `)
 	})
+	t.Run("Mastra", func(t *testing.T) {
+		assert.Equal(t, to.run(t, "node", "mastra.mjs"), `run: {"exitCode":0,"stdout":"moin\n/home/user\n","stderr":""}
+run that fails: 3
+files: "written ✓"
+lifecycle: "pause"
+at its timeout: "paused"
+the same: true
+state: "running"
+files after the pause: "written ✓"
+what ran goes on: true
+stopped: "paused"
+started: "running"
+destroyed: false
+`)
+	})
 	t.Run("E2B's command line", func(t *testing.T) {
 		list := func() (all []struct{ SandboxID, State string }) {
 			t.Helper()

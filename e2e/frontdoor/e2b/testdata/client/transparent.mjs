@@ -1,6 +1,7 @@
 // Uses a sandbox by E2B's published SDKs and prints all that they answer, a step a line.
 // usage: node transparent.mjs API SANDBOX KEY SDK; SDK is e2b or e2b-before. What is another
 // each time (IDs, numbers of processes, times) is printed by a name.
+import assert from "node:assert/strict";
 const [apiUrl, sandboxUrl, apiKey, sdk] = process.argv.slice(2);
 const { Sandbox } = await import(sdk);
 const { Sandbox: Interpreter } = await import("@e2b/code-interpreter");
@@ -185,6 +186,19 @@ await step("code that is none", () => code("1 +"));
 await step("code of text", () => code("'text'"));
 await step("code of a list", () => code("[1, 'two', None]"));
 await step("code that displays", () => code("class H:\n  def _repr_html_(self): return '<b>h</b>'\n  def __repr__(self): return 'H'\nH()"));
+// Charts, as what E2B's kernel finds in figures; that of a figure with several has them as its elements.
+const points = { x_label: "t", y_label: null, x_unit: "s", y_unit: null, x_ticks: [0, 1], x_tick_labels: ["0", "1"], x_scale: "linear", y_ticks: [], y_tick_labels: [], y_scale: "log", elements: [{ label: "a", points: [[0, 1.5], ["2026-01-01", 2]] }] };
+const charts = [
+  { type: "line", title: "Line ✓", ...points },
+  { type: "scatter", title: null, ...points },
+  { type: "bar", title: "Bar", x_label: "", elements: [{ label: "a", group: "g", value: 1 }] },
+  { type: "pie", title: "Pie", elements: [{ label: "a", angle: 90, radius: 1 }] },
+  { type: "box_and_whisker", title: "Box", elements: [{ label: "a", min: 1, first_quartile: 2, median: 3, third_quartile: 4, max: 5, outliers: [9] }] },
+];
+charts.push({ type: "superchart", title: "All", elements: [...charts] });
+const drawn = await interpreter.runCode(`import json\nclass C:\n  def __init__(self, chart): self.chart = chart\n  def _repr_e2b_chart_(self): return self.chart\n  def _repr_e2b_data_(self): return {"a": [1, 2]}\nfor chart in json.loads(${JSON.stringify(JSON.stringify(charts))}): display(C(chart))`);
+assert.deepEqual(drawn.results.map(({ chart, data, isMainResult }) => [chart, data, isMainResult]), charts.map((chart) => [chart, { a: [1, 2] }, false]));
+await step("code that draws charts", () => drawn.results.map((drawing) => [drawing.formats(), drawing.extra]));
 await step("code in JavaScript", () => code("const a = 20; console.log('hi'); a + 22", { language: "js" }));
 await step("code in R", () => code("1", { language: "r" }));
 await step("contexts", async () => {
