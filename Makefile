@@ -32,7 +32,7 @@ ifneq ($(PYTHON_DIR),$(patsubst %/,%,$(dir $(shell command -v python3))))
 export PATH := $(PYTHON_DIR):$(PATH)
 endif
 
-.PHONY: help build runsc rootfs demo run test unit e2e corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
+.PHONY: help build runsc rootfs demo agents run test unit e2e corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ rootfs: ## build a root file system for sandboxes into .cache/rootfs, and a Dock
 
 demo: build runsc ## build all, run code in real gVisor sandboxes through REST, clean up
 	@go run ./examples/demo
+
+agents: build runsc ## one agent by four clients (REST, E2B, OpenSandbox, MCP), which must come to the same
+	go test ./e2e/frontdoor/agents -count=1 -v
 
 run: build runsc ## build all and serve sandbox.hcl until ^C
 	@bin/sandbox-broker serve --config sandbox.hcl

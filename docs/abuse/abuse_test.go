@@ -196,3 +196,28 @@ func f(h http.Header, c *fiber.Ctx, header *fasthttp.RequestHeader) {
 }`)
 	assert.Check(t, is.DeepEqual(slices.Sorted(maps.Keys(seen)), []string{"a", "b", "contenttype", "cookie", "host", "ifmatch", "xown"}))
 }
+
+func TestEveryArgumentOfAToolSaysWhoMayAbuseIt(t *testing.T) {
+	// The answer of the front door on the wire, which a test there compares with this file.
+	transcript, err := os.ReadFile(filepath.Join(root, "broker/frontdoor/mcp/testdata/list.golden"))
+	assert.NilError(t, err)
+	_, answer, found := strings.Cut(string(transcript), "\ndata: ")
+	assert.Assert(t, found)
+	var list struct {
+		Result struct {
+			Tools []struct {
+				Name        string
+				InputSchema struct{ Properties map[string]any }
+			}
+		}
+	}
+	assert.NilError(t, json.Unmarshal([]byte(answer), &list))
+	var names []string
+	for _, tool := range list.Result.Tools {
+		for argument := range tool.InputSchema.Properties {
+			names = append(names, tool.Name+"."+argument)
+		}
+	}
+	assert.Assert(t, len(names) > 30)
+	have(t, abuse.Tools(), names)
+}

@@ -29,6 +29,12 @@ func Headers() Kind {
 			Tests: []string{"TestWhoMayAskWhat", "TestTokensAreOfOneSandboxAndOnePurpose", "TestPortsThatTakeAToken", "TestHostsThatLeadNowhere"},
 		},
 		{
+			Of:    []string{"Mcp-Session-Id", "Mcp-Protocol-Version"},
+			Abuse: "Anybody, to pass for another by the ID of a session, or to cancel another's call.",
+			Stops: "The ID opens nothing: each request has its token. Calls in progress are looked for among those of the same tenant and session alone.",
+			Tests: []string{"TestOldClientsCancelByAnotherRequest", "TestAllVersionsOfTheProtocol"},
+		},
+		{
 			Of:    []string{"Keepalive-Ping-Interval", "Connect-Timeout-Ms"},
 			Abuse: "A client, for signs of life without a pause, or for a stream without an end.",
 			Stops: "There is a second at least between two, and no stream outlives its sandbox, with a time limit or without.",
@@ -62,7 +68,7 @@ func Headers() Kind {
 			Of:    []string{"Upgrade", "Origin", "Access-Control-Request-Method"},
 			Abuse: "A page of another origin, to open a WebSocket, or to ask with what a browser adds.",
 			Stops: "A handshake of another origin is refused. No cookie is a token, so a page has nothing to ask with. Preflights are answered for links alone.",
-			Tests: []string{"TestTerminalsOverWebSocket", "TestAPreflightIsAnsweredInPlaceOfTheProgram", "TestTheRequestsOfAttackers"},
+			Tests: []string{"TestTerminalsOverWebSocket", "TestAPreflightIsAnsweredInPlaceOfTheProgram", "TestTheRequestsOfAttackers", "TestWhoIsLetIn"},
 		},
 		{
 			Of:    []string{"Cookie", "Set-Cookie"},

@@ -25,7 +25,7 @@ type Kind struct {
 }
 
 // Kinds returns all tables.
-func Kinds() []Kind { return []Kind{Routes(), Settings(), Headers()} }
+func Kinds() []Kind { return []Kind{Routes(), Settings(), Headers(), Tools()} }
 
 // Page is the generated section of docs/abuse.md.
 func Page() string {

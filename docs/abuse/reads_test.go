@@ -23,7 +23,7 @@ func headersRead(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	for _, dir := range []string{
-		"api/rest", "api/lending", "api/v1", "api/portproxy", "api/handover", "api/preview", "frontdoor/ragflow", "frontdoor/opensandbox", "frontdoor/e2b",
+		"api/rest", "api/lending", "api/v1", "api/portproxy", "api/handover", "api/preview", "frontdoor/ragflow", "frontdoor/opensandbox", "frontdoor/e2b", "frontdoor/mcp", "frontdoor/deerflow",
 	} {
 		paths, err := filepath.Glob(filepath.Join(root, "broker", dir, "*.go"))
 		assert.NilError(t, err)

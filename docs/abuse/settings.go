@@ -80,7 +80,7 @@ func Settings() Kind {
 			Of:    []string{"front_door.path", "front_door.listen", "front_door.address"},
 			Abuse: "A slip of the operator's, that hides the broker's own routes or health behind those of another system; a client's `Host`, to have addresses lead elsewhere.",
 			Stops: "No path of the broker's own is above or below one, nor another front door's. At an address of its own there is nothing but the door, and its connections count with all others. An address that is set does not go by `Host`.",
-			Tests: []string{"TestPathsOfFrontDoors", "TestMistakesInFrontDoors", "TestADoorStandsAtTheRootOfAListenerOfItsOwn", "TestAddressesOfFrontDoors"},
+			Tests: []string{"TestPathsOfFrontDoors", "TestMistakesInFrontDoors", "TestADoorStandsAtTheRootOfAListenerOfItsOwn", "TestAddressesOfFrontDoors", "TestWhatTheDoorCausesSaysSo"},
 		},
 		{
 			Of:    []string{"front_door.tenant"},
@@ -89,7 +89,7 @@ func Settings() Kind {
 			Tests: []string{"TestAFrontDoorWithoutTokensToOtherMachinesIsWarnedOf", "TestFrontDoors"},
 		},
 		{
-			Of:    []string{"front_door.provider", "front_door.images", "front_door.templates", "front_door.network"},
+			Of:    []string{"front_door.provider", "front_door.images", "front_door.templates", "front_door.template", "front_door.network"},
 			Abuse: "A client, for a provider, an image, a template or a network that it was not given.",
 			Stops: "The provider is one that the tenant may use; images and templates are those that are listed; `network` is what clients are told, and opens nothing.",
 			Tests: []string{"TestMistakesInFrontDoors", "TestFrontDoors"},
@@ -101,7 +101,7 @@ func Settings() Kind {
 			Tests: []string{"TestDomainsOfE2B", "TestHostsThatLeadNowhere", "TestPortsThatTakeAToken", "TestAProgramIsReachedByAHostOfItsOwn"},
 		},
 		{
-			Of:    []string{"front_door.wait", "front_door.timeout"},
+			Of:    []string{"front_door.wait", "front_door.timeout", "front_door.lease"},
 			Abuse: "A client, to keep machines and places in the queue for longer than by the REST API.",
 			Stops: "They are at most what the limits say.",
 			Tests: []string{"TestMistakesInFrontDoors", "TestFrontDoors"},

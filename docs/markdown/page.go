@@ -42,6 +42,9 @@ func Pages(root string) ([]string, error) {
 	pages := []string{filepath.Join(root, "README.md"), filepath.Join(root, "CHANGELOG.md")}
 	for _, dir := range []string{"docs", "examples"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Name() == "node_modules" { // what npm has installed for examples
+				return fs.SkipDir
+			}
 			if err == nil && filepath.Ext(path) == ".md" {
 				pages = append(pages, path)
 			}
