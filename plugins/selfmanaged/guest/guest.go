@@ -73,7 +73,7 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		grpc.WriteBufferSize(128<<10),
 		grpc.ForceServerCodecV2(answerCodec()),
 	)...)
-	g := &guest{running: newInterruptible()}
+	g := &guest{names: names, running: newInterruptible()}
 	g.contexts = newContexts(g)
 	if encoded := os.Getenv(PrepareVariable); encoded != "" {
 		var err error
@@ -104,6 +104,7 @@ func answerCodec() encoding.CodecV2 { return validtext.Codec(filechunk.Codec()) 
 type guest struct {
 	guestv1.UnimplementedGuestServiceServer
 	contexts *contexts
+	names    []string // of the workspace, further ones
 
 	mu      sync.Mutex
 	ahead   bool // prepared before anybody connected

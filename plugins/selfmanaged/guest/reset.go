@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -41,10 +40,8 @@ func (g *guest) Reset(ctx context.Context, _ *guestv1.ResetRequest) (*guestv1.Re
 	if err := errors.Join(onlyProcesses(os.Getpid(), server), noSockets()); err != nil {
 		return nil, sdk.Errorf(sdk.CodeConflict, "%w", err)
 	}
-	for _, dir := range []string{isolation.WorkspaceDir, TemporaryDir, SharedMemoryDir} {
-		if err := empty(dir); err != nil {
-			return nil, sdk.Errorf(sdk.CodeConflict, "%w", err)
-		}
+	if err := errors.Join(emptyWorkspace(g.names), empty(TemporaryDir), empty(SharedMemoryDir)); err != nil {
+		return nil, sdk.Errorf(sdk.CodeConflict, "%w", err)
 	}
 	if err := g.runtime.refill(ctx); err != nil {
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "%w", err)

@@ -22,14 +22,32 @@ func nameWorkspace() (names []string, err error) {
 		return nil, nil
 	}
 	for _, name := range workspaceNames() {
-		info, err := os.Lstat(name)
-		if err != nil || !info.IsDir() {
-			continue
+		if info, err := os.Lstat(name); err == nil && info.IsDir() {
+			names = append(names, name)
 		}
-		if err := unix.Mount(isolation.WorkspaceDir, name, "", unix.MS_BIND, ""); err != nil {
-			return nil, fmt.Errorf("mount the workspace at %s: %w", name, err)
-		}
-		names = append(names, name)
 	}
-	return names, nil
+	return names, mountWorkspace(names)
+}
+
+func mountWorkspace(names []string) error {
+	for _, name := range names {
+		if err := unix.Mount(isolation.WorkspaceDir, name, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount the workspace at %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// emptyWorkspace is empty for the workspace. A further name would go on to lead to what the
+// workspace was before.
+func emptyWorkspace(names []string) error {
+	for _, name := range names {
+		if err := unix.Unmount(name, 0); err != nil {
+			return fmt.Errorf("unmount %s: %w", name, err)
+		}
+	}
+	if err := empty(isolation.WorkspaceDir); err != nil {
+		return err
+	}
+	return mountWorkspace(names)
 }

@@ -19,7 +19,15 @@ def path_kind(name, path, make=None):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         (make or (lambda p: open(p, "w").write(MARK)))(path)
 
-    kind(leave, lambda: os.path.lexists(path), name)
+    kind(leave, lambda: any(map(os.path.lexists, [path, *further(path)])), name)
+
+
+def further(path):
+    """The further names that a path in the workspace has."""
+    text = os.fsdecode(path)
+    if not text.startswith("/workspace/"):
+        return []
+    return [top + text.removeprefix("/workspace") for top in ("/home/user", "/mnt/user-data")]
 
 
 for name, path in {
@@ -32,6 +40,7 @@ for name, path in {
     "cache": "/workspace/.cache/pip/residue", "configuration": "/workspace/.config/residue", "netrc": "/workspace/.netrc",
     "temporary_file": "/tmp/residue", "temporary_directory": "/tmp/d/residue", "matplotlib": "/tmp/matplotlibrc",
     "shared_memory_file": "/dev/shm/residue", "named_semaphore": "/dev/shm/sem.residue",
+    "file_at_home": "/home/user/residue_at_home", "user_data": "/mnt/user-data/residue_of_the_user",
 }.items():  # fmt: skip
     path_kind(name, path)
 path_kind("symbolic_link", "/workspace/link", lambda p: os.symlink("/etc/passwd", p))
