@@ -6,7 +6,11 @@ import (
 	"testing"
 
 	"gotest.tools/v3/assert"
+	"gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -53,4 +57,28 @@ func TestInstancesAreListedByTheirLabels(t *testing.T) {
 	} {
 		assert.Equal(t, f.do(http.MethodGet, "/api/v1/instances"+query, "").problem(http.StatusUnprocessableEntity, "SB010").Field, field)
 	}
+}
+
+// unsettled are instances of which one of an earlier process, of the session "left", has not
+// been heard of yet.
+type unsettled struct{ *instance.Service }
+
+func (unsettled) Settled(_ context.Context, who tenant.Tenant, session, frontDoor string) []instance.Info {
+	if who.Name != "acme" || session != "left" || frontDoor != "" {
+		return nil
+	}
+	return []instance.Info{{}}
+}
+
+// That a session has no instance is not said before that is known.
+func TestASessionIsNotSaidToBeEmptyAfterARestart(t *testing.T) {
+	f := start(t, func(o *api.Options, f *fixture) { o.Instances = unsettled{f.service} })
+	get := func(query string) answer { return f.do(http.MethodGet, "/api/v1/instances"+query, "") }
+	p := get("?session_id=left").problem(http.StatusServiceUnavailable, "SB009")
+	assert.Assert(t, cmp.Contains(p.Detail, "Try again"))
+	assert.Equal(t, get("?session_id=left").Header.Get("Retry-After"), "1")
+	get("").wants(http.StatusOK)
+	get("?session_id=other").wants(http.StatusOK)
+	f.create(`{"session_id": "left"}`)
+	get("?session_id=left").wants(http.StatusOK)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -28,6 +29,7 @@ func (h instanceRoutes) register(a *rest.API) {
 	rest.Register(a, rest.Operation{
 		Method: http.MethodGet, Path: "/api/v1/instances", ID: "listInstances", Tag: tagInstances,
 		Summary: "List your instances",
+		Details: "With session_id, while nobody knows yet whether the instance of that session has outlived a restart of the broker, the answer is late, or a refusal.",
 		Query: []rest.Parameter{
 			{Name: "label", Multiple: true, Doc: "Only those with this label, as name=value. Several must all be there."},
 			{Name: "session_id", Doc: "Only those of this session."},
@@ -35,7 +37,7 @@ func (h instanceRoutes) register(a *rest.API) {
 			{Name: "limit", Kind: rest.Integer, Least: 1, Most: maxPage, Doc: "At most so many; 100 unless given."},
 			{Name: "after", Doc: "Only those behind this ID: next of the page before."},
 		},
-		Success: []int{http.StatusOK},
+		Success: []int{http.StatusOK}, Codes: []sdk.Code{sdk.CodeUnavailable},
 	}, h.listInstances)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodGet, Path: "/api/v1/instances/{id}", ID: "getInstance", Tag: tagInstances,
@@ -105,7 +107,11 @@ const (
 	maxPage     = 1000
 )
 
-func (h instanceRoutes) listInstances(_ context.Context, c rest.Call[rest.None]) (int, client.InstanceList, error) {
+// settlePatience is how long the list of a session waits for what the providers say of it
+// after a restart of the broker.
+const settlePatience = 8 * time.Second
+
+func (h instanceRoutes) listInstances(ctx context.Context, c rest.Call[rest.None]) (int, client.InstanceList, error) {
 	req := instance.ListRequest{
 		Labels:  map[string]string{},
 		Session: c.Query.Text("session_id"), Provider: c.Query.Text("provider"),
@@ -121,7 +127,16 @@ func (h instanceRoutes) listInstances(_ context.Context, c rest.Call[rest.None])
 		}
 		req.Labels[name] = value
 	}
+	unknown := 0
+	if req.Session != "" {
+		ctx, cancel := context.WithTimeout(ctx, settlePatience)
+		defer cancel()
+		unknown = len(h.instances.Settled(ctx, c.Tenant, req.Session, "")) // before the look, which finds what was settled meanwhile
+	}
 	page := h.instances.List(c.Tenant, req)
+	if unknown > 0 && len(page.Instances) == 0 && req.After == "" {
+		return 0, client.InstanceList{}, unsettled()
+	}
 	list := client.InstanceList{Instances: []client.Instance{}}
 	for _, info := range page.Instances {
 		list.Instances = append(list.Instances, instanceOf(info))
@@ -130,6 +145,13 @@ func (h instanceRoutes) listInstances(_ context.Context, c rest.Call[rest.None])
 		list.Next = list.Instances[len(list.Instances)-1].ID
 	}
 	return http.StatusOK, list, nil
+}
+
+// unsettled is the refusal to say that a session has no instance before that is known.
+func unsettled() error {
+	err := sdk.Errorf(sdk.CodeUnavailable, "The broker was restarted, and the provider of this session's instance has not said yet whether it still has it. Try again.")
+	err.RetryAfter = time.Second
+	return err
 }
 
 func (h instanceRoutes) getInstance(_ context.Context, c rest.Call[rest.None]) (int, client.Instance, error) {

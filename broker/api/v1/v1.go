@@ -20,6 +20,7 @@ type Instances interface {
 	Create(ctx context.Context, who tenant.Tenant, req instance.CreateRequest) (instance.Info, bool, error)
 	Get(who tenant.Tenant, id string) (instance.Info, error)
 	List(who tenant.Tenant, req instance.ListRequest) instance.Page
+	Settled(ctx context.Context, who tenant.Tenant, session, frontDoor string) (unknown []instance.Info)
 	Renew(who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
 	Pause(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
 	Resume(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
