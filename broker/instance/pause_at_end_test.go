@@ -277,3 +277,28 @@ func TestTheWishForAPauseOutlivesTheBroker(t *testing.T) {
 		})
 	}
 }
+
+// A broker that stops between the end of an instance and its pause leaves that to the next.
+func TestWhatIsToBePausedIsKeptByABrokerThatStops(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration // the creation
+		lives bool
+	}{
+		"at the end of its time":     {time.Minute + 700*time.Millisecond, true},
+		"at the end of any instance": {24*time.Hour + 200*time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := &instancetest.Provider{Name: "cloud", Cloud: true, OnPause: func(context.Context, string, bool) error { return nil }}
+				s := journalled(&memory{}, instance.Past{}, cloud)
+				time.Sleep(100 * time.Millisecond) // what is due is looked for at full seconds
+				req := pausedAtEnd
+				req.TTL += 500 * time.Millisecond
+				create(t, s, req)
+				time.Sleep(test.after)
+				s.ShutdownKeeping(t.Context())
+				assert.Equal(t, len(cloud.Live()) == 1, test.lives)
+			})
+		})
+	}
+}

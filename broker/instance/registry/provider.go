@@ -157,7 +157,8 @@ func (r *Registry) Shutdown(keep func(Instance) bool) (destroy []*Entry, kept in
 		case e.state == Terminating && e.notKept && e.retryAt.IsZero():
 			continue // it is being destroyed
 		}
-		expired := e.over(now)
+		// Whoever has it next pauses what is to be paused when its time is over.
+		expired := e.over(now) && (!e.PauseAtEnd || !now.Before(e.deadline))
 		if e.state.Visible() {
 			if !expired && keep(e.snapshot()) {
 				kept++
