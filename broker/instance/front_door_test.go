@@ -284,7 +284,7 @@ func TestWhatAnEarlierProcessLeftIsWaitedFor(t *testing.T) {
 		cloud, m := &instancetest.Provider{Name: "cloud", Cloud: true}, &memory{}
 		s := journalled(m, instance.Past{}, cloud)
 		info := create(t, s, instance.CreateRequest{FrontDoor: "deerflow", Session: "s", TTL: time.Hour})
-		create(t, s, instance.CreateRequest{FrontDoor: "e2b", Session: "other", TTL: time.Hour})
+		other := create(t, s, instance.CreateRequest{FrontDoor: "e2b", Session: "other", TTL: time.Hour})
 		assert.Assert(t, cmp.Len(s.Settled(t.Context(), acme, "s", "deerflow"), 0), "it is of this process")
 		s.ShutdownKeeping(t.Context())
 		next := journalled(m, m.past(), cloud)
@@ -300,6 +300,9 @@ func TestWhatAnEarlierProcessLeftIsWaitedFor(t *testing.T) {
 			assert.Equal(t, time.Since(began), 10*time.Second)
 			cancel()
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.DeepEqual(t, next.Settled(ctx, acme, "other", ""), []instance.Info{{ID: other.ID, FrontDoor: "e2b"}})
 		settled := make(chan []instance.Info)
 		go func() { settled <- next.Settled(t.Context(), acme, "s", "deerflow") }()
 		synctest.Wait()

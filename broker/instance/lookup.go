@@ -162,8 +162,8 @@ func pageOf(instances []registry.Instance, more bool) Page {
 }
 
 // Settled waits, as long as ctx lasts, until it is known what has become of the instances
-// that an earlier process made for a tenant by a front door, of a session or of any if that
-// is empty: List and Get tell of them then. It returns those of which nobody knows yet.
+// that an earlier process made for a tenant by a front door, of a session, each of them any
+// if it is empty: List and Get tell of them then. It returns those of which nobody knows yet.
 // Nothing but their IDs and their front door is known.
 func (s *Service) Settled(ctx context.Context, who tenant.Tenant, session, frontDoor string) (unknown []Info) {
 	for {

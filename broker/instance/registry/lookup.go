@@ -263,8 +263,8 @@ func (r *Registry) Left(label string) (entries []*Entry) {
 }
 
 // Awaited returns those of a tenant that an earlier process made by a front door, for a
-// session or for any if that is empty, and of which their providers have not said anything
-// yet. Nothing but the IDs, the front door and Changed is known of them.
+// session, each of them any if it is empty, and of which their providers have not said
+// anything yet. Nothing but the IDs, the front door and Changed is known of them.
 func (r *Registry) Awaited(tenant, session, frontDoor string) (all []Instance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,9 +273,9 @@ func (r *Registry) Awaited(tenant, session, frontDoor string) (all []Instance) {
 		entries = r.work[WorkKey{tenant, session}]
 	}
 	for _, e := range entries {
-		if e.state == Unknown && e.left.Adoptable() && e.left.FrontDoor == frontDoor {
+		if e.state == Unknown && e.left.Adoptable() && (frontDoor == "" || e.left.FrontDoor == frontDoor) {
 			i := Instance{ID: e.id, Changed: e.changed}
-			i.FrontDoor = frontDoor
+			i.FrontDoor = e.left.FrontDoor
 			all = append(all, i)
 		}
 	}
