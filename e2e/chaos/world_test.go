@@ -209,6 +209,10 @@ func (w *world) awaitStop() {
 	select {
 	case <-w.dead():
 	case <-time.After(stopTimeout):
+		w.mu.Lock()
+		_ = w.cmd.Process.Signal(syscall.SIGQUIT) // what it waits for is in its log then
+		w.mu.Unlock()
+		<-w.dead()
 		w.t.Fatalf("the broker does not stop\n%s", w.lastLog())
 	}
 	assert.Check(w.t, w.cmd.ProcessState.Success(), "%v\n%s", w.cmd.ProcessState, w.lastLog())
