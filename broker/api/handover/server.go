@@ -47,8 +47,8 @@ type Server struct {
 
 	mu       sync.Mutex
 	stopping bool
-	served   chan struct{} // closed when Serve has returned; nil if it was never needed
-	conns    map[*conn]struct{}
+	served   chan struct{}      // closed when Serve has returned; nil if it was never needed
+	conns    map[net.Conn]*conn // by what fasthttp has
 }
 
 // NewServer returns a server. The caller must Close it.
@@ -58,7 +58,7 @@ func NewServer(opts Options) *Server {
 		mark:   newMark(),
 		queue:  make(chan net.Conn),
 		closed: make(chan struct{}),
-		conns:  map[*conn]struct{}{},
+		conns:  map[net.Conn]*conn{},
 	}
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
@@ -110,13 +110,12 @@ func (s *Server) Take(fctx *fasthttp.RequestCtx, handler http.Handler) error {
 		return ErrShuttingDown
 	}
 	s.start()
-	s.conns[c] = struct{}{}
+	s.conns[c.Conn] = c
 	s.running.Add(1) // under mu and never when stopping, as WaitGroup demands
 	s.mu.Unlock()
 
 	fctx.HijackSetNoResponse(true)
 	fctx.Hijack(func(hijacked net.Conn) {
-		defer s.running.Done()
 		defer s.forget(c)
 		c.attach(hijacked)
 		select {
@@ -130,10 +129,23 @@ func (s *Server) Take(fctx *fasthttp.RequestCtx, handler http.Handler) error {
 	return nil
 }
 
+// forget ends what Take has begun.
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c)
+	delete(s.conns, c.Conn)
+	s.running.Done()
+}
+
+// Closed forgets what was taken on a connection that fasthttp has closed itself. It belongs
+// into fasthttp's ConnState: one whose client is gone by then is not handed over.
+func (s *Server) Closed(socket net.Conn) {
+	s.mu.Lock()
+	c := s.conns[socket]
+	s.mu.Unlock()
+	if c != nil {
+		s.forget(c)
+	}
 }
 
 // serve is the handler of the http.Server: it finds that of the connection.
@@ -160,7 +172,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Server) begin(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.conns[c]; !known {
+	if s.conns[c.Conn] != c {
 		return false
 	}
 	s.running.Add(1) // the connection, which is counted, has not ended
@@ -193,7 +205,7 @@ func (s *Server) Close() { s.closing.Do(s.close) }
 func (s *Server) close() {
 	s.mu.Lock()
 	s.stopping = true
-	for c := range s.conns {
+	for _, c := range s.conns {
 		c.cut()
 	}
 	s.mu.Unlock()

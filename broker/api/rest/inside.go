@@ -72,7 +72,8 @@ func (s *Server) dialInside(outer *exchange) (net.Conn, error) {
 func newInside(usual *fasthttp.Server) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler: usual.Handler, ErrorHandler: usual.ErrorHandler, HeaderReceived: usual.HeaderReceived,
-		Logger: usual.Logger, LogAllErrors: usual.LogAllErrors,
+		ConnState: usual.ConnState,
+		Logger:    usual.Logger, LogAllErrors: usual.LogAllErrors,
 		Name: usual.Name, NoDefaultServerHeader: usual.NoDefaultServerHeader,
 		Concurrency: usual.Concurrency, MaxRequestBodySize: usual.MaxRequestBodySize,
 		ReadTimeout: usual.ReadTimeout, IdleTimeout: usual.IdleTimeout,

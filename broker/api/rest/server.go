@@ -157,9 +157,17 @@ func NewServer(opts Options) *Server {
 	server := s.app.Server()
 	server.Handler = s.screen(server.Handler)
 	server.HeaderReceived = func(header *fasthttp.RequestHeader) fasthttp.RequestConfig { return s.headerReceived(header, nil) }
-	server.ConnState = func(conn net.Conn, state fasthttp.ConnState) { admitted(conn).SetIdle(state == fasthttp.StateIdle) }
+	server.ConnState = s.connState
 	s.insideServer = newInside(server)
 	return s
+}
+
+// connState is told what becomes of each connection.
+func (s *Server) connState(conn net.Conn, state fasthttp.ConnState) {
+	admitted(conn).SetIdle(state == fasthttp.StateIdle)
+	if state == fasthttp.StateClosed {
+		s.streams.Closed(conn)
+	}
 }
 
 // SetBounds changes the bounds of requests that come from now on.
