@@ -53,7 +53,7 @@ func (w *world) configure(policy string) {
 	}
 	put("providers {\n active = %s\n fallback = [%s]\n policy = %q\n on_stop = %q\n}", labels[0], strings.Join(labels[1:], ", "), policy, onStop)
 	for _, d := range doors {
-		put("front_door %q {\n%s}", d.name, d.settings)
+		put("front_door %q {\n wait = \"500ms\"\n%s}", d.name, d.settings)
 	}
 	for _, tenant := range tenants {
 		executions, allowed := 1_000_000, strings.Join(labels, ", ")

@@ -19,7 +19,7 @@ var doors = []door{
 	{"opensandbox", " images = { \"" + image + "\" = \"\" }\n", 1, func(c *client) actor { return newOpenSandboxClient(c) }},
 	{"e2b", " templates = { \"" + image + "\" = \"\" }\n", 1, func(c *client) actor { return newE2BClient(c) }},
 	{"deerflow", " lease = \"6h\"\n", 1, func(c *client) actor { return newDeerFlowClient(c) }},
-	{"mcp", " wait = \"500ms\"\n", 1, func(c *client) actor { return newMCPClient(c) }},
+	{"mcp", "", 1, func(c *client) actor { return newMCPClient(c) }},
 }
 
 // path is what the paths of a door begin with.

@@ -313,7 +313,7 @@ func (c *mcpClient) start() {
 
 // follow reads what one that was started has printed, at once or at its end.
 func (c *mcpClient) follow() {
-	c.ofCommand(opFollow, "command_output", map[string]any{"wait": 10 * c.random.IntN(2)})
+	c.ofCommand(opFollow, "command_output", map[string]any{"wait": c.random.IntN(2)})
 }
 
 // stop stops one that was started.
