@@ -78,23 +78,26 @@ test: lint unit ## everything: format, vet, lint, generated files, all tests on 
 # The conformance suites of the clouds, and of the reference provider, mostly wait for time
 # limits, and do so beside each other.
 #
-# Each part runs whether or not one before it has failed. The chaos tests, which mostly wait,
-# run beside the packages, and always: of the programs that they build for themselves the
-# cache of results knows nothing.
+# Each part runs whether or not one before it has failed. The chaos tests and those of hostile
+# providers, which start no sandboxes and mostly wait, run beside the packages and the suites,
+# and always: of the programs that they build for themselves the cache of results knows nothing.
+# So does the example.
 CROWDED = /e2e(/.*)?$$|/plugins/selfmanaged/internal/provider$$
 SUITES  = /plugins/(aliyun|e2b)/internal/provider$$|/sdk/providertest$$
-WAITING = /e2e/chaos$$
+WAITING = /e2e/(chaos|hostileprovider|live)$$
 CORPUS  = /e2e/hostile$$
 RUN_CORPUS = go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 unit: build runsc
 	@failed=; \
-	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)|$(SUITES)') & packages=$$!; \
-	go test $(RACE) -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)') || failed="$$failed chaos"; \
-	wait $$packages || failed="$$failed packages"; \
+	{ waited=; \
+	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)') || waited=failed; \
+	(cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...) || waited=failed; \
+	[ -z "$$waited" ]; } & waiting=$$!; \
+	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)|$(SUITES)') || failed="$$failed packages"; \
 	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -E '$(SUITES)') || failed="$$failed suites"; \
+	wait $$waiting || failed="$$failed waiting"; \
 	go test $(RACE) -p 1 -timeout 20m $$(go list ./... | grep -E '$(CROWDED)' | grep -vE '$(WAITING)|$(CORPUS)') || failed="$$failed crowded"; \
-	(cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...) || failed="$$failed example"; \
 	$(RUN_CORPUS) || failed="$$failed corpus"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 

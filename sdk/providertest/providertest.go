@@ -36,10 +36,7 @@ func Run(t *testing.T, factory serve.Factory, options ...Option) {
 	t.Helper()
 	s := newSuite(InProcess(factory), options)
 	defer s.end()
-	for _, c := range s.cases() {
-		if !s.selected(c) {
-			continue
-		}
+	for _, c := range s.selected() {
 		t.Run(c.String(), func(t *testing.T) {
 			switch r := s.runCase(t.Context(), c); r.Status {
 			case Failed:
@@ -57,10 +54,7 @@ func Verify(ctx context.Context, open Opener, options ...Option) Report {
 	s := newSuite(open, options)
 	defer s.end()
 	report := Report{Cases: []Result{}}
-	for _, c := range s.cases() {
-		if !s.selected(c) {
-			continue
-		}
+	for _, c := range s.selected() {
 		result := s.runCase(ctx, c)
 		report.add(result)
 		if s.progress != nil {
@@ -80,6 +74,7 @@ type settings struct {
 	given       map[string]any
 	patience    float64
 	only        *regexp.Regexp
+	place, of   int // its share of the cases; all with 0
 	skips       []skip
 	samples     map[sdk.Language]Samples
 	breakage    Breakage
@@ -110,6 +105,13 @@ func WithPatience(factor float64) Option {
 // WithOnly runs the cases whose String matches and leaves out all others.
 func WithOnly(cases *regexp.Regexp) Option {
 	return func(s *settings) { s.only = cases }
+}
+
+// WithShare runs a share of the cases that WithOnly names, of all unless it is given: from the
+// one at a place on, which is counted from 0, every so many. A suite mostly waits; shares of it
+// may do so beside each other, each with a provider and a back end of its own.
+func WithShare(place, of int) Option {
+	return func(s *settings) { s.place, s.of = place, of }
 }
 
 // WithSkip skips the cases whose String matches, and lists them with the reason.

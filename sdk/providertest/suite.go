@@ -53,7 +53,19 @@ func (s *suite) languages() []sdk.Language {
 	return append(first, others...)
 }
 
-func (s *suite) selected(c Case) bool { return s.only == nil || s.only.MatchString(c.String()) }
+// selected are the cases of this run.
+func (s *suite) selected() (selected []Case) {
+	for _, c := range s.cases() {
+		if s.only == nil || s.only.MatchString(c.String()) {
+			selected = append(selected, c)
+		}
+	}
+	n := -1
+	return slices.DeleteFunc(selected, func(Case) bool {
+		n++
+		return s.of > 1 && n%s.of != s.place
+	})
+}
 
 // description is empty if no process could be started.
 func (s *suite) description() sdk.Description {
