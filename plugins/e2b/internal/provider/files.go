@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
@@ -83,22 +84,23 @@ func (s store) Fill(ctx context.Context, instanceID string, req guestfiles.Reque
 	source := &watchedReader{Reader: content}
 	// Not through p.envd: content can be read once.
 	err = sb.envdOf().Upload(ctx, absolute(req.Draft), source)
-	if source.err != nil {
-		return source.err
+	if failed := source.failed.Load(); failed != nil {
+		return *failed
 	}
 	return sb.explain(ctx, err)
 }
 
-// watchedReader remembers what went wrong on the reading side.
+// watchedReader remembers what went wrong on the reading side. net/http may read on for a
+// moment when a request has ended early.
 type watchedReader struct {
 	io.Reader
-	err error
+	failed atomic.Pointer[error]
 }
 
 func (r *watchedReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		r.err = err
+		r.failed.Store(&err)
 	}
 	return n, err
 }
