@@ -246,7 +246,9 @@ func TestCommandsOfOneShellWaitForEachOther(t *testing.T) {
 	outcomes := make(chan outcome, 2)
 	for range 2 {
 		go func() {
-			a, err := f.ask(t.Context(), http.MethodPost, f.url+"/v1/shell/exec", `{"command":"echo begun; read -r line <`+f.box.root+`/pipe; echo $line"}`)
+			// A pipe that its reader may write to does not end for the second command when
+			// what wrote to the first one closes it a moment late.
+			a, err := f.ask(t.Context(), http.MethodPost, f.url+"/v1/shell/exec", `{"command":"echo begun; read -r line <>`+f.box.root+`/pipe; echo $line"}`)
 			outcomes <- outcome{a, err}
 		}()
 	}

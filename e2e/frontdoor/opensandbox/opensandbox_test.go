@@ -4,6 +4,7 @@ package opensandbox_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -43,10 +45,16 @@ func client(t *testing.T) string {
 	return dir
 }
 
+// useTime is far more than a machine needs; a client that waits for what never comes would
+// wait until its sandbox ends.
+const useTime = 5 * time.Minute
+
 // use has the SDK use a sandbox, and returns what it says of each feature.
 func use(t *testing.T, dir string, b *harness.Broker, mode, network string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node", "client.mjs", b.URL+"/opensandbox", harness.Token, mode, network)
+	ctx, cancel := context.WithTimeout(t.Context(), useTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "client.mjs", b.URL+"/opensandbox", harness.Token, mode, network)
 	cmd.Dir = dir
 	var said bytes.Buffer
 	cmd.Stderr = &said
