@@ -68,9 +68,15 @@ func (e *Execution) Do(ctx context.Context, out sdk.Output) (sdk.ExecuteResult, 
 	return result, sdk.ExecutionError(e.Files.Send(ctx, done.Files, req.Artifacts, out), true)
 }
 
+// sink takes what a program prints.
+type sink interface {
+	Stdout(p []byte) error
+	Stderr(p []byte) error
+}
+
 // follow starts a program and passes on what it prints, until its end. begun says that
 // it may run, or has run.
-func (e *Execution) follow(ctx context.Context, run Program, output *program.Output, tail *tailed) (_ supervise.Done, begun bool, err error) {
+func (e *Execution) follow(ctx context.Context, run Program, output sink, tail *tailed) (_ supervise.Done, begun bool, err error) {
 	progress, err := Start(ctx, e.Box, run)
 	begun = !e.Service.Refused(err)
 	if err != nil && !Known(err) && ctx.Err() == nil {

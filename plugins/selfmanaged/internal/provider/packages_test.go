@@ -17,7 +17,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/packageindex"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/packages"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/packages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 

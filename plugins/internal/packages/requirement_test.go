@@ -7,7 +7,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/packages"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/packages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
