@@ -10,6 +10,8 @@
 #   write      write to its standard input
 #   resize     tell its terminal another size
 #   state      what is known of it; list: of all commands
+#   cell       have an interpreter run a cell, then watch it
+#   recover    tell of what ended with a sandbox that was stopped
 #   poke       send a signal to the kernel behind a place
 #   setup      find out where code can work
 #
@@ -61,7 +63,7 @@ def start(place, request):
     if not request["keep"]:
         for name in STREAMS:
             open(place + "/" + name + ".0", "w").close()
-    about = {"id": request["id"], "argv": request["argv"], "cwd": request["dir"], "started": time.time(), "command": bool(request["keep"]),
+    about = {"id": request["id"], "argv": request["argv"], "cwd": request["dir"], "started": time.time(), "command": bool(request["keep"]) and not request["hidden"],
              "stdin": request["stdin"], "terminal": bool(request["terminal"])}
     write_whole(place + "/meta", json.dumps(about))
     if os.fork() == 0:
@@ -87,16 +89,20 @@ def watch(place, request):
     if not os.path.isdir(place):
         return {"unknown": True}
     end, seen = time.monotonic() + request["wait"], None
+    kernel = request["kernel"] and ROOT + "/" + request["kernel"]
     while True:
+        gone = kernel and os.path.exists(kernel + "/done")  # before that of the cell
         done = os.path.exists(place + "/done")  # before the output is read
         out, err = (piece(place, s, request[s], request["piece"]) for s in STREAMS)
         now = time.monotonic()
         if (out[1] or err[1]) and seen is None:
             seen = now
         # Code that prints is often about to end: that saves a call.
-        if done or now >= end or seen is not None and now - seen > request["linger"]:
+        if done or gone or now >= end or seen is not None and now - seen > request["linger"]:
             break
         time.sleep(STEP)
+    if gone and not done and not out[1] and not err[1]:
+        return {"ended": True}
     answer = {}
     for name, (at, data) in zip(STREAMS, (out, err)):
         answer[name], answer[name + "_at"] = base64.b64encode(data).decode(), at
@@ -107,6 +113,27 @@ def watch(place, request):
     if request["result"]:
         answer["result"], answer["kills"] = read(place + "/result"), kills_for_memory(COUNTERS)
     return answer
+
+
+def cell(place, request):
+    kernel = ROOT + "/" + request["kernel"]
+    if not os.path.isdir(place):
+        over = ended(kernel)
+        if over:
+            return over
+        forget()
+        new = place + ".new"
+        os.makedirs(new, exist_ok=True)
+        for name in STREAMS:
+            open(new + "/" + name + ".0", "w").close()
+        write_whole(new + "/request", request["source"])
+        os.rename(new, place)
+        try:
+            pipe = os.open(kernel + "/stdin", os.O_WRONLY | os.O_NONBLOCK)
+            os.write(pipe, (request["id"] + "\n").encode())
+        except OSError:
+            return {"ended": True}
+    return watch(place, request)
 
 
 def state(place, _):
@@ -215,6 +242,17 @@ def cancel(place, request):
     return {}
 
 
+def recover(_, request):
+    for name in places():
+        place = ROOT + "/" + name
+        if os.path.exists(place + "/done") or not os.path.exists(place + "/meta"):
+            continue
+        done = {"exit": 128 + signal.SIGKILL, "reason": "cancelled", "error": "", "seconds": 0, "ended": time.time()}
+        done.update({s: total(place, s) for s in STREAMS})
+        write_whole(place + "/done", json.dumps(done))
+    return {}
+
+
 def poke(place, request):
     pid = read(place + "/pid")
     text = read("/proc/%s/stat" % pid) if pid else ""
@@ -253,7 +291,7 @@ def by_sudo(place):
 
 DO = {
     "run": run, "watch": watch, "cancel": cancel, "interrupt": interrupt, "signal": send_signal, "write": write,
-    "resize": resize, "state": state, "list": list_all, "poke": poke, "setup": setup,
+    "resize": resize, "state": state, "list": list_all, "cell": cell, "recover": recover, "poke": poke, "setup": setup,
 }
 
 

@@ -98,6 +98,8 @@ type call struct {
 	Env       map[string]string    `json:"env"`
 	Keep      int64                `json:"keep"`
 	Stdin     bool                 `json:"stdin"`
+	Hidden    bool                 `json:"hidden"`
+	Kernel    string               `json:"kernel"`
 	Terminal  *Size                `json:"terminal"`
 	Artifacts *supervise.Artifacts `json:"artifacts"`
 	// Seconds.
@@ -290,6 +292,8 @@ type Program struct {
 	Keep     int64
 	Stdin    bool
 	Terminal *Size
+	// Hidden keeps it from the list of commands: it is one of ours.
+	Hidden bool
 }
 
 // Size is that of a terminal, in characters.
@@ -315,7 +319,7 @@ type Progress struct {
 func start(p Program) call {
 	return call{
 		Do: "run", ID: p.ID, Argv: p.Argv, Source: p.Source, Suffix: p.Suffix, Dir: p.Dir, Env: p.Env, Keep: p.Keep, Stdin: p.Stdin,
-		Terminal: p.Terminal, Artifacts: p.Artifacts, Timeout: p.Timeout.Seconds(), Grace: p.Grace.Seconds(), Most: most,
+		Hidden: p.Hidden, Terminal: p.Terminal, Artifacts: p.Artifacts, Timeout: p.Timeout.Seconds(), Grace: p.Grace.Seconds(), Most: most,
 		Wait: wait.Seconds(), Linger: linger.Seconds(), Piece: piece,
 	}
 }
@@ -337,6 +341,23 @@ func Watch(ctx context.Context, r Runner, id string, stdout, stderr int64) (Prog
 // Look returns output beyond these offsets without waiting, and the result.
 func Look(ctx context.Context, r Runner, id string, stdout, stderr int64) (Progress, error) {
 	return progress(ask(ctx, r, call{Do: "watch", ID: id, Stdout: stdout, Stderr: stderr, Piece: piece, Result: true}))
+}
+
+// Cell has the interpreter of that name run a cell, if it does not yet, and waits for output
+// beyond these offsets, or for the end with its result. ErrEnded means that the interpreter
+// has ended.
+func Cell(ctx context.Context, r Runner, kernel, id, request string, stdout, stderr int64) (Progress, error) {
+	return progress(ask(ctx, r, call{
+		Do: "cell", ID: id, Kernel: kernel, Source: request, Stdout: stdout, Stderr: stderr,
+		Wait: wait.Seconds(), Linger: linger.Seconds(), Piece: piece, Result: true,
+	}))
+}
+
+// Recover tells those who ask for programs that ran when a sandbox was stopped that they
+// have ended.
+func Recover(ctx context.Context, r Runner) error {
+	_, err := ask(ctx, r, call{Do: "recover"})
+	return err
 }
 
 func progress(a answer, err error) (Progress, error) {
