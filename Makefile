@@ -44,6 +44,7 @@ build: ## build the broker, the guest and the plugins into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/self_managed ./plugins/selfmanaged
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/e2b ./plugins/e2b
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/aliyun ./plugins/aliyun
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/daytona ./plugins/daytona
 
 runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 	@if command -v runsc >/dev/null; then echo "using $$(command -v runsc)"; \
@@ -83,7 +84,7 @@ test: lint unit ## everything: format, vet, lint, generated files, all tests on 
 # and always: of the programs that they build for themselves the cache of results knows nothing.
 # So does the example.
 CROWDED = /e2e(/.*)?$$|/plugins/selfmanaged/internal/provider$$
-SUITES  = /plugins/(aliyun|e2b)/internal/provider$$|/sdk/providertest$$
+SUITES  = /plugins/(aliyun|daytona|e2b)/internal/provider$$|/sdk/providertest$$
 WAITING = /e2e/(chaos|hostileprovider|live)$$
 CORPUS  = /e2e/hostile$$
 RUN_CORPUS = go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
