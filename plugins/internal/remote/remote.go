@@ -10,6 +10,8 @@
 //   - artifacts: the files that an execution has made.
 //   - contexts: the books of the contexts, and whose turn it is in each.
 //   - kernel: the cells that run in the kernels of a service.
+//   - cells: kernels of our own, where the service has none.
+//   - bridge: connections to ports, where the service passes on HTTP alone.
 //   - frames: messages of our own among the output of a program.
 //
 // See docs/remote-providers.md for which part a new provider needs.

@@ -77,19 +77,9 @@ type sink interface {
 // follow starts a program and passes on what it prints, until its end. begun says that
 // it may run, or has run.
 func (e *Execution) follow(ctx context.Context, run Program, output sink, tail *tailed) (_ supervise.Done, begun bool, err error) {
-	progress, err := Start(ctx, e.Box, run)
+	// The code may run although the answer was lost: under its name it is not started twice.
+	progress, err := Ask(ctx, e.Service, func(ctx context.Context) (Progress, error) { return Start(ctx, e.Box, run) })
 	begun = !e.Service.Refused(err)
-	if err != nil && !Known(err) && ctx.Err() == nil {
-		if _, lost := e.Service.Worth(err); lost {
-			// The code may run although the answer was lost: whether it does can be seen,
-			// and it is not started twice.
-			var f error
-			progress, f = e.watch(ctx, run.ID, 0, 0)
-			if !errors.Is(f, ErrUnknown) {
-				err = f
-			}
-		}
-	}
 	var stdout, stderr int64
 	for err == nil {
 		if len(progress.Stdout) > 0 {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/egress"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/packages"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/egress"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
