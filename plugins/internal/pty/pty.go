@@ -2,6 +2,7 @@
 package pty
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -9,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open makes a terminal of a size, and returns its two ends.
+// Open makes a terminal of a size, and returns its two ends. The master has deadlines.
 func Open(cols, rows uint16) (master, slave *os.File, err error) {
-	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
 	}
 	if err == nil {
 		slave, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
@@ -32,7 +34,16 @@ func Open(cols, rows uint16) (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// Resize gives a terminal another size.
+// Resize gives a terminal another size. It does not ask for the descriptor by Fd, which
+// would make the file block.
 func Resize(f *os.File, cols, rows uint16) error {
-	return unix.IoctlSetWinsize(int(f.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	})
+	return errors.Join(err, failed)
 }

@@ -83,6 +83,9 @@ func run() error {
 		}
 	}
 	d := &daemon{config: c}
+	if err := d.contexts.put("", defaultContext, &interpreterContext{id: defaultContext, cwd: c.Home, created: time.Now()}); err != nil {
+		return err
+	}
 	failed := make(chan error, 3)
 	for name, serve := range map[string]func(net.Listener) error{
 		APISocket:   func(l net.Listener) error { return http.Serve(l, d.routes()) },
@@ -149,7 +152,10 @@ func servePort(conn net.Conn) {
 
 // daemon is the toolbox.
 type daemon struct {
-	config Config
+	config    Config
+	sessions  table[*session]
+	contexts  table[*interpreterContext]
+	terminals table[*terminal]
 }
 
 func (d *daemon) routes() http.Handler {
@@ -157,8 +163,45 @@ func (d *daemon) routes() http.Handler {
 	handle := func(pattern string, h handler) { mux.Handle(pattern, h) }
 	handle("POST /process/execute", d.execute)
 	handle("POST /process/code-run", d.codeRun)
+	handle("POST /process/session", d.createSession)
+	handle("GET /process/session", d.listSessions)
+	handle("GET /process/session/{session}", d.getSession)
+	handle("DELETE /process/session/{session}", d.deleteSession)
+	handle("POST /process/session/{session}/exec", d.sessionExecute)
+	handle("GET /process/session/{session}/command/{command}", d.getCommand)
+	handle("GET /process/session/{session}/command/{command}/logs", d.commandLogs)
+	handle("POST /process/session/{session}/command/{command}/input", d.commandInput)
+	handle("GET /process/interpreter/execute", d.interpret)
+	handle("POST /process/interpreter/context", d.createContext)
+	handle("GET /process/interpreter/context", d.listContexts)
+	handle("DELETE /process/interpreter/context/{id}", d.deleteContext)
+	handle("POST /process/pty", d.createTerminal)
+	handle("GET /process/pty", d.listTerminals)
+	handle("GET /process/pty/{id}", d.getTerminal)
+	handle("DELETE /process/pty/{id}", d.deleteTerminal)
+	handle("POST /process/pty/{id}/resize", d.resizeTerminal)
+	handle("GET /process/pty/{id}/connect", d.connectTerminal)
+	handle("GET /files", d.list)
+	handle("DELETE /files", d.deleteFile)
+	handle("GET /files/info", d.fileInfo)
+	handle("POST /files/folder", d.makeFolder)
+	handle("POST /files/move", d.move)
+	handle("POST /files/permissions", d.permit)
+	handle("GET /files/find", d.find)
+	handle("GET /files/search", d.search)
+	handle("POST /files/replace", d.replace)
 	handle("POST /files/bulk-upload", d.bulkUpload)
+	handle("POST /files/bulk-download", d.bulkDownload)
 	handle("GET /files/download", d.download)
+	handle("GET /port", d.ports)
+	handle("GET /port/{port}/in-use", d.portInUse)
+	if d.config.New {
+		handle("GET /process/pty/create-connect", d.createAndConnect)
+		handle("POST /files/upload-v2", d.upload)
+		handle("GET /system/metrics", d.metrics)
+	} else {
+		handle("POST /files/upload", d.upload)
+	}
 	handle("GET /work-dir", d.dir)
 	handle("GET /user-home-dir", d.dir)
 	handle("GET /version", func(w http.ResponseWriter, r *http.Request) error {
