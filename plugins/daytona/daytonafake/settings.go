@@ -1,7 +1,9 @@
 package daytonafake
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -89,7 +91,15 @@ func (s *Server) interval(of func(*sandbox) *int) func(*http.Request) (any, erro
 	}
 }
 
+// keepAlive takes an object too, of which the SDK sends an empty one.
 func (s *Server) keepAlive(r *http.Request) (any, error) {
+	body := bufio.NewReader(r.Body)
+	r.Body = io.NopCloser(body)
+	if _, err := body.Peek(1); err == nil {
+		if err := read(r, shape.Object{Optional: map[string]shape.Shape{"activityType": shape.Text{}}}, &struct{}{}); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}
