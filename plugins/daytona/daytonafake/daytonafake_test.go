@@ -2,6 +2,7 @@ package daytonafake_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"mime/multipart"
@@ -49,11 +50,12 @@ func (r reply) object(t *testing.T) map[string]any {
 	return o
 }
 
-// ask makes a request with the key; "Name: value" are headers more.
-func ask(t *testing.T, method, url, body string, headers ...string) reply {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	assert.NilError(t, err)
+// send makes a request with the key; "Name: value" are headers more.
+func send(ctx context.Context, method, url, body string, headers ...string) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return reply{}, err
+	}
 	req.Header.Set("Authorization", "Bearer "+daytonafake.DefaultAPIKey)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -63,11 +65,20 @@ func ask(t *testing.T, method, url, body string, headers ...string) reply {
 		req.Header.Set(name, value)
 	}
 	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
-	assert.NilError(t, err)
+	if err != nil {
+		return reply{}, err
+	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
+	return reply{resp.StatusCode, resp.Header, string(text)}, err
+}
+
+// ask is send of what must be answered.
+func ask(t *testing.T, method, url, body string, headers ...string) reply {
+	t.Helper()
+	r, err := send(t.Context(), method, url, body, headers...)
 	assert.NilError(t, err)
-	return reply{resp.StatusCode, resp.Header, string(text)}
+	return r
 }
 
 // create makes a sandbox that has started, and returns its ID and the address of its toolbox.
