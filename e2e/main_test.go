@@ -13,6 +13,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
@@ -28,6 +29,7 @@ var (
 
 func TestMain(m *testing.M) {
 	e2bfake.Main()
+	daytonafake.Main()
 	if err := aliyunfake.Trust(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

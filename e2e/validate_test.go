@@ -45,6 +45,10 @@ var refusedAtTheStart = []struct{ plugin, settings, setting, says string }{
 	{"e2b", `api_key = "k" templates = { bash = "" }`, "templates", "has nothing for bash"},
 	{"e2b", `api_key = "k" allowed_hosts = ["a b"]`, "allowed_hosts", "neither a name"},
 	{"e2b", `api_key = "k" allowed_hosts = ["a"] allow_internet = false`, "allowed_hosts", "allow_internet is false"},
+	{"daytona", `api_key = "k" snapshot = "s" image = "python:3.12"`, "image", "one of them"},
+	{"daytona", `api_key = "k" image = "python:latest"`, "image", "tag"},
+	{"daytona", `api_key = "k" cpus = 2`, "cpus", "belongs to image"},
+	{"daytona", `api_key = "k" pause_by = "stop"`, "keep_stopped", "as long as a pause"},
 	{"aliyun", `account_id = "1234567890123456"`, "access_key_id", "is required"},
 	{"aliyun", `account_id = "1234567890123456" access_key_id = "LTAI12345678"`, "access_key_secret", "is required"},
 	{"aliyun", `account_id = "me" access_key_id = "LTAI12345678" access_key_secret = "s"`, "account_id", "digits alone"},
@@ -66,7 +70,7 @@ func TestCheckRefusesWhatTheStartRefuses(t *testing.T) {
 	for i, c := range refusedAtTheStart {
 		settings := paths.Replace(c.settings)
 		// One to a line, as HCL wants it.
-		for _, name := range []string{"max_sandboxes", "rootfs", "package_index", "npm_registry", "wheel_dir", "package_hosts", "region", "domain", "templates", "allowed_hosts", "allow_internet", "access_key_id", "access_key_secret", "network", "vswitch_ids", "vpc_id", "identity", "role_name"} {
+		for _, name := range []string{"max_sandboxes", "rootfs", "snapshot", "image", "cpus", "pause_by", "package_index", "npm_registry", "wheel_dir", "package_hosts", "region", "domain", "templates", "allowed_hosts", "allow_internet", "access_key_id", "access_key_secret", "network", "vswitch_ids", "vpc_id", "identity", "role_name"} {
 			settings = strings.ReplaceAll(settings, " "+name+" =", "\n  "+name+" =")
 		}
 		fmt.Fprintf(&text, "provider \"p%d\" {\n  plugin = %q\n  %s\n}\n", i, c.plugin, settings)

@@ -15,6 +15,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
@@ -37,14 +38,16 @@ const (
 	SelfManaged = "self_managed"
 	E2B         = "e2b"
 	Aliyun      = "aliyun"
+	Daytona     = "daytona"
 )
 
 // Providers are the columns of the tables.
-var Providers = []string{SelfManaged, E2B, Aliyun}
+var Providers = []string{SelfManaged, E2B, Aliyun, Daytona}
 
 // Main is the TestMain of a package that uses On.
 func Main(m *testing.M) {
 	e2bfake.Main()
+	daytonafake.Main()
 	if err := aliyunfake.Trust(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -69,6 +72,12 @@ func On(t testing.TB, provider, doors string) *harness.Broker {
 		t.Cleanup(cloud.Close)
 		block = fmt.Sprintf("provider \"aliyun\" {\n  access_key_id = %q\n  access_key_secret = %q\n  account_id = \"1234567890123456\"\n  control_endpoint = %q\n  data_endpoint = %q\n}\n",
 			cloud.Keys.AccessKeyID, cloud.Keys.AccessKeySecret, cloud.URL(), cloud.URL())
+	case Daytona:
+		binaries.Needs(t, "bwrap", "bubblewrap")
+		server, err := daytonafake.Start(daytonafake.Options{Class: "vm"}) // which can pause
+		assert.NilError(t, err)
+		t.Cleanup(func() { assert.Check(t, server.Close()) })
+		block = fmt.Sprintf("provider \"daytona\" {\n  api_key = %q\n  api_url = %q\n}\n", daytonafake.DefaultAPIKey, server.APIURL)
 	default:
 		return Real(t, doors)
 	}

@@ -356,14 +356,13 @@ func (p *Provider) DialPort(ctx context.Context, instanceID string, port uint16)
 	return sb.bridge.Dial(ctx, sb.gone, port)
 }
 
-// measurement prints what the control group of a sandbox has: memory, its limit, CPU time in
-// microseconds, processes and their limit, and the bytes of the disk, used and all.
+// measurement prints what the control group of a sandbox has used, of version 2 or 1: memory,
+// CPU time in nanoseconds and processes; and the bytes of the disk in kibibytes, used and all.
 const measurement = `cd /sys/fs/cgroup 2>/dev/null
-for f in memory.current memory.max; do printf '%s ' "$(cat $f 2>/dev/null || echo 0)"; done
-printf '%s ' "$(sed -n 's/^usage_usec //p' cpu.stat 2>/dev/null || echo 0)"
-for f in pids.current pids.max; do printf '%s ' "$(cat $f 2>/dev/null || echo 0)"; done
-df -kP / | awk 'NR == 2 { print $3, $2 }'
-echo`
+echo $(cat memory.current memory/memory.usage_in_bytes 2>/dev/null || :) 0 | cut -d' ' -f1
+echo $(sed -n 's/^usage_usec \(.*\)/\1000/p' cpu.stat 2>/dev/null) $(cat cpuacct/cpuacct.usage 2>/dev/null) 0 | cut -d' ' -f1
+echo $(cat pids.current pids/pids.current 2>/dev/null) 0 | cut -d' ' -f1
+df -kP / | awk 'NR == 2 { print $3; print $2 }'`
 
 // InstanceMetrics implements sdk.Meter.
 func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.InstanceMetrics, error) {
@@ -375,15 +374,16 @@ func (p *Provider) InstanceMetrics(ctx context.Context, instanceID string) (sdk.
 	if err != nil {
 		return sdk.InstanceMetrics{}, p.explain(ctx, err, sdk.CodeUnavailable, "measure the sandbox")
 	}
-	var numbers [7]int64
+	var numbers [5]int64
 	for i, word := range strings.Fields(text) {
-		if n, err := strconv.ParseInt(word, 10, 64); err == nil && i < len(numbers) { // no limit is a word
+		if n, err := strconv.ParseInt(word, 10, 64); err == nil && i < len(numbers) {
 			numbers[i] = n
 		}
 	}
+	const gibibyte = 1 << 30
 	return sdk.InstanceMetrics{
-		MeasuredAt: time.Now(), Memory: numbers[0], MemoryLimit: numbers[1], CPUTime: time.Duration(numbers[2]) * time.Microsecond, CPULimit: sb.CPU,
-		Processes: numbers[3], ProcessLimit: numbers[4], Disk: numbers[5] << 10, DiskLimit: numbers[6] << 10,
+		MeasuredAt: time.Now(), Memory: numbers[0], MemoryLimit: int64(sb.Memory * gibibyte), CPUTime: time.Duration(numbers[1]), CPULimit: sb.CPU,
+		Processes: numbers[2], Disk: numbers[3] << 10, DiskLimit: numbers[4] << 10,
 	}, nil
 }
 
