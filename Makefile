@@ -117,7 +117,7 @@ SEED  ?= 0
 chaos: ## kill broker and plugins at random, and check what is left (KILLS=1000 SEED=1)
 	go test ./e2e/chaos/... -count=1 -timeout 12h -v -args -kills $(KILLS) -seed $(SEED)
 
-# What a live run may take: PROVIDER=e2b or aliyun, MINUTES, SPEND in the currency of its
+# What a live run may take: PROVIDER=e2b, daytona or aliyun, MINUTES, SPEND in the currency of its
 # price, PRICE of a second of a sandbox (0 for what the plugin names, or a guess), CASES by
 # name.
 PROVIDER ?=
@@ -126,11 +126,11 @@ SPEND    ?= 1.00
 PRICE    ?= 0
 CASES    ?= .
 
-live: build ## the suite against a real service, with your key (PROVIDER=e2b|aliyun MINUTES=20 SPEND=1.00)
+live: build ## the suite against a real service, with your key (PROVIDER=e2b|daytona|aliyun MINUTES=20 SPEND=1.00)
 	@go build -trimpath -o bin/live ./e2e/live
 	@bin/live -provider '$(PROVIDER)' -minutes '$(MINUTES)' -spend '$(SPEND)' -price '$(PRICE)' -cases '$(CASES)'
 
-live-clean: build ## remove what live runs have left, also killed ones (PROVIDER=e2b|aliyun)
+live-clean: build ## remove what live runs have left, also killed ones (PROVIDER=e2b|daytona|aliyun)
 	@go build -trimpath -o bin/live ./e2e/live
 	@bin/live -provider '$(PROVIDER)' -clean
 

@@ -32,6 +32,15 @@ func cloudOf(provider string) (cloud, error) {
 			account:  []string{"E2B_API_KEY", "E2B_DOMAIN", "E2B_API_URL"},
 			currency: "USD", guess: 0.0001, guessed: "a guess on the high side for 2 CPUs and 2 GiB",
 		}, nil
+	case "daytona":
+		return cloud{
+			required: map[string]string{"DAYTONA_API_KEY": "api_key"},
+			optional: map[string]string{"DAYTONA_API_URL": "api_url", "DAYTONA_TARGET": "target"},
+			fixed:    map[string]any{"auto_stop": "2m"},
+			secret:   []string{"DAYTONA_API_KEY"},
+			account:  []string{"DAYTONA_API_KEY", "DAYTONA_API_URL"},
+			currency: "USD", guess: 0.0001, guessed: "a guess on the high side for 1 CPU and 1 GiB: the plugin names no price",
+		}, nil
 	case "aliyun":
 		return cloud{
 			required: map[string]string{"AGENTRUN_ACCESS_KEY_ID": "access_key_id", "AGENTRUN_ACCESS_KEY_SECRET": "access_key_secret", "AGENTRUN_ACCOUNT_ID": "account_id"},
@@ -45,7 +54,7 @@ func cloudOf(provider string) (cloud, error) {
 			currency: "CNY", guess: 0.0005, guessed: "a guess on the high side for 2 CPUs and 4 GiB, which a template of your own may not have: the plugin names no price",
 		}, nil
 	default:
-		return cloud{}, fmt.Errorf("there is no live run for %q: choose PROVIDER=e2b or PROVIDER=aliyun", provider)
+		return cloud{}, fmt.Errorf("there is no live run for %q: choose PROVIDER=e2b, PROVIDER=daytona or PROVIDER=aliyun", provider)
 	}
 }
 

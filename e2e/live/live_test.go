@@ -15,6 +15,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
+	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asRunner) != "" {
 		main()
 	}
+	daytonafake.Main()
 	e2bfake.Main() // it would have the command trust another fake
 	if err := aliyunfake.Trust(); err != nil {
 		panic(err)
@@ -44,12 +46,14 @@ type service struct {
 	sandboxes func() int
 	e2b       *e2bfake.Server
 	aliyun    *aliyunfake.Cloud
+	daytona   *daytonafake.Server
 }
 
 // onEach runs a test on each fake.
 func onEach(t *testing.T, test func(*testing.T, service)) {
 	t.Run("e2b", func(t *testing.T) { test(t, fakeE2B(t)) })
 	t.Run("aliyun", func(t *testing.T) { test(t, fakeAliyun(t)) })
+	t.Run("daytona", func(t *testing.T) { test(t, fakeDaytona(t)) })
 }
 
 func fakeE2B(t *testing.T) service {
@@ -61,6 +65,18 @@ func fakeE2B(t *testing.T) service {
 	return service{
 		provider: "e2b", e2b: server, sandboxes: func() int { return len(server.Sandboxes()) },
 		variables: map[string]string{"E2B_API_KEY": e2bfake.DefaultAPIKey, "E2B_API_URL": server.APIURL, "E2B_SANDBOX_URL": server.SandboxURL},
+	}
+}
+
+func fakeDaytona(t *testing.T) service {
+	t.Helper()
+	binaries.Needs(t, "bwrap", "bubblewrap")
+	server, err := daytonafake.Start(daytonafake.Options{})
+	assert.NilError(t, err)
+	t.Cleanup(func() { assert.Check(t, server.Close()) })
+	return service{
+		provider: "daytona", daytona: server, sandboxes: func() int { return len(server.Sandboxes()) },
+		variables: map[string]string{"DAYTONA_API_KEY": daytonafake.DefaultAPIKey, "DAYTONA_API_URL": server.APIURL},
 	}
 }
 
@@ -85,7 +101,7 @@ func (s service) runner(t *testing.T, dir string, more ...string) icmd.Cmd {
 	assert.NilError(t, err)
 	arguments := append([]string{"-provider", s.provider, "-bin", binaries.Dir(t), "-dir", dir, "-cases", cases}, more...)
 	env := append(os.Environ(), asRunner+"=1")
-	for _, provider := range []string{"e2b", "aliyun"} {
+	for _, provider := range []string{"e2b", "aliyun", "daytona"} {
 		c, err := cloudOf(provider)
 		assert.NilError(t, err)
 		for _, variables := range []map[string]string{c.required, c.optional} {
@@ -151,7 +167,7 @@ func reports(t *testing.T, dir string) []string {
 
 func TestWithoutAKeyNothingIsRun(t *testing.T) {
 	for provider, variables := range map[string]string{
-		"e2b": "E2B_API_KEY", "aliyun": "AGENTRUN_ACCESS_KEY_ID, AGENTRUN_ACCESS_KEY_SECRET, AGENTRUN_ACCOUNT_ID",
+		"e2b": "E2B_API_KEY", "daytona": "DAYTONA_API_KEY", "aliyun": "AGENTRUN_ACCESS_KEY_ID, AGENTRUN_ACCESS_KEY_SECRET, AGENTRUN_ACCOUNT_ID",
 	} {
 		dir := filepath.Join(t.TempDir(), "not made")
 		for _, more := range []string{"-clean=false", "-clean"} {
@@ -198,7 +214,7 @@ func TestARunLeavesAReportAndNothingElse(t *testing.T) {
 		texts := reports(t, dir)
 		assert.Equal(t, len(texts), 1)
 		assert.Assert(t, strings.Contains(texts[0], `"a context keeps state"`))
-		source := map[string]string{"e2b": "the example of cost_per_second in the schema of the plugin e2b", "aliyun": "a guess on the high side"}[s.provider]
+		source := map[string]string{"e2b": "the example of cost_per_second in the schema of the plugin e2b", "aliyun": "a guess on the high side", "daytona": "a guess on the high side"}[s.provider]
 		assert.Assert(t, strings.Contains(texts[0], `"price_source": "`+source), texts[0])
 		assert.Assert(t, strings.Contains(result.Stdout(), source), result.Stdout())
 		for name, value := range s.variables {
@@ -246,9 +262,12 @@ func TestWhatAKilledRunLeftIsRemoved(t *testing.T) {
 		for name, value := range s.variables {
 			other.variables[name] = value
 		}
-		if s.aliyun != nil {
+		switch {
+		case s.aliyun != nil:
 			other.variables["AGENTRUN_ACCOUNT_ID"] = "6543210987654321"
-		} else {
+		case s.daytona != nil:
+			other.variables["DAYTONA_API_KEY"] = "dtn_" + strings.Repeat("0", 64)
+		default:
 			other.variables["E2B_API_KEY"] = "e2b_0000000000000000000000000000000000000000"
 		}
 		result := icmd.RunCmd(other.runner(t, dir, "-clean"))

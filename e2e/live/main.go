@@ -56,7 +56,7 @@ func main() {
 	watchdog.Main()
 	var o options
 	flags := flag.NewFlagSet("live", flag.ContinueOnError)
-	flags.StringVar(&o.provider, "provider", "", "e2b or aliyun")
+	flags.StringVar(&o.provider, "provider", "", "e2b, daytona or aliyun")
 	flags.StringVar(&o.bin, "bin", "bin", "where make build has put the binaries")
 	flags.StringVar(&o.dir, "dir", "data/live", "where the ledger and the reports are")
 	flags.StringVar(&o.cases, "cases", ".", "run the cases of the suite whose names match")
