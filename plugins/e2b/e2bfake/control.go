@@ -285,7 +285,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	sb.paused, sb.endAt = true, time.Now()
 	sb.expiry.Stop()
 	sb.mu.Unlock()
-	sb.connections.reset() // as at every other end of a sandbox
+	sb.jail.Reset() // as at every other end of a sandbox
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -1,28 +1,24 @@
 package e2bfake
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/agent"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/jail"
 )
 
 // sandbox is one that runs or is paused.
@@ -31,11 +27,9 @@ type sandbox struct {
 	envdVersion  string
 	metadata     map[string]string
 	startedAt    time.Time
-	command      *exec.Cmd
-	stdin        io.Closer
+	jail         *jail.Jail
 	dir          string
 	transports   map[string]*http.Transport // by socket
-	connections  connections
 	// unlisted is guarded by the server.
 	unlisted int
 
@@ -66,7 +60,7 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 		return err
 	}
 	config.Dir = "/run/e2bfake"
-	sb.command = exec.Command(s.bwrap,
+	sb.jail, err = jail.Start(sb.dir, config,
 		"--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--uid", "1000", "--gid", "1000",
 		"--die-with-parent", "--new-session", "--clearenv",
 		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
@@ -76,36 +70,12 @@ func (s *Server) launch(sb *sandbox, config agent.Config) error {
 		"--ro-bind", sb.vmstat(), "/proc/vmstat",
 		"--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin", "--setenv", agent.Variable, "true", "--chdir", "/home/user",
 		"/run/agent")
-	sb.command.Stderr = os.Stderr
-	stdin, err := sb.command.StdinPipe()
 	if err != nil {
 		return err
-	}
-	stdout, err := sb.command.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	sb.stdin = stdin
-	if err := sb.command.Start(); err != nil {
-		return err
-	}
-	if err := json.NewEncoder(stdin).Encode(config); err != nil {
-		sb.end()
-		return fmt.Errorf("the sandbox did not start: %w", err)
-	}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		sb.end()
-		return fmt.Errorf("the sandbox did not start: %w", err)
 	}
 	sb.transports = map[string]*http.Transport{}
 	for _, socket := range []string{agent.EnvdSocket, agent.InterpreterSocket} {
-		sb.transports[socket] = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(sb.dir, socket))
-			if err != nil {
-				return nil, err
-			}
-			return sb.connections.add(conn), nil
-		}}
+		sb.transports[socket] = sb.jail.Transport(func(ctx context.Context) (net.Conn, error) { return sb.jail.Dial(ctx, socket) })
 	}
 	return nil
 }
@@ -127,12 +97,7 @@ func (sb *sandbox) end() {
 			sb.expiry.Stop()
 		}
 		sb.mu.Unlock()
-		sb.stdin.Close()
-		_ = sb.command.Process.Kill()
-		_ = sb.command.Wait()
-		for _, t := range sb.transports {
-			t.CloseIdleConnections()
-		}
+		sb.jail.End()
 		_ = os.RemoveAll(sb.dir)
 	})
 }
@@ -177,45 +142,6 @@ func (sb *sandbox) replaceToken(ctx context.Context) error {
 }
 
 func newToken() string { return "tok_" + strings.ToLower(rand.Text()) }
-
-// connections are those into a sandbox that are open.
-type connections struct {
-	mu   sync.Mutex
-	open map[*connection]struct{}
-}
-
-type connection struct {
-	net.Conn
-	all *connections
-}
-
-func (c *connections) add(conn net.Conn) net.Conn {
-	added := &connection{conn, c}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open == nil {
-		c.open = map[*connection]struct{}{}
-	}
-	c.open[added] = struct{}{}
-	return added
-}
-
-func (c *connection) Close() error {
-	c.all.mu.Lock()
-	delete(c.all.open, c)
-	c.all.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// reset breaks them all.
-func (c *connections) reset() {
-	c.mu.Lock()
-	all := slices.Collect(maps.Keys(c.open))
-	c.mu.Unlock()
-	for _, conn := range all {
-		conn.Close()
-	}
-}
 
 // reach is the way to a socket of the sandbox, through HTTP. Whatever goes wrong on it
 // before the first byte looks like a port at which nothing listens.

@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/agent"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/fault"
 )
 
 // Main is agent.Main, and makes this process trust the certificates of the fakes.
@@ -98,10 +99,9 @@ type Server struct {
 
 	options Options
 	dir     string
-	bwrap   string
 	servers []*http.Server
 	serving sync.WaitGroup
-	faults  faults
+	faults  fault.Set
 	// creating are the creations in progress.
 	creating sync.WaitGroup
 
@@ -126,15 +126,14 @@ func Start(options Options) (*Server, error) {
 	if options.MaxTimeout == 0 {
 		options.MaxTimeout = 24 * 60 * 60
 	}
-	bwrap, err := exec.LookPath("bwrap")
-	if err != nil {
+	if _, err := exec.LookPath("bwrap"); err != nil {
 		return nil, fmt.Errorf("bubblewrap is not installed (Debian: apt install bubblewrap): %w", err)
 	}
 	dir, err := os.MkdirTemp("", "e2bfake") // sockets have short paths
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{options: options, dir: dir, bwrap: bwrap, sandboxes: map[string]*sandbox{}}
+	s := &Server{options: options, dir: dir, sandboxes: map[string]*sandbox{}}
 	s.Domain = strings.ToLower(rand.Text()) + topDomain
 	signer, err := theAuthority()
 	if err != nil {
@@ -151,7 +150,7 @@ func Start(options Options) (*Server, error) {
 		}
 		*url = "https://" + listener.Addr().String()
 		server := &http.Server{
-			Handler: s.faults.around(handler), ReadHeaderTimeout: time.Minute, IdleTimeout: idleTimeout, ErrorLog: log.New(io.Discard, "", 0),
+			Handler: s.faults.Around("", handler), ReadHeaderTimeout: time.Minute, IdleTimeout: idleTimeout, ErrorLog: log.New(io.Discard, "", 0),
 			// Like the edge of the original it prefers HTTP/2 wherever a client can.
 			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}},
 		}
@@ -199,18 +198,18 @@ func (s *Server) Created() int {
 }
 
 // Inject makes the server lie, from now on.
-func (s *Server) Inject(f Fault) { s.faults.add(f) }
+func (s *Server) Inject(f Fault) { s.faults.Add(f) }
 
 // Hanging is how many requests wait because of a Fault.Hang.
-func (s *Server) Hanging() int { return int(s.faults.hanging.Load()) }
+func (s *Server) Hanging() int { return s.faults.Hanging() }
 
 // Honest takes back what was injected.
-func (s *Server) Honest() { s.faults.clear() }
+func (s *Server) Honest() { s.faults.Clear() }
 
 // Break takes the whole service away: no request is answered until it is repaired.
 func (s *Server) Break() (repair func()) {
-	s.faults.setBroken(true)
-	return func() { s.faults.setBroken(false) }
+	s.faults.Break(true)
+	return func() { s.faults.Break(false) }
 }
 
 // HideFromLists leaves each sandbox that is made from now on out of the first lists

@@ -8,13 +8,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/pty"
 )
 
 // The messages, as proto3 JSON has them: what is zero is not there.
@@ -159,7 +158,7 @@ func (p *process) begin(e *envd, req startRequest) error {
 	var readers []func(chan<- struct{})
 	var release []*os.File
 	if req.Pty != nil {
-		master, slave, err := openPty(req.Pty.Size.Cols, req.Pty.Size.Rows)
+		master, slave, err := pty.Open(req.Pty.Size.Cols, req.Pty.Size.Rows)
 		if err != nil {
 			return err
 		}
@@ -359,7 +358,7 @@ func (e *envd) update(_ *http.Request, req processRequest) (empty, error) {
 	if p.pty == nil || req.Pty == nil {
 		return empty{}, rpcErrorf("failed_precondition", "tty not assigned to process")
 	}
-	return empty{}, resizePty(p.pty, req.Pty.Size.Cols, req.Pty.Size.Rows)
+	return empty{}, pty.Resize(p.pty, req.Pty.Size.Cols, req.Pty.Size.Rows)
 }
 
 func (e *envd) sendInput(_ *http.Request, req processRequest) (empty, error) {
@@ -415,31 +414,4 @@ func (e *envd) sendSignal(_ *http.Request, req processRequest) (empty, error) {
 		close(p.signalled)
 	}
 	return empty{}, nil
-}
-
-// openPty makes a terminal.
-func openPty(cols, rows uint16) (master, slave *os.File, err error) {
-	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		slave, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
-	}
-	if err == nil {
-		err = resizePty(master, cols, rows)
-	}
-	if err != nil {
-		master.Close()
-		return nil, nil, err
-	}
-	return master, slave, nil
-}
-
-func resizePty(f *os.File, cols, rows uint16) error {
-	return unix.IoctlSetWinsize(int(f.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
 }
