@@ -124,8 +124,10 @@ func TestDaytonaFirstAndThisMachineBehindIt(t *testing.T) {
 	serves("daytona")
 
 	// It refuses, for want of room.
-	server.Inject(daytonafake.Fault{On: "POST /api/sandbox", Status: http.StatusBadRequest, Header: map[string]string{"Content-Type": "application/json"},
-		Body: `{"statusCode":400,"error":"Bad Request","message":"Total CPU limit exceeded. Maximum allowed: 10."}`})
+	server.Inject(daytonafake.Fault{
+		On: "POST /api/sandbox", Status: http.StatusBadRequest, Header: map[string]string{"Content-Type": "application/json"},
+		Body: `{"statusCode":400,"error":"Bad Request","message":"Total CPU limit exceeded. Maximum allowed: 10."}`,
+	})
 	serves("self_managed")
 	server.Honest()
 	serves("daytona")

@@ -157,8 +157,10 @@ func TestAKeyThatIsRefusedIsNamed(t *testing.T) {
 func TestWhatAnswersIsNeverToldTheKey(t *testing.T) {
 	t.Parallel()
 	p := configured(t, daytonafake.Options{}, map[string]any{"max_retries": 0})
-	p.server.Inject(daytonafake.Fault{On: "* /api/sandbox*", Status: 400, Header: map[string]string{"Content-Type": "application/json"},
-		Body: `{"statusCode":400,"message":"not with ` + daytonafake.DefaultAPIKey + `"}`})
+	p.server.Inject(daytonafake.Fault{
+		On: "* /api/sandbox*", Status: 400, Header: map[string]string{"Content-Type": "application/json"},
+		Body: `{"statusCode":400,"message":"not with ` + daytonafake.DefaultAPIKey + `"}`,
+	})
 	_, err := p.create("")
 	assert.ErrorContains(t, err, "not with")
 	assert.Assert(t, !strings.Contains(err.Error(), daytonafake.DefaultAPIKey), "%v", err)

@@ -113,7 +113,7 @@ func (p *Provider) forget(id string) error {
 	if sb != nil {
 		sb.end()
 	}
-	p.Contexts.Forget(id)
+	p.Forget(id)
 	return p.records.Remove(id)
 }
 

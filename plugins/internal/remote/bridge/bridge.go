@@ -139,7 +139,7 @@ func (b *Bridge) dial(ctx, life context.Context, at *running, port uint16) (net.
 	if err != nil {
 		return nil, fmt.Errorf("an address of a port: %w", err)
 	}
-	conn, resp, err := websocket.Dial(ctx, to.JoinPath(at.secret, strconv.Itoa(int(port))).String(), &websocket.DialOptions{
+	conn, resp, err := websocket.Dial(ctx, to.JoinPath(at.secret, strconv.Itoa(int(port))).String(), &websocket.DialOptions{ //nolint:bodyclose // the library closes it
 		HTTPClient: b.Client, HTTPHeader: at.address.Header,
 	})
 	if err != nil {

@@ -32,6 +32,7 @@ func (local) Run(ctx context.Context, command string, timeout time.Duration) (st
 func (local) Upload(_ context.Context, path string, content []byte) error {
 	return os.WriteFile(path, content, 0o600)
 }
+
 func (local) Box(context.Context, string) (place.Box, error)       { return place.Box{Runner: local{}}, nil }
 func (local) Worth(error) (time.Duration, bool)                    { return 0, false }
 func (local) Refused(error) bool                                   { return false }

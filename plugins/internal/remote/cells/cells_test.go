@@ -53,6 +53,7 @@ func (s *service) Lost(place.Box) error                                 { return
 func (s *service) Files(box place.Box) artifacts.Finder {
 	return artifacts.Finder{Store: store{place.Store{Service: s}}, Instance: box.ID, Most: 100}
 }
+
 func (s *service) Load(context.Context, place.Box) ([]contexts.Saved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,12 +114,14 @@ func (h *heard) Stdout(p []byte) error {
 	h.stdout.Write(p)
 	return nil
 }
+
 func (h *heard) Stderr(p []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stderr.Write(p)
 	return nil
 }
+
 func (h *heard) Artifact(a sdk.Artifact) error {
 	h.values[string(a.Kind)+" "+a.MIMEType] = string(a.Data)
 	return nil
