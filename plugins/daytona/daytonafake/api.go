@@ -13,8 +13,12 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake/shape"
 )
 
+// calls are those of the API, each by a method.
+type calls struct{ *Server }
+
 // api is the API.
 func (s *Server) api() http.Handler {
+	c := calls{s}
 	mux := http.NewServeMux()
 	handle := func(pattern string, h func(*http.Request) (any, error)) {
 		method, route, _ := strings.Cut(pattern, " ")
@@ -35,15 +39,15 @@ func (s *Server) api() http.Handler {
 			answer(w, status, body)
 		})
 	}
-	handle("GET /config", s.config)
-	handle("GET /api-keys/current", s.currentKey)
-	handle("GET /shared-regions", s.sharedRegions)
-	handle("GET /snapshots", s.listSnapshots)
-	handle("GET /snapshots/{id}", s.getSnapshot)
-	handle("POST /sandbox", s.create)
-	handle("GET /sandbox", s.list)
-	handle("GET /sandbox/paginated", s.pages)
-	handle("GET /sandbox/{id}", s.get)
+	handle("GET /config", c.config)
+	handle("GET /api-keys/current", c.currentKey)
+	handle("GET /shared-regions", c.sharedRegions)
+	handle("GET /snapshots", c.listSnapshots)
+	handle("GET /snapshots/{id}", c.getSnapshot)
+	handle("POST /sandbox", c.create)
+	handle("GET /sandbox", c.list)
+	handle("GET /sandbox/paginated", c.pages)
+	handle("GET /sandbox/{id}", c.get)
 	handle("DELETE /sandbox/{id}", s.changes(destroyed))
 	handle("POST /sandbox/{id}/start", s.changes(started))
 	handle("POST /sandbox/{id}/stop", s.changes(stopped))
@@ -51,21 +55,21 @@ func (s *Server) api() http.Handler {
 	handle("POST /sandbox/{id}/archive", s.changes(archived))
 	handle("POST /sandbox/{id}/recover", s.changes(recovered))
 	handle("POST /sandbox/{id}/resize", s.changes(resized))
-	handle("PUT /sandbox/{id}/labels", s.setLabels)
-	handle("POST /sandbox/{id}/network-settings", s.setNetwork)
-	handle("POST /sandbox/{id}/public/{public}", s.setPublic)
-	handle("POST /sandbox/{id}/last-activity", s.keepAlive)
-	handle("POST /sandbox/{id}/autostop/{n}", s.interval(func(sb *sandbox) *int { return &sb.autoStop }))
-	handle("POST /sandbox/{id}/autoarchive/{n}", s.interval(func(sb *sandbox) *int { return &sb.autoArchive }))
-	handle("POST /sandbox/{id}/autodelete/{n}", s.interval(func(sb *sandbox) *int { return &sb.autoDelete }))
+	handle("PUT /sandbox/{id}/labels", c.setLabels)
+	handle("POST /sandbox/{id}/network-settings", c.setNetwork)
+	handle("POST /sandbox/{id}/public/{public}", c.setPublic)
+	handle("POST /sandbox/{id}/last-activity", c.keepAlive)
+	handle("POST /sandbox/{id}/autostop/{n}", c.interval(func(sb *sandbox) *int { return &sb.autoStop }))
+	handle("POST /sandbox/{id}/autoarchive/{n}", c.interval(func(sb *sandbox) *int { return &sb.autoArchive }))
+	handle("POST /sandbox/{id}/autodelete/{n}", c.interval(func(sb *sandbox) *int { return &sb.autoDelete }))
 	if !s.options.Frozen {
-		handle("POST /sandbox/{id}/autopause/{n}", s.interval(func(sb *sandbox) *int { return &sb.autoPause }))
-		handle("POST /sandbox/{id}/ttl/{n}", s.interval(func(sb *sandbox) *int { return &sb.ttl }))
+		handle("POST /sandbox/{id}/autopause/{n}", c.interval(func(sb *sandbox) *int { return &sb.autoPause }))
+		handle("POST /sandbox/{id}/ttl/{n}", c.interval(func(sb *sandbox) *int { return &sb.ttl }))
 	}
-	handle("GET /sandbox/{id}/toolbox-proxy-url", s.toolboxURL)
-	handle("GET /sandbox/{id}/ports/{port}/preview-url", s.previewURL)
-	handle("GET /sandbox/{id}/ports/{port}/signed-preview-url", s.signedPreviewURL)
-	handle("POST /sandbox/{id}/ports/{port}/signed-preview-url/{token}/expire", s.expirePreview)
+	handle("GET /sandbox/{id}/toolbox-proxy-url", c.toolboxURL)
+	handle("GET /sandbox/{id}/ports/{port}/preview-url", c.previewURL)
+	handle("GET /sandbox/{id}/ports/{port}/signed-preview-url", c.signedPreviewURL)
+	handle("POST /sandbox/{id}/ports/{port}/signed-preview-url/{token}/expire", c.expirePreview)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)
 		switch {
@@ -162,7 +166,7 @@ func (s *Server) find(r *http.Request) (*sandbox, error) {
 	return nil, &problem{http.StatusNotFound, "Sandbox with ID or name " + id + " not found"}
 }
 
-func (s *Server) config(r *http.Request) (any, error) {
+func (s calls) config(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}
@@ -174,7 +178,7 @@ func (s *Server) config(r *http.Request) (any, error) {
 	}, nil
 }
 
-func (s *Server) currentKey(r *http.Request) (any, error) {
+func (s calls) currentKey(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}
@@ -184,7 +188,7 @@ func (s *Server) currentKey(r *http.Request) (any, error) {
 	}, nil
 }
 
-func (s *Server) sharedRegions(r *http.Request) (any, error) {
+func (s calls) sharedRegions(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}

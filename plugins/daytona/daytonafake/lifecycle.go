@@ -51,7 +51,7 @@ func (s *Server) arrive(sb *sandbox, state string, way ...string) {
 	}
 }
 
-func (s *Server) create(r *http.Request) (any, error) {
+func (s calls) create(r *http.Request) (any, error) {
 	var c creation
 	accepted := newSandbox
 	if s.options.Frozen {
@@ -171,7 +171,7 @@ func (s *Server) fits(sb *sandbox) error {
 	return nil
 }
 
-func (s *Server) get(r *http.Request) (any, error) {
+func (s calls) get(r *http.Request) (any, error) {
 	if _, err := plain(r, "verbose"); err != nil {
 		return nil, err
 	}

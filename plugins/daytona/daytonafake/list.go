@@ -21,7 +21,7 @@ var allStates = []string{
 }
 
 // list serves GET /sandbox: newest first, in pages by a cursor.
-func (s *Server) list(r *http.Request) (any, error) {
+func (s calls) list(r *http.Request) (any, error) {
 	query, err := plain(r, "cursor", "limit", "id", "name", "labels", "states", "snapshots", "regionIds")
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s *Server) countMade() int {
 }
 
 // pages serves GET /sandbox/paginated, the older list.
-func (s *Server) pages(r *http.Request) (any, error) {
+func (s calls) pages(r *http.Request) (any, error) {
 	query, err := plain(r, "page", "limit", "id", "name", "labels", "states", "snapshots", "regions")
 	if err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (s *Server) namedSnapshot(name string) *snapshot {
 	return nil
 }
 
-func (s *Server) getSnapshot(r *http.Request) (any, error) {
+func (s calls) getSnapshot(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (s *Server) getSnapshot(r *http.Request) (any, error) {
 	return nil, &problem{http.StatusNotFound, "Snapshot with ID or name " + r.PathValue("id") + " not found"}
 }
 
-func (s *Server) listSnapshots(r *http.Request) (any, error) {
+func (s calls) listSnapshots(r *http.Request) (any, error) {
 	query, err := plain(r, "page", "limit", "name", "sort", "order")
 	if err != nil {
 		return nil, err

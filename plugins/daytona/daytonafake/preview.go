@@ -78,7 +78,7 @@ func (s *Server) preview(r *http.Request, signed time.Duration) (*preview, int, 
 	return one, port, nil
 }
 
-func (s *Server) previewURL(r *http.Request) (any, error) {
+func (s calls) previewURL(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *Server) previewURL(r *http.Request) (any, error) {
 	return map[string]any{"sandboxId": one.sandbox, "url": one.url, "token": one.token}, nil
 }
 
-func (s *Server) signedPreviewURL(r *http.Request) (any, error) {
+func (s calls) signedPreviewURL(r *http.Request) (any, error) {
 	query, err := plain(r, "expiresInSeconds")
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *Server) signedPreviewURL(r *http.Request) (any, error) {
 	return map[string]any{"sandboxId": one.sandbox, "port": port, "token": one.token, "url": one.url}, nil
 }
 
-func (s *Server) expirePreview(r *http.Request) (any, error) {
+func (s calls) expirePreview(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}

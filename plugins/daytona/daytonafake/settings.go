@@ -25,7 +25,7 @@ func (s *Server) set(r *http.Request, do func(*sandbox)) (any, error) {
 	return s.object(sb, sb.shown()), nil
 }
 
-func (s *Server) setLabels(r *http.Request) (any, error) {
+func (s calls) setLabels(r *http.Request) (any, error) {
 	var body struct {
 		Labels map[string]string `json:"labels"`
 	}
@@ -38,7 +38,7 @@ func (s *Server) setLabels(r *http.Request) (any, error) {
 	return body, nil
 }
 
-func (s *Server) setNetwork(r *http.Request) (any, error) {
+func (s calls) setNetwork(r *http.Request) (any, error) {
 	var given network
 	if err := read(r, shape.Object{Optional: limits}, &given); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *Server) setNetwork(r *http.Request) (any, error) {
 	return s.set(r, func(sb *sandbox) { sb.network = given })
 }
 
-func (s *Server) setPublic(r *http.Request) (any, error) {
+func (s calls) setPublic(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) setPublic(r *http.Request) (any, error) {
 }
 
 // interval serves one of the intervals, in minutes.
-func (s *Server) interval(of func(*sandbox) *int) func(*http.Request) (any, error) {
+func (s calls) interval(of func(*sandbox) *int) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		if _, err := plain(r); err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (s *Server) interval(of func(*sandbox) *int) func(*http.Request) (any, erro
 }
 
 // keepAlive takes an object too, of which the SDK sends an empty one.
-func (s *Server) keepAlive(r *http.Request) (any, error) {
+func (s calls) keepAlive(r *http.Request) (any, error) {
 	body := bufio.NewReader(r.Body)
 	r.Body = io.NopCloser(body)
 	if _, err := body.Peek(1); err == nil {
@@ -107,7 +107,7 @@ func (s *Server) keepAlive(r *http.Request) (any, error) {
 	return nil, err
 }
 
-func (s *Server) toolboxURL(r *http.Request) (any, error) {
+func (s calls) toolboxURL(r *http.Request) (any, error) {
 	if _, err := plain(r); err != nil {
 		return nil, err
 	}

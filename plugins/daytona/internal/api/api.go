@@ -65,7 +65,6 @@ type NewSandbox struct {
 	Env              map[string]string `json:"env,omitempty"`
 	Labels           map[string]string `json:"labels"`
 	Target           string            `json:"target,omitempty"`
-	Class            string            `json:"class,omitempty"`
 	CPU              int64             `json:"cpu,omitempty"`
 	Memory           int64             `json:"memory,omitempty"` // GiB
 	Disk             int64             `json:"disk,omitempty"`   // GiB
