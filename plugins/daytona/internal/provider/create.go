@@ -223,8 +223,11 @@ func (p *Provider) forgetAllBut(found []sdk.Instance) {
 // workspaceOf finds out where code can work: the contract says /workspace, and the image
 // leaves open whether its user may make that.
 func (sb *sandbox) workspaceOf(ctx context.Context) (string, error) {
-	sb.settingUp.Lock()
-	defer sb.settingUp.Unlock()
+	release, err := sb.p.settingUp.Take(ctx, sb.ID)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	sb.mu.Lock()
 	known := sb.workspace
 	sb.mu.Unlock()

@@ -23,6 +23,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -51,6 +52,10 @@ type Provider struct {
 	life       context.Context //nolint:containedctx // the lifetime of those goroutines
 	end        context.CancelFunc
 	background sync.WaitGroup
+
+	// changing is for who changes the state of a sandbox, by its ID, and settingUp for who
+	// finds out its workspace, which may wake it.
+	changing, settingUp keylock.Locks[string]
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox

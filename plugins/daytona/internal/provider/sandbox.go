@@ -55,8 +55,6 @@ type sandbox struct {
 	gone context.Context //nolint:containedctx // its lifetime
 	end  context.CancelFunc
 
-	settingUp sync.Mutex // held by who finds out the workspace, or wakes the sandbox
-
 	mu        sync.Mutex
 	workspace string
 	used      time.Time // when its clock began anew, at the latest
@@ -213,8 +211,14 @@ type unheard struct{ error }
 func (e *unheard) Unwrap() error { return e.error }
 
 // wake starts a sandbox that is stopped, unless the broker has it paused, and says whether it
-// was.
+// was. One does so at a time: to whoever comes later it runs, with programs that have begun
+// since.
 func (sb *sandbox) wake(ctx context.Context) (woken bool, err error) {
+	release, err := sb.p.changing.Take(ctx, sb.ID)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	s, err := sb.p.inspect(ctx, sb.ID)
 	if err != nil {
 		return false, err
@@ -233,7 +237,8 @@ func (sb *sandbox) wake(ctx context.Context) (woken bool, err error) {
 	return true, sb.bring(ctx, api.Started)
 }
 
-// bring changes the state of a sandbox, and waits until it has it.
+// bring changes the state of a sandbox, and waits until it has it. The caller has the lock
+// of p.changing.
 func (sb *sandbox) bring(ctx context.Context, want api.State) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
@@ -311,6 +316,11 @@ func (p *Provider) Pause(ctx context.Context, instanceID string) error {
 	if err != nil {
 		return err
 	}
+	release, err := p.changing.Take(ctx, sb.ID)
+	if err != nil {
+		return err
+	}
+	defer release()
 	// Before it is, so that nobody wakes it.
 	if err := p.change(sb.ID, func(one *record) { one.Paused = true }); err != nil {
 		return err
@@ -327,6 +337,11 @@ func (p *Provider) Resume(ctx context.Context, instanceID string) error {
 	if !idForm.MatchString(instanceID) {
 		return errNoInstance
 	}
+	release, err := p.changing.Take(ctx, instanceID)
+	if err != nil {
+		return err
+	}
+	defer release()
 	s, err := p.inspect(ctx, instanceID)
 	if err != nil {
 		return err

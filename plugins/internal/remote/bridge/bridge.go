@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -22,6 +21,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 )
 
 //go:embed bridge.py
@@ -46,8 +46,8 @@ type Bridge struct {
 	Address func(ctx context.Context, port uint16) (Address, error)
 	Client  *http.Client
 
-	mu      sync.Mutex
-	running *running
+	starting keylock.Locks[struct{}]
+	running  *running // for who has the lock
 }
 
 // running is a bridge that was started.
@@ -85,8 +85,11 @@ func (b *Bridge) Dial(ctx, life context.Context, port uint16) (net.Conn, error) 
 
 // start starts a bridge, unless there is another one than broken.
 func (b *Bridge) start(ctx context.Context, broken *running) (at *running, fresh bool, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	release, err := b.starting.Take(ctx, struct{}{})
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
 	if b.running != nil && b.running != broken {
 		return b.running, false, nil
 	}

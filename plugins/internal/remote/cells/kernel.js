@@ -137,6 +137,7 @@ const run = async (name) => {
   const place = `${ROOT}/${name}`;
   const began = performance.now();
   const request = JSON.parse(fs.readFileSync(`${place}/request`, 'utf8'));
+  fs.unlinkSync(`${place}/request`); // its variables are for this code alone
   for (const stream of Object.keys(files)) {
     fs.closeSync(files[stream]);
     files[stream] = fs.openSync(`${place}/${stream}.0`, 'a');

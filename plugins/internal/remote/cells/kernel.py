@@ -100,6 +100,7 @@ class Kernel:
         place, began = ROOT + "/" + name, time.monotonic()
         with open(place + "/request", encoding="utf-8") as f:
             request = json.load(f)
+        os.unlink(f.name)  # its variables are for this code alone
         for number, which in ((1, "stdout"), (2, "stderr")):
             file = os.open(place + "/" + which + ".0", os.O_WRONLY | os.O_APPEND)
             os.dup2(file, number)
