@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -155,4 +157,65 @@ func TestDaytonaFirstAndThisMachineBehindIt(t *testing.T) {
 	answer := b.Do(http.MethodGet, "/api/v1/instances?session_id=s1", harness.Token, nil)
 	assert.Check(t, is.Contains(string(answer.Body), `"provider":"daytona"`))
 	assert.Check(t, !strings.Contains(b.Log(), daytonafake.DefaultAPIKey), "the key is in the log")
+}
+
+// Broker and plugin are killed in the middle of creations and executions: nothing runs twice,
+// what was answered holds, and nothing is left at Daytona.
+func TestWhateverIsKilledNothingIsLeftAtDaytona(t *testing.T) {
+	t.Parallel()
+	server := fakeDaytona(t, daytonafake.Options{})
+	b := harness.Start(t, daytonaOptions(t, server))
+	const rounds, sessions = 6, 3
+	execute := func(session, code string) harness.Answer {
+		return b.Do(http.MethodPost, "/api/v1/execute", harness.Token, map[string]any{"language": "bash", "code": code, "session_id": session})
+	}
+	answered := map[string]bool{}
+	for round := range rounds {
+		created := server.Created()
+		var mu sync.Mutex
+		var load sync.WaitGroup
+		for i := range sessions {
+			session := fmt.Sprintf("r%d-%d", round, i)
+			load.Go(func() {
+				answer := execute(session, "echo run >> log")
+				mu.Lock()
+				defer mu.Unlock()
+				answered[session] = answer.Status == http.StatusOK // 0 where no answer came
+			})
+		}
+		poll.WaitOn(t, func(poll.LogT) poll.Result { // in the middle of it
+			if server.Created() < created+1+round%sessions {
+				return poll.Continue("%d were made", server.Created()-created)
+			}
+			return poll.Success()
+		}, poll.WithTimeout(time.Minute), poll.WithDelay(time.Millisecond))
+		if round%2 == 0 {
+			assert.NilError(t, syscall.Kill(b.Plugin("daytona"), syscall.SIGKILL))
+			load.Wait()
+		} else {
+			b.Kill()
+			b.WaitGone()
+			load.Wait()
+			b.Restart()
+		}
+	}
+	for session, ran := range answered {
+		var got struct{ Stdout string }
+		poll.WaitOn(t, func(poll.LogT) poll.Result {
+			answer := execute(session, "cat log 2>/dev/null; true")
+			if answer.Status != http.StatusOK {
+				return poll.Continue("%s: %v %s", session, answer.Err, answer.Body)
+			}
+			answer.Into(t, &got)
+			return poll.Success()
+		}, poll.WithTimeout(3*time.Minute))
+		assert.Check(t, got.Stdout == "run\n" || !ran && got.Stdout == "", "%s was answered: %v, and ran: %q", session, ran, got.Stdout)
+	}
+	var list struct{ Instances []struct{ ID string } }
+	b.Do(http.MethodGet, "/api/v1/instances?limit=200", harness.Token, nil).Into(t, &list)
+	for _, i := range list.Instances {
+		answer := b.Do(http.MethodDelete, "/api/v1/instances/"+i.ID, harness.Token, nil)
+		assert.Check(t, answer.Status == http.StatusNoContent || answer.Status == http.StatusNotFound, "%s", answer.Body)
+	}
+	noneAtDaytona(t, server)
 }
