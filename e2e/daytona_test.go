@@ -99,6 +99,7 @@ func TestDaytonaFirstAndThisMachineBehindIt(t *testing.T) {
 	of := strings.NewReplacer(
 		`env("DAYTONA_API_KEY", "not-set")`, strconv.Quote(daytonafake.DefaultAPIKey),
 		`env("DAYTONA_API_URL", "https://app.daytona.io/api")`, strconv.Quote(server.APIURL),
+		`create_timeout = "1m"`, `create_timeout = "10s"`, // nobody shall wait for it here
 		`provider "self_managed" {`, fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q", binaries.Runsc(t)),
 	)
 	b := harness.Start(t, harness.Options{
