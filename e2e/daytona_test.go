@@ -24,10 +24,10 @@ import (
 )
 
 // fakeDaytona starts a fake of Daytona in this process.
-func fakeDaytona(t *testing.T, options daytonafake.Options) *daytonafake.Server {
+func fakeDaytona(t *testing.T) *daytonafake.Server {
 	t.Helper()
 	binaries.Needs(t, "bwrap", "bubblewrap")
-	server, err := daytonafake.Start(options)
+	server, err := daytonafake.Start(daytonafake.Options{})
 	assert.NilError(t, err)
 	t.Cleanup(func() { assert.Check(t, server.Close()) })
 	return server
@@ -55,7 +55,7 @@ func noneAtDaytona(t *testing.T, server *daytonafake.Server) {
 // What a provider in the process of a test cannot show: its own tests run all the rest.
 func TestTheDaytonaPluginPassesTheCasesAboutProcesses(t *testing.T) {
 	t.Parallel()
-	o := daytonaOptions(t, fakeDaytona(t, daytonafake.Options{}))
+	o := daytonaOptions(t, fakeDaytona(t))
 	file := filepath.Join(t.TempDir(), "sandbox.hcl")
 	assert.NilError(t, os.WriteFile(file, []byte(strings.TrimPrefix(o.Config, harness.Tenants)), 0o600))
 	result := icmd.RunCommand(filepath.Join(binaries.Dir(t), "sandbox-broker"), "plugin", "verify", "--config", file,
@@ -67,7 +67,7 @@ func TestTheDaytonaPluginPassesTheCasesAboutProcesses(t *testing.T) {
 // context go on.
 func TestASessionAtDaytonaOutlivesTheBroker(t *testing.T) {
 	t.Parallel()
-	server := fakeDaytona(t, daytonafake.Options{})
+	server := fakeDaytona(t)
 	b := harness.Start(t, daytonaOptions(t, server))
 	kept := b.Execute(t, map[string]any{"language": "bash", "code": "echo mine > file", "session_id": "s"})
 	assert.Equal(t, kept.Status, "succeeded", "%+v", kept)
@@ -89,7 +89,7 @@ func TestASessionAtDaytonaOutlivesTheBroker(t *testing.T) {
 // The example of the repository, with a Daytona that is down, slow, refuses and comes back.
 func TestDaytonaFirstAndThisMachineBehindIt(t *testing.T) {
 	t.Parallel()
-	server := fakeDaytona(t, daytonafake.Options{})
+	server := fakeDaytona(t)
 	text, err := os.ReadFile("../examples/daytona-first/sandbox.hcl")
 	assert.NilError(t, err)
 	_, config, found := strings.Cut(string(text), "providers {")
@@ -164,7 +164,7 @@ func TestDaytonaFirstAndThisMachineBehindIt(t *testing.T) {
 // what was answered holds, and nothing is left at Daytona.
 func TestWhateverIsKilledNothingIsLeftAtDaytona(t *testing.T) {
 	t.Parallel()
-	server := fakeDaytona(t, daytonafake.Options{})
+	server := fakeDaytona(t)
 	b := harness.Start(t, daytonaOptions(t, server))
 	const rounds, sessions = 6, 3
 	execute := func(session, code string) harness.Answer {
