@@ -13,6 +13,7 @@ GOLANGCI_VERSION      := v2.15.0
 BUF_VERSION           := v1.73.0
 PROTOC_GEN_GO         := v1.36.12
 PROTOC_GEN_GO_GRPC    := v1.6.2
+KUBERNETES_VERSION    := $(shell sed -n 's|^\tk8s.io/kubernetes ||p' e2e/cluster/kubernetes/go.mod)
 TOOLS := $(CURDIR)/.cache/tools
 
 # A module of its own, as that of a third party would be.
@@ -32,7 +33,7 @@ ifneq ($(PYTHON_DIR),$(patsubst %/,%,$(dir $(shell command -v python3))))
 export PATH := $(PYTHON_DIR):$(PATH)
 endif
 
-.PHONY: help build runsc rootfs demo agents run test unit e2e corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
+.PHONY: help build runsc rootfs demo agents run test unit e2e e2e-kubernetes cluster corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -57,6 +58,22 @@ runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 
 rootfs: ## build a root file system for sandboxes into .cache/rootfs, and a Docker image of it (as root)
 	@plugins/selfmanaged/rootfs/build .cache/rootfs
+
+# What .ci/with-cluster starts. Kubernetes is built of 2,500 packages, and kept by what it is
+# made of; everybody asks an API server for its version, which a plain build lacks.
+CLUSTER    := .cache/cluster
+KUBERNETES := $(CLUSTER)/kubernetes-$(KUBERNETES_VERSION)-$(shell cat e2e/cluster/kubernetes/main.go e2e/cluster/kubernetes/go.* | sha256sum | cut -c1-12)
+KUBERNETES_LDFLAGS = $(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))
+
+cluster: $(KUBERNETES)
+	@ln -sfn $(notdir $(KUBERNETES)) $(CLUSTER)/kubernetes
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CLUSTER)/pause/pause ./e2e/cluster/pause
+
+$(KUBERNETES):
+	@echo "building Kubernetes $(KUBERNETES_VERSION); this takes some minutes, once"
+	@rm -f $(CLUSTER)/kubernetes-*
+	cd e2e/cluster/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBERNETES_LDFLAGS)' -o $(CURDIR)/$@ .
 
 demo: build runsc ## build all, run code in real gVisor sandboxes through REST, clean up
 	@go run ./examples/demo
@@ -105,6 +122,10 @@ unit: build runsc
 e2e: build runsc ## only the tests over the real binaries
 	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)')
 	@$(RUN_CORPUS)
+
+e2e-kubernetes: build cluster ## only the tests on a real Kubernetes cluster of one node (as root)
+	go vet ./e2e/cluster # The cluster's network has no way out for what is to be downloaded.
+	.ci/with-cluster go test $(RACE) -timeout 20m -count=1 -v ./e2e/cluster
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there
 	@$(RUN_CORPUS)
