@@ -85,6 +85,9 @@ func (c *Cluster) stop(t testing.TB, program string) {
 	assert.NilError(t, os.WriteFile(c.down(program), nil, 0o600))
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		pid, err := c.pid(program)
+		if errors.Is(err, os.ErrNotExist) {
+			return poll.Success() // It was never started.
+		}
 		if err != nil {
 			return poll.Error(err)
 		}
