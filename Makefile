@@ -66,27 +66,34 @@ CLUSTER       := .cache/cluster
 made_of        = $(shell cat $(1)/*.go $(1)/go.* 2>/dev/null | sha256sum | cut -c1-12)
 KUBERNETES    := $(CLUSTER)/kubernetes-$(KUBERNETES_VERSION)-$(call made_of,e2e/cluster/kubernetes)
 AGENT_SANDBOX := $(CLUSTER)/agent-sandbox-$(AGENT_SANDBOX_VERSION)-$(call made_of,e2e/cluster/agentsandbox)
+KUBE_ROUTER   := $(CLUSTER)/kube-router-$(call made_of,e2e/cluster/kuberouter)
 SHIM          := $(CLUSTER)/shim-$(call made_of,e2e/cluster/gvisor)
 KUBERNETES_LDFLAGS = $(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))
 
-cluster: runsc $(KUBERNETES) $(SHIM) $(AGENT_SANDBOX)
+cluster: runsc $(KUBERNETES) $(SHIM) $(AGENT_SANDBOX) $(KUBE_ROUTER)
 	@ln -sfn $(notdir $(KUBERNETES)) $(CLUSTER)/kubernetes
 	@ln -sfn $(notdir $(SHIM)) $(CLUSTER)/shim
 	@ln -sfn $(notdir $(AGENT_SANDBOX)) $(CLUSTER)/agent-sandbox
+	@ln -sfn $(notdir $(KUBE_ROUTER)) $(CLUSTER)/kube-router
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CLUSTER)/pause/pause ./e2e/cluster/pause
 
 $(KUBERNETES):
 	@echo "building Kubernetes $(KUBERNETES_VERSION); this takes some minutes, once"
 	@rm -f $(CLUSTER)/kubernetes-*
-	cd e2e/cluster/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBERNETES_LDFLAGS)' -o $(CURDIR)/$@ .
+	@cd e2e/cluster/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBERNETES_LDFLAGS)' -o $(CURDIR)/$@ .
+
+$(KUBE_ROUTER):
+	@echo "building kube-router"
+	@rm -f $(CLUSTER)/kube-router-*
+	@cd e2e/cluster/kuberouter && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/$@ github.com/cloudnativelabs/kube-router/v2/cmd/kube-router
 
 # The controller of agent-sandbox, beside its resource definitions.
 $(AGENT_SANDBOX):
 	@echo "building agent-sandbox $(AGENT_SANDBOX_VERSION)"
 	@rm -rf $(CLUSTER)/agent-sandbox-*
 	@mkdir -p $@.part
-	cd e2e/cluster/agentsandbox && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/$@.part/agent-sandbox-controller sigs.k8s.io/agent-sandbox/cmd/agent-sandbox-controller
+	@cd e2e/cluster/agentsandbox && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/$@.part/agent-sandbox-controller sigs.k8s.io/agent-sandbox/cmd/agent-sandbox-controller
 	@cd e2e/cluster/agentsandbox && cp -r --no-preserve=mode "$$(go list -m -f '{{.Dir}}' sigs.k8s.io/agent-sandbox)/k8s/crds" $(CURDIR)/$@.part/crds
 	@mv $@.part $@
 

@@ -4,8 +4,9 @@
 // own, and inside its network, from where pods and services are reached.
 //
 // What is not as in a usual cluster: there is no DNS, no way out of the network, and no
-// registry, so that images other than Image cannot be had; network policies are accepted and
-// not enforced, for the node's network plugin knows none.
+// registry, so that images other than Image cannot be had. Network policies are accepted and
+// not enforced, for the plugin of the node's network knows none, until a test asks for it.
+// So it is with agent-sandbox.
 package cluster
 
 import (

@@ -201,40 +201,113 @@ func TestEviction(t *testing.T) {
 func TestTheNetwork(t *testing.T) {
 	t.Parallel()
 	c := cluster.Find(t)
-	namespace := c.Namespace(t, nil)
-	server := c.Run(t, namespace, c.Pod("server", "python3", "-m", "http.server", "8080"))
-	client := c.Run(t, namespace, c.Pod("client", forever...))
-	service, err := c.Client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "server"},
-		Spec:       corev1.ServiceSpec{Selector: server.Labels, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}},
-	}, metav1.CreateOptions{})
-	assert.NilError(t, err)
-	reach := func(address string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		const code = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=5)"
-		host, port, _ := strings.Cut(address, ":")
-		out, err := c.Exec(ctx, client, nil, "python3", "-c", code, host, port)
-		if err == nil && out.ExitCode != 0 {
-			err = errors.New(out.Stderr)
-		}
-		return err
+	n := startNetwork(t, c)
+	for what, address := range n.addresses {
+		t.Run("a pod reaches "+what, func(t *testing.T) { n.waitFor(t, address, true) })
 	}
-	reaches := func(t *testing.T, address string) {
-		t.Helper()
-		c.WaitFor(t, address, func(context.Context) error { return reach(address) })
+	t.Run("a policy is accepted, and not enforced", func(t *testing.T) {
+		n.deny(t)
+		for _, address := range n.addresses {
+			assert.Check(t, n.reach(t.Context(), address))
+		}
+	})
+}
+
+// It runs by itself, before those that are parallel.
+func TestNetworkPolicies(t *testing.T) {
+	c := cluster.Find(t)
+	c.EnforceNetworkPolicies(t)
+	n := startNetwork(t, c)
+	for _, address := range n.addresses {
+		n.waitFor(t, address, true)
+	}
+	n.deny(t)
+	for _, address := range n.addresses {
+		n.waitFor(t, address, false)
 	}
 
-	t.Run("a pod reaches another", func(t *testing.T) { reaches(t, server.Status.PodIP+":8080") })
-	t.Run("a pod reaches a service", func(t *testing.T) { reaches(t, service.Spec.ClusterIP+":80") })
-	t.Run("a pod reaches the API server", func(t *testing.T) { reaches(t, "10.96.0.1:443") })
-	t.Run("a policy is accepted, and not enforced", func(t *testing.T) {
-		_, err := c.Client.NetworkingV1().NetworkPolicies(namespace).Create(t.Context(), &networkingv1.NetworkPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
-			Spec:       networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}},
-		}, metav1.CreateOptions{})
-		assert.NilError(t, err)
-		assert.Check(t, reach(server.Status.PodIP+":8080"))
+	n.policy(t, "server", networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: n.server.Labels},
+		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: n.client.Labels}}}}},
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+	})
+	n.policy(t, "client", networkingv1.NetworkPolicySpec{
+		PodSelector: metav1.LabelSelector{MatchLabels: n.client.Labels},
+		Egress:      []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: n.server.Status.PodIP + "/32"}}}}},
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+	})
+	n.waitFor(t, n.addresses["another"], true)
+	n.waitFor(t, n.addresses["a service"], true)
+	n.waitFor(t, n.addresses["the API server"], false)
+}
+
+// network is a pod that serves, and one that asks.
+type network struct {
+	*cluster.Cluster
+	namespace      string
+	server, client *corev1.Pod
+	// addresses are what there is to be reached, by what it is.
+	addresses map[string]string
+}
+
+func startNetwork(t *testing.T, c *cluster.Cluster) *network {
+	t.Helper()
+	n := &network{Cluster: c, namespace: c.Namespace(t, nil)}
+	n.server = c.Run(t, n.namespace, c.Pod("server", "python3", "-m", "http.server", "8080"))
+	n.client = c.Run(t, n.namespace, c.Pod("client", forever...))
+	service, err := c.Client.CoreV1().Services(n.namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "server"},
+		Spec:       corev1.ServiceSpec{Selector: n.server.Labels, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}}},
+	}, metav1.CreateOptions{})
+	assert.NilError(t, err)
+	n.addresses = map[string]string{
+		"another":        n.server.Status.PodIP + ":8080",
+		"a service":      service.Spec.ClusterIP + ":80",
+		"the API server": "10.96.0.1:443",
+	}
+	return n
+}
+
+// deny lets no pod reach anything, nor be reached.
+func (n *network) deny(t *testing.T) {
+	t.Helper()
+	n.policy(t, "nothing", networkingv1.NetworkPolicySpec{
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+	})
+}
+
+func (n *network) policy(t *testing.T, name string, spec networkingv1.NetworkPolicySpec) {
+	t.Helper()
+	_, err := n.Client.NetworkingV1().NetworkPolicies(n.namespace).Create(t.Context(),
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
+	assert.NilError(t, err)
+}
+
+// reach connects from the client to an address.
+func (n *network) reach(ctx context.Context, address string) error {
+	const code = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=2)"
+	host, port, _ := strings.Cut(address, ":")
+	out, err := n.Exec(ctx, n.client, nil, "python3", "-c", code, host, port)
+	if err == nil && out.ExitCode != 0 {
+		err = errors.New(out.Stderr)
+	}
+	return err
+}
+
+// waitFor waits until the client reaches an address, or does not reach it.
+func (n *network) waitFor(t *testing.T, address string, reached bool) {
+	t.Helper()
+	n.WaitFor(t, address, func(ctx context.Context) error {
+		err := n.reach(ctx, address)
+		switch {
+		case reached:
+			return err
+		case err == nil:
+			return errors.New("it is reached")
+		case !strings.Contains(err.Error(), "TimeoutError") && !strings.Contains(err.Error(), "ConnectionRefusedError"):
+			return err // The command did not run.
+		}
+		return nil
 	})
 }
 
