@@ -13,6 +13,8 @@ GOLANGCI_VERSION      := v2.15.0
 BUF_VERSION           := v1.73.0
 PROTOC_GEN_GO         := v1.36.12
 PROTOC_GEN_GO_GRPC    := v1.6.2
+AGENT_SANDBOX_VERSION := $(shell sed -n 's|.*sigs.k8s.io/agent-sandbox \(v[^ ]*\).*|\1|p' e2e/cluster/agentsandbox/go.mod)
+KUBERNETES_VERSION    := $(shell sed -n 's|^\tk8s.io/kubernetes ||p' e2e/cluster/kubernetes/go.mod)
 TOOLS := $(CURDIR)/.cache/tools
 
 # A module of its own, as that of a third party would be.
@@ -32,7 +34,7 @@ ifneq ($(PYTHON_DIR),$(patsubst %/,%,$(dir $(shell command -v python3))))
 export PATH := $(PYTHON_DIR):$(PATH)
 endif
 
-.PHONY: help build runsc rootfs demo agents run test unit e2e corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
+.PHONY: help build runsc rootfs demo agents run test unit e2e e2e-kubernetes cluster corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -57,6 +59,54 @@ runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 
 rootfs: ## build a root file system for sandboxes into .cache/rootfs, and a Docker image of it (as root)
 	@plugins/selfmanaged/rootfs/build .cache/rootfs
+
+# What .ci/with-cluster starts, each kept by what it is made of: Kubernetes is 2,500 packages.
+# Clients ask an API server for its version, which a plain build lacks.
+CLUSTER       := .cache/cluster
+made_of        = $(shell cat $(1)/*.go $(1)/go.* 2>/dev/null | sha256sum | cut -c1-12)
+KUBERNETES    := $(CLUSTER)/kubernetes-$(KUBERNETES_VERSION)-$(call made_of,e2e/cluster/kubernetes)
+AGENT_SANDBOX := $(CLUSTER)/agent-sandbox-$(AGENT_SANDBOX_VERSION)-$(call made_of,e2e/cluster/agentsandbox)
+KUBE_ROUTER   := $(CLUSTER)/kube-router-$(call made_of,e2e/cluster/kuberouter)
+SHIM          := $(CLUSTER)/shim-$(call made_of,e2e/cluster/gvisor)
+KUBERNETES_LDFLAGS = $(LDFLAGS) -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))
+
+cluster: runsc $(KUBERNETES) $(SHIM) $(AGENT_SANDBOX) $(KUBE_ROUTER)
+	@ln -sfn $(notdir $(KUBERNETES)) $(CLUSTER)/kubernetes
+	@ln -sfn $(notdir $(SHIM)) $(CLUSTER)/shim
+	@ln -sfn $(notdir $(AGENT_SANDBOX)) $(CLUSTER)/agent-sandbox
+	@ln -sfn $(notdir $(KUBE_ROUTER)) $(CLUSTER)/kube-router
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CLUSTER)/pause/pause ./e2e/cluster/pause
+
+$(KUBERNETES):
+	@echo "building Kubernetes $(KUBERNETES_VERSION); this takes some minutes, once"
+	@rm -f $(CLUSTER)/kubernetes-*
+	@cd e2e/cluster/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBERNETES_LDFLAGS)' -o $(CURDIR)/$@ .
+
+$(KUBE_ROUTER):
+	@echo "building kube-router"
+	@rm -f $(CLUSTER)/kube-router-*
+	@cd e2e/cluster/kuberouter && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/$@ github.com/cloudnativelabs/kube-router/v2/cmd/kube-router
+
+# The controller of agent-sandbox, beside its resource definitions.
+$(AGENT_SANDBOX):
+	@echo "building agent-sandbox $(AGENT_SANDBOX_VERSION)"
+	@rm -rf $(CLUSTER)/agent-sandbox-*
+	@mkdir -p $@.part
+	@cd e2e/cluster/agentsandbox && CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/$@.part/agent-sandbox-controller sigs.k8s.io/agent-sandbox/cmd/agent-sandbox-controller
+	@cd e2e/cluster/agentsandbox && cp -r --no-preserve=mode "$$(go list -m -f '{{.Dir}}' sigs.k8s.io/agent-sandbox)/k8s/crds" $(CURDIR)/$@.part/crds
+	@mv $@.part $@
+
+# The shim stops where it may not make itself less likely to be killed for want of memory;
+# that is no reason here.
+SHIM_PRIVILEGE = if err := sys.SetOOMScore(cmd.Process.Pid, oomScoreMax); err != nil
+
+$(SHIM):
+	@rm -f $(CLUSTER)/shim-*
+	@source=$$(mktemp -d) && trap 'rm -rf "$$source"' EXIT && cp e2e/cluster/gvisor/go.* "$$source" && cd "$$source" && go mod vendor && \
+	manager=vendor/gvisor.dev/gvisor/pkg/shim/v1/manager.go && grep -qF '$(SHIM_PRIVILEGE) {' $$manager && \
+	sed -i 's/$(SHIM_PRIVILEGE) {/$(SHIM_PRIVILEGE) \&\& !os.IsPermission(err) {/' $$manager && \
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(CURDIR)/$@ gvisor.dev/gvisor/shim
 
 demo: build runsc ## build all, run code in real gVisor sandboxes through REST, clean up
 	@go run ./examples/demo
@@ -87,6 +137,8 @@ CROWDED = /e2e(/.*)?$$|/plugins/selfmanaged/internal/provider$$
 SUITES  = /plugins/(aliyun|daytona|e2b)/internal/provider$$|/sdk/providertest$$
 WAITING = /e2e/(chaos|hostileprovider|live)$$
 CORPUS  = /e2e/hostile$$
+# They need a cluster, which `make e2e-kubernetes` starts for them.
+CLUSTERED = /e2e/cluster(/.*)?$$
 RUN_CORPUS = go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 unit: build runsc
@@ -98,13 +150,18 @@ unit: build runsc
 	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)|$(SUITES)') || failed="$$failed packages"; \
 	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -E '$(SUITES)') || failed="$$failed suites"; \
 	wait $$waiting || failed="$$failed waiting"; \
-	go test $(RACE) -p 1 -timeout 20m $$(go list ./... | grep -E '$(CROWDED)' | grep -vE '$(WAITING)|$(CORPUS)') || failed="$$failed crowded"; \
+	go test $(RACE) -p 1 -timeout 20m $$(go list ./... | grep -E '$(CROWDED)' | grep -vE '$(WAITING)|$(CORPUS)|$(CLUSTERED)') || failed="$$failed crowded"; \
 	$(RUN_CORPUS) || failed="$$failed corpus"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 
 e2e: build runsc ## only the tests over the real binaries
-	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)')
+	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)|$(CLUSTERED)')
 	@$(RUN_CORPUS)
+
+# Tests are built before, for the cluster's network has no way out for what is to be downloaded.
+e2e-kubernetes: build cluster ## only the tests on a real Kubernetes cluster of one node (as root)
+	@go test $(RACE) -count=1 -run '^$$' ./e2e/cluster/... >/dev/null
+	.ci/with-cluster go test $(RACE) -p 1 -timeout 20m -count=1 ./e2e/cluster/...
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there
 	@$(RUN_CORPUS)
