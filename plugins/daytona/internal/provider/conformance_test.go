@@ -60,21 +60,13 @@ func TestConformance(t *testing.T) {
 // shares of the cases run beside each other.
 const shares = 2
 
-// An image may have everything belong to an ordinary user. What touches directories is what
-// could differ then, and most where there is no sudo.
+// An image may have everything belong to an ordinary user, without sudo: the interface has
+// /workspace then, and code has not. What sudo changes is the kit's, and tried with AgentRun.
 func TestConformanceAsAnOrdinaryUser(t *testing.T) {
-	t.Parallel()
-	const touching = "^(files|filemode|artifacts|execute/python"
-	sudo, none := keepsMemory, keepsMemory
-	sudo.User, sudo.Sudo, none.User = true, true, true
-	t.Run("with sudo", func(t *testing.T) {
-		conforms(t, sudo, 6, providertest.WithOnly(regexp.MustCompile(touching+")/")))
-	})
-	// The interface has /workspace then, and code has not.
-	itself := regexp.MustCompile(`^(execute/python/code starts in|commands/it starts in|files/a link that stays in its place)`)
-	t.Run("without", func(t *testing.T) {
-		conforms(t, none, 6, providertest.WithOnly(regexp.MustCompile(touching+"|commands|contexts/python)/")), providertest.WithSkip(itself, "code names /workspace itself"))
-	})
+	options := keepsMemory
+	options.User = true
+	itself := regexp.MustCompile(`^(commands/it starts in|files/a link that stays in its place)`)
+	conforms(t, options, 6, providertest.WithOnly(regexp.MustCompile("^(files|commands|contexts/python)/")), providertest.WithSkip(itself, "code names /workspace itself"))
 }
 
 func conforms(t *testing.T, options daytonafake.Options, patience float64, which ...providertest.Option) {
