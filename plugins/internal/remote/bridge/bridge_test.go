@@ -5,8 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,59 +16,52 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/bridge"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/remotetest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// local is a sandbox that is this machine, and its service.
-type local struct{}
+// service is that of one sandbox.
+type service struct{ *remotetest.Sandbox }
 
-func (local) Run(ctx context.Context, command string, timeout time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "bash", "-c", command).Output()
-	return string(out), err
+func (s service) Box(context.Context, string) (place.Box, error) {
+	return place.Box{Runner: s.Sandbox}, nil
+}
+func (service) Worth(error) (time.Duration, bool)                    { return 0, false }
+func (service) Refused(error) bool                                   { return false }
+func (service) Explain(_ context.Context, err error, _ string) error { return err }
+
+// bridged is a sandbox with its bridge.
+type bridged struct {
+	*bridge.Bridge
+	sandbox *remotetest.Sandbox
+	at      []uint16 // where the bridges listen that were used
 }
 
-func (local) Upload(_ context.Context, path string, content []byte) error {
-	return os.WriteFile(path, content, 0o600)
-}
-
-func (local) Box(context.Context, string) (place.Box, error)       { return place.Box{Runner: local{}}, nil }
-func (local) Worth(error) (time.Duration, bool)                    { return 0, false }
-func (local) Refused(error) bool                                   { return false }
-func (local) Explain(_ context.Context, err error, _ string) error { return err }
-
-// start returns the bridge, and where it listens once it was used.
-func start(t *testing.T) (*bridge.Bridge, *[]uint16) {
+func start(t *testing.T) *bridged {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip(err)
 	}
-	var at []uint16
-	b := &bridge.Bridge{
-		Service: local{}, Client: http.DefaultClient,
-		Box: func(context.Context) (place.Box, error) { return place.Box{Runner: local{}}, nil },
+	b := &bridged{sandbox: remotetest.New(t)}
+	s := service{b.sandbox}
+	b.Bridge = &bridge.Bridge{
+		Service: s, Client: http.DefaultClient,
+		Box: func(ctx context.Context) (place.Box, error) { return s.Box(ctx, "") },
 		Address: func(_ context.Context, port uint16) (bridge.Address, error) {
-			at = append(at, port)
+			b.at = append(b.at, port)
 			return bridge.Address{URL: "http://" + net.JoinHostPort("127.0.0.1", itoa(port))}, nil
 		},
 	}
-	t.Cleanup(end)
-	return b, &at
+	return b
 }
 
-func itoa(port uint16) string { return (&net.TCPAddr{Port: int(port)}).String()[1:] }
+func itoa(port uint16) string { return strconv.Itoa(int(port)) }
 
-// end ends the bridges of this test.
-func end() {
-	states, err := os.ReadDir("/tmp/.sandbox-broker")
-	if err != nil {
-		return
-	}
-	for _, s := range states {
-		if text, err := os.ReadFile("/tmp/.sandbox-broker/" + s.Name() + "/program.py"); err == nil && strings.Contains(string(text), "SANDBOX_BRIDGE_SECRET") {
-			_ = place.Cancel(context.Background(), local{}, s.Name())
-		}
+// end ends the bridge.
+func (b *bridged) end(t *testing.T) {
+	t.Helper()
+	for _, name := range b.sandbox.Programs(t) {
+		assert.NilError(t, place.Cancel(t.Context(), b.sandbox, name))
 	}
 }
 
@@ -94,7 +87,7 @@ func echo(t *testing.T) uint16 {
 }
 
 func TestBytesPassBothWays(t *testing.T) {
-	b, _ := start(t)
+	b := start(t)
 	port := echo(t)
 	for _, size := range []int{1, 125, 126, 65535, 65536, 3 << 20} {
 		conn, err := b.Dial(t.Context(), t.Context(), port)
@@ -110,7 +103,7 @@ func TestBytesPassBothWays(t *testing.T) {
 }
 
 func TestNothingListens(t *testing.T) {
-	b, _ := start(t)
+	b := start(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
 	port := uint16(l.Addr().(*net.TCPAddr).Port)
@@ -120,21 +113,21 @@ func TestNothingListens(t *testing.T) {
 }
 
 func TestABridgeThatHasEndedIsReplaced(t *testing.T) {
-	b, at := start(t)
+	b := start(t)
 	port := echo(t)
 	conn, err := b.Dial(t.Context(), t.Context(), port)
 	assert.NilError(t, err)
-	end()
+	b.end(t)
 	_, err = conn.Read(make([]byte, 1))
 	assert.Assert(t, err != nil)
 	conn, err = b.Dial(t.Context(), t.Context(), port)
 	assert.NilError(t, err)
 	assert.NilError(t, conn.Close())
-	assert.Equal(t, len(*at), 2)
+	assert.Equal(t, len(b.at), 2)
 }
 
 func TestAConnectionEndsWithItsLife(t *testing.T) {
-	b, _ := start(t)
+	b := start(t)
 	life, die := context.WithCancel(t.Context())
 	conn, err := b.Dial(t.Context(), life, echo(t))
 	assert.NilError(t, err)
@@ -144,19 +137,19 @@ func TestAConnectionEndsWithItsLife(t *testing.T) {
 }
 
 func TestStrangersGetNowhere(t *testing.T) {
-	b, at := start(t)
+	b := start(t)
 	port := echo(t)
 	conn, err := b.Dial(t.Context(), t.Context(), port)
 	assert.NilError(t, err)
 	assert.NilError(t, conn.Close())
 	for _, path := range []string{"/", "/x/" + itoa(port), "/" + strings.Repeat("A", 26) + "/" + itoa(port), "//"} {
-		resp, err := http.Get("http://" + net.JoinHostPort("127.0.0.1", itoa((*at)[0])) + path)
+		resp, err := http.Get("http://" + net.JoinHostPort("127.0.0.1", itoa(b.at[0])) + path)
 		assert.NilError(t, err)
 		assert.NilError(t, resp.Body.Close())
 		assert.Equal(t, resp.StatusCode, http.StatusNotFound, path)
 	}
 	// What is no HTTP ends its own connection alone.
-	raw, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", itoa((*at)[0])))
+	raw, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", itoa(b.at[0])))
 	assert.NilError(t, err)
 	_, err = io.WriteString(raw, "\x00\xff\r\n\r\n")
 	assert.NilError(t, err)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,22 +20,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/cells"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/remotetest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
-
-// local is a sandbox that is this machine.
-type local struct{ dir string }
-
-func (l local) Run(ctx context.Context, command string, timeout time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "bash", "-c", command).Output()
-	return string(out), err
-}
-
-func (l local) Upload(_ context.Context, path string, content []byte) error {
-	return os.WriteFile(path, content, 0o600)
-}
 
 // service knows one sandbox.
 type service struct {
@@ -89,9 +75,8 @@ func begin(t *testing.T, language sdk.Language) *session {
 	if _, err := exec.LookPath(map[sdk.Language]string{sdk.Python: "python3", sdk.JavaScript: "node"}[language]); err != nil {
 		t.Skip(err)
 	}
-	dir := filepath.Join(t.TempDir(), "workspace")
-	assert.NilError(t, os.Mkdir(dir, 0o700))
-	s := &service{box: place.Box{Runner: local{dir}, ID: "box", Workspace: dir}}
+	sandbox := remotetest.New(t)
+	s := &service{box: place.Box{Runner: sandbox, ID: "box", Workspace: sandbox.Workspace(t)}}
 	b := &session{t: t, s: s, all: cells.New(s, hclog.NewNullLogger()), Language: language}
 	made, err := b.all.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: "box", Language: language, Env: map[string]string{"OF": "context"}})
 	assert.NilError(t, err)
