@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/bridge"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/remotetest"
@@ -39,9 +39,7 @@ type bridged struct {
 
 func start(t *testing.T) *bridged {
 	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip(err)
-	}
+	binaries.Needs(t, "python3", "python3")
 	b := &bridged{sandbox: remotetest.New(t)}
 	s := service{b.sandbox}
 	b.Bridge = &bridge.Bridge{

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/artifacts"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/cells"
@@ -72,8 +72,10 @@ type session struct {
 
 func begin(t *testing.T, language sdk.Language) *session {
 	t.Helper()
-	if _, err := exec.LookPath(map[sdk.Language]string{sdk.Python: "python3", sdk.JavaScript: "node"}[language]); err != nil {
-		t.Skip(err)
+	if language == sdk.Python {
+		binaries.Needs(t, "python3", "python3")
+	} else {
+		binaries.Needs(t, "node", "nodejs")
 	}
 	sandbox := remotetest.New(t)
 	s := &service{box: place.Box{Runner: sandbox, ID: "box", Workspace: sandbox.Workspace(t)}}
