@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,9 +45,11 @@ type service struct {
 	provider  string
 	variables map[string]string
 	sandboxes func() int
-	e2b       *e2bfake.Server
-	aliyun    *aliyunfake.Cloud
-	daytona   *daytonafake.Server
+	// keep has the service end no sandbox that it is asked to, until it is mended.
+	keep, mend func()
+	e2b        *e2bfake.Server
+	aliyun     *aliyunfake.Cloud
+	daytona    *daytonafake.Server
 }
 
 // onEach runs a test on each fake.
@@ -64,6 +67,9 @@ func fakeE2B(t *testing.T) service {
 	t.Cleanup(func() { assert.Check(t, server.Close()) })
 	return service{
 		provider: "e2b", e2b: server, sandboxes: func() int { return len(server.Sandboxes()) },
+		keep: func() {
+			server.Inject(e2bfake.Fault{On: "DELETE /sandboxes/*", Status: http.StatusInternalServerError})
+		}, mend: server.Honest,
 		variables: map[string]string{"E2B_API_KEY": e2bfake.DefaultAPIKey, "E2B_API_URL": server.APIURL, "E2B_SANDBOX_URL": server.SandboxURL},
 	}
 }
@@ -76,6 +82,9 @@ func fakeDaytona(t *testing.T) service {
 	t.Cleanup(func() { assert.Check(t, server.Close()) })
 	return service{
 		provider: "daytona", daytona: server, sandboxes: func() int { return len(server.Sandboxes()) },
+		keep: func() {
+			server.Inject(daytonafake.Fault{On: "DELETE /sandbox/*", Status: http.StatusInternalServerError})
+		}, mend: server.Honest,
 		variables: map[string]string{"DAYTONA_API_KEY": daytonafake.DefaultAPIKey, "DAYTONA_API_URL": server.APIURL},
 	}
 }
@@ -87,6 +96,10 @@ func fakeAliyun(t *testing.T) service {
 	t.Cleanup(server.Close)
 	return service{
 		provider: "aliyun", aliyun: server, sandboxes: server.Sandboxes,
+		keep: func() {
+			server.Fault(aliyunfake.Fault{Action: "DeleteSandbox", Times: 1 << 20, Status: http.StatusInternalServerError, Body: `{"code":"ERR_INTERNAL_SERVER_ERROR"}`})
+		},
+		mend: server.Mend,
 		variables: map[string]string{
 			"AGENTRUN_ACCESS_KEY_ID": server.Keys.AccessKeyID, "AGENTRUN_ACCESS_KEY_SECRET": server.Keys.AccessKeySecret,
 			"AGENTRUN_ACCOUNT_ID": "1234567890123456", "AGENTRUN_CONTROL_ENDPOINT": server.URL(), "AGENTRUN_DATA_ENDPOINT": server.URL(),
@@ -249,11 +262,13 @@ func TestWhatAKilledRunLeftIsRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		s.stranger(t)
 		dir := t.TempDir()
+		s.keep() // or it may have none at the moment when it dies
 		run := s.start(t, dir, "-cases", "^deadlines/python/")
 		beside := icmd.RunCmd(s.runner(t, dir, "-clean"))
 		assert.Equal(t, beside.ExitCode, exitFailed, "a run that goes on is not cleaned up after: %s", beside.Combined())
 		assert.NilError(t, run.Process.Kill())
 		assert.ErrorContains(t, run.Wait(), "killed")
+		s.mend()
 		assert.Assert(t, s.sandboxes() > 1)
 
 		// With another key nothing of it can be seen, which must not be taken for the end.
@@ -286,9 +301,11 @@ func TestWhatTheBrokerOfAKilledRunLeftIsRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		t.Parallel()
 		dir := t.TempDir()
+		s.keep() // or it may have none at the moment when it dies
 		run := s.start(t, dir, "-cases", "^no case$")
 		assert.NilError(t, run.Process.Kill())
 		assert.ErrorContains(t, run.Wait(), "killed")
+		s.mend()
 		assert.Assert(t, s.sandboxes() > 0)
 		result := icmd.RunCmd(s.runner(t, dir, "-clean"))
 		assert.Equal(t, result.ExitCode, 0, result.Combined())
