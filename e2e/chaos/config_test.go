@@ -39,7 +39,7 @@ func (w *world) configure(policy string) {
 	put := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	put("listen = %q\nstate = %q\nplugin_dir = %q", w.address, w.stateDir, w.plugins())
 	put("limits {\n create_timeout = \"%s\"\n default_ttl = \"6h\"\n max_idle = \"6h\"\n default_timeout = \"5s\"\n disk_timeout = %q\n}", cmp.Or(w.createTimeout, 3*time.Second), w.diskTimeout)
-	put("log {\n level = \"warn\"\n}")
+	put("log {\n level = \"info\"\n}")
 	put("audit {\n dir = %q\n}", w.auditDir)
 	var labels []string
 	for i, c := range w.clouds {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -81,10 +82,19 @@ func (c *deerFlowClient) create(ctx context.Context) {
 	if c.keep(e); !e.answered() || e.Told == "" {
 		return
 	}
+	c.forgetOthers(name, e.Told)
 	if c.boxes[e.Told] == nil {
 		c.boxes[e.Told] = &box{id: e.Told, token: e.Way, files: []written{{path: e.Path}}}
 	}
 	c.names[e.Told] = name
+}
+
+// forgetOthers drops what had the name before and has ended: whoever asks for its end by that
+// name ends what has the name now.
+func (c *deerFlowClient) forgetOthers(name, id string) {
+	c.held = slices.DeleteFunc(c.held, func(other string) bool {
+		return other != id && c.names[other] == name
+	})
 }
 
 // deerFlowSandbox is what the provisioner says of one.

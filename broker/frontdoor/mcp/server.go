@@ -122,24 +122,32 @@ const maxRefusal = 4000
 // refusal is what a tool answers that was refused or has failed: the code, what is wrong,
 // and what to do.
 func refusal(err error, requestID string) *mcp.CallToolResult {
-	result := &mcp.CallToolResult{IsError: true}
-	if problem, ok := errors.AsType[*client.Problem](err); ok {
-		told := *problem
-		told.Detail = argumentNames.Replace(told.Detail)
-		told.RequestID = cmp.Or(told.RequestID, requestID)
-		told.Diagnostics = nil // these are for administrators
-		text := told.Code + " " + told.Title + ": " + strings.TrimSuffix(told.Detail, ".") + "."
-		if code := sdk.Code(told.Code); code.Known() {
-			text += " " + code.Info().Advice
-		}
-		if encoded, err := json.Marshal(told); err == nil && len(encoded) <= maxStructured {
-			result.StructuredContent = json.RawMessage(encoded)
-		}
-		result.Content = []mcp.Content{&mcp.TextContent{Text: shortened(text, maxRefusal)}}
-		return result
+	problem, ok := errors.AsType[*client.Problem](err)
+	if !ok { // the broker's answer was none, or broke off
+		problem, _ = errors.AsType[*client.Problem](refused(sdk.CodeUnavailable, "%s; what was asked for may have been done.", withoutURL(err)))
 	}
-	result.Content = []mcp.Content{&mcp.TextContent{Text: shortened(err.Error(), maxRefusal)}}
+	told := *problem
+	told.Detail = argumentNames.Replace(told.Detail)
+	told.RequestID = cmp.Or(told.RequestID, requestID)
+	told.Diagnostics = nil // these are for administrators
+	text := told.Code + " " + told.Title + ": " + strings.TrimSuffix(told.Detail, ".") + "."
+	if code := sdk.Code(told.Code); code.Known() {
+		text += " " + code.Info().Advice
+	}
+	result := &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: shortened(text, maxRefusal)}}}
+	if encoded, err := json.Marshal(told); err == nil && len(encoded) <= maxStructured {
+		result.StructuredContent = json.RawMessage(encoded)
+	}
 	return result
+}
+
+// withoutURL is the text of an error without the address that was asked, which is this
+// process's own matter.
+func withoutURL(err error) string {
+	if asked, ok := errors.AsType[*url.Error](err); ok {
+		return strings.Replace(err.Error(), asked.Error(), asked.Err.Error(), 1)
+	}
+	return err.Error()
 }
 
 // argumentNames are those of arguments that the REST API has under other names.
