@@ -52,9 +52,9 @@ type forks struct {
 	broken error // why there is none; it is not tried again
 }
 
-func newInterpreters(req *guestv1.PrepareRequest, guard *memory.Guard) *interpreters {
+func newInterpreters(req *guestv1.PrepareRequest, paths map[string]string, guard *memory.Guard) *interpreters {
 	return &interpreters{
-		paths:  req.GetInterpreters(),
+		paths:  paths,
 		limits: isolation.Limits{Processes: req.GetProcessLimit(), FileSize: req.GetFileSizeLimit()},
 		warm:   req.GetWarm(),
 		guard:  guard, reserves: map[string]*reserve{},
