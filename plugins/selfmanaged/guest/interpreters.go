@@ -123,9 +123,9 @@ func (in *interpreters) begin(language string) (*process, error) {
 	s, leaves := in.waiting(language)
 	if language == Python {
 		if server := in.forks.ready(s, in.guard); server != nil {
-			p, err := forkProcess(server)
-			if !errors.Is(err, forkserver.ErrEnded) {
-				return p, err
+			// What cannot be forked is started: that is slower, and needs less.
+			if p, err := forkProcess(server); err == nil {
+				return p, nil
 			}
 		}
 	}
