@@ -1,9 +1,8 @@
 // Package orphans reaps what was orphaned in a container whose process 1 is the guest.
 //
-// Everything that the guest starts for user code is in a PID namespace of its own, and so
-// are the orphans of that. In the guest's own namespace there is what somebody else has
-// started in the container, as `kubectl exec` does, and its orphans are the guest's
-// children, for which nobody waits.
+// Everything that the guest starts for user code is in a PID namespace of its own, where its
+// orphans stay. But somebody else may have started something in the container, as
+// `kubectl exec` does, and its orphans are the guest's children, for which nobody waits.
 package orphans
 
 import (
@@ -64,10 +63,10 @@ func reap(seen map[int]bool) (others map[int]bool) {
 	return others
 }
 
-// zombies are the children of this process in its own PID namespace that have ended.
+// zombies are the children of this process that have ended and that it has not started: its
+// own are in its session or lead one, and others are in that of whom they were started by.
 func zombies() (pids []int) {
-	own := strconv.Itoa(os.Getpid())
-	namespace, err := os.Readlink("/proc/self/ns/pid")
+	session, err := unix.Getsid(0)
 	if err != nil {
 		return nil
 	}
@@ -86,10 +85,10 @@ func zombies() (pids []int) {
 		}
 		// The name of the program, in parentheses, may hold anything.
 		fields := strings.Fields(string(text)[strings.LastIndex(string(text), ")")+1:])
-		if len(fields) < 2 || fields[0] != "Z" || fields[1] != own {
+		if len(fields) < 4 || fields[0] != "Z" || fields[1] != strconv.Itoa(os.Getpid()) {
 			continue
 		}
-		if its, err := os.Readlink("/proc/" + name.Name() + "/ns/pid"); err == nil && its == namespace {
+		if its, err := strconv.Atoi(fields[3]); err == nil && its != session && its != pid {
 			pids = append(pids, pid)
 		}
 	}
