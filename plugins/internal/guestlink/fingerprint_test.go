@@ -41,14 +41,15 @@ func TestAFingerprintIsFoundInTheLog(t *testing.T) {
 
 func FuzzParseFingerprint(f *testing.F) {
 	f.Add([]byte(own.Line()))
+	f.Add([]byte(strings.TrimSuffix(own.Line(), "\n")))
 	f.Add([]byte("a\nsandbox-guest listens with the key \n"))
 	f.Fuzz(func(t *testing.T, log []byte) {
 		found, ok := guestlink.ParseFingerprint(log)
 		if !ok {
 			assert.Equal(t, string(found), "")
-			// Whatever stands before it, a line of the guest's is found.
-			found, ok = guestlink.ParseFingerprint(append(append(bytes.Clone(log), '\n'), own.Line()...))
-			assert.Assert(t, ok && found == own)
+			// Whatever stands before it, a line is found; the log's last may have become one.
+			_, ok = guestlink.ParseFingerprint(append(append(bytes.Clone(log), '\n'), own.Line()...))
+			assert.Assert(t, ok)
 			return
 		}
 		_, err := guestlink.ParsePublic(string(found))

@@ -104,7 +104,8 @@ func startPod(t *testing.T, program string, gvisor bool) *pod {
 	t.Cleanup(func() {
 		_ = p.command("kill", "pod", "KILL").Run() // it may have ended
 		select {
-		case <-p.ended:
+		case err := <-p.ended:
+			t.Logf("the container ended: %v", err)
 		case <-time.After(20 * time.Second):
 			t.Error("the container does not end")
 		}
