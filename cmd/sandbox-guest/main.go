@@ -1,4 +1,4 @@
-// Command sandbox-guest is process 1 in each self-managed sandbox; see package
+// Command sandbox-guest is process 1 in each self-managed sandbox or pod; see package
 // guest. Nobody starts it by hand.
 package main
 

@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"sync"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
@@ -63,37 +62,48 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 	if err != nil {
 		return err
 	}
-	srv := grpc.NewServer(append(wire.EncodeErrors(),
-		grpc.MaxRecvMsgSize(MaxMessageBytes),
-		grpc.MaxSendMsgSize(MaxMessageBytes),
-		// A window of less than a message, and each read or write of the pipes, costs
-		// changes of threads and processes in gVisor.
-		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
-		grpc.ReadBufferSize(0), // the connection has one
-		grpc.WriteBufferSize(128<<10),
-		grpc.ForceServerCodecV2(answerCodec()),
-	)...)
-	g := &guest{names: names, running: newInterruptible()}
-	g.contexts = newContexts(g)
+	g := newGuest(names)
 	if encoded := os.Getenv(PrepareVariable); encoded != "" {
 		var err error
 		if in, err = g.prepareAhead(encoded, in, out); err != nil || in == nil {
 			return err
 		}
 	}
+	srv := g.server(grpc.ReadBufferSize(0)) // the connection has one
+	err = srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// newGuest makes a guest whose workspace has these further names.
+func newGuest(names []string) *guest {
+	g := &guest{names: names, running: newInterruptible()}
+	g.contexts = newContexts(g)
+	return g
+}
+
+// server makes a server of all that a guest does.
+func (g *guest) server(options ...grpc.ServerOption) *grpc.Server {
+	srv := grpc.NewServer(append(append(wire.EncodeErrors(),
+		grpc.MaxRecvMsgSize(MaxMessageBytes),
+		grpc.MaxSendMsgSize(MaxMessageBytes),
+		// A window of less than a message, and each read or write of the pipes, costs
+		// changes of threads and processes in gVisor.
+		grpc.InitialWindowSize(1<<20), grpc.InitialConnWindowSize(4<<20),
+		grpc.WriteBufferSize(128<<10),
+		grpc.ForceServerCodecV2(answerCodec()),
+	), options...)...)
 	guestv1.RegisterGuestServiceServer(srv, g)
 	providerv1.RegisterProviderServiceServer(srv, executions{guest: g})
 	providerv1.RegisterContextServiceServer(srv, g.contexts)
 	services.RegisterCommands(srv, commands.New(g.resources))
 	guestv1.RegisterInstallServiceServer(srv, &installations{guest: g})
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
-	files.Register(srv, files.Options{Roots: append([]string{isolation.WorkspaceDir, TemporaryDir}, names...), Room: g.room})
+	files.Register(srv, files.Options{Roots: append([]string{isolation.WorkspaceDir, TemporaryDir}, g.names...), Room: g.room})
 	services.RegisterPorts(srv, &ports.Ports{})
-	err = srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
+	return srv
 }
 
 // answerCodec encodes answers. Names and errors in them come from whatever runs in
@@ -105,8 +115,12 @@ type guest struct {
 	guestv1.UnimplementedGuestServiceServer
 	contexts *contexts
 	names    []string // of the workspace, further ones
+	outlives bool     // its connections, which are many
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// request and found are what the guest was prepared for, and what it found then.
+	request *guestv1.PrepareRequest
+	found   programs
 	ahead   bool // prepared before anybody connected
 	runtime *interpreters
 	memory  *memory.Guard
@@ -127,9 +141,16 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 		}
 		g.memory.Settle()
 		g.ahead = false
-	case g.runtime != nil:
+	case g.runtime != nil && !g.outlives:
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "already prepared")
+	case g.runtime != nil && !proto.Equal(req, g.request):
+		return nil, sdk.Errorf(sdk.CodeConflict, "the sandbox was prepared already, and otherwise")
+	case g.runtime != nil: // for who adopts the sandbox
 	default:
+		if g.outlives {
+			// What was begun is of use to the next who connects, who waits for it.
+			ctx = context.WithoutCancel(ctx)
+		}
 		if err := g.prepare(ctx, req); err != nil {
 			return nil, err
 		}
@@ -138,7 +159,10 @@ func (g *guest) Prepare(ctx context.Context, req *guestv1.PrepareRequest) (*gues
 	if err := unix.Uname(&uts); err != nil {
 		return nil, sdk.Errorf(sdk.CodeInternal, "uname: %w", err)
 	}
-	return &guestv1.PrepareResponse{Version: Version(), Kernel: unix.ByteSliceToString(uts.Release[:])}, nil
+	return &guestv1.PrepareResponse{
+		Version: Version(), Kernel: unix.ByteSliceToString(uts.Release[:]),
+		Interpreters: g.found.interpreters, Npm: g.found.npm,
+	}, nil
 }
 
 // prepare does what Prepare is asked for. The caller holds mu.
@@ -147,8 +171,12 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 	if err != nil {
 		return sdk.Errorf(sdk.CodeInternal, "%w", err)
 	}
+	found, err := programsFor(req)
+	if err != nil {
+		return sdk.Errorf(sdk.CodeInvalidConfig, "%w", err)
+	}
 	guard := memory.NewGuard(req.GetMemoryLimit())
-	runtime := newInterpreters(req, guard)
+	runtime := newInterpreters(req, found.interpreters, guard)
 	if g.ahead {
 		runtime.forks.want() // copies have the server, and fork the first interpreter too
 	}
@@ -158,10 +186,12 @@ func (g *guest) prepare(ctx context.Context, req *guestv1.PrepareRequest) error 
 		}
 	}
 	if err := runtime.warmUp(ctx); err != nil {
+		runtime.drain()
 		return sdk.Errorf(sdk.CodeUnavailable, "%w", err)
 	}
 	guard.Settle()
 	g.runtime, g.memory, g.policy = runtime, guard, policy
+	g.request, g.found = req, found
 	return nil
 }
 
@@ -257,23 +287,4 @@ func Version() string {
 		}
 	}
 	return hex.EncodeToString(digest.Sum(nil)[:8])
-}
-
-// Main is the guest's main function, and that of the init process of each program
-// that it starts.
-func Main() {
-	if name := filepath.Base(os.Args[0]); name == "pip" || name == "pip3" {
-		fmt.Fprintln(os.Stderr, "ERROR:", becomePip(os.Args[1:]))
-		os.Exit(1)
-	}
-	isolation.Init()
-	// Threads that start programs end, which the process's first thread cannot.
-	runtime.LockOSThread()
-	in, out := os.Stdin, os.Stdout
-	// Whatever prints by accident shall not corrupt the protocol.
-	os.Stdout = os.Stderr
-	if err := Run(in, out); err != nil {
-		fmt.Fprintln(os.Stderr, "guest:", err)
-		os.Exit(1)
-	}
 }

@@ -52,9 +52,9 @@ type forks struct {
 	broken error // why there is none; it is not tried again
 }
 
-func newInterpreters(req *guestv1.PrepareRequest, guard *memory.Guard) *interpreters {
+func newInterpreters(req *guestv1.PrepareRequest, paths map[string]string, guard *memory.Guard) *interpreters {
 	return &interpreters{
-		paths:  req.GetInterpreters(),
+		paths:  paths,
 		limits: isolation.Limits{Processes: req.GetProcessLimit(), FileSize: req.GetFileSizeLimit()},
 		warm:   req.GetWarm(),
 		guard:  guard, reserves: map[string]*reserve{},
@@ -123,9 +123,9 @@ func (in *interpreters) begin(language string) (*process, error) {
 	s, leaves := in.waiting(language)
 	if language == Python {
 		if server := in.forks.ready(s, in.guard); server != nil {
-			p, err := forkProcess(server)
-			if !errors.Is(err, forkserver.ErrEnded) {
-				return p, err
+			// What cannot be forked is started: that is slower, and needs less.
+			if p, err := forkProcess(server); err == nil {
+				return p, nil
 			}
 		}
 	}

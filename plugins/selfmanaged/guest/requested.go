@@ -53,6 +53,11 @@ func writePip() error {
 			return fmt.Errorf("make room for pip: %w", err)
 		}
 	}
+	for _, name := range []string{"pip", "pip3"} { // those of an earlier try
+		if err := os.Remove(filepath.Join(isolation.ToolsDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("make room for pip: %w", err)
+		}
+	}
 	return errors.Join(
 		os.WriteFile(pipModule, pip, 0o444),
 		os.WriteFile(filepath.Join(filepath.Dir(pipModule), "__init__.py"), nil, 0o444),

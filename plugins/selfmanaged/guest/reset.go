@@ -31,6 +31,9 @@ func (g *guest) Reset(ctx context.Context, _ *guestv1.ResetRequest) (*guestv1.Re
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
+	case g.outlives:
+		// It has sockets itself, and its file systems are not its own to replace.
+		return nil, sdk.Errorf(sdk.CodeNotSupported, "a sandbox that is reached by a network is not used again")
 	case g.runtime == nil:
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "not prepared")
 	case g.running.any() || g.contexts.any():

@@ -46,6 +46,11 @@ func startInit(flags uintptr, orders *orders) (pid, errno uintptr)
 // the mount namespace of the calling thread. The caller must end it with Wait.
 func New(mounts ...Mount) (*Namespace, error) {
 	o := &orders{sigchld: [4]uintptr{1}} // SIG_IGN
+	// Whoever enters the namespace opens it by process 1, which has our memory. Linux lets
+	// nobody do so who is not root in full, once a thread of ours has been another user.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("be dumpable: %w", err)
+	}
 	steps, err := newSteps(mounts)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,57 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
+)
+
+// Main is the guest's main function, and that of the init process of each program
+// that it starts. Without arguments it serves over its standard input and output.
+func Main() {
+	if name := filepath.Base(os.Args[0]); name == "pip" || name == "pip3" {
+		fmt.Fprintln(os.Stderr, "ERROR:", becomePip(os.Args[1:]))
+		os.Exit(1)
+	}
+	isolation.Init()
+	// Threads that start programs end, which the process's first thread cannot.
+	runtime.LockOSThread()
+	in, out := os.Stdin, os.Stdout
+	// Whatever prints by accident shall not corrupt the protocol.
+	os.Stdout = os.Stderr
+	if err := command(os.Args[1:], in, out); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+		os.Exit(1)
+	}
+}
+
+// errUsage is the error for arguments that mean nothing.
+var errUsage = errors.New("usage: sandbox-guest [listen | connect | install DIRECTORY]")
+
+func command(arguments []string, in, out *os.File) error {
+	name := ""
+	if len(arguments) > 0 {
+		name = arguments[0]
+	}
+	switch {
+	case len(arguments) == 0:
+		return Run(in, out)
+	case name == "listen" && len(arguments) == 1:
+		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+		defer stop()
+		return Listen(ctx, os.Getenv(ListenVariable), os.Getenv(ClientKeyVariable), os.Stderr)
+	case name == "connect" && len(arguments) == 1:
+		return Connect(os.Getenv(ListenVariable), in, out)
+	case name == "install" && len(arguments) == 2:
+		return install(arguments[1])
+	}
+	return errUsage
+}
