@@ -126,6 +126,8 @@ type guest struct {
 	memory  *memory.Guard
 	policy  codepolicy.Policy
 
+	note []byte // of the plugin's
+
 	running *interruptible
 }
 
@@ -236,6 +238,21 @@ func (g *guest) Check(context.Context, *guestv1.CheckRequest) (*guestv1.CheckRes
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "not prepared")
 	}
 	return &guestv1.CheckResponse{}, nil
+}
+
+// Remember implements guestv1.GuestServiceServer.
+func (g *guest) Remember(_ context.Context, req *guestv1.RememberRequest) (*guestv1.RememberResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.note = req.GetNote()
+	return &guestv1.RememberResponse{}, nil
+}
+
+// Recall implements guestv1.GuestServiceServer.
+func (g *guest) Recall(context.Context, *guestv1.RecallRequest) (*guestv1.RecallResponse, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &guestv1.RecallResponse{Note: g.note}, nil
 }
 
 // room says when the sandbox uses all of its memory, which files take as well.

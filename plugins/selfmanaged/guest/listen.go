@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime/debug"
 	"time"
@@ -22,6 +21,23 @@ const (
 	ListenVariable = "SANDBOX_GUEST_LISTEN"
 	// ClientKeyVariable is the public key of the one client; see guestlink.Public.
 	ClientKeyVariable = "SANDBOX_GUEST_CLIENT_KEY"
+	// NetworkVariable is NetworkNone where programs are to reach nothing but each other, or
+	// empty where they have the network that the guest has.
+	NetworkVariable = "SANDBOX_GUEST_NETWORK"
+)
+
+// NetworkNone is a value of NetworkVariable.
+const NetworkNone = "none"
+
+// The commands of the guest, as arguments of its program.
+const (
+	// CommandListen serves on ListenVariable.
+	CommandListen = "listen"
+	// CommandConnect passes its standard input and output on to the guest that listens in the
+	// same sandbox, whose ListenVariable it has.
+	CommandConnect = "connect"
+	// CommandInstall copies the guest into the directory that is its argument.
+	CommandInstall = "install"
 )
 
 // A client that is gone without a word is noticed in deadAfter + deadAnswer, and what ran
@@ -45,7 +61,7 @@ func Listen(ctx context.Context, address, clientKey string, log io.Writer) error
 	if address == "" {
 		return fmt.Errorf("the environment variable %s names no address to listen on", ListenVariable)
 	}
-	for _, name := range []string{ListenVariable, ClientKeyVariable} {
+	for _, name := range []string{ListenVariable, ClientKeyVariable, NetworkVariable} {
 		if err := os.Unsetenv(name); err != nil {
 			return fmt.Errorf("clear the environment: %w", err)
 		}
@@ -60,7 +76,7 @@ func Listen(ctx context.Context, address, clientKey string, log io.Writer) error
 	if err != nil {
 		return err
 	}
-	tcp, err := net.Listen("tcp", address)
+	tcp, err := listenOn(address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

@@ -26,11 +26,11 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestlink"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )

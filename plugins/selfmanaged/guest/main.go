@@ -44,13 +44,16 @@ func command(arguments []string, in, out *os.File) error {
 	switch {
 	case len(arguments) == 0:
 		return Run(in, out)
-	case name == "listen" && len(arguments) == 1:
+	case name == CommandListen && len(arguments) == 1:
+		if os.Getenv(NetworkVariable) == NetworkNone {
+			return leaveNetwork(os.Getenv(ListenVariable))
+		}
 		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 		defer stop()
 		return Listen(ctx, os.Getenv(ListenVariable), os.Getenv(ClientKeyVariable), os.Stderr)
-	case name == "connect" && len(arguments) == 1:
+	case name == CommandConnect && len(arguments) == 1:
 		return Connect(os.Getenv(ListenVariable), in, out)
-	case name == "install" && len(arguments) == 2:
+	case name == CommandInstall && len(arguments) == 2:
 		return install(arguments[1])
 	}
 	return errUsage

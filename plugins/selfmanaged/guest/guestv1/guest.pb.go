@@ -299,6 +299,166 @@ func (*InterruptResponse) Descriptor() ([]byte, []int) {
 	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{3}
 }
 
+type RememberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Note          []byte                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberRequest) Reset() {
+	*x = RememberRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberRequest) ProtoMessage() {}
+
+func (x *RememberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberRequest.ProtoReflect.Descriptor instead.
+func (*RememberRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RememberRequest) GetNote() []byte {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
+type RememberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RememberResponse) Reset() {
+	*x = RememberResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RememberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RememberResponse) ProtoMessage() {}
+
+func (x *RememberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RememberResponse.ProtoReflect.Descriptor instead.
+func (*RememberResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+}
+
+type RecallRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecallRequest) Reset() {
+	*x = RecallRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecallRequest) ProtoMessage() {}
+
+func (x *RecallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecallRequest.ProtoReflect.Descriptor instead.
+func (*RecallRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+}
+
+type RecallResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Note          []byte                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecallResponse) Reset() {
+	*x = RecallResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecallResponse) ProtoMessage() {}
+
+func (x *RecallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecallResponse.ProtoReflect.Descriptor instead.
+func (*RecallResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RecallResponse) GetNote() []byte {
+	if x != nil {
+		return x.Note
+	}
+	return nil
+}
+
 type ResetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -307,7 +467,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +479,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +492,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{8}
 }
 
 type ResetResponse struct {
@@ -343,7 +503,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +515,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +528,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 type CheckRequest struct {
@@ -379,7 +539,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +551,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +564,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 type CheckResponse struct {
@@ -415,7 +575,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +587,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +600,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -472,16 +632,24 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x10InterruptRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x13\n" +
-	"\x11InterruptResponse\"\x0e\n" +
+	"\x11InterruptResponse\"%\n" +
+	"\x0fRememberRequest\x12\x12\n" +
+	"\x04note\x18\x01 \x01(\fR\x04note\"\x12\n" +
+	"\x10RememberResponse\"\x0f\n" +
+	"\rRecallRequest\"$\n" +
+	"\x0eRecallResponse\x12\x12\n" +
+	"\x04note\x18\x01 \x01(\fR\x04note\"\x0e\n" +
 	"\fResetRequest\"\x0f\n" +
 	"\rResetResponse\"\x0e\n" +
 	"\fCheckRequest\"\x0f\n" +
-	"\rCheckResponse2\xf8\x02\n" +
+	"\rCheckResponse2\xb0\x04\n" +
 	"\fGuestService\x12Z\n" +
 	"\aPrepare\x12&.sandboxbroker.guest.v1.PrepareRequest\x1a'.sandboxbroker.guest.v1.PrepareResponse\x12T\n" +
 	"\x05Check\x12$.sandboxbroker.guest.v1.CheckRequest\x1a%.sandboxbroker.guest.v1.CheckResponse\x12T\n" +
 	"\x05Reset\x12$.sandboxbroker.guest.v1.ResetRequest\x1a%.sandboxbroker.guest.v1.ResetResponse\x12`\n" +
-	"\tInterrupt\x12(.sandboxbroker.guest.v1.InterruptRequest\x1a).sandboxbroker.guest.v1.InterruptResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
+	"\tInterrupt\x12(.sandboxbroker.guest.v1.InterruptRequest\x1a).sandboxbroker.guest.v1.InterruptResponse\x12]\n" +
+	"\bRemember\x12'.sandboxbroker.guest.v1.RememberRequest\x1a(.sandboxbroker.guest.v1.RememberResponse\x12W\n" +
+	"\x06Recall\x12%.sandboxbroker.guest.v1.RecallRequest\x1a&.sandboxbroker.guest.v1.RecallResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
 
 var (
 	file_sandboxbroker_guest_v1_guest_proto_rawDescOnce sync.Once
@@ -495,34 +663,42 @@ func file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_guest_v1_guest_proto_rawDescData
 }
 
-var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
 	(*PrepareRequest)(nil),      // 0: sandboxbroker.guest.v1.PrepareRequest
 	(*PrepareResponse)(nil),     // 1: sandboxbroker.guest.v1.PrepareResponse
 	(*InterruptRequest)(nil),    // 2: sandboxbroker.guest.v1.InterruptRequest
 	(*InterruptResponse)(nil),   // 3: sandboxbroker.guest.v1.InterruptResponse
-	(*ResetRequest)(nil),        // 4: sandboxbroker.guest.v1.ResetRequest
-	(*ResetResponse)(nil),       // 5: sandboxbroker.guest.v1.ResetResponse
-	(*CheckRequest)(nil),        // 6: sandboxbroker.guest.v1.CheckRequest
-	(*CheckResponse)(nil),       // 7: sandboxbroker.guest.v1.CheckResponse
-	nil,                         // 8: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	nil,                         // 9: sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
-	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
+	(*RememberRequest)(nil),     // 4: sandboxbroker.guest.v1.RememberRequest
+	(*RememberResponse)(nil),    // 5: sandboxbroker.guest.v1.RememberResponse
+	(*RecallRequest)(nil),       // 6: sandboxbroker.guest.v1.RecallRequest
+	(*RecallResponse)(nil),      // 7: sandboxbroker.guest.v1.RecallResponse
+	(*ResetRequest)(nil),        // 8: sandboxbroker.guest.v1.ResetRequest
+	(*ResetResponse)(nil),       // 9: sandboxbroker.guest.v1.ResetResponse
+	(*CheckRequest)(nil),        // 10: sandboxbroker.guest.v1.CheckRequest
+	(*CheckResponse)(nil),       // 11: sandboxbroker.guest.v1.CheckResponse
+	nil,                         // 12: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	nil,                         // 13: sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
+	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
 }
 var file_sandboxbroker_guest_v1_guest_proto_depIdxs = []int32{
-	8,  // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	9,  // 1: sandboxbroker.guest.v1.PrepareResponse.interpreters:type_name -> sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
-	10, // 2: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
+	12, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	13, // 1: sandboxbroker.guest.v1.PrepareResponse.interpreters:type_name -> sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
+	14, // 2: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
 	0,  // 3: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
-	6,  // 4: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
-	4,  // 5: sandboxbroker.guest.v1.GuestService.Reset:input_type -> sandboxbroker.guest.v1.ResetRequest
+	10, // 4: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
+	8,  // 5: sandboxbroker.guest.v1.GuestService.Reset:input_type -> sandboxbroker.guest.v1.ResetRequest
 	2,  // 6: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
-	1,  // 7: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
-	7,  // 8: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
-	5,  // 9: sandboxbroker.guest.v1.GuestService.Reset:output_type -> sandboxbroker.guest.v1.ResetResponse
-	3,  // 10: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
-	7,  // [7:11] is the sub-list for method output_type
-	3,  // [3:7] is the sub-list for method input_type
+	4,  // 7: sandboxbroker.guest.v1.GuestService.Remember:input_type -> sandboxbroker.guest.v1.RememberRequest
+	6,  // 8: sandboxbroker.guest.v1.GuestService.Recall:input_type -> sandboxbroker.guest.v1.RecallRequest
+	1,  // 9: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
+	11, // 10: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
+	9,  // 11: sandboxbroker.guest.v1.GuestService.Reset:output_type -> sandboxbroker.guest.v1.ResetResponse
+	3,  // 12: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
+	5,  // 13: sandboxbroker.guest.v1.GuestService.Remember:output_type -> sandboxbroker.guest.v1.RememberResponse
+	7,  // 14: sandboxbroker.guest.v1.GuestService.Recall:output_type -> sandboxbroker.guest.v1.RecallResponse
+	9,  // [9:15] is the sub-list for method output_type
+	3,  // [3:9] is the sub-list for method input_type
 	3,  // [3:3] is the sub-list for extension type_name
 	3,  // [3:3] is the sub-list for extension extendee
 	0,  // [0:3] is the sub-list for field type_name
@@ -539,7 +715,7 @@ func file_sandboxbroker_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_guest_v1_guest_proto_rawDesc), len(file_sandboxbroker_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

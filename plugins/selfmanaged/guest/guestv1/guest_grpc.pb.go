@@ -30,6 +30,8 @@ const (
 	GuestService_Check_FullMethodName     = "/sandboxbroker.guest.v1.GuestService/Check"
 	GuestService_Reset_FullMethodName     = "/sandboxbroker.guest.v1.GuestService/Reset"
 	GuestService_Interrupt_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Interrupt"
+	GuestService_Remember_FullMethodName  = "/sandboxbroker.guest.v1.GuestService/Remember"
+	GuestService_Recall_FullMethodName    = "/sandboxbroker.guest.v1.GuestService/Recall"
 )
 
 // GuestServiceClient is the client API for GuestService service.
@@ -50,6 +52,12 @@ type GuestServiceClient interface {
 	// Interrupt sends SIGINT to an execution and kills it a grace later if it still
 	// runs. It answers at once, with SB013 if no such execution runs.
 	Interrupt(ctx context.Context, in *InterruptRequest, opts ...grpc.CallOption) (*InterruptResponse, error)
+	// Remember keeps something as long as the sandbox lasts, in place of what was kept: what the
+	// plugin of a sandbox that outlives it must know again, and may write down nowhere else.
+	// Nothing in the sandbox can read it.
+	Remember(ctx context.Context, in *RememberRequest, opts ...grpc.CallOption) (*RememberResponse, error)
+	// Recall answers what was kept, which is empty if nothing was.
+	Recall(ctx context.Context, in *RecallRequest, opts ...grpc.CallOption) (*RecallResponse, error)
 }
 
 type guestServiceClient struct {
@@ -100,6 +108,26 @@ func (c *guestServiceClient) Interrupt(ctx context.Context, in *InterruptRequest
 	return out, nil
 }
 
+func (c *guestServiceClient) Remember(ctx context.Context, in *RememberRequest, opts ...grpc.CallOption) (*RememberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RememberResponse)
+	err := c.cc.Invoke(ctx, GuestService_Remember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *guestServiceClient) Recall(ctx context.Context, in *RecallRequest, opts ...grpc.CallOption) (*RecallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecallResponse)
+	err := c.cc.Invoke(ctx, GuestService_Recall_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GuestServiceServer is the server API for GuestService service.
 // All implementations must embed UnimplementedGuestServiceServer
 // for forward compatibility.
@@ -118,6 +146,12 @@ type GuestServiceServer interface {
 	// Interrupt sends SIGINT to an execution and kills it a grace later if it still
 	// runs. It answers at once, with SB013 if no such execution runs.
 	Interrupt(context.Context, *InterruptRequest) (*InterruptResponse, error)
+	// Remember keeps something as long as the sandbox lasts, in place of what was kept: what the
+	// plugin of a sandbox that outlives it must know again, and may write down nowhere else.
+	// Nothing in the sandbox can read it.
+	Remember(context.Context, *RememberRequest) (*RememberResponse, error)
+	// Recall answers what was kept, which is empty if nothing was.
+	Recall(context.Context, *RecallRequest) (*RecallResponse, error)
 	mustEmbedUnimplementedGuestServiceServer()
 }
 
@@ -139,6 +173,12 @@ func (UnimplementedGuestServiceServer) Reset(context.Context, *ResetRequest) (*R
 }
 func (UnimplementedGuestServiceServer) Interrupt(context.Context, *InterruptRequest) (*InterruptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Interrupt not implemented")
+}
+func (UnimplementedGuestServiceServer) Remember(context.Context, *RememberRequest) (*RememberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Remember not implemented")
+}
+func (UnimplementedGuestServiceServer) Recall(context.Context, *RecallRequest) (*RecallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Recall not implemented")
 }
 func (UnimplementedGuestServiceServer) mustEmbedUnimplementedGuestServiceServer() {}
 func (UnimplementedGuestServiceServer) testEmbeddedByValue()                      {}
@@ -233,6 +273,42 @@ func _GuestService_Interrupt_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GuestService_Remember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RememberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).Remember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_Remember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).Remember(ctx, req.(*RememberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _GuestService_Recall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).Recall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_Recall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).Recall(ctx, req.(*RecallRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // GuestService_ServiceDesc is the grpc.ServiceDesc for GuestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -255,6 +331,14 @@ var GuestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Interrupt",
 			Handler:    _GuestService_Interrupt_Handler,
+		},
+		{
+			MethodName: "Remember",
+			Handler:    _GuestService_Remember_Handler,
+		},
+		{
+			MethodName: "Recall",
+			Handler:    _GuestService_Recall_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

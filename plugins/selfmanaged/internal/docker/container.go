@@ -10,7 +10,7 @@ import (
 	"github.com/docker/docker/api/types/strslice"
 	"github.com/docker/go-units"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 )
 
 // Labels of containers, and of images.

@@ -18,7 +18,7 @@ import (
 	"github.com/docker/docker/api/types/system"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestfile"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )

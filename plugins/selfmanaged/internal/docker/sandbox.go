@@ -12,8 +12,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/tail"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
 )
 
 // Bounds on the end of a sandbox.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestcalls"
+
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
@@ -109,7 +111,7 @@ func testKeptDescriptors(t *testing.T, newProvider makeProvider) {
 		assert.Equal(t, o.Status, sdk.StatusTimeout)
 		c.run(give)
 		c.run("give(1, 2, *all_open())")
-		bounded, cancel := context.WithTimeout(t.Context(), answerBound)
+		bounded, cancel := context.WithTimeout(t.Context(), guestcalls.AnswerBound)
 		defer cancel()
 		assert.NilError(t, p.RestartContext(bounded, id, c.ID))
 		c.run(give)

@@ -58,8 +58,8 @@ func (i *instance) executionLost(ctx context.Context, started time.Time) (sdk.Ex
 	return result, nil
 }
 
-// callLost is the error of any other call whose sandbox ended under it.
-func (i *instance) callLost(ctx context.Context) error {
+// Lost implements guestcalls.Instance: it is the error of any other call whose sandbox ended under it.
+func (i *instance) Lost(ctx context.Context) error {
 	switch i.endedBecause(ctx) {
 	case outOfMemory:
 		return sdk.Errorf(sdk.CodeUnavailable, "the programs and files in the sandbox took more memory than it has, and the sandbox was killed for it: "+

@@ -10,8 +10,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestcalls"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -57,7 +58,7 @@ func (i *instance) execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 		return sdk.ExecuteResult{}, err
 	}
 	defer done()
-	env := i.environment(req.Env)
+	env := i.Environment(req.Env)
 	if req.ContextID != "" {
 		env = req.Env // the context has the instance's since it was made
 	}
@@ -94,8 +95,8 @@ func (i *instance) withoutResult(ctx context.Context, timeout time.Duration, sta
 	}
 }
 
-// environment is the instance's, and over it the given variables.
-func (i *instance) environment(given map[string]string) map[string]string {
+// Environment implements guestcalls.Instance: it is the instance's, and over it the given variables.
+func (i *instance) Environment(given map[string]string) map[string]string {
 	env := maps.Clone(i.env)
 	if env == nil {
 		env = map[string]string{}
@@ -128,7 +129,7 @@ func (i *instance) freeze(ctx context.Context) (err error) {
 	if err := i.sandbox.Pause(ctx); err != nil {
 		// Whatever has been done of it is undone: nobody would thaw what does not
 		// count as frozen.
-		thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerBound)
+		thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), guestcalls.AnswerBound)
 		defer cancel()
 		_ = i.sandbox.Resume(thawing) // it fails for one that runs
 		return err
@@ -161,11 +162,11 @@ func (i *instance) metrics(ctx context.Context) (sdk.InstanceMetrics, error) {
 
 // measure asks the guest what its sandbox uses.
 func (i *instance) measure(ctx context.Context) (sdk.InstanceMetrics, error) {
-	bounded, cancel := context.WithTimeoutCause(ctx, answerBound, errNoAnswer)
+	bounded, cancel := context.WithTimeoutCause(ctx, guestcalls.AnswerBound, guestcalls.ErrNoAnswer)
 	defer cancel()
 	m, err := i.sandbox.measure(bounded)
 	if err != nil {
-		return sdk.InstanceMetrics{}, i.explainCall(ctx, bounded, err)
+		return sdk.InstanceMetrics{}, guestcalls.Explain(ctx, bounded, i, err)
 	}
 	return m, nil
 }

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/pool"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 

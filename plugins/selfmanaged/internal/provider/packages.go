@@ -1,22 +1,22 @@
 package provider
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"strings"
+	"sync"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/internal/packages"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestpackages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-var _ sdk.PackageInstaller = (*Provider)(nil)
+var (
+	_ sdk.PackageInstaller   = (*Provider)(nil)
+	_ guestpackages.Instance = (*instance)(nil)
+)
 
 // CheckPackages implements sdk.PackageInstaller.
 func (p *Provider) CheckPackages(_ context.Context, language sdk.Language, requirements []string) error {
-	return p.packages.check(language, requirements)
+	return p.packages.Check(language, requirements)
 }
 
 // InstallPackages implements sdk.PackageInstaller.
@@ -25,20 +25,7 @@ func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesR
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	return p.packages.install(ctx, i, req, out)
-}
-
-// check refuses what is not allowed, and what are no requirements.
-func (from *packageSources) check(language sdk.Language, requirements []string) error {
-	if err := from.installable(language); err != nil {
-		return err
-	}
-	return packages.Check(language, requirements)
-}
-
-// install installs packages in an instance.
-func (from *packageSources) install(ctx context.Context, i *instance, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-	if err := from.check(req.Language, req.Requirements); err != nil {
+	if err := p.packages.Check(req.Language, req.Requirements); err != nil {
 		return sdk.ExecuteResult{}, err
 	}
 	done, err := i.use()
@@ -46,95 +33,47 @@ func (from *packageSources) install(ctx context.Context, i *instance, req sdk.In
 		return sdk.ExecuteResult{}, err
 	}
 	defer done()
-	if !i.installing.TryLock() {
-		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeConflict, "another installation is running in the instance")
-	}
-	defer i.installing.Unlock()
+	return p.packages.Install(ctx, i, req, out)
+}
 
-	said := &installerOutput{limit: int(req.OutputLimit)}
-	started := time.Now()
-	result, err := i.sandbox.guest.Install(ctx, from.installer(req), req.Timeout, req.OutputLimit,
-		from.egress.Session(i.Labels[sdk.LabelTenant], i.ID), said)
-	if err != nil {
-		if result, err = i.withoutResult(ctx, req.Timeout, started, err); err != nil {
-			return sdk.ExecuteResult{}, err
+// openPackages makes of the settings what installations need.
+func (p *Provider) openPackages(ctx context.Context, found interpreters) (err error) {
+	has := guestpackages.Programs{Interpreters: found}
+	if p.settings.Packages.WantsNPM() {
+		if has.NPM, _, err = p.runtime.Interpreter(ctx, "npm"); err != nil {
+			return err
 		}
 	}
-	return report(req.Language, result, said, out)
+	p.packages, err = guestpackages.Open(p.settings.Packages, guestpackages.Options{
+		Programs: func() guestpackages.Programs { return has }, Resolver: p.resolver, Dialer: p.dialer, Logger: p.logger,
+	})
+	return err
 }
 
-// installable refuses what the operator has not allowed, or not made possible.
-func (from *packageSources) installable(language sdk.Language) error {
-	refused := func(format string, args ...any) error {
-		e := sdk.Errorf(sdk.CodeNotSupported, format, args...)
-		e.Capability = sdk.CapabilityPackages
-		return e
-	}
-	switch {
-	case from.egress == nil:
-		return refused("packages cannot be installed here: the operator can allow it with %s = %q in the settings of this provider", settingPackages, packagesOn)
-	case language == sdk.Python && from.Index == nil && from.Wheels == nil:
-		return refused("there is no index of Python packages here: the operator can name one with %s or %s", settingPackageIndex, settingWheelDir)
-	case language == sdk.JavaScript && from.Registry == nil:
-		return refused("there is no registry of JavaScript packages here: the operator can name one with %s", settingNPMRegistry)
-	case language == sdk.JavaScript && from.npm == "":
-		return refused("there is no npm for the sandboxes of this provider to use, so no JavaScript packages can be installed")
-	case language != sdk.Python && language != sdk.JavaScript:
-		return refused("there are no packages of %s to install", language)
-	case from.interpreters[language] == "":
-		return refused("there is no %s for the sandboxes of this provider to use", language)
-	}
-	return nil
-}
-
-// installer is the program that does it.
-func (from *packageSources) installer(req sdk.InstallPackagesRequest) guestclient.Installer {
-	interpreter := from.interpreters[req.Language]
-	var installer guestclient.Installer
-	if req.Language == sdk.Python {
-		installer.Argv, installer.Env = packages.Python(interpreter, from.Sources, req.Requirements)
-	} else {
-		installer.Argv, installer.Env = packages.Node(interpreter, from.npm, from.Sources, req.Requirements)
-	}
-	return installer
-}
-
-// report hands over what the installer has printed. Its errors have one form, in
-// whatever way it failed.
-func report(language sdk.Language, result sdk.ExecuteResult, said *installerOutput, out sdk.Output) (sdk.ExecuteResult, error) {
-	stdout, stderr := said.stdout.Bytes(), said.stderr.Bytes()
-	if result.Status != sdk.StatusSucceeded {
-		if language == sdk.Python && strings.Contains(string(stderr), "No module named pip") {
-			e := sdk.Errorf(sdk.CodeNotSupported, "there is no pip for the sandboxes of this provider to use: the operator can install python3-pip where they have their Python from")
-			e.Capability = sdk.CapabilityPackages
-			return sdk.ExecuteResult{}, e
+// serveRequested lets programs of the instance have packages that they ask for. It ends with
+// the sandbox.
+func (i *instance) serveRequested(install func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		defer cancel()
+		select {
+		case <-i.sandbox.Exited():
+		case <-ended:
 		}
-		stderr = []byte(packages.Explain(string(stdout), string(stderr), result))
-		result.ExitCode = max(result.ExitCode, 1)
-	}
-	result.Result = nil
-	return result, errors.Join(out.Stdout(stdout), out.Stderr(stderr))
+	}()
+	guestpackages.ServeRequested(ctx, i, i.logger, install)
 }
 
-// installerOutput keeps what an installer prints: how its errors begin is known
-// only when it has ended.
-type installerOutput struct {
-	limit          int
-	stdout, stderr bytes.Buffer
+// Installing implements guestpackages.Instance.
+func (i *instance) Installing() *sync.Mutex { return &i.installing }
+
+// Owner implements guestpackages.Instance.
+func (i *instance) Owner() (tenant, instanceID string) { return i.Labels[sdk.LabelTenant], i.ID }
+
+// WithoutResult implements guestpackages.Instance.
+func (i *instance) WithoutResult(ctx context.Context, timeout time.Duration, started time.Time, err error) (sdk.ExecuteResult, error) {
+	return i.withoutResult(ctx, timeout, started, err)
 }
-
-var _ sdk.Output = (*installerOutput)(nil)
-
-// Stdout implements sdk.Output.
-func (o *installerOutput) Stdout(p []byte) error { return o.keep(&o.stdout, p) }
-
-// Stderr implements sdk.Output.
-func (o *installerOutput) Stderr(p []byte) error { return o.keep(&o.stderr, p) }
-
-func (o *installerOutput) keep(in *bytes.Buffer, p []byte) error {
-	in.Write(p[:min(len(p), o.limit-in.Len())])
-	return nil
-}
-
-// Artifact implements sdk.Output. An installation has none.
-func (*installerOutput) Artifact(sdk.Artifact) error { return nil }

@@ -5,15 +5,15 @@
 // (runsc or docker), keeping them ready the pool's, running code the guest's.
 //
 // Provider has the methods of the SDK, and they say little: instances.go knows which
-// instances there are, instance.go and guestcall.go what one does, sandbox.go and
-// images.go how its sandbox was made, packages.go how packages get into it.
+// instances there are, instance.go what one does, sandbox.go and
+// images.go how its sandbox was made. What a guest serves by itself is guestcalls.Calls, and how
+// packages get into it is guestpackages.
 package provider
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +22,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/egress"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestcalls"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestpackages"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/pool"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -53,6 +56,8 @@ const leastMaxAge = time.Minute
 
 // Provider implements sdk.Provider.
 type Provider struct {
+	*guestcalls.Calls // sdk.Files, sdk.Commands, sdk.Contexts, sdk.Ports
+
 	logger hclog.Logger
 
 	configured atomic.Bool
@@ -61,7 +66,10 @@ type Provider struct {
 	sandboxes  *maker
 	pool       *pool.Pool[*sandbox]
 	instances  *instances
-	packages   packageSources
+	packages   *guestpackages.Sources
+	// The way to hosts of packages, but for tests.
+	resolver egress.Resolver
+	dialer   egress.Dialer
 
 	// interruptGrace is sdk.InterruptGrace but for tests, which a slow machine must
 	// not fail.
@@ -77,9 +85,9 @@ var (
 
 // New is the serve.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
+	all := newInstances(logger)
 	return &Provider{
-		logger: logger, instances: newInstances(logger),
-		packages:       packageSources{resolver: net.DefaultResolver, dialer: &net.Dialer{}},
+		Calls: guestcalls.New(all), logger: logger, instances: all,
 		interruptGrace: sdk.InterruptGrace,
 	}
 }
@@ -117,13 +125,13 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 		return err
 	}
 	p.runtime = runtime
-	if err := p.packages.setUp(ctx, p.settings, runtime, found, p.logger); err != nil {
+	if err := p.openPackages(ctx, found); err != nil {
 		return errors.Join(err, runtime.Close())
 	}
 	if p.sandboxes, err = newMaker(p.settings, runtime, found, p.logger); err != nil {
-		return errors.Join(err, p.packages.close(), runtime.Close())
+		return errors.Join(err, p.packages.Close(), runtime.Close())
 	}
-	p.sandboxes.packages = p.packages.installable(sdk.Python) == nil
+	p.sandboxes.packages = p.packages.Installable(sdk.Python) == nil
 	p.pool = pool.New(pool.Options[*sandbox]{
 		Make: p.sandboxes.make, Templates: p.sandboxes.shares(),
 		Check:         func(ctx context.Context, s *sandbox) error { return s.guest.Check(ctx) },
@@ -193,7 +201,7 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 	h := sdk.Health{Healthy: true, Details: map[string]string{
 		p.settings.Runtime: p.runtime.Version(),
 		"pool":             stats.String(),
-	}, Metrics: poolMetrics(stats)}
+	}, Metrics: pool.Metrics(stats)}
 	for template, n := range stats.Ready {
 		h.Details["ready_"+template] = fmt.Sprint(n)
 	}
@@ -236,5 +244,5 @@ func (p *Provider) Close(ctx context.Context) error {
 func (p *Provider) free() error {
 	p.pool.Close()
 	p.sandboxes.close()
-	return errors.Join(p.packages.close(), p.runtime.Close())
+	return errors.Join(p.packages.Close(), p.runtime.Close())
 }

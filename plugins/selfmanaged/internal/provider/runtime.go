@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/docker"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/sdk"

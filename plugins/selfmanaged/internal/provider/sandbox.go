@@ -9,12 +9,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestclient"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/tail"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -42,7 +42,7 @@ type maker struct {
 // newMaker makes the maker of the sandboxes that the settings describe. The caller owes
 // a call of close.
 func newMaker(s settings, runtime sandboxRuntime, found interpreters, logger hclog.Logger) (*maker, error) {
-	policy, err := s.codePolicy()
+	policy, err := s.Policy.Encoded()
 	if err != nil {
 		return nil, err
 	}

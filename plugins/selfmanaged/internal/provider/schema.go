@@ -1,11 +1,10 @@
 package provider
 
 import (
-	"encoding/json"
-	"errors"
 	"time"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/codepolicy"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestpackages"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestpolicy"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/docker"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -36,38 +35,13 @@ type settings struct {
 	DockerRuntime string `config:"docker_runtime"`
 	Image         string `config:"image"`
 
-	Packages     string   `config:"packages"`
-	PackageIndex string   `config:"package_index"`
-	PackageHosts []string `config:"package_hosts"`
-	PackageMB    int64    `config:"package_mb"`
-	WheelDir     string   `config:"wheel_dir"`
-	NPMRegistry  string   `config:"npm_registry"`
+	Packages guestpackages.Settings `config:",squash"`
 
-	Policy               string   `config:"policy"`
-	PolicyBlockedImports []string `config:"policy_blocked_imports"`
-	PolicyBlockedCalls   []string `config:"policy_blocked_calls"`
-	PolicyAllowedRules   []string `config:"policy_allowed_rules"`
-}
-
-// codePolicy returns the code policy as the guest reads it.
-func (s settings) codePolicy() ([]byte, error) {
-	policy, err := codepolicy.Settings{
-		Mode:           codepolicy.Mode(s.Policy),
-		BlockedImports: s.PolicyBlockedImports,
-		BlockedCalls:   s.PolicyBlockedCalls,
-		AllowedRules:   s.PolicyAllowedRules,
-	}.Policy()
-	if wrong, ok := errors.AsType[*codepolicy.SettingError](err); ok {
-		return nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, wrong.Setting, "%s", wrong.Reason)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(policy)
+	Policy guestpolicy.Settings `config:",squash"`
 }
 
 func schema() sdk.Schema {
-	return sdk.Schema{
+	return append(sdk.Schema{
 		{
 			Name: "pool_size", Type: sdk.TypeInteger, Default: 10, Min: sdk.Bound(0), Max: sdk.Bound(1000),
 			Label: "Pool size", Description: "Sandboxes kept ready, split between the templates by recent demand.",
@@ -154,46 +128,5 @@ func schema() sdk.Schema {
 			Name: "images", Type: sdk.TypeString, Default: imagesNever, Options: []string{imagesNever, imagesOnDemand, imagesAlways},
 			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before: never; demand, while many are made; or always. About half as many again can be made in a second; the copies of ten minutes, whoever has them, have the same addresses and hash seed. For root only; others prepare each.",
 		},
-		{
-			Name: settingPackages, Type: sdk.TypeString, Default: packagesOff, Options: []string{packagesOff, packagesOn},
-			Label: "Packages", Description: "Whether agents may install packages into their instances, from the places below. The sandboxes have no network; an installation reaches these hosts through the plugin, and only while it runs.",
-		},
-		{
-			Name: settingPackageIndex, Type: sdk.TypeString, FileOnly: true, Pattern: `https?://.+`,
-			Label: "Python index", Description: "A simple index of Python packages, which may be on a private network. It cannot be one that asks for a password.", Placeholder: "https://packages.example.com/simple/",
-		},
-		{
-			Name: settingPackageHosts, Type: sdk.TypeList, Default: []string{}, Max: sdk.Bound(100),
-			Label: "Package hosts", Description: "Further hosts that an installation may reach, at ports 80 and 443 and on the open Internet: where the files are that an index points at. `*.` before a name stands for all below it.",
-		},
-		{
-			Name: settingPackageMB, Type: sdk.TypeInteger, Default: 1024, Min: sdk.Bound(1), Max: sdk.Bound(1 << 20),
-			Label: "Download (MiB)", Description: "What one installation may receive.",
-		},
-		{
-			Name: settingWheelDir, Type: sdk.TypeString, FileOnly: true, Pattern: `/.*`,
-			Label: "Wheels", Description: "A directory on this machine with wheels to install, beside the index or instead of it.", Placeholder: "/var/lib/sandbox-broker/wheels",
-		},
-		{
-			Name: settingNPMRegistry, Type: sdk.TypeString, FileOnly: true, Pattern: `https?://.+`,
-			Label: "npm registry", Description: "A registry of JavaScript packages, which may be on a private network. Sandboxes need npm for it.", Placeholder: "https://npm.example.com/",
-		},
-		{
-			Name: codepolicy.SettingMode, Type: sdk.TypeString, Default: string(codepolicy.Audit),
-			Options: []string{string(codepolicy.Off), string(codepolicy.Audit), string(codepolicy.Enforce)},
-			Label:   "Code policy", Description: "What to do about code that names what it should not: audit reports findings with the result, enforce refuses the code with SB007, off does not look. The sandbox protects in any case.",
-		},
-		{
-			Name: codepolicy.SettingBlockedImports, Type: sdk.TypeList, Default: codepolicy.DefaultBlockedImports(), Max: sdk.Bound(1000),
-			Label: "Blocked imports", Description: "Modules that the code policy objects to, each behind its language: python:os, javascript:child_process. Given, the list replaces the default.",
-		},
-		{
-			Name: codepolicy.SettingBlockedCalls, Type: sdk.TypeList, Default: codepolicy.DefaultBlockedCalls(), Max: sdk.Bound(1000),
-			Label: "Blocked calls", Description: "Functions that the code policy objects to: builtins and globals by their name, others with their module; in Python a * at the end stands for any rest. Given, the list replaces the default.",
-		},
-		{
-			Name: codepolicy.SettingAllowedRules, Type: sdk.TypeList, Default: []string{}, Max: sdk.Bound(1000),
-			Label: "Allowed rules", Description: "Exceptions from the code policy: names of rules as findings tell them, such as python.import.os or, for a part of it, python.import.os.path.",
-		},
-	}
+	}, append(guestpackages.Fields(), guestpolicy.Fields()...)...)
 }

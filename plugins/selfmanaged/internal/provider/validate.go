@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/docker"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/egress"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -26,12 +25,12 @@ func (p *Provider) Validate(_ context.Context, given sdk.Settings) []sdk.FieldEr
 	if s.MaxAge > 0 && s.MaxAge < leastMaxAge {
 		found.addf("max_age", "must be at least %s, or 0 for no end", leastMaxAge)
 	}
-	if s.OneShot == oneShotTenant && s.Packages == packagesOn {
+	if s.OneShot == oneShotTenant && s.Packages.On() {
 		found.addf("one_shot", "must be %q where packages may be installed: what was installed for one execution is another's", oneShotFresh)
 	}
 	found.ofRuntime(s)
-	found.ofPackages(s)
-	if _, err := s.codePolicy(); err != nil {
+	found = append(found, s.Packages.Validate()...)
+	if _, err := s.Policy.Encoded(); err != nil {
 		found.add("", err)
 	}
 	return found
@@ -77,34 +76,5 @@ func (p *problems) ofRuntime(s settings) {
 	if _, err := os.Stat(s.Guest); s.Guest != "" && !errors.Is(err, fs.ErrPermission) {
 		_, err := findGuest(s.Guest)
 		p.add("guest", err)
-	}
-}
-
-func (p *problems) ofPackages(s settings) {
-	if s.Packages == packagesOff {
-		return
-	}
-	if s.PackageIndex == "" && s.WheelDir == "" && s.NPMRegistry == "" {
-		p.addf(settingPackages, "needs to know where packages come from: give %s, %s or %s", settingPackageIndex, settingWheelDir, settingNPMRegistry)
-	}
-	if s.PackageIndex != "" {
-		_, err := indexURL(settingPackageIndex, s.PackageIndex)
-		p.add(settingPackageIndex, err)
-	}
-	for _, host := range s.PackageHosts {
-		if !egress.ValidPattern(host) {
-			p.addf(settingPackageHosts, "has %q, which is neither the name of a host in small letters nor one behind *.", host)
-		}
-	}
-	if s.WheelDir != "" {
-		if info, err := os.Stat(s.WheelDir); err != nil {
-			p.add(settingWheelDir, err)
-		} else if !info.IsDir() {
-			p.addf(settingWheelDir, "names %s, which is no directory", s.WheelDir)
-		}
-	}
-	if s.NPMRegistry != "" {
-		_, err := indexURL(settingNPMRegistry, s.NPMRegistry)
-		p.add(settingNPMRegistry, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/tail"
 	"github.com/sandbox-broker/sandbox-broker/sdk/hostfile"
 )
 

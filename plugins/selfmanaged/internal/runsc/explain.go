@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/tail"
 )
 
 // Explain looks in what runsc said before it ended for a reason why no sandbox

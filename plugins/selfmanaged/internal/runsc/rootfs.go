@@ -13,7 +13,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestfile"
 	"github.com/sandbox-broker/sandbox-broker/sdk/hostfile"
 )

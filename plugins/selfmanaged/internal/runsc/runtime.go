@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestfile"
 )
 

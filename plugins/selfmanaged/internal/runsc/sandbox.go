@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/tail"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
 )
 
 // exitGrace is how long a sandbox may take to end by itself once its input has

@@ -10,7 +10,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 )
 
 // rootfs is the root file system that sandboxes share. It is made again when somebody

@@ -3,7 +3,7 @@ package runsc
 import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 )
 
 // spec is the OCI configuration of one sandbox, whose guest gets these variables

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/pool"
 )
 
 // keeping is a pool that keeps nothing ready.

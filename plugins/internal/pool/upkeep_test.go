@@ -12,7 +12,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/pool"
 )
 
 // newTended is a pool of one template whose sandboxes are looked after.

@@ -1,4 +1,4 @@
-package provider
+package guestcalls
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
-var _ sdk.Ports = (*Provider)(nil)
+var _ sdk.Ports = (*Calls)(nil)
 
 // dialTimeout is how long a guest may take to connect; it gives up by itself
 // before.
@@ -18,8 +18,8 @@ const dialTimeout = 10 * time.Second
 
 // DialPort implements sdk.Ports. Connections do not hinder a pause: they stand
 // still with everything else.
-func (p *Provider) DialPort(ctx context.Context, instanceID string, port uint16) (conn net.Conn, err error) {
-	err = p.instances.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
+func (c *Calls) DialPort(ctx context.Context, instanceID string, port uint16) (conn net.Conn, err error) {
+	err = c.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
 		dialling, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		conn, err = guest.DialPort(dialling, instanceID, port)

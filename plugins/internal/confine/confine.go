@@ -37,6 +37,8 @@ func (l Limits) HostProcesses() int64 { return 4*l.Processes + 512 }
 // Tmpfs is a file system in memory.
 type Tmpfs struct {
 	Path string
+	// MB is its size in MiB.
+	MB int64
 	// Options of the mount, as mount(8) takes them.
 	Options []string
 }
@@ -44,7 +46,7 @@ type Tmpfs struct {
 // Tmpfs lists the only places in a sandbox where anything can be written.
 func (l Limits) Tmpfs() []Tmpfs {
 	tmpfs := func(path, mode string, mb int64, flags ...string) Tmpfs {
-		return Tmpfs{path, append([]string{"mode=" + mode, fmt.Sprintf("size=%dm", mb), "nosuid", "nodev"}, flags...)}
+		return Tmpfs{path, mb, append([]string{"mode=" + mode, fmt.Sprintf("size=%dm", mb), "nosuid", "nodev"}, flags...)}
 	}
 	return []Tmpfs{
 		tmpfs("/dev/shm", "1777", l.WorkspaceMB, "noexec"),

@@ -6,7 +6,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/tail"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/tail"
 )
 
 func TestTheEndIsKept(t *testing.T) {

@@ -24,6 +24,9 @@ type Options[S Sandbox] struct {
 	// Make makes a sandbox for a template. It is called from several
 	// goroutines at once.
 	Make func(ctx context.Context, template string) (S, error)
+	// Final says whether an error of Make comes again until somebody does something: those who
+	// wait are told it at once, as it is. nil for none.
+	Final func(err error) bool
 	// Check asks a ready sandbox whether it is well. An error means that it is
 	// of no use. nil for no checks.
 	Check func(ctx context.Context, sandbox S) error

@@ -10,11 +10,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
@@ -40,8 +43,10 @@ var ErrNotStarted = errors.New("the guest does not take the code")
 // ErrStuck means that the guest did not end the code in time.
 var ErrStuck = errors.New("the guest does not answer")
 
-// ErrGone means that the sandbox has ended.
-var ErrGone = errors.New("the sandbox has ended")
+// ErrGone means that the connection to the guest has ended. Where there is one in all, the
+// sandbox has ended with it; where another one can be had, what runs in the sandbox goes on
+// but for what was asked over this one.
+var ErrGone = errors.New("the connection to the sandbox has ended")
 
 // Client is a connection to a guest.
 type Client struct {
@@ -50,15 +55,41 @@ type Client struct {
 	install guestv1.InstallServiceClient
 }
 
-// New makes a client of a connection. Close it before the connection.
+// New makes a client of the only connection that there is. Close it before the connection.
 func New(conn *stdio.Conn) (*Client, error) {
-	// What a guest says is bounded as what a plugin says.
-	cc, err := grpc.NewClient("passthrough:guest", append(wire.DialOptions(),
-		grpc.WithContextDialer(stdio.Dialer(conn)),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	return newClient(stdio.Dialer(conn),
 		grpc.WithReadBufferSize(0), // the connection has one
 		grpc.WithIdleTimeout(0),    // a second connection cannot be had
-	)...)
+	)
+}
+
+// Pauses between the tries to connect, and how often a silent connection is asked whether it
+// is there.
+const (
+	firstRedial = 100 * time.Millisecond
+	mostRedial  = 2 * time.Second
+	silence     = 10 * time.Second
+)
+
+// Redialing makes a client that connects, with dial, whenever it has no connection: what the
+// guest serves outlives its connections. A connection that is silent is tried, and given up
+// where nothing comes.
+func Redialing(dial func(context.Context) (net.Conn, error)) (*Client, error) {
+	return newClient(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) },
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: mostRedial},
+			MinConnectTimeout: startBound,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
+	)
+}
+
+func newClient(dial func(context.Context, string) (net.Conn, error), options ...grpc.DialOption) (*Client, error) {
+	// What a guest says is bounded as what a plugin says.
+	cc, err := grpc.NewClient("passthrough:guest", append(append(wire.DialOptions(),
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // the connection has its own
+	), options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the guest: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/pool"
 )
 
 // ask is a request, named by its tenant and template.

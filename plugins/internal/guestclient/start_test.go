@@ -11,9 +11,9 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire/providerv1"

@@ -10,7 +10,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/egress"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/egress"
 )
 
 func TestWheelsAreServedAndNothingElse(t *testing.T) {

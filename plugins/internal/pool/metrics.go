@@ -1,15 +1,14 @@
-package provider
+package pool
 
 import (
 	"maps"
 	"slices"
 
-	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/pool"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// poolMetrics are the figures of the pool for the operator.
-func poolMetrics(s pool.Stats) []sdk.Metric {
+// Metrics are the figures of a pool for the operator.
+func Metrics(s Stats) []sdk.Metric {
 	gauge := func(name, help string, value float64) sdk.Metric {
 		return sdk.Metric{Name: name, Help: help, Kind: sdk.MetricGauge, Value: value}
 	}

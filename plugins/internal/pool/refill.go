@@ -310,7 +310,10 @@ func (p *Pool[S]) failed(err error) {
 	p.failure = err
 	p.counts.Failed++
 	p.o.Logger.Error("make sandbox", "error", err, "failures", p.failures)
-	if p.failures >= giveUpAfter {
+	switch {
+	case p.o.Final != nil && p.o.Final(err):
+		p.waiters.refuse(err)
+	case p.failures >= giveUpAfter:
 		p.waiters.refuse(sdk.Errorf(sdk.CodeCreateFailed, "no sandbox can be made at the moment, %d failures in a row: %s", p.failures, Reason(err)))
 	}
 	if p.retry == nil {
