@@ -47,6 +47,7 @@ build: ## build the broker, the guest and the plugins into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/e2b ./plugins/e2b
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/aliyun ./plugins/aliyun
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/daytona ./plugins/daytona
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/kubernetes ./plugins/kubernetes
 
 runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
 	@if command -v runsc >/dev/null; then echo "using $$(command -v runsc)"; \
@@ -138,7 +139,8 @@ SUITES  = /plugins/(aliyun|daytona|e2b)/internal/provider$$|/sdk/providertest$$
 WAITING = /e2e/(chaos|hostileprovider|live)$$
 CORPUS  = /e2e/hostile$$
 # They need a cluster, which `make e2e-kubernetes` starts for them.
-CLUSTERED = /e2e/cluster(/.*)?$$
+CLUSTERED = /e2e/cluster(/.*)?$$|/plugins/kubernetes/internal/provider/oncluster$$
+ON_CLUSTER = ./e2e/cluster/... ./plugins/kubernetes/internal/provider/oncluster
 RUN_CORPUS = go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 unit: build runsc
@@ -147,7 +149,7 @@ unit: build runsc
 	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)') || waited=failed; \
 	(cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...) || waited=failed; \
 	[ -z "$$waited" ]; } & waiting=$$!; \
-	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)|$(SUITES)') || failed="$$failed packages"; \
+	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)|$(SUITES)|$(CLUSTERED)') || failed="$$failed packages"; \
 	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -E '$(SUITES)') || failed="$$failed suites"; \
 	wait $$waiting || failed="$$failed waiting"; \
 	go test $(RACE) -p 1 -timeout 20m $$(go list ./... | grep -E '$(CROWDED)' | grep -vE '$(WAITING)|$(CORPUS)|$(CLUSTERED)') || failed="$$failed crowded"; \
@@ -160,8 +162,8 @@ e2e: build runsc ## only the tests over the real binaries
 
 # Tests are built before, for the cluster's network has no way out for what is to be downloaded.
 e2e-kubernetes: build cluster ## only the tests on a real Kubernetes cluster of one node (as root)
-	@go test $(RACE) -count=1 -run '^$$' ./e2e/cluster/... >/dev/null
-	.ci/with-cluster go test $(RACE) -p 1 -timeout 20m -count=1 ./e2e/cluster/...
+	@go test $(RACE) -count=1 -run '^$$' $(ON_CLUSTER) >/dev/null
+	.ci/with-cluster go test $(RACE) -p 1 -timeout 30m -count=1 $(ON_CLUSTER)
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there
 	@$(RUN_CORPUS)

@@ -45,6 +45,8 @@ var refusedAtTheStart = []struct{ plugin, settings, setting, says string }{
 	{"e2b", `api_key = "k" templates = { bash = "" }`, "templates", "has nothing for bash"},
 	{"e2b", `api_key = "k" allowed_hosts = ["a b"]`, "allowed_hosts", "neither a name"},
 	{"e2b", `api_key = "k" allowed_hosts = ["a"] allow_internet = false`, "allowed_hosts", "allow_internet is false"},
+	{"kubernetes", `namespace = "n" image = "i" runtime_class = ""`, "runtime_class", "kernel of its own"},
+	{"kubernetes", `namespace = "n" image = "i" pool_size = 10 max_sandboxes = 5`, "pool_size", "max_sandboxes"},
 	{"daytona", `api_key = "k" snapshot = "s" image = "python:3.12"`, "image", "one of them"},
 	{"daytona", `api_key = "k" image = "python:latest"`, "image", "tag"},
 	{"daytona", `api_key = "k" cpus = 2`, "cpus", "belongs to image"},

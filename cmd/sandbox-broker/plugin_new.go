@@ -43,7 +43,7 @@ type skeletonData struct {
 
 // shippedPlugins come with the broker: another of the same name would take their
 // place in plugin_dir.
-var shippedPlugins = []string{"self_managed", "e2b", "aliyun", "daytona"}
+var shippedPlugins = []string{"self_managed", "e2b", "aliyun", "daytona", "kubernetes"}
 
 // Run writes the files, into a directory that is empty or not there.
 func (c *pluginNewCommand) Run(term *terminal) error {

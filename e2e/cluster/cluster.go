@@ -4,7 +4,7 @@
 // own, and inside its network, from where pods and services are reached.
 //
 // What is not as in a usual cluster: there is no DNS, no way out of the network, and no
-// registry, so that images other than Image cannot be had. Network policies are accepted and
+// registry, so that images other than Image and GuestImage cannot be had. Network policies are accepted and
 // not enforced, for the plugin of the node's network knows none, until a test asks for it.
 // So it is with agent-sandbox.
 package cluster
@@ -45,6 +45,8 @@ type Cluster struct {
 	Kubeconfig string
 	// Image is the root file system of `make rootfs`. The node has it, and pulls nothing.
 	Image string
+	// GuestImage has the guest of this build, and nothing else.
+	GuestImage string
 	// GVisor is false where RuntimeClass means runc, for this machine does not let gVisor's
 	// shim work.
 	GVisor bool
@@ -59,6 +61,7 @@ func Find(t testing.TB) *Cluster {
 	c := &Cluster{
 		Kubeconfig: os.Getenv("KUBECONFIG"),
 		Image:      os.Getenv("CLUSTER_IMAGE"),
+		GuestImage: os.Getenv("CLUSTER_GUEST_IMAGE"),
 		GVisor:     os.Getenv("CLUSTER_GVISOR") == "runsc",
 		dir:        os.Getenv("CLUSTER_DIR"),
 	}
