@@ -149,13 +149,13 @@ func Settings() Kind {
 			Tests: []string{"TestAddressesForTheAuditLog", "TestTheAuditLogIsSentToAWebhookThatIsAddedWhileTheBrokerRuns"},
 		},
 		{
-			Of:    []string{"self_managed.runsc", "self_managed.guest", "self_managed.rootfs", "self_managed.docker_host", "self_managed.docker_runtime", "self_managed.image", "self_managed.wheel_dir", "self_managed.package_index", "self_managed.npm_registry"},
+			Of:    []string{"self_managed.runsc", "self_managed.guest", "self_managed.rootfs", "self_managed.docker_host", "self_managed.docker_runtime", "self_managed.image", "self_managed.wheel_dir", "self_managed.package_index", "self_managed.npm_registry", "kubernetes.kubeconfig", "kubernetes.context", "kubernetes.namespace", "kubernetes.image", "kubernetes.guest_image", "kubernetes.runtime_class", "kubernetes.kernel", "kubernetes.service_account", "kubernetes.network", "kubernetes.reach", "kubernetes.wheel_dir", "kubernetes.package_index", "kubernetes.npm_registry"},
 			Abuse: "Who has an administrator's token, for any program as root; another user, who can write one of these.",
 			Stops: "`file_only`; owners and modes are those of a program that root runs.",
 			Tests: []string{"TestSettingsThatAnAdministratorsTokenCannotChange", "TestAnAdministratorsTokenRunsNoProgramOfItsChoice", "TestTheRequestsOfAttackers"},
 		},
 		{
-			Of:    []string{"self_managed.pool_size", "self_managed.max_sandboxes", "self_managed.queue_timeout", "self_managed.max_age", "self_managed.memory_mb", "self_managed.cpus", "self_managed.workspace_mb", "self_managed.processes", "self_managed.cgroups"},
+			Of:    []string{"self_managed.pool_size", "self_managed.max_sandboxes", "self_managed.queue_timeout", "self_managed.max_age", "self_managed.memory_mb", "self_managed.cpus", "self_managed.workspace_mb", "self_managed.processes", "self_managed.cgroups", "kubernetes.pool_size", "kubernetes.max_sandboxes", "kubernetes.queue_timeout", "kubernetes.max_age", "kubernetes.memory_mb", "kubernetes.cpus", "kubernetes.memory_request_mb", "kubernetes.cpu_request", "kubernetes.workspace_mb", "kubernetes.processes"},
 			Abuse: "Code, for the memory, processors, disk and processes of the host.",
 			Stops: "Limits in the guest, and control groups as the fence behind it.",
 			Tests: []string{"TestTheHostsMemoryLimitIsTheFenceBehindTheGuests", "TestConfigureRefusesSettingsThatDoNotFitTogether", "TestTheCorpus"},
@@ -167,19 +167,25 @@ func Settings() Kind {
 			Tests: []string{"TestAnotherRuntimeIsSaidToBeWeaker", "TestCopiesDifferWhereSandboxesMust"},
 		},
 		{
-			Of:    []string{"self_managed.packages", "self_managed.package_hosts", "self_managed.package_mb"},
+			Of:    []string{"kubernetes.image_pull_policy", "kubernetes.image_pull_secrets", "kubernetes.node_selector", "kubernetes.toleration", "kubernetes.port"},
+			Abuse: "Who has an administrator's token, to have code run on other nodes of the cluster.",
+			Stops: "It remains, within the namespace's own rules; the change is in the audit log. A port answers nobody without the pod's key.",
+			Tests: []string{"TestAGuestSaysNothingToOthers", "TestWhatAnAdministratorChangesIsInTheAuditLog"},
+		},
+		{
+			Of:    []string{"self_managed.packages", "self_managed.package_hosts", "self_managed.package_mb", "kubernetes.packages", "kubernetes.package_hosts", "kubernetes.package_mb"},
 			Abuse: "Code, for a way out to the network; an index, by files without end.",
 			Stops: "The way out leads to named hosts, during an installation alone, and is bounded.",
 			Tests: []string{"TestAnInstallationReachesOnlyWhatTheOperatorNamed", "TestAnIndexThatNeverEndsIsCutOff", "TestPipThatCodeCallsInstallsWhatIsAllowed"},
 		},
 		{
-			Of:    []string{"self_managed.policy", "self_managed.policy_blocked_imports", "self_managed.policy_blocked_calls", "self_managed.policy_allowed_rules"},
+			Of:    []string{"self_managed.policy", "self_managed.policy_blocked_imports", "self_managed.policy_blocked_calls", "self_managed.policy_allowed_rules", "kubernetes.policy", "kubernetes.policy_blocked_imports", "kubernetes.policy_blocked_calls", "kubernetes.policy_allowed_rules"},
 			Abuse: "Code, to hide from the policy; an administrator's token, to turn it off.",
 			Stops: "It is no wall, as is said there: the sandbox is. Turning it off is in the audit log.",
 			Tests: []string{"TestWhatTheCodePolicyEnforces", "TestFindingsCannotBeTakenBack", "TestWhatAnAdministratorChangesIsInTheAuditLog"},
 		},
 		{
-			Of:    []string{"e2b.api_key", "daytona.api_key", "aliyun.access_key_id", "aliyun.access_key_secret", "aliyun.security_token"},
+			Of:    []string{"kubernetes.secret", "e2b.api_key", "daytona.api_key", "aliyun.access_key_id", "aliyun.access_key_secret", "aliyun.security_token"},
 			Abuse: "Who reads log, API or errors, for keys.",
 			Stops: "They are secret: shown nowhere, sealed in the file where the API writes them.",
 			Tests: []string{"TestNoSecretComesOutOfTheAdminAPI", "TestASecretIsWrittenSealedAndReplacedByAnother", "TestOneSlipShowsNoSecret"},
@@ -197,7 +203,7 @@ func Settings() Kind {
 			Tests: []string{"TestARegionIsNotLeftByMistake", "TestWhatAnAdministratorChangesIsInTheAuditLog"},
 		},
 		{
-			Of:    []string{"e2b.timeout", "e2b.max_retries", "daytona.max_retries", "daytona.create_timeout", "daytona.auto_stop", "daytona.auto_archive", "daytona.keep_stopped", "daytona.pause_by", "daytona.cpus", "daytona.memory_gb", "daytona.disk_gb", "aliyun.timeout", "aliyun.idle_timeout", "aliyun.cpus", "aliyun.memory_mb", "aliyun.disk_mb"},
+			Of:    []string{"kubernetes.create_timeout", "e2b.timeout", "e2b.max_retries", "daytona.max_retries", "daytona.create_timeout", "daytona.auto_stop", "daytona.auto_archive", "daytona.keep_stopped", "daytona.pause_by", "daytona.cpus", "daytona.memory_gb", "daytona.disk_gb", "aliyun.timeout", "aliyun.idle_timeout", "aliyun.cpus", "aliyun.memory_mb", "aliyun.disk_mb"},
 			Abuse: "A cloud that lies or hangs, for waiting and money; repeated calls, for two of one.",
 			Stops: "Waits are bounded; a creation is repeated by its key only; quotas count what was asked for.",
 			Tests: []string{"TestWhateverTheServiceDoesAboutACreation", "TestWhateverTheServiceDoesCodeRunsAtMostOnce", "TestACreationWhoseEffectCannotBeLookedForIsUncertain"},
