@@ -72,7 +72,7 @@ func TestCheckRefusesWhatTheStartRefuses(t *testing.T) {
 	for i, c := range refusedAtTheStart {
 		settings := paths.Replace(c.settings)
 		// One to a line, as HCL wants it.
-		for _, name := range []string{"max_sandboxes", "rootfs", "snapshot", "image", "cpus", "pause_by", "package_index", "npm_registry", "wheel_dir", "package_hosts", "region", "domain", "templates", "allowed_hosts", "allow_internet", "access_key_id", "access_key_secret", "network", "vswitch_ids", "vpc_id", "identity", "role_name"} {
+		for _, name := range []string{"max_sandboxes", "runtime_class", "pool_size", "rootfs", "snapshot", "image", "cpus", "pause_by", "package_index", "npm_registry", "wheel_dir", "package_hosts", "region", "domain", "templates", "allowed_hosts", "allow_internet", "access_key_id", "access_key_secret", "network", "vswitch_ids", "vpc_id", "identity", "role_name"} {
 			settings = strings.ReplaceAll(settings, " "+name+" =", "\n  "+name+" =")
 		}
 		fmt.Fprintf(&text, "provider \"p%d\" {\n  plugin = %q\n  %s\n}\n", i, c.plugin, settings)

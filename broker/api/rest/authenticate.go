@@ -156,6 +156,9 @@ func BearerTokens(header Header) []string {
 // the broker hold as many bodies of the full size as there are connections. door is that
 // whose own listener the request came by; nil for the server's.
 func (s *Server) headerReceived(header *fasthttp.RequestHeader, door *API) fasthttp.RequestConfig {
+	// A request before this one may have had the same place, and ended without a word: of
+	// some bodies that never come fasthttp tells nobody.
+	s.arrivals.release(header)
 	if ambiguousHead(header) { // screen refuses it
 		header.SetContentLength(0) // nobody waits for a body whose end is not known
 		header.Del(fiber.HeaderExpect)
