@@ -80,9 +80,9 @@ func (p process) run(t *testing.T, id string, language sdk.Language, code string
 	return r.out.String()
 }
 
-func create(t *testing.T, p process, template string, env map[string]string) string {
+func create(t *testing.T, p process, env map[string]string) string {
 	t.Helper()
-	i, err := p.Create(t.Context(), sdk.CreateRequest{Template: template, Env: env, Labels: map[string]string{
+	i, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python", Env: env, Labels: map[string]string{
 		sdk.LabelTenant: "acme", sdk.LabelSession: t.Name(), sdk.LabelInstance: "i", sdk.LabelBroker: p.broker,
 	}})
 	assert.NilError(t, err)
@@ -92,7 +92,7 @@ func create(t *testing.T, p process, template string, env map[string]string) str
 func TestCodeRunsInAPodAndReachesNothing(t *testing.T) {
 	c := cluster.Find(t)
 	p := begin(t, t.TempDir(), "hello", given(c, c.Namespace(t, privileged), nil))
-	id := create(t, p, "python", map[string]string{"GREETING": "hello"})
+	id := create(t, p, map[string]string{"GREETING": "hello"})
 	assert.Equal(t, p.run(t, id, sdk.Python, "import os; print(os.environ['GREETING'])"), "hello\n")
 	assert.Equal(t, p.run(t, id, sdk.JavaScript, "console.log(6 * 7)"), "42\n")
 	t.Run("with nothing of Kubernetes", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestInstancesSurviveTheProcess(t *testing.T) {
 	dir, settings := t.TempDir(), given(c, c.Namespace(t, privileged), map[string]any{"pool_size": 1})
 	first := begin(t, dir, "survivor", settings)
 	namespace := first.namespace
-	id := create(t, first, "python", map[string]string{"SECRET": "of the instance"})
+	id := create(t, first, map[string]string{"SECRET": "of the instance"})
 	assert.Equal(t, first.run(t, id, sdk.Bash, "echo mine > /workspace/file"), "")
 	command, err := first.StartCommand(t.Context(), sdk.CommandRequest{InstanceID: id, Argv: []string{"sleep", "1000"}})
 	assert.NilError(t, err)
@@ -184,7 +184,7 @@ func TestWhyAPodEndedIsTold(t *testing.T) {
 	namespace := p.namespace
 	during := func(t *testing.T, end func(id string)) (sdk.ExecuteResult, error) {
 		t.Helper()
-		id := create(t, p, "python", nil)
+		id := create(t, p, nil)
 		began := make(chan struct{})
 		var once sync.Once
 		var ending sync.WaitGroup
@@ -275,7 +275,7 @@ func TestWhatAPodWaitsForIsTold(t *testing.T) {
 func TestCodeRunsByWayOfTheAPIServer(t *testing.T) {
 	c := cluster.Find(t)
 	p := begin(t, t.TempDir(), "outside", given(c, c.Namespace(t, privileged), map[string]any{"reach": "api"}))
-	id := create(t, p, "python", nil)
+	id := create(t, p, nil)
 	assert.Equal(t, p.run(t, id, sdk.Python, "print(6 * 7)"), "42\n")
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
 	_, err := p.WriteFile(t.Context(), sdk.WriteFileRequest{InstanceID: id, Path: "/workspace/large"}, bytes.NewReader(large))
@@ -330,7 +330,7 @@ func TestNoPodIsHandedOutTwice(t *testing.T) {
 func TestInstancesGoOnWithoutTheAPIServer(t *testing.T) {
 	c := cluster.Find(t)
 	p := begin(t, t.TempDir(), "away", given(c, c.Namespace(t, privileged), nil))
-	id := create(t, p, "python", nil)
+	id := create(t, p, nil)
 	c.StopAPIServer(t)
 	assert.Equal(t, p.run(t, id, sdk.Python, "print(1)"), "1\n")
 	health, err := p.Health(t.Context())
@@ -343,7 +343,7 @@ func TestInstancesGoOnWithoutTheAPIServer(t *testing.T) {
 	_, err = p.List(ctx)
 	assert.Assert(t, err != nil, "an old list would be taken for the truth")
 	c.StartAPIServer(t)
-	other := create(t, p, "python", nil)
+	other := create(t, p, nil)
 	assert.Equal(t, p.run(t, other, sdk.Python, "print(2)"), "2\n")
 	assert.Equal(t, p.run(t, id, sdk.Python, "print(3)"), "3\n")
 	assert.NilError(t, p.Destroy(t.Context(), other))
