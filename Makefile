@@ -163,7 +163,7 @@ e2e: build runsc ## only the tests over the real binaries
 # Tests are built before, for the cluster's network has no way out for what is to be downloaded.
 e2e-kubernetes: build cluster ## only the tests on a real Kubernetes cluster of one node (as root)
 	@go test $(RACE) -count=1 -run '^$$' $(ON_CLUSTER) >/dev/null
-	.ci/with-cluster go test $(RACE) -p 1 -timeout 30m -count=1 $(ON_CLUSTER)
+	.ci/with-cluster go test $(RACE) -p 1 -timeout 45m -count=1 $(ON_CLUSTER)
 
 corpus: build runsc ## only the hostile programs, on every runtime that is there
 	@$(RUN_CORPUS)
