@@ -76,7 +76,7 @@ func (b *syncBuffer) Bytes() []byte {
 func startPod(t *testing.T, program string, gvisor bool) *pod {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("a container like that of a pod needs root")
+		binaries.Missing(t, "a container like that of a pod needs root")
 	}
 	dir, err := os.MkdirTemp("", "pod") //nolint:usetesting // the path of a socket in it is short
 	assert.NilError(t, err)

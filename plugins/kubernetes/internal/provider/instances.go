@@ -114,6 +114,20 @@ func (p *Provider) add(i *instance) {
 		i.expireAt(i.ExpiresAt, func() { p.expire(i) })
 	}
 	p.serveRequested(i)
+	p.background.Go(func() { p.noticeEnd(i) })
+}
+
+// noticeEnd frees what an instance holds when its pod ends by itself: the broker may never ask
+// for the end of what is not listed any more.
+func (p *Provider) noticeEnd(i *instance) {
+	select {
+	case <-i.exited:
+	case <-p.life.Done():
+		return
+	}
+	if p.lookUp(i.ID) == i {
+		p.lose(i)
+	}
 }
 
 func (i *instance) expireAt(at time.Time, expire func()) {

@@ -343,6 +343,7 @@ func (p *Provider) Close(context.Context) error {
 			p.pool.Release() // the pool waits for what it has handed out, and ends the rest
 		}
 	}
+	clear(p.byID) // nobody gives the same place back again
 	p.mu.Unlock()
 	p.pool.Close()
 	p.background.Wait()

@@ -180,7 +180,8 @@ func TestInstancesSurviveTheProcess(t *testing.T) {
 
 func TestWhyAPodEndedIsTold(t *testing.T) {
 	c := cluster.Find(t)
-	p := begin(t, t.TempDir(), "endings", given(c, c.Namespace(t, privileged), nil))
+	// There is room for one: each must give its place back, however it ends.
+	p := begin(t, t.TempDir(), "endings", given(c, c.Namespace(t, privileged), map[string]any{"max_sandboxes": 1}))
 	namespace := p.namespace
 	during := func(t *testing.T, end func(id string)) (sdk.ExecuteResult, error) {
 		t.Helper()
@@ -215,6 +216,7 @@ func TestWhyAPodEndedIsTold(t *testing.T) {
 		assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
 		assert.ErrorContains(t, err, "EvictionByEvictionAPI")
 	})
+	assert.NilError(t, p.Destroy(t.Context(), create(t, p, nil)))
 }
 
 // told is called for output.
