@@ -34,14 +34,14 @@ ifneq ($(PYTHON_DIR),$(patsubst %/,%,$(dir $(shell command -v python3))))
 export PATH := $(PYTHON_DIR):$(PATH)
 endif
 
-.PHONY: help build runsc rootfs demo agents run test unit e2e e2e-kubernetes cluster corpus chaos live live-clean lint fmt generate drift bench plots soak clean tools
+.PHONY: help build runsc rootfs demo agents run recording test unit suites e2e e2e-clients e2e-sandboxes e2e-postgres e2e-kubernetes e2e-packages packages release images engine own-runsc cluster corpus chaos chaos-kubernetes nemesis nemesis-figures live live-clean lint console site fmt generate drift bench plots soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 build: ## build the broker, the guest and the plugins into bin/
 	@mkdir -p bin/plugins
-	go build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/sandbox-broker ./cmd/sandbox-broker
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/sandbox-broker ./cmd/sandbox-broker
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sandbox-guest ./cmd/sandbox-guest
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/self_managed ./plugins/selfmanaged
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/e2b ./plugins/e2b
@@ -50,13 +50,41 @@ build: ## build the broker, the guest and the plugins into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/kubernetes ./plugins/kubernetes
 
 runsc: ## build gVisor's runsc into bin/, unless one is on the PATH
-	@if command -v runsc >/dev/null; then echo "using $$(command -v runsc)"; \
-	elif [ -x bin/runsc ] && [ "$$(cat bin/.runsc-version 2>/dev/null)" = "$(RUNSC_VERSION)" ]; then echo "using bin/runsc"; \
+	@if command -v runsc >/dev/null; then echo "using $$(command -v runsc)"; else $(MAKE) --no-print-directory own-runsc; fi
+
+# What is released has its own, whatever is on the PATH.
+own-runsc:
+	@if [ -x bin/runsc ] && [ "$$(cat bin/.runsc-version 2>/dev/null)" = "$(RUNSC_VERSION)" ]; then echo "using bin/runsc"; \
 	else echo "building runsc $(RUNSC_VERSION); this takes a minute or two"; \
 		GOBIN=$(CURDIR)/bin CGO_ENABLED=0 go install -trimpath -ldflags '$(LDFLAGS) -X gvisor.dev/gvisor/runsc/version.version=$(RUNSC_VERSION)' gvisor.dev/gvisor/runsc@$(RUNSC_VERSION); \
 		echo $(RUNSC_VERSION) > bin/.runsc-version; fi
-	@command -v runsc >/dev/null || { mkdir -p bin/gvisor-bin; ln -sfn ../runsc bin/gvisor-bin/gvisor_sentry; \
-		CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/gvisor-bin/gvisor-sentry-prewarmer ./cmd/gvisor-sentry-prewarmer; }
+	@mkdir -p bin/gvisor-bin; ln -sfn ../runsc bin/gvisor-bin/gvisor_sentry
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/gvisor-bin/gvisor-sentry-prewarmer ./cmd/gvisor-sentry-prewarmer
+
+# Files of a release have the time of the last commit, and programs do not say whether all was
+# committed: the same sources and the same Go make the same bytes.
+RELEASE := cmd/release
+RELEASED = cd $(RELEASE) && go run . -version '$(VERSION)'
+packages release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+packages release: export GOFLAGS += -buildvcs=false
+
+packages: build own-runsc ## Debian packages of the broker and each plugin, into dist/
+	@rm -f dist/*.deb
+	@$(RELEASED) packages
+	@ls -1 dist/*.deb
+
+release: engine build own-runsc ## packages, a tarball, what is in each, checksums and the images, into dist/
+	@rm -rf dist
+	@$(RELEASED) all
+	@(cd dist && sha256sum --quiet --check SHA256SUMS && ls -1)
+	@$(MAKE) --no-print-directory images
+
+engine:
+	@docker version >/dev/null 2>&1 || { echo "images take a Docker Engine, and none answers; make packages needs none" >&2; exit 1; }
+
+images: engine ## the images of dist/images, of make release, for the Docker Engine that answers
+	@for image in broker self-managed; do \
+		docker build --quiet --tag "sandbox-broker/$$image:$(VERSION)" --tag "sandbox-broker/$$image:latest" $(IMAGE_OPTIONS) "dist/images/$$image"; done
 
 rootfs: ## build a root file system for sandboxes into .cache/rootfs, and a Docker image of it (as root)
 	@plugins/selfmanaged/rootfs/build .cache/rootfs
@@ -118,55 +146,127 @@ agents: build runsc ## one agent by four clients (REST, E2B, OpenSandbox, MCP), 
 run: build runsc ## build all and serve sandbox.hcl until ^C
 	@bin/sandbox-broker serve --config sandbox.hcl
 
-test: lint unit ## everything: format, vet, lint, generated files, all tests on the real binaries
+recording: build runsc ## record the command line with a real broker, into docs/
+	@go run ./e2e/recording
+
+test: lint unit ## format, vet, lint, generated files, all tests on the real binaries that need nobody else's
 
 # Most tests wait, so that three packages at once are no load. Those whose tests start
 # sandboxes by the dozen are one, and run one after the other: beside each other they
 # take no less time, and what a user would wait a second for takes a minute.
 #
-# The corpus runs by itself, after the others: it says how many programs passed,
-# and whatever changes on this machine meanwhile would alarm its canaries.
-#
 # The conformance suites of the clouds, and of the reference provider, mostly wait for time
-# limits, and do so beside each other.
+# limits, and do so beside each other. With -short two of the clouds try a third of what is the
+# same for all; `make suites` runs all of it. What waits as much follows them (PATIENT).
+#
+# The race detector watches the packages of the broker, the SDK and the plugins. What drives built
+# programs, the suites that run the same cases again and again, and the configuration, which is
+# read and edited without a goroutine, are built without: it takes several times the processor time.
+# What vet says, make lint says, and nobody debugs the programs (QUICKLY). What counts its steps
+# by the million makes a tenth of them under the race detector (-short), and all of them without.
+#
+# What the guest of self_managed does by itself runs on one of its runtimes (-short), and on each in
+# `make suites`.
+#
+# What needs clients of others, a browser or proxies is in `make e2e-clients`, and what starts
+# sandboxes for minutes, with the suite on the built plugins, in `make e2e-sandboxes`, so that this
+# ends while somebody waits for it.
 #
 # Each part runs whether or not one before it has failed. The chaos tests and those of hostile
-# providers, which start no sandboxes and mostly wait, run beside the packages and the suites,
-# and always: of the programs that they build for themselves the cache of results knows nothing.
-# So does the example.
+# providers, which start no sandboxes and mostly wait, run beside the packages, the suites beside
+# the tests of self_managed, and the former always: of the programs that they build for themselves the cache of results knows nothing.
+# So does the example. Kills over the plugin of a cloud are left to `make chaos`.
 CROWDED = /e2e(/.*)?$$|/plugins/selfmanaged/internal/provider$$
-SUITES  = /plugins/(aliyun|daytona|e2b)/internal/provider$$|/sdk/providertest$$
+SUITES  = /plugins/(aliyun|daytona|e2b)/internal/provider$$|/sdk/providertest$$|/config(/(edit|difference|reference|ragflow))?$$
+QUICKLY = -vet=off -ldflags=-w
+COUNTED = AMillionRacing|TheRegistryDoesWhatAModelDoes|AFlippedBit|NoSecretMoves
 WAITING = /e2e/(chaos|hostileprovider|live)$$
+PATIENT = /e2e/(canaries|tutorial)$$
+BUILT   = /e2e/conformance$$
 CORPUS  = /e2e/hostile$$
+LONG    = WhatVanishesComesBack|HostilePrograms|PackagesOfATemplate|AForkedInterpreterIsLike|ARunIsBounded|ContractThatOnlyShowsInProcess|ASnapshotKeepsWhat|CopiesDifferWhere|LayersOutlive|HandedOver|ManyPauses|WhileManyAreMade|RequirementsAreInstalledOnce
+CLIENTS = /e2e/(frontdoor/.*|browser|console|daytona|proxies|quickstart)$$
 # They need a cluster, which `make e2e-kubernetes` starts for them.
 CLUSTERED = /e2e/cluster(/.*)?$$|/plugins/kubernetes/internal/provider/oncluster$$
+# So do some of the packages that run without one.
+NEEDS_CLUSTER = Kubernetes
+# They need a Debian of their own, which `make e2e-packages` builds for them.
+PACKAGED = /e2e/packages(/.*)?$$
 ON_CLUSTER = ./e2e/cluster/... ./plugins/kubernetes/internal/provider/oncluster
-RUN_CORPUS = go test $(RACE) -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile | grep -vE '^(=== |PASS$$| *--- PASS)'
+RUN_CORPUS = go test -vet=off -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile $(1) | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 unit: build runsc
 	@failed=; \
 	{ waited=; \
-	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)') || waited=failed; \
-	(cd $(EXAMPLE) && go test $(RACE) -timeout 20m ./...) || waited=failed; \
+	go test $(QUICKLY) -p 1 -skip '$(NEEDS_CLUSTER)|KillsOverDaytona' -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)') || waited=failed; \
+	(cd $(EXAMPLE) && go test $(QUICKLY) -timeout 20m ./...) || waited=failed; \
 	[ -z "$$waited" ]; } & waiting=$$!; \
-	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -vE '$(CROWDED)|$(SUITES)|$(CLUSTERED)') || failed="$$failed packages"; \
-	go test $(RACE) -p 3 -timeout 20m $$(go list ./... | grep -E '$(SUITES)') || failed="$$failed suites"; \
+	go test $(QUICKLY) -short $(RACE) -p 3 -timeout 20m $$(go list ./broker/... ./config/... ./sdk/... ./plugins/... | grep -vE '$(CROWDED)|$(SUITES)|$(CLUSTERED)') || failed="$$failed packages"; \
+	go test $(QUICKLY) -p 3 -timeout 20m -run '$(COUNTED)' ./broker/admin ./broker/instance/registry ./broker/quota ./broker/store || failed="$$failed counted"; \
 	wait $$waiting || failed="$$failed waiting"; \
-	go test $(RACE) -p 1 -timeout 20m $$(go list ./... | grep -E '$(CROWDED)' | grep -vE '$(WAITING)|$(CORPUS)|$(CLUSTERED)') || failed="$$failed crowded"; \
-	$(RUN_CORPUS) || failed="$$failed corpus"; \
+	{ waited=; \
+	go test $(QUICKLY) -short -p 3 -timeout 30m $$(go list ./... | grep -E '$(SUITES)|/(cmd|docs|examples)(/.*)?$$') || waited=failed; \
+	go test $(QUICKLY) -short -p 1 -timeout 20m $$(go list ./e2e/... | grep -E '$(PATIENT)') || waited=failed; \
+	[ -z "$$waited" ]; } & suites=$$!; \
+	go test $(QUICKLY) -short -skip '$(LONG)' -timeout 30m $$(go list ./plugins/... | grep -E '$(CROWDED)') || failed="$$failed crowded"; \
+	wait $$suites || failed="$$failed suites"; \
+	go test $(QUICKLY) -short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m $$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)') || failed="$$failed e2e"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 
 e2e: build runsc ## only the tests over the real binaries
-	go test $(RACE) -p 1 -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)|$(CLUSTERED)')
+	go test -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)|$(CLUSTERED)|$(PACKAGED)')
 	@$(RUN_CORPUS)
+
+e2e-clients: build runsc ## only the tests with the clients of others, a browser and proxies
+	go test $(QUICKLY) -short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m $$(go list ./e2e/... | grep -E '$(CLIENTS)')
+
+# The corpus runs by itself: it says how many programs passed, and whatever changes on this machine
+# meanwhile would alarm its canaries.
+e2e-sandboxes: build runsc ## only the hostile programs, the suite on the built plugins, the long tests of self_managed
+	@failed=; \
+	go test $(QUICKLY) -short -timeout 20m $$(go list ./e2e/... | grep -E '$(BUILT)') & built=$$!; \
+	go test $(QUICKLY) -short -run '$(LONG)' -timeout 30m $$(go list ./plugins/... | grep -E '$(CROWDED)') || failed="$$failed crowded"; \
+	wait $$built || failed="$$failed built"; \
+	$(RUN_CORPUS) || failed="$$failed corpus"; \
+	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
+
+# The same brokers with their state in databases of a real server, beside which .ci/with-postgres
+# runs the tests.
+e2e-postgres: build ## only the tests that kill brokers, with their state in PostgreSQL
+	.ci/with-postgres go test $(QUICKLY) -timeout 20m -count=1 -skip '$(NEEDS_CLUSTER)|KillsOverDaytona' ./e2e/chaos
+	.ci/with-postgres go test $(QUICKLY) -timeout 20m -count=1 -run 'Killing|Outlives|OwnerIsTold|KeyHolds|Hundreds|AStopLets' ./e2e
+	go test $(QUICKLY) -timeout 20m -count=1 ./e2e/nemesis/...
+
+suites: build runsc ## the conformance suites of the clouds and the tests of self_managed, whole
+	go test -p 3 -timeout 30m -count=1 $$(go list ./plugins/... ./sdk/... | grep -E '$(SUITES)')
+	go test -timeout 30m -count=1 $$(go list ./plugins/... | grep -E '$(CROWDED)')
 
 # Tests are built before, for the cluster's network has no way out for what is to be downloaded.
+# SHORT=-short leaves out what takes minutes and is seldom broken alone, and has a sixteenth of
+# the conformance suite run there: what is the guest's is tested everywhere. The broker in a cluster
+# (e2e/cluster/inside) is left out too.
+SHORT ?=
 e2e-kubernetes: build cluster ## only the tests on a real Kubernetes cluster of one node (as root)
-	@go test $(RACE) -count=1 -run '^$$' $(ON_CLUSTER) >/dev/null
-	.ci/with-cluster go test $(RACE) -p 1 -timeout 45m -count=1 $(ON_CLUSTER)
+	@go test -count=1 -run '^$$' $(ON_CLUSTER) ./e2e ./e2e/chaos >/dev/null
+	@failed=; \
+	.ci/with-cluster bash -c 'failed=0; \
+		go test $(SHORT) -p 1 -timeout 45m -count=1 $(if $(SHORT),$(filter-out ./e2e/cluster/...,$(ON_CLUSTER)) ./e2e/cluster,$(ON_CLUSTER)) || failed=1; \
+		go test -timeout 20m -count=1 -run Kubernetes ./e2e || failed=1; \
+		exit $$failed' || failed="$$failed provider or e2e"; \
+	[ -n '$(SHORT)' ] || .ci/with-cluster go test -timeout 20m -count=1 -run OverKubernetes ./e2e/chaos || failed="$$failed chaos"; \
+	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 
-corpus: build runsc ## only the hostile programs, on every runtime that is there
-	@$(RUN_CORPUS)
+e2e-packages: build own-runsc ## only the tests of packages and images, in a Debian of their own (as root)
+	@e2e/packages/debian .cache/debian
+	cd $(RELEASE) && go test $(RACE) -timeout 10m -count=1 ./...
+	go test -p 1 -timeout 20m -count=1 ./e2e/packages/...
+
+chaos-kubernetes: build cluster ## kill broker and plugin at random over a real cluster (KILLS=300 SEED=1)
+	@go test -count=1 -run '^$$' ./e2e/chaos >/dev/null
+	.ci/with-cluster go test -timeout 12h -count=1 -v -run OverKubernetes ./e2e/chaos -args -kills $(KILLS) -seed $(SEED)
+
+corpus: build runsc ## only the hostile programs, all of them on every runtime that is there
+	@$(call RUN_CORPUS,-args -all)
 
 # How often `make chaos` kills, 0 for a short run, and by which draw: SEED=0 draws one
 # and prints it.
@@ -175,6 +275,14 @@ SEED  ?= 0
 
 chaos: ## kill broker and plugins at random, and check what is left (KILLS=1000 SEED=1)
 	go test ./e2e/chaos/... -count=1 -timeout 12h -v -args -kills $(KILLS) -seed $(SEED)
+
+FAULTS ?= 0
+
+nemesis: ## five brokers on a database, harm to all of it, and the histories checked (FAULTS=1000 SEED=1)
+	go test ./e2e/nemesis -count=1 -timeout 12h -v -run FiveBrokers -args -faults $(FAULTS) -seed $(SEED)
+
+nemesis-figures: build ## one and five brokers on a database beside one on a file
+	go test ./e2e/nemesis -count=1 -v -run Figures -args -figures
 
 # What a live run may take: PROVIDER=e2b, daytona or aliyun, MINUTES, SPEND in the currency of its
 # price, PRICE of a second of a sandbox (0 for what the plugin names, or a guess), CASES by
@@ -194,16 +302,17 @@ live-clean: build ## remove what live runs have left, also killed ones (PROVIDER
 	@bin/live -provider '$(PROVIDER)' -clean
 
 lint: tools ## format, vet, static analysis, drift of generated files
-	go vet ./...
-	go vet -tags live ./plugins/...
+	go vet -tags live $$(grep -rl '^//go:build live' --include='*.go' plugins | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 	$(TOOLS)/golangci-lint run
-	cd $(EXAMPLE) && go vet ./... && $(TOOLS)/golangci-lint run
+	cd $(EXAMPLE) && $(TOOLS)/golangci-lint run
+	cd $(RELEASE) && $(TOOLS)/golangci-lint run
 	$(TOOLS)/buf lint
 	@$(MAKE) --no-print-directory drift
 
 fmt: tools ## format the code
 	$(TOOLS)/golangci-lint fmt
 	cd $(EXAMPLE) && $(TOOLS)/golangci-lint fmt
+	cd $(RELEASE) && $(TOOLS)/golangci-lint fmt
 
 generate: tools ## generate Go from the .proto files
 	PATH=$(TOOLS):$$PATH $(TOOLS)/buf generate
@@ -216,6 +325,17 @@ drift: tools
 
 bench: build runsc ## figures of the whole system, side by side in one run
 	@go run ./e2e/bench
+
+console: ## build the files of the admin page anew from broker/console/web, with npm
+	cd broker/console/web && npm ci --ignore-scripts --no-audit --no-fund && npx tsc --noEmit && node build.mjs ../assets
+
+# SOURCE=https://.../blob/main/ has links to files of the repository lead there; without it the
+# site shows these files itself.
+SOURCE ?=
+
+site: ## the docs as static pages in .cache/site, to be opened there or served by anything
+	@go run ./docs/site/build -source '$(SOURCE)' .cache/site
+	@echo "open .cache/site/index.html"
 
 plots: build runsc ## plots of latency by load, into docs/
 	@go run ./e2e/bench -run '^$$' -plots docs
@@ -242,4 +362,4 @@ $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC):
 	@touch $@
 
 clean: ## remove what was built
-	rm -rf bin data .cache
+	rm -rf bin data dist .cache

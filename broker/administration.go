@@ -73,6 +73,16 @@ func (a administration) DryRun(ctx context.Context) (admin.Reload, error) {
 	return aside(ctx, a, "try the configuration", a.reloader.DryRun)
 }
 
+// Preview implements admin.Daemon.
+func (a administration) Preview(ctx context.Context, begun admin.Reload, cfg *config.Config) (admin.Reload, error) {
+	return aside(ctx, a, "try a change of the configuration", func(ctx context.Context) (admin.Reload, error) {
+		return a.reloader.Preview(ctx, begun, cfg)
+	})
+}
+
+// Texts implements admin.Daemon.
+func (a administration) Texts(generation int) []admin.FileText { return a.reloader.Texts(generation) }
+
 // Describe implements admin.Daemon.
 func (a administration) Describe(ctx context.Context, cfg *config.Config, block *config.Provider) (sdk.Description, error) {
 	return aside(ctx, a, "describe a plugin", func(ctx context.Context) (sdk.Description, error) {

@@ -176,7 +176,7 @@ func TestAStopEndsChangesAndTrials(t *testing.T) {
 		})
 	}
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
-		dirs, err := os.ReadDir(a.processes)
+		dirs, err := a.directories()
 		assert.NilError(t, err)
 		return poll.Compare(is.Len(dirs, 3))
 	}, poll.WithTimeout(2*time.Minute), poll.WithDelay(10*time.Millisecond))
@@ -184,15 +184,21 @@ func TestAStopEndsChangesAndTrials(t *testing.T) {
 	assert.NilError(t, a.stop())
 	assert.Check(t, time.Since(began) < 25*time.Second)
 	all.Wait()
-	dirs, err := os.ReadDir(a.processes)
+	dirs, err := a.directories()
 	assert.NilError(t, err)
 	assert.Equal(t, len(dirs), 1)
+}
+
+// directories are those of the processes of the provider. The one that they have together
+// has no number.
+func (a *administered) directories() ([]string, error) {
+	return filepath.Glob(filepath.Join(a.processes, "[0-9]*"))
 }
 
 // steer tells the process of a provider what to do at its calls.
 func (a *administered) steer(label, actions string) {
 	a.t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(a.processes), label, "*"))
+	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(a.processes), label, "[0-9]*"))
 	assert.NilError(a.t, err)
 	assert.Equal(a.t, len(dirs), 1)
 	path := filepath.Join(dirs[0], "actions.json")

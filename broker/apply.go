@@ -9,12 +9,17 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/executions"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/generation"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/listen"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/reload"
+	"github.com/sandbox-broker/sandbox-broker/broker/snapshot"
+	"github.com/sandbox-broker/sandbox-broker/broker/templates"
+	"github.com/sandbox-broker/sandbox-broker/broker/tracing"
+	"github.com/sandbox-broker/sandbox-broker/broker/webhook"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -23,14 +28,18 @@ import (
 // read from the generation in force, whenever it is needed.
 type settings struct {
 	instances   instance.Limits
+	snapshots   snapshot.Limits
+	runs        executions.Limits
 	quotas      quota.Rules
 	connections admission.Bounds
 	requests    api.Bounds
 	previews    *api.PreviewHosts // nil for none
 	doors       map[string]frontdoor.Settings
-	tls         *api.TLS // nil for none
+	tls         *api.TLS      // nil for none
+	peers       *config.Peers // nil for none
 	audit       audit.Detail
 	sinks       config.Audit
+	tracing     tracing.Settings
 	disk        time.Duration
 	logLevel    hclog.Level
 }
@@ -53,14 +62,20 @@ func settingsOf(cfg *config.Config, providers []*generation.Revision) settings {
 			MaxWait:        l.MaxWait,
 			DiskTimeout:    l.DiskTimeout,
 		},
+		snapshots: snapshot.Limits{
+			DefaultTTL: l.SnapshotTTL, MaxTTL: l.MaxSnapshotTTL, Timeout: l.CreateTimeout, DiskTimeout: l.DiskTimeout,
+		},
+		runs:        executions.Limits{LogBytes: l.ExecutionLogBytes, AllBytes: l.ExecutionLogsBytes, Time: l.ExecutionLogTime, DiskTimeout: l.DiskTimeout},
 		quotas:      quotaRules(cfg, providers),
 		connections: listen.Bounds(c),
 		requests: api.Bounds{
 			MaxBody: l.RequestBody, Bodies: c.BodyBytes, BodiesPerTenant: c.BodyBytesPerTenant,
 			RequestTimeout: 2*l.MaxTimeout + 2*l.CreateTimeout + l.MaxWait + 4*l.DiskTimeout + time.Minute, DiskTimeout: l.DiskTimeout,
 		},
+		peers:    cfg.Peers,
 		audit:    audit.Detail{IncludeCode: a.IncludeCode, MaxBytes: a.MaxMB * 1e6, KeepDays: int(a.KeepDays), Patience: l.DiskTimeout},
 		sinks:    a,
+		tracing:  tracing.Settings(cfg.Tracing),
 		disk:     l.DiskTimeout,
 		logLevel: hclog.LevelFromString(cfg.Log.Level),
 		doors:    map[string]frontdoor.Settings{},
@@ -81,13 +96,17 @@ func settingsOf(cfg *config.Config, providers []*generation.Revision) settings {
 func (b *broker) hand(s settings) {
 	b.quotas.SetRules(s.quotas)
 	b.instances.SetLimits(s.instances)
+	b.snapshots.SetLimits(s.snapshots)
+	b.runs.SetLimits(s.runs)
 	b.gate.SetBounds(s.connections)
 	b.server.SetBounds(s.requests)
 	b.server.SetPreviewHosts(s.previews)
 	b.server.SetFrontDoors(s.doors)
 	b.server.SetTLS(s.tls)
+	b.identify(s.peers)
 	b.audit.Change(s.audit)
 	b.sinks.Apply(s.sinks)
+	b.tracing.Apply(s.tracing)
 	b.store.SetPatience(s.disk)
 	b.logger.SetLevel(s.logLevel)
 }
@@ -96,9 +115,17 @@ var _ reload.Broker = (*broker)(nil)
 
 // Apply implements reload.Broker.
 func (b *broker) Apply(from, next *generation.Generation, listeners reload.Listeners) {
-	b.forgetAnswers(func(name string) bool { return next.Has(name) && from.Has(name) })
+	stays := func(name string) bool { return next.Has(name) && from.Has(name) }
+	b.forgetAnswers(stays)
+	// A new tenant of an old name shall not find the volumes of that one, and keep its own.
+	b.volumes.ReleaseTenants(b.life, stays)
 	replaced := b.catalog.Set(next)
+	b.followTemplates(next)
 	b.instances.ReleaseTenants(next.Has)
+	b.snapshots.ReleaseTenants(next.Has)
+	b.runs.Forget(stays)
+	b.webhooks.Forget(stays)
+	b.volumes.ReleaseTenants(b.life, next.Has)
 	b.quotas.Forget(next.Has)
 	b.hand(settingsOf(next.Config, next.Current))
 	b.instances.InForce()
@@ -111,12 +138,41 @@ func (b *broker) Apply(from, next *generation.Generation, listeners reload.Liste
 			b.openDoor(kind, endpoint, listeners.FrontDoors[kind])
 		}
 	}
+	if from.Config.PeersListen() != next.Config.PeersListen() {
+		b.openPeers(listeners.Peers)
+	}
+	if !from.Config.Peers.Equal(next.Config.Peers) {
+		b.tellPeers(next.Config.Peers)
+	}
 	if from.Config.Metrics.Listen != next.Config.Metrics.Listen {
 		b.showMetrics(listeners.Metrics)
 	}
 	for _, old := range replaced {
 		b.tasks.Go("drain "+old.Label(), func() { b.host.Drain(old, next.Revision(old.Label())) })
 	}
+}
+
+// followTemplates has the templates of a generation built.
+func (b *broker) followTemplates(g *generation.Generation) {
+	providers := make([]templates.Provider, 0, len(g.Current))
+	for _, r := range g.Current {
+		providers = append(providers, r)
+	}
+	b.templates.Follow(g.Config.Templates, providers)
+}
+
+// webhookRules are what a tenant may have posted where, by the configuration in force.
+func (b *broker) webhookRules(tenant string) (webhook.Rules, bool) {
+	g := b.catalog.InForce()
+	if g.Config == nil {
+		return webhook.Rules{}, false
+	}
+	for _, t := range g.Config.Tenants {
+		if w := t.Webhooks; t.Name == tenant && w.Secret != "" {
+			return webhook.Rules{Allow: w.Allow, AllowPrivate: w.AllowPrivate, Secret: w.Secret}, true
+		}
+	}
+	return webhook.Rules{}, false
 }
 
 // forgetTenantsTimeout bounds the removal of what tenants have left in the state file.
@@ -155,11 +211,13 @@ func quotaRules(cfg *config.Config, providers []*generation.Revision) quota.Rule
 
 func quotaLimits(q config.Quota) quota.Limits {
 	return quota.Limits{
-		Instances: q.MaxInstances, Concurrent: q.MaxConcurrent,
+		Instances: q.MaxInstances, Paused: q.MaxPaused, Concurrent: q.MaxConcurrent,
 		RequestsPerSecond: q.RequestsPerSecond,
 		ExecutionsPerDay:  q.ExecutionsPerDay, ExecutionTimePerDay: q.ExecutionTimePerDay,
 		Size:        quota.Size{MemoryMB: q.MaxMemoryMB, CPUs: q.MaxCPUs},
 		MoneyPerDay: quota.MoneyOf(q.MoneyPerDay), MoneyPerMonth: quota.MoneyOf(q.MoneyPerMonth),
+		Snapshots: q.MaxSnapshots, SnapshotBytes: q.MaxSnapshotBytes,
+		Volumes: q.MaxVolumes, VolumeBytes: q.MaxVolumeBytes,
 	}
 }
 

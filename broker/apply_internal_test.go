@@ -23,6 +23,7 @@ import (
 // elsewhere are the fields, or what they are in, that no part of the broker is handed,
 // with who goes by them.
 var elsewhere = map[string]string{
+	"Database":               "a reload refuses another one",
 	"FallbackWritten":        "nobody: FallbackProviders says what it means",
 	"Limits.ShutdownTimeout": "stop reads it from the generation in force",
 	"Listen":                 "a reload opens it, and Apply moves the API there",
@@ -36,7 +37,9 @@ var elsewhere = map[string]string{
 	"Quota":                  "the quota of each tenant has what it does not say itself",
 	"Revision":               "what is shown of the generation in force",
 	"StateDir":               "a reload refuses another one",
+	"Templates":              "Apply has them built, and tenants are told of those in force",
 	"Tenants[0].TokenSHA256": "the directory of tenants in the generation",
+	"Tenants[0].Webhooks":    "a delivery reads them from the generation in force",
 }
 
 // handed is all that requests and the parts of the broker go by of a configuration.

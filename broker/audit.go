@@ -16,7 +16,7 @@ const auditTimeout = 10 * time.Second
 // openAudit opens the audit log and has it sent where the configuration says.
 func (b *broker) openAudit(dir string, s settings) (err error) {
 	logger := b.logger.Named("audit")
-	if b.audit, err = audit.Open(audit.Options{Dir: dir, Detail: s.audit, Logger: logger}); err != nil {
+	if b.audit, err = audit.Open(audit.Options{Dir: dir, Detail: s.audit, Logger: logger, Allowed: b.held}); err != nil {
 		return err
 	}
 	b.sinks = sink.NewSet(b.audit, logger)

@@ -14,17 +14,23 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/admission"
+	"github.com/sandbox-broker/sandbox-broker/broker/adoption"
+	"github.com/sandbox-broker/sandbox-broker/broker/agreement"
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
-	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
+	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	v1 "github.com/sandbox-broker/sandbox-broker/broker/api/v1"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/audit/heads"
 	"github.com/sandbox-broker/sandbox-broker/broker/audit/sink"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
+	"github.com/sandbox-broker/sandbox-broker/broker/executions"
 	"github.com/sandbox-broker/sandbox-broker/broker/generation"
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
@@ -32,12 +38,20 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/launch"
 	"github.com/sandbox-broker/sandbox-broker/broker/listen"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
+	"github.com/sandbox-broker/sandbox-broker/broker/metrics/history"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
+	"github.com/sandbox-broker/sandbox-broker/broker/placement"
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/reload"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+	"github.com/sandbox-broker/sandbox-broker/broker/snapshot"
 	"github.com/sandbox-broker/sandbox-broker/broker/statedir"
-	"github.com/sandbox-broker/sandbox-broker/broker/store"
+	"github.com/sandbox-broker/sandbox-broker/broker/store/postgres"
+	"github.com/sandbox-broker/sandbox-broker/broker/templates"
+	"github.com/sandbox-broker/sandbox-broker/broker/tracing"
+	"github.com/sandbox-broker/sandbox-broker/broker/volume"
+	"github.com/sandbox-broker/sandbox-broker/broker/webhook"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -69,11 +83,19 @@ type Options struct {
 	DrainGrace time.Duration
 	// Version is told to administrators.
 	Version string
+	// Sockets are those that the broker was started with; nil for none.
+	Sockets *listen.Sockets
 	// Reload asks for the configuration to be read again, changed or not.
 	Reload <-chan struct{}
 	// Ready is called once, when each provider has been tried and the API
 	// listens at that address. A provider may be down all the same.
 	Ready func(address net.Addr)
+	// Directory knows what other brokers have that are this one's peers; nil where it is
+	// alone.
+	Directory instance.Directory
+	// PeersAt is told at which address peers reach this broker: before Ready if they do, and
+	// whenever that changes; "" for nowhere any more.
+	PeersAt func(address string)
 	// MetricsReady is called once, before Ready, with the address of the
 	// metrics if the configuration wants them.
 	MetricsReady func(address net.Addr)
@@ -84,25 +106,47 @@ type broker struct {
 	options   Options
 	logger    hclog.Logger
 	state     *statedir.Dir
-	store     *store.Store
+	store     keeper
+	database  *postgres.Store // nil where the state is in a file
 	audit     *audit.Log
 	sinks     *sink.Set
 	launcher  *pluginhost.Launcher
+	tracing   *tracing.Tracing
 	catalog   *generation.Catalog
 	starter   *launch.Starter
 	host      *generation.Host
 	reloader  *reload.Reloader
+	templates *templates.Builder
 	quotas    *quota.Keeper
 	instances *instance.Service
+	snapshots *snapshot.Service
+	runs      *executions.Keeper
+	webhooks  *webhook.Deliverer
+	volumes   *volume.Service
 	server    *api.Server
 	gate      *admission.Gate // of the API
 	api       *listen.Endpoint
 	doors     map[string]*listen.Endpoint // of front doors, by kind
 	metrics   *listen.Endpoint
-	backups   *statedir.BackupServer
-	answers   *idempotency.Answers
+	peers     *listen.Endpoint // for other brokers
+	// peersAddress is where it listens; "" for nowhere.
+	peersAddress string
+	// sharing are the brokers with which this one shares a file of its configuration; nil for none.
+	sharing   *agreement.Group
+	forwarder *peer.Forwarder
+	placer    *placement.Placer // nil where this broker is alone
+	// drained says that the operator has taken this broker out; with a state in a database it
+	// is there.
+	drained atomic.Bool
+	// ending says that it is shutting down.
+	ending  atomic.Bool
+	backups *statedir.BackupServer
+	answers *idempotency.Answers
+	heir    *adoption.Heir // nil where the state is in a file
 	// previewKey is what the file of that key holds.
 	previewKey []byte
+	// snapshotSecret is what the file of that holds.
+	snapshotSecret []byte
 
 	// life ends when the broker stops, once the instances are gone. tasks are
 	// what goes on in the background as long.
@@ -124,14 +168,14 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	first := settingsOf(cfg, nil)
 
 	// First of all, so that a taken address is told at once.
-	listener, err := listen.AtStart(ctx, cfg.Listen)
+	listener, err := options.Sockets.AtStart(ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	var metricsListener net.Listener
 	if cfg.Metrics.Listen != "" {
-		if metricsListener, err = listen.AtStart(ctx, cfg.Metrics.Listen); err != nil {
+		if metricsListener, err = options.Sockets.AtStart(ctx, cfg.Metrics.Listen); err != nil {
 			return err
 		}
 		defer metricsListener.Close()
@@ -141,22 +185,38 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		if door.Listen == "" {
 			continue
 		}
-		own, err := listen.AtStart(ctx, door.Listen)
+		own, err := options.Sockets.AtStart(ctx, door.Listen)
 		if err != nil {
 			return err
 		}
 		defer own.Close()
 		doorListeners[door.Kind] = own
 	}
+	var peersListener net.Listener
+	if cfg.Peers != nil {
+		if peersListener, err = options.Sockets.AtStart(ctx, cfg.Peers.Listen); err != nil {
+			return err
+		}
+		defer peersListener.Close()
+	}
+	if unused := options.Sockets.Unused(); len(unused) > 0 {
+		b.logger.Warn("the broker was started with sockets on which nothing in the configuration listens: who connects there waits in vain", "addresses", unused)
+	}
 	if b.state, err = statedir.Open(ctx, cfg.StateDir); err != nil {
 		return err
 	}
 	defer closing(&err, b.state.Close)
-	state, err := b.state.OpenStore(ctx, b.logger.Named("state"))
+	state, err := b.openState(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, state.Close)
+	defer closing(&err, b.closeBackups)
+	cfg, shared, err := b.takeShared(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	first = settingsOf(cfg, nil)
 	state.SetPatience(first.disk)
 	b.store = state
 	instances := journal.New(state)
@@ -168,10 +228,21 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	if err != nil {
 		return err
 	}
+	snapshots := snapshot.NewStoreJournal(state)
+	pastSnapshots, err := snapshots.Load(ctx, b.logger.Named("state"))
+	if err != nil {
+		return err
+	}
+	if err = endForsaken(ctx, past.Records, snapshot.Forsaken(pastSnapshots), instances); err != nil {
+		return err
+	}
 	if past.Incomplete, err = statedir.ReportLoss(state, b.logger.Named("state")); err != nil {
 		return err
 	}
+	others := b.openForwarder()
+	defer b.forwarder.Close()
 	if b.quotas, err = quota.NewKeeper(quota.Options{
+		Others:  others,
 		Rules:   first.quotas,
 		Journal: quota.NewStoreJournal(state, b.logger.Named("quota")),
 		Logger:  b.logger.Named("quota"),
@@ -179,21 +250,39 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return err
 	}
 	defer b.quotas.Close()
+	if b.database != nil {
+		b.database.LimitInstances(b.quotas.MaxInstances)
+		if err = b.database.LimitKept(ctx, keptCounter(b.quotas.Limits)); err != nil {
+			return err
+		}
+	}
 	if err = b.openAudit(cfg.Audit.Dir, first); err != nil {
 		return err
 	}
 	defer closing(&err, b.closeAudit)
 	b.quotas.Follow(ctx, b.audit)
-	previewKey, err := preview.LoadKey(b.state.PreviewKeyFile())
+	if b.webhooks, err = webhook.Open(webhook.Options{
+		Store: state, Log: b.audit, Logger: b.logger.Named("webhooks"), Rules: b.webhookRules,
+		Ended: func(tenant, execution, status string) { b.runs.SetWebhook(tenant, execution, status) },
+	}); err != nil {
+		return err
+	}
+	defer b.webhooks.Close()
+	if b.runs, err = executions.Open(executions.Options{
+		Store: state, Limits: first.runs, Logger: b.logger.Named("executions"), Webhooks: b.webhooks, Report: v1.Report, Others: others,
+	}); err != nil {
+		return err
+	}
+	defer b.runs.Close()
+	previewKey, snapshotSecret, err := b.loadKeys(ctx)
 	if err != nil {
 		return err
 	}
-	b.previewKey = preview.FormatKey(previewKey)
-	if b.backups, err = statedir.ServeBackups(b.state.Path(), state.Snapshot, b.logger.Named("state")); err != nil {
-		return err
-	}
-	defer closing(&err, b.backups.Close)
-	if b.launcher, err = options.launcher(); err != nil {
+	calls := metrics.NewCalls()
+	b.tracing = tracing.New(b.logger.Named("tracing"), options.Version)
+	defer b.tracing.Close()
+	b.tracing.Apply(first.tracing)
+	if b.launcher, err = options.launcher(calls, b.lease); err != nil {
 		return fmt.Errorf("prepare for plugins: %w", err)
 	}
 	defer closing(&err, b.launcher.Close)
@@ -211,33 +300,77 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	}
 	outcomes := metrics.NewOutcomes()
 	b.instances = instance.NewService(instance.Options{
-		Catalog: b.catalog,
+		Catalog: b.catalog, Tenants: b.catalog,
 		Limits:  first.instances,
 		Logger:  options.Logger.Named("instances"),
 		Journal: instances, Past: past, BrokerID: b.state.ID(),
-		Quotas: b.quotas, Router: b.catalog.Router, Observer: outcomes,
+		Quotas: b.quotas, Router: b.catalog.Router, Observer: outcomes, Directory: b.options.Directory, Others: others,
+		Holders: b.holders(), Heir: b.newHeir(), Placer: b.placing(), Held: b.held,
 	})
 	b.answers = answers
+	if b.volumes, err = volume.NewService(volume.Options{
+		Catalog: b.catalog, Instances: instance.VolumesOf(b.instances), Journal: volume.NewStoreJournal(state), Quotas: b.quotas,
+		BrokerID: b.state.ID(), Logger: options.Logger.Named("volumes"), Finder: b.finder(), Others: others,
+	}); err != nil {
+		return err
+	}
+	b.quotas.CountVolumes(b.volumes.Held)
 	b.host = &generation.Host{
 		Catalog: b.catalog, Instances: b.instances, Starter: b.starter, Audit: b.audit,
-		Logger: b.logger, Life: b.life, Grace: options.DrainGrace,
+		Logger: b.logger, Life: b.life, Tasks: b.tasks, Grace: options.DrainGrace,
 	}
 	b.reloader = reload.New(cfg.Revision, reload.Options{
 		Broker: b, Host: b.host, Logger: b.logger, Tasks: b.tasks, Load: options.Load, Signals: options.Reload,
+		Listen: options.Sockets.On,
 	})
 	g := generation.New(cfg, b.host.Supervise(started), nil)
+	if b.templates, err = templates.New(templates.Options{
+		Pins: templates.NewStorePins(state, b.logger.Named("state")), Logger: b.logger.Named("templates"), Life: b.life, Tasks: b.tasks,
+	}); err != nil {
+		return err
+	}
+	b.catalog.Built = b.templates.Find
 	b.catalog.Set(g)
+	b.followTemplates(g)
 	b.instances.ReleaseTenants(g.Has)
+	b.snapshots = snapshot.NewService(snapshot.Options{
+		Instances: b.instances, Providers: func() []instance.Provider { return instance.Reachable(b.instances) },
+		Quotas: b.quotas, Journal: snapshots, Past: pastSnapshots, Limits: first.snapshots,
+		Secret: snapshotSecret, BrokerID: b.state.ID(), Logger: options.Logger.Named("snapshots"),
+		Known:  func(tenant string) bool { return b.catalog.InForce().Has(tenant) },
+		Finder: b.finder(), Others: others,
+	})
+	defer b.snapshots.Close()
+	b.snapshots.ReleaseTenants(g.Has)
+	b.volumes.ReleaseTenants(ctx, g.Has)
 	b.quotas.Forget(g.Has)
 	b.forgetAnswers(g.Has)
+	b.runs.Forget(g.Has)
+	b.webhooks.Forget(g.Has)
+	b.webhooks.Run()
 	b.quotas.SetRules(quotaRules(cfg, g.Current))
+	if b.database != nil {
+		if err = b.quotas.Share(ctx, b.database.Ledger()); err != nil {
+			return err
+		}
+	}
+	if err := b.share(ctx, g, shared); err != nil {
+		return err
+	}
 	b.reloader.NoteStart(b.started)
-	meter := metrics.New(b.catalog.Metrics, b.reloader.Metrics)
+	meter := metrics.New(b.catalog.Metrics, b.configurationMetrics)
 	meter.ShowQuotas(b.quotaMetrics)
 	meter.ShowAudit(b.auditState)
 	meter.ShowOutcomes(outcomes)
+	meter.ShowCalls(calls)
+	meter.ShowTraces(b.tracing.Counts)
+	meter.ShowQueue(func() int { return b.quotas.Totals().Waiting })
+	meter.ShowCosts(b.quotas.Spent)
+	meter.ShowBuild(options.Version)
 	meter.ShowDisks(b.disks)
 	meter.ShowInstances(b.instances.CountByProvider)
+	meter.ShowSnapshots(b.snapshotCounts)
+	meter.ShowVolumes(b.volumeCounts)
 	b.gate = admission.NewGate(first.connections, listen.Report(b.logger.Named("api")))
 	scrapers := admission.NewGate(listen.ScraperBounds(), listen.Report(b.logger.Named("metrics")))
 	meter.ShowConnections(map[string]func() admission.Counts{"api": b.gate.Counts, "metrics": scrapers.Counts})
@@ -251,25 +384,42 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 	b.showMetrics(metricsListener)
 	defer b.stop()
 
+	recent := history.NewRecorder(func() history.Reading { return b.reading(meter) })
 	configurator := admin.NewConfigurator(administration{b})
+	var passing rest.Peers // nil where nothing is ever passed on
+	if b.options.Directory != nil {
+		passing = b.forwarder
+	}
 	if b.server, err = api.NewServer(api.Options{
-		Instances:          b.instances,
-		Tenants:            b.catalog,
-		Admin:              admin.NewService(b.catalog, administration{b}),
-		Logger:             options.Logger.Named("api"),
-		Meter:              meter,
-		Bounds:             first.requests,
-		TLS:                first.tls,
-		PreviewKey:         previewKey,
-		PreviewHosts:       first.previews,
-		FrontDoors:         first.doors,
-		Version:            options.Version,
-		Answers:            answers,
-		Configurator:       configurator,
-		TenantConfigurator: configurator,
-		Quotas:             b.quotas,
-		Audit:              b.audit.Err,
-		State:              state.Err,
+		Instances:            b.instances,
+		Snapshots:            b.snapshots,
+		Volumes:              b.volumes,
+		Tenants:              b.catalog,
+		Admin:                admin.NewService(b.catalog, administration{b}),
+		Logger:               options.Logger.Named("api"),
+		Meter:                meter,
+		History:              recent,
+		AuditArchive:         audit.NewArchive(b.audit),
+		Tracer:               b.tracing,
+		Bounds:               first.requests,
+		TLS:                  first.tls,
+		PreviewKey:           previewKey,
+		PreviewHosts:         first.previews,
+		FrontDoors:           first.doors,
+		Version:              options.Version,
+		Answers:              answers,
+		Configurator:         configurator,
+		TenantConfigurator:   configurator,
+		TemplateConfigurator: configurator,
+		Templates:            b.templates,
+		Quotas:               b.quotas,
+		Executions:           b.runs,
+		Webhooks:             b.webhooks,
+		Peers:                passing,
+		Questions:            b.answersForPeers(),
+		Audit:                b.audit.Err,
+		State:                b.stateErr,
+		Drain:                b,
 	}); err != nil {
 		return err
 	}
@@ -281,14 +431,31 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 			b.openDoor(kind, b.doors[kind], own)
 		}
 	}
+	b.peers = b.newPeers()
+	b.identify(first.peers)
+	b.openPeers(peersListener)
+	if cfg.Peers != nil {
+		b.tellPeers(cfg.Peers)
+	}
 	b.api.MoveTo(listener)
 	if err := b.host.AwaitTried(ctx, g.Current); err != nil {
 		return err
 	}
+	b.inherit()
+	b.publish()
 	b.tasks.Go("keep the directories in place", func() { b.recreateDirs(b.life) })
+	b.tasks.Go("reconcile volumes", func() { b.volumes.Run(b.life) })
+	b.tasks.Go("keep the history of the metrics", func() { recent.Run(b.life) })
+	if b.database != nil {
+		signer := heads.New(heads.Options{Log: b.audit, Store: b.database, Broker: b.state.ID(), Logger: b.logger.Named("audit")})
+		b.tasks.Go("sign the audit log", func() { signer.Run(b.life) })
+	}
 	b.tasks.Go("watch the plugins' files", func() { b.reloader.WatchExecutables(b.life) })
 	if options.Load != nil {
 		b.tasks.Go("follow the configuration", func() { b.reloader.Follow(b.life) })
+	}
+	if b.sharing != nil {
+		b.tasks.Go("share the configuration", func() { b.sharing.Follow(b.life, b.reloader) })
 	}
 	if options.Ready != nil && ctx.Err() == nil {
 		options.Ready(listener.Addr())
@@ -300,7 +467,25 @@ func Run(ctx context.Context, cfg *config.Config, options Options) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	case err := <-b.metrics.Failed():
 		return err
+	case err := <-b.peers.Failed():
+		return err
+	case <-b.lost():
+		return errLost
 	}
+}
+
+// endForsaken has the copies ended of forks that an earlier process did not bring to their end,
+// and returns when that is durable: the record of such a fork goes before they do.
+func endForsaken(ctx context.Context, records []instance.Record, forsaken func(fork string) bool, journal instance.Journal) error {
+	for i := range records {
+		if r := &records[i]; r.Fork != "" && forsaken(r.Fork) && !r.Ending {
+			r.Ending = true
+			if err := journal.Amend(ctx, r.ID, func(kept *instance.Record) { kept.Ending = true }); err != nil {
+				return fmt.Errorf("end the copies of a fork that was cut off: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // closing adds the error of a close to *err, which stays as it is if there is
@@ -316,6 +501,8 @@ func closing(err *error, closer func() error) {
 // the last answers leave, plugins end.
 func (b *broker) stop() {
 	b.logger.Info("stopping")
+	b.ending.Store(true)
+	b.sayNow()
 	drain, cancel := context.WithTimeout(context.Background(), b.catalog.InForce().Config.Limits.ShutdownTimeout)
 	b.instances.Drain(drain)
 	// It is read after the wait, which may be long: the last word counts.
@@ -325,6 +512,8 @@ func (b *broker) stop() {
 		b.instances.Shutdown(drain)
 	}
 	cancel()
+	b.runs.Close()
+	b.webhooks.Close()
 
 	if b.api != nil {
 		answers, cancel := context.WithTimeout(context.Background(), answerTimeout)
@@ -332,10 +521,14 @@ func (b *broker) stop() {
 		for _, door := range b.doors {
 			group.Go(func() { door.Close(answers) })
 		}
+		if b.peers != nil {
+			group.Go(func() { b.peers.Close(answers) })
+		}
 		b.api.Close(answers)
 		group.Wait()
 		cancel()
 	}
+	b.snapshots.Close() // before the plugins that it asks
 	b.endLife()
 	b.tasks.Wait() // an upgrade that is under way shall not add a plugin
 	plugins, cancel := context.WithTimeout(context.Background(), launch.StopTimeout)
@@ -367,7 +560,7 @@ func (b *broker) showMetrics(listener net.Listener) {
 // Inspect starts the plugin of a provider block, asks what it is and what is wrong
 // with the settings of the block, and stops it. The error says why it cannot be asked.
 func Inspect(ctx context.Context, cfg *config.Config, block *config.Provider, options Options) (sdk.Description, config.Diagnostics, error) {
-	launcher, err := options.launcher()
+	launcher, err := options.launcher(nil, nil)
 	if err != nil {
 		return sdk.Description{}, nil, err
 	}
@@ -376,8 +569,8 @@ func Inspect(ctx context.Context, cfg *config.Config, block *config.Provider, op
 	return starter.Inspect(ctx, cfg, block)
 }
 
-func (o Options) launcher() (*pluginhost.Launcher, error) {
+func (o Options) launcher(calls pluginhost.CallObserver, lease func() string) (*pluginhost.Launcher, error) {
 	return pluginhost.NewLauncher(pluginhost.LauncherOptions{
-		RuntimeDir: o.RuntimeDir, Logger: o.Logger, Watchdog: o.Watchdog, Adopt: o.Adopt,
+		RuntimeDir: o.RuntimeDir, Logger: o.Logger, Watchdog: o.Watchdog, Adopt: o.Adopt, Calls: calls, Lease: lease,
 	})
 }

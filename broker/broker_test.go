@@ -88,7 +88,7 @@ type running struct {
 	stopped chan error
 }
 
-func serve(t *testing.T, cfg *config.Config) *running {
+func serve(t *testing.T, cfg *config.Config, options ...func(*broker.Options)) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &running{
@@ -97,14 +97,18 @@ func serve(t *testing.T, cfg *config.Config) *running {
 	}
 	ready, metrics, runtimeDir := make(chan net.Addr, 1), make(chan net.Addr, 1), shortDir(t)
 	go func() {
-		b.stopped <- broker.Run(ctx, cfg, broker.Options{
+		opts := broker.Options{
 			Watchdog:   "/proc/self/exe",
 			Logger:     hclog.New(&hclog.LoggerOptions{Output: b.log, Level: hclog.Debug}),
 			RuntimeDir: runtimeDir,
 			Ready:      func(address net.Addr) { ready <- address },
 
 			MetricsReady: func(address net.Addr) { metrics <- address },
-		})
+		}
+		for _, option := range options {
+			option(&opts)
+		}
+		b.stopped <- broker.Run(ctx, cfg, opts)
 	}()
 	t.Cleanup(b.stop)
 	select {

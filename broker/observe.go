@@ -6,6 +6,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/disk"
 	"github.com/sandbox-broker/sandbox-broker/broker/metrics"
+	"github.com/sandbox-broker/sandbox-broker/broker/metrics/history"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 )
 
@@ -31,6 +32,33 @@ func (b *broker) quotaMetrics(most int) []metrics.Quota {
 		all = append(all, q)
 	}
 	return all
+}
+
+// reading is what the history takes down at each step.
+func (b *broker) reading(meter *metrics.Metrics) history.Reading {
+	r, totals := meter.Reading(), b.quotas.Totals()
+	r.Waiting = float64(totals.Waiting)
+	if totals.Priced {
+		r.Cost = new(totals.Cost.Amount())
+	}
+	return r
+}
+
+// snapshotCounts are what the metrics say of snapshots.
+func (b *broker) snapshotCounts() map[string]metrics.Snapshots {
+	counts := map[string]metrics.Snapshots{}
+	for label, n := range b.snapshots.CountByProvider() {
+		counts[label] = metrics.Snapshots{Count: n.Snapshots, Bytes: n.Bytes}
+	}
+	return counts
+}
+
+func (b *broker) volumeCounts() map[string]metrics.Volumes {
+	counts := map[string]metrics.Volumes{}
+	for label, n := range b.volumes.CountByProvider() {
+		counts[label] = metrics.Volumes{Count: n.Volumes, Bytes: n.Bytes}
+	}
+	return counts
 }
 
 // disks are the waits for the broker's own disk, by what is written.
@@ -59,14 +87,14 @@ func (b *broker) recreateDirs(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		again, err := b.state.Recreate(b.previewKey)
+		again, err := b.state.Recreate(b.previewKey, b.snapshotSecret)
 		if again {
 			b.logger.Error("the state directory, or a part of it, was removed while the broker ran; it was made again", "directory", b.state.Path())
 		}
 		if err == nil {
 			err = b.launcher.KeepInPlace()
 		}
-		if err == nil {
+		if err == nil && b.backups != nil {
 			err = b.backups.Recreate()
 		}
 		if err != nil && !told {

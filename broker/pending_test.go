@@ -53,7 +53,7 @@ func (a *administered) begin(configure string) *beginning {
 func (a *administered) awaitProcesses(n int) {
 	a.t.Helper()
 	poll.WaitOn(a.t, func(poll.LogT) poll.Result {
-		dirs, err := os.ReadDir(a.processes)
+		dirs, err := a.directories()
 		if err != nil {
 			return poll.Error(err)
 		}

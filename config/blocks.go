@@ -18,7 +18,7 @@ type BlockSchema struct {
 	// Kinds are all the names that it may have, where what it may hold depends on that:
 	// it has no Settings then.
 	Kinds []KindSchema
-	// Blocks that it may hold, each once.
+	// Blocks that it may hold: each once, or where it has a Label several times.
 	Blocks []BlockSchema
 }
 
@@ -38,6 +38,10 @@ func Blocks() []BlockSchema {
 		Type: "quota", Settings: quotaSchema(),
 		Description: "How much each tenant may use. A quota that is not set has no limit, but for max_concurrent. What the block `quota` within a `tenant` block sets holds for that tenant in place of the same setting here.",
 	}
+	webhooks := BlockSchema{
+		Type: "webhooks", Settings: webhooksSchema(),
+		Description: "Where this tenant may have the results of detached executions posted to.",
+	}
 	return []BlockSchema{
 		{
 			Settings:    rootSchema(),
@@ -52,8 +56,16 @@ func Blocks() []BlockSchema {
 			Description: "Without this block there are no metrics to be read.",
 		},
 		{
+			Type: "tracing", Settings: tracingSchema(),
+			Description: "Without this block no trace is sent anywhere, and nothing of a caller's trace is looked at.",
+		},
+		{
 			Type: "tls", Settings: tlsSchema(),
 			Description: "With this block the REST API speaks HTTPS, TLS 1.2 at least. The files are read again whenever they change.",
+		},
+		{
+			Type: "peers", Settings: peersSchema(),
+			Description: "Where other brokers on the same database pass calls on to this one, over TLS 1.3 with certificates on both sides. The files are read again whenever they change.",
 		},
 		{
 			Type: "limits", Settings: limitsSchema(),
@@ -101,8 +113,12 @@ func Blocks() []BlockSchema {
 			Description: "Which provider serves a request that names none. It can be left out where there is one provider.",
 		},
 		{
-			Type: "tenant", Label: tenantLabel.String(), Settings: tenantSchema(), Blocks: []BlockSchema{quota},
-			Description: "Who may ask. A block `quota` within it holds the settings of the block of that name at the top, for this tenant alone.",
+			Type: "template", Label: templateName.String(), Settings: templateSchema(), Blocks: []BlockSchema{buildNetworkBlock()},
+			Description: "What instances can be made of beside what the providers have themselves: the root file system of an image or of a Dockerfile, with packages. A block `network` within it says what the RUNs of its Dockerfile may reach. [Templates](templates.md) says more. A template whose name a provider has for its own takes its place.",
+		},
+		{
+			Type: "tenant", Label: tenantLabel.String(), Settings: tenantSchema(), Blocks: []BlockSchema{quota, webhooks, networkBlock()},
+			Description: "Who may ask. A block `quota` within it holds the settings of the block of that name at the top, for this tenant alone, and a block `network` says what its instances may reach; without a block `webhooks` it may have nothing posted anywhere.",
 		},
 		quota,
 		{

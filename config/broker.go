@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -45,11 +46,14 @@ func (p *parser) parse() *Config {
 	tokens := newTokenReader(p)
 	doors := &frontDoorReader{parser: p}
 	tenants := &tenantReader{parser: p, providers: labelsOf(body, "provider"), tokens: tokens, quotas: quotas}
-	var active, metrics section
+	templates := &templateReader{parser: p, providers: tenants.providers, tenants: labelsOf(body, "tenant")}
+	var active, metrics, peers section
 	p.readBlocks(body.Blocks, map[string]blockKind{
 		"log":         {read: func(b *hclsyntax.Block) { cfg.Log = p.readLog(b) }},
 		"metrics":     {read: func(b *hclsyntax.Block) { cfg.Metrics, metrics = p.readMetrics(b) }},
+		"tracing":     {read: func(b *hclsyntax.Block) { cfg.Tracing = p.readTracing(b) }},
 		"tls":         {read: func(b *hclsyntax.Block) { cfg.TLS = p.readTLS(b) }},
+		"peers":       {read: func(b *hclsyntax.Block) { cfg.Peers, peers = p.readPeers(b) }},
 		"limits":      {read: func(b *hclsyntax.Block) { cfg.Limits = p.readLimits(b) }},
 		"quota":       {read: func(*hclsyntax.Block) {}}, // by newQuotaReader, before the tenants
 		"admin":       {read: func(b *hclsyntax.Block) { cfg.Admin = tokens.readAdmin(b) }},
@@ -65,12 +69,19 @@ func (p *parser) parse() *Config {
 		"tenant": {label: tenantLabel, read: func(b *hclsyntax.Block) {
 			cfg.Tenants = append(cfg.Tenants, tenants.read(b))
 		}},
+		"template": {label: templateName, read: func(b *hclsyntax.Block) {
+			cfg.Templates = append(cfg.Templates, templates.read(b))
+		}},
 		"front_door": {label: frontDoorLabel, names: frontDoorKinds(), read: doors.read},
 	})
 	p.readRoot(cfg, body)
+	p.readShared(cfg, peers)
 	doors.finish(cfg, body)
 	if a, given := metrics.setting("listen"); given && cfg.Metrics.Listen == cfg.Listen && !strings.HasSuffix(cfg.Listen, ":0") {
 		p.fail(a.expr.Range(), "Invalid value", "The REST API listens there. Give the metrics another port.")
+	}
+	if a, given := peers.setting("listen"); given && cfg.Peers != nil && slices.Contains([]string{cfg.Listen, cfg.Metrics.Listen}, cfg.PeersListen()) && !strings.HasSuffix(cfg.PeersListen(), ":0") {
+		p.fail(a.expr.Range(), "Invalid value", "The broker listens there for something else. Give its peers another port.")
 	}
 	cfg.ActiveProvider = p.chooseActive(active, body)
 	cfg.FallbackProviders, cfg.FallbackWritten = p.chooseFallback(active, cfg.ActiveProvider, body)
@@ -118,6 +129,7 @@ func (p *parser) readLimits(block *hclsyntax.Block) Limits {
 	p.atMost(s, "default_timeout", &limits.DefaultTimeout, "max_timeout", limits.MaxTimeout)
 	p.atMost(s, "default_ttl", &limits.DefaultTTL, "max_lifetime", limits.MaxLifetime)
 	p.atMost(s, "max_idle", &limits.MaxIdle, "max_lifetime", limits.MaxLifetime)
+	p.atMost(s, "snapshot_ttl", &limits.SnapshotTTL, "max_snapshot_ttl", limits.MaxSnapshotTTL)
 	return limits
 }
 
@@ -145,9 +157,9 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	own.Attributes = hclsyntax.Attributes{}
 	for name, attr := range body.Attributes {
 		switch name {
-		case "log", "metrics", "tls", "limits", "quota", "providers", "admin", "audit", "connections", "previews":
+		case "log", "metrics", "tracing", "tls", "peers", "limits", "quota", "providers", "admin", "audit", "connections", "previews":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
-		case "provider", "tenant", "front_door":
+		case "provider", "tenant", "template", "front_door":
 			p.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block with a name: write %s \"name\" { ... }.", name, name))
 		case keyFileSetting: // was read already
 		default:
@@ -157,8 +169,7 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	s := p.readSection(&own, rootSchema(), hcl.Range{})
 	cfg.Listen, _ = s.Settings["listen"].(string)
 	p.checkAddress(s, cfg.Listen)
-	state, _ := s.Settings["state"].(string)
-	cfg.StateDir = absolute(p.dirOf(body, "state"), state)
+	p.readState(cfg, s, body)
 	if cfg.Audit.Dir == "" {
 		cfg.Audit.Dir = filepath.Join(cfg.StateDir, "audit")
 	}
@@ -169,6 +180,39 @@ func (p *parser) readRoot(cfg *Config, body *hclsyntax.Body) {
 	case !given || a.value == nil && !a.broken:
 		cfg.PluginDir = p.around.pluginDir
 	}
+}
+
+// readState reads where the state is: in a directory or in a database.
+func (p *parser) readState(cfg *Config, s section, body *hclsyntax.Body) {
+	state, _ := s.Settings["state"].(string)
+	data, _ := s.Settings["data"].(string)
+	a, _ := s.setting("state")
+	if !isDatabase(state) {
+		cfg.StateDir = absolute(p.dirOf(body, "state"), state)
+		if at, given := s.setting("data"); given {
+			p.fail(at.expr.Range(), "Of no use", "data is for a state in a database; where state is a directory, that has everything. Take data out.")
+		}
+		return
+	}
+	cfg.StateDir = absolute(p.dirOf(body, "data"), data)
+	cfg.Database = state
+	u, err := url.Parse(state)
+	switch {
+	case err != nil || u.Host == "" && !u.Query().Has("host") || strings.Trim(u.Path, "/") == "":
+		p.add(SeverityError, a.expr.Range(), false, "Invalid value", `state is not the URL of a database. It is "postgres://USER@HOST/NAME", such as "postgres://broker@db.example.com/sandbox?sslmode=verify-full".`)
+	case !a.sensitive && hasPassword(u):
+		p.add(SeverityError, a.expr.Range(), false, "Password in the open", `state has a password, which must not stand in this file. Write state = env("NAME"), file("PATH") or sealed("...").`)
+	}
+}
+
+// isDatabase reports whether the setting state names a database, and no directory.
+func isDatabase(state string) bool {
+	return strings.HasPrefix(state, "postgres://") || strings.HasPrefix(state, "postgresql://")
+}
+
+func hasPassword(u *url.URL) bool {
+	_, given := u.User.Password()
+	return given || u.Query().Has("password") || u.Query().Has("sslpassword")
 }
 
 // dirOf is where a setting's relative path starts.

@@ -18,10 +18,16 @@ type Config struct {
 	// StateDir and PluginDir are absolute paths. Load does not look whether
 	// they exist.
 	StateDir, PluginDir string
-	Log                 Log
-	Metrics             Metrics
+	// Database is the URL of the database with the state, "" where that is in StateDir.
+	Database string
+	Log      Log
+	Metrics  Metrics
+	// Tracing; the zero value for none.
+	Tracing Tracing
 	// TLS of the REST API; nil for plain HTTP.
-	TLS      *TLS
+	TLS *TLS
+	// Peers are other brokers on the same database; nil for none.
+	Peers    *Peers
 	Limits   Limits
 	Previews Previews
 	// Connections to the REST API.
@@ -51,6 +57,8 @@ type Config struct {
 	Providers []*Provider
 	// Tenants in the order of the files, at least one.
 	Tenants []Tenant
+	// Templates in the order of the files; none where there is no such block.
+	Templates []Template
 	// FrontDoors in the order of the files; none where there is no such block.
 	FrontDoors []FrontDoor
 	// Revision is a hexadecimal SHA-256 sum over the names and contents of all
@@ -60,6 +68,8 @@ type Config struct {
 
 	files []File
 	keys  *seal.Keyring
+	// shared is the text of Peers.SharedFile.
+	shared []byte
 }
 
 // FailOver says how patient requests are with a provider where others could be asked.
@@ -125,10 +135,20 @@ type Limits struct {
 	// MaxIdle is how long an instance may be unused; its creator may name
 	// less. Never above MaxLifetime.
 	MaxIdle time.Duration `config:"max_idle"`
+	// SnapshotTTL is how long a snapshot is kept whose maker names nothing, and MaxSnapshotTTL
+	// the longest that may be named.
+	SnapshotTTL    time.Duration `config:"snapshot_ttl"`
+	MaxSnapshotTTL time.Duration `config:"max_snapshot_ttl"`
 	// MaxWait is how long a request may ask to wait for its turn.
 	MaxWait time.Duration `config:"max_wait"`
 	// MaxWaiting is how many requests of a tenant may wait at a time.
 	MaxWaiting int64 `config:"max_waiting"`
+	// ExecutionLogBytes is how much is remembered of what one execution has told,
+	// ExecutionLogsBytes that of all together, and ExecutionLogTime how long after the
+	// end.
+	ExecutionLogBytes  int64         `config:"execution_log_bytes"`
+	ExecutionLogsBytes int64         `config:"execution_logs_bytes"`
+	ExecutionLogTime   time.Duration `config:"execution_log_time"`
 	// DiskTimeout is how long a request may wait for the broker's own disk.
 	DiskTimeout time.Duration `config:"disk_timeout"`
 	// ShutdownTimeout is how long a stop lets running executions finish.
@@ -147,15 +167,21 @@ type Tenant struct {
 	// Reuse says that its executions in no instance of their own may have a sandbox which
 	// an earlier one has left.
 	Reuse bool
+	// Webhooks are where it may have results posted to.
+	Webhooks Webhooks
 	// Quota is its own, complete: what its block does not say is as in
 	// Config.Quota.
 	Quota Quota
+	// Network is the most that its instances may reach; nil for nothing. It holds secrets.
+	Network *Network
 }
 
 // Quota says how much a tenant may use. Zero means as much as it likes.
 type Quota struct {
 	// Instances that exist and executions that run at a time.
-	MaxInstances  int64 `config:"max_instances"`
+	MaxInstances int64 `config:"max_instances"`
+	// MaxPaused are instances that are paused and hold no memory.
+	MaxPaused     int64 `config:"max_paused"`
 	MaxConcurrent int64 `config:"max_concurrent"`
 	// RequestsPerSecond on average; those of one second may come at once.
 	RequestsPerSecond float64 `config:"requests_per_second"`
@@ -168,6 +194,12 @@ type Quota struct {
 	// Money in the unit of Provider.CostPerSecond.
 	MoneyPerDay   float64 `config:"money_per_day"`
 	MoneyPerMonth float64 `config:"money_per_month"`
+	// Snapshots that are kept, and their bytes together.
+	MaxSnapshots     int64 `config:"max_snapshots"`
+	MaxSnapshotBytes int64 `config:"max_snapshot_bytes"`
+	// Volumes that exist, and the bytes of all of them together.
+	MaxVolumes     int64 `config:"max_volumes"`
+	MaxVolumeBytes int64 `config:"max_volume_bytes"`
 }
 
 // Provider returns the provider with that label, or nil.

@@ -103,7 +103,7 @@ var frontDoorPath = regexp.MustCompile(`^` + frontDoorSegments + `$`)
 
 // ownPaths begin what the broker itself serves, or may come to serve.
 func ownPaths() []string {
-	return []string{"/admin", "/api", "/files", "/healthz", "/metrics", "/openapi.json", "/preview", "/readyz"}
+	return []string{"/admin", "/api", "/docs", "/files", "/healthz", "/metrics", "/openapi.json", "/preview", "/readyz"}
 }
 
 // frontDoorSchema holds what the block of one kind may hold.
@@ -150,7 +150,7 @@ func frontDoorSchema(kind string) sdk.Schema {
 			},
 			sdk.Field{
 				Name: "network", Type: sdk.TypeString, Options: []string{NetworkDeny, NetworkAllow},
-				Description: "What the sandboxes of its providers may reach, nothing or everything: clients that ask for one of these get it, or are refused. What they can reach is up to the provider: this changes nothing there. Unless given, whoever asks is refused.",
+				Description: "What the operator says that sandboxes reach, nothing or everything: it is the provider that sees to it, and this changes nothing there. With `\"deny\"` clients that deny everything get sandboxes of any provider, and may not ask for hosts. Else what they deny or ask for needs a provider with the capability `network`.",
 			})
 	case FrontDoorMCP:
 		return append(schema,
@@ -327,6 +327,8 @@ func (r *frontDoorReader) checkListen(door *readFrontDoor, earlier []readFrontDo
 		other = "The REST API"
 	case door.Listen == cfg.Metrics.Listen:
 		other = "The server of the metrics"
+	case door.Listen == cfg.PeersListen():
+		other = "What other brokers connect to"
 	case i >= 0:
 		place := door.at("listen")
 		other = fmt.Sprintf("front_door %q, at %s,", earlier[i].Kind, placeFrom(earlier[i].at("listen"), place))

@@ -290,7 +290,7 @@ func TestPathsOfFrontDoors(t *testing.T) {
 		"/.": false, "/..": false, "/a/../b": false, "/a/.": false, "/a b": false, "/a%2f": false, "/a?x": false, "/a#x": false,
 		"/ä": false, "/{a}": false, "/*": false, "/:a": false, "/a\n": false, "/" + strings.Repeat("a", 128): false,
 		"/api": false, "/api/v1": false, "/api/v2/x": false, "/healthz": false, "/readyz": false, "/openapi.json": false,
-		"/preview": false, "/preview/x": false, "/admin": false, "/admin/x": false, "/metrics": false, "/files": false, "/files/x": false,
+		"/preview": false, "/preview/x": false, "/admin": false, "/admin/x": false, "/docs": false, "/metrics": false, "/files": false, "/files/x": false,
 	} {
 		t.Run(path, func(t *testing.T) {
 			doors, diags := parseFrontDoors(t, fmt.Sprintf("front_door \"ragflow\" { path = %q }\n", path))

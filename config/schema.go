@@ -17,7 +17,11 @@ func rootSchema() sdk.Schema {
 		},
 		{
 			Name: "state", Type: sdk.TypeString, Default: "./data", Min: sdk.Bound(1),
-			Description: "The directory for the broker's state, relative to this file's.",
+			Description: "The directory for the broker's state, relative to this file's; or the URL of a PostgreSQL database for it, `postgres://USER@HOST/NAME?sslmode=verify-full`. A URL with a password comes from `env()`, `file()` or `sealed()`.",
+		},
+		{
+			Name: "data", Type: sdk.TypeString, Default: "./data", Min: sdk.Bound(1),
+			Description: "Where `state` is a database: the directory for what stays on this machine, relative to this file's.",
 		},
 		{
 			Name: "plugin_dir", Type: sdk.TypeString, Min: sdk.Bound(1),
@@ -58,6 +62,9 @@ func metricsSchema() sdk.Schema {
 // maxLifetime is the longest life of an instance that can be set.
 const maxLifetime = 30 * 24 * time.Hour
 
+// maxSnapshotLife is the longest life of a snapshot that can be set.
+const maxSnapshotLife = 365 * 24 * time.Hour
+
 func limitsSchema() sdk.Schema {
 	return sdk.Schema{
 		size("request_body", 4<<20, 16<<20, "Bytes in the body of a request."),
@@ -74,11 +81,16 @@ func limitsSchema() sdk.Schema {
 		span("default_ttl", 5*time.Minute, time.Second, maxLifetime, "How long an instance lives after its creation and after each use, if its creator says nothing else."),
 		span("max_lifetime", 24*time.Hour, time.Second, maxLifetime, "How long an instance may live in all, however it is used and renewed."),
 		span("max_idle", 24*time.Hour, time.Second, maxLifetime, "How long an instance may be unused, whatever is left of its time. Its creator may ask for less."),
+		span("snapshot_ttl", 24*time.Hour, time.Second, maxSnapshotLife, "How long a snapshot is kept that was made without a ttl."),
+		span("max_snapshot_ttl", 7*24*time.Hour, time.Second, maxSnapshotLife, "The longest ttl that a snapshot may be made with."),
 		span("max_wait", time.Minute, 0, time.Hour, "How long a request may ask to wait for its turn, by wait_ms."),
 		{
 			Name: "max_waiting", Type: sdk.TypeInteger, Default: int64(1000), Min: sdk.Bound(0), Max: sdk.Bound(100_000),
 			Description: "How many requests of each tenant may wait for their turn at a time.",
 		},
+		size("execution_log_bytes", 32<<20, 1<<30, "Bytes that are remembered of what one execution has told, for who reads it again. The oldest go first."),
+		size("execution_logs_bytes", 256<<20, 64<<30, "The same of all executions together. The tenant that takes the most loses first."),
+		span("execution_log_time", 10*time.Minute, time.Second, 24*time.Hour, "How long an execution is remembered after its end."),
 		span("disk_timeout", 30*time.Second, 100*time.Millisecond, time.Hour, "How long a request may wait until the broker's own disk has a line of the audit log, or of the state; its own deadline may be earlier. It is refused then."),
 		span("shutdown_timeout", 30*time.Second, 0, time.Hour, "How long a stop lets running executions finish."),
 	}
@@ -196,6 +208,6 @@ const hexSum = `[0-9A-Fa-f]{64}`
 
 // ownSchemas are all schemas outside of provider blocks.
 func ownSchemas() []sdk.Schema {
-	own := []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), limitsSchema(), connectionsSchema(), previewsSchema(), activeSchema(), adminSchema(), auditSchema(), tenantSchema(), quotaSchema()}
+	own := []sdk.Schema{rootSchema(), logSchema(), metricsSchema(), tlsSchema(), peersSchema(), limitsSchema(), connectionsSchema(), previewsSchema(), activeSchema(), adminSchema(), auditSchema(), tenantSchema(), templateSchema(), quotaSchema(), webhooksSchema(), networkSchema(), allowSchema(), secretSchema()}
 	return append(own, frontDoorSchemas()...)
 }

@@ -21,9 +21,9 @@ type source struct {
 type sourceLine struct {
 	start int // byte offset in the file
 	text  string
-	// hideFrom is where in text begins what may be secret; len(text) if
-	// nothing is.
-	hideFrom int
+	// hideFrom is where in text begins what may be secret, and ownFrom what is in
+	// any setting; len(text) if nothing is.
+	hideFrom, ownFrom int
 }
 
 // newSource finds out which parts of the lines may be shown. It looks at the
@@ -36,18 +36,19 @@ func newSource(name string, order int, text []byte) *source {
 	start := 0
 	for raw := range bytes.Lines(text) {
 		line := strings.TrimRight(string(raw), "\r\n")
-		hideFrom := guard.hideFrom(line)
+		ownFrom := len(line)
 		if own := ownSecret.FindStringIndex(line); own != nil {
-			hideFrom = min(hideFrom, own[0])
+			ownFrom = own[0]
 		}
-		src.lines = append(src.lines, sourceLine{start: start, text: line, hideFrom: hideFrom})
+		src.lines = append(src.lines, sourceLine{start: start, text: line, hideFrom: min(guard.hideFrom(line), ownFrom), ownFrom: ownFrom})
 		start += len(raw)
 	}
 	return src
 }
 
 // excerpt shows the first line of a range. A trusted range stands in a setting
-// that is known not to be secret, so that nothing of its line is hidden.
+// that is known not to be secret, so that nothing of its line is hidden but what is in
+// any setting.
 func (s *source) excerpt(rng hcl.Range, trusted bool) Excerpt {
 	if rng.Start.Line < 1 || rng.Start.Line > len(s.lines) {
 		return Excerpt{}
@@ -58,13 +59,16 @@ func (s *source) excerpt(rng hcl.Range, trusted bool) Excerpt {
 	if rng.End.Line == rng.Start.Line {
 		to = min(max(rng.End.Byte-line.start, from), len(line.text))
 	}
-	text := line.text
-	if !trusted && line.hideFrom < len(text) {
-		text = text[:line.hideFrom] + hidden
-		if to > line.hideFrom {
+	text, hideFrom := line.text, line.hideFrom
+	if trusted {
+		hideFrom = line.ownFrom
+	}
+	if hideFrom < len(text) {
+		text = text[:hideFrom] + hidden
+		if to > hideFrom {
 			to = len(text)
 		}
-		from = min(from, line.hideFrom)
+		from = min(from, hideFrom)
 	}
 	return Excerpt{Text: text, From: from, To: to}
 }

@@ -21,13 +21,13 @@ type excerptGuard struct {
 
 const referenceForm = `((env|file)\("[\w./-]*"\)|sealed\("sb1:[0-9a-f]{8}:[\w-]{38,}"\))`
 
-// ownSecret begins the tokens and keys that the broker makes. They stand in no
-// configuration but by mistake.
-var ownSecret = regexp.MustCompile(`sbk(ey)?_`)
+// ownSecret begins the tokens and keys that the broker makes, and the URL of a database, which may
+// have a password. The former stand in no configuration but by mistake.
+var ownSecret = regexp.MustCompile(`sbk(ey)?_|postgres(ql)?://`)
 
 var (
 	assignment   = regexp.MustCompile(`([\pL_][\pL\pN_-]*)\s*=[^=]`)
-	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|admin|audit|connections|front_door|log|metrics|previews|quota|tls|limits)\b(\s+"[^"]*")*\s*(\{|$)`)
+	ownBlock     = regexp.MustCompile(`^(provider|providers|tenant|admin|audit|connections|front_door|log|metrics|peers|previews|quota|tls|limits|network|allow|secret)\b(\s+"[^"]*")*\s*(\{|$)`)
 	otherBlock   = regexp.MustCompile(`^[\pL_][\pL\pN_-]*\s*\{`)
 	firstWord    = regexp.MustCompile(`^[\pL_][\pL\pN_-]*`)
 	heredocStart = regexp.MustCompile(`<<-?\s*([\pL_][\pL\pN_-]*)\s*$`)

@@ -27,8 +27,14 @@ type tenantReader struct {
 
 func (r *tenantReader) read(block *hclsyntax.Block) Tenant {
 	tenant := Tenant{Name: block.Labels[0]}
-	s := r.parser.readSection(r.withoutQuota(block), tenantSchema(), block.DefRange())
-	tenant.Quota = r.quotas.read(block)
+	s := r.parser.readSection(r.withoutBlocks(block), tenantSchema(), block.DefRange())
+	tenant.Quota = r.quotas.read(block, map[string]blockKind{
+		"webhooks": {read: func(block *hclsyntax.Block) { tenant.Webhooks = r.parser.readWebhooks(block) }},
+		blockNetwork: {read: func(block *hclsyntax.Block) {
+			network := r.parser.readNetwork(block)
+			tenant.Network = &network
+		}},
+	})
 	tenant.Reuse = s.Settings["one_shot"] == oneShotTenant
 	tenant.TokenSHA256 = r.tokens.read(fmt.Sprintf("tenant %q", tenant.Name), s)
 	if a, ok := s.setting("providers"); ok {
@@ -46,16 +52,18 @@ func (r *tenantReader) read(block *hclsyntax.Block) Tenant {
 	return tenant
 }
 
-// withoutQuota is a tenant's block without what is to be a block in it.
-func (r *tenantReader) withoutQuota(block *hclsyntax.Block) *hclsyntax.Body {
-	attr, given := block.Body.Attributes["quota"]
-	if !given {
-		return block.Body
-	}
-	r.parser.fail(attr.NameRange, "Block expected", "quota is a block: write it without the equals sign, quota { ... }.")
+// withoutBlocks is a tenant's block without what is to be a block in it.
+func (r *tenantReader) withoutBlocks(block *hclsyntax.Block) *hclsyntax.Body {
 	rest := *block.Body
 	rest.Attributes = maps.Clone(rest.Attributes)
-	delete(rest.Attributes, "quota")
+	for _, name := range []string{"quota", "webhooks"} {
+		attr, given := rest.Attributes[name]
+		if !given {
+			continue
+		}
+		r.parser.fail(attr.NameRange, "Block expected", fmt.Sprintf("%s is a block: write it without the equals sign, %s { ... }.", name, name))
+		delete(rest.Attributes, name)
+	}
 	return &rest
 }
 

@@ -42,7 +42,12 @@ const maxCertificateFile = 1 << 20
 // readTLS returns nil when something is wrong with the block or its files.
 func (p *parser) readTLS(block *hclsyntax.Block) *TLS {
 	before := p.failures
-	s := p.readLeaf(block, tlsSchema())
+	return p.readIdentity(block, p.readLeaf(block, tlsSchema()), "client_ca_file", before)
+}
+
+// readIdentity reads the files that a block names, the authorities by a setting of that name.
+// before is how many mistakes there were before the block; with more it returns nil.
+func (p *parser) readIdentity(block *hclsyntax.Block, s section, authoritiesFile string, before int) *TLS {
 	dir := p.documents[block.TypeRange.Filename].dir()
 	read := func(setting string, kind FileKind, readFile func(path string) ([]byte, error)) []byte {
 		a, given := s.setting(setting)
@@ -59,7 +64,7 @@ func (p *parser) readTLS(block *hclsyntax.Block) *TLS {
 	certificates := func(path string) ([]byte, error) { return readRegularFile(path, maxCertificateFile) }
 	chain := read("cert_file", FileCertificate, certificates)
 	key := read("key_file", FilePrivateKey, seal.ReadKeyFile)
-	authorities := read("client_ca_file", FileClientCA, certificates)
+	authorities := read(authoritiesFile, FileClientCA, certificates)
 	if p.failures > before {
 		return nil
 	}
@@ -71,9 +76,9 @@ func (p *parser) readTLS(block *hclsyntax.Block) *TLS {
 		p.fail(a.expr.Range(), "Unusable certificate", fmt.Sprintf("cert_file and key_file do not go together: %s.", strings.TrimPrefix(err.Error(), "tls: ")))
 		return nil
 	}
-	if a, given := s.setting("client_ca_file"); given {
+	if a, given := s.setting(authoritiesFile); given {
 		if t.ClientCAs, err = parseAuthorities(authorities); err != nil {
-			p.fail(a.expr.Range(), "Unusable file", fmt.Sprintf("client_ca_file: %s.", err))
+			p.fail(a.expr.Range(), "Unusable file", fmt.Sprintf("%s: %s.", authoritiesFile, err))
 			return nil
 		}
 	}

@@ -296,7 +296,7 @@ func TestAChangeThatDoesNotWorkIsTakenBack(t *testing.T) {
 	assert.DeepEqual(t, results, []string{"api refused", "api refused", "start applied"})
 	assert.Check(t, !strings.Contains(string(answer.Body), "written-by-hand"))
 	// No process and no state of those that were tried is left.
-	dirs, err := os.ReadDir(filepath.Join(b.Dir, "state", "providers", "mock"))
+	dirs, err := filepath.Glob(filepath.Join(b.Dir, "state", "providers", "mock", "[0-9]*"))
 	assert.NilError(t, err)
 	assert.Equal(t, len(dirs), 1)
 }
@@ -392,7 +392,7 @@ func TestAProviderIsTriedBesideTheOneThatRuns(t *testing.T) {
 	assert.Equal(t, fileOf(t, b), text)
 	assert.Equal(t, configOf(t, b).Meta.Generation, 1)
 	assert.Equal(t, b.Plugin("mock"), pid)
-	dirs, err := os.ReadDir(filepath.Join(b.Dir, "state", "providers", "mock"))
+	dirs, err := filepath.Glob(filepath.Join(b.Dir, "state", "providers", "mock", "[0-9]*"))
 	assert.NilError(t, err)
 	assert.Equal(t, len(dirs), 1, "a trial left its state")
 	assert.Check(t, !strings.Contains(b.Log(), badKey))
@@ -433,7 +433,12 @@ func TestNoSecretComesOutOfTheAdminAPI(t *testing.T) {
 			said.Write(answer.Body)
 		}
 	}
-	for _, path := range []string{"/config", "/generations", "/status", "/providers"} {
+	for _, secret := range []string{posted, "****aaaa"} {
+		answer := change(t, b, http.MethodPost, "/config", "", map[string]any{"provider_type": "mock", "config": map[string]any{"secret": secret}, "dry_run": true})
+		assert.Equal(t, answer.Status, http.StatusOK, "%s", answer.Body)
+		said.Write(answer.Body)
+	}
+	for _, path := range []string{"/config", "/generations", "/status", "/providers", "/audit?limit=500", "/history", "/usage"} {
 		said.Write(b.Do(http.MethodGet, adminAPI+path, adminToken, nil).Body)
 	}
 	for _, secret := range []string{literal, fromFile, posted} {
@@ -446,7 +451,8 @@ func TestNoSecretComesOutOfTheAdminAPI(t *testing.T) {
 // The provider that is tried has the same name and the same cgroups above its own.
 func TestSandboxesInUseDoNotNoticeATrial(t *testing.T) {
 	t.Parallel()
-	b := harness.Start(t, harness.Options{Config: harness.Tenants + adminBlock() + "provider \"self_managed\" { pool_size = 1 }\n"})
+	b := harness.Start(t, harness.Options{Config: harness.Tenants + adminBlock() +
+		"limits {\n  default_timeout = \"2m\"\n  create_timeout = \"5m\"\n}\nprovider \"self_managed\" {\n  pool_size = 1\n  queue_timeout = \"4m\"\n}\n"})
 	session := map[string]any{"language": "bash", "code": "echo kept > here", "session_id": "s", "keep": true}
 	b.Execute(t, session)
 	answer := b.Do(http.MethodPost, adminAPI+"/test", adminToken, map[string]any{"provider_type": "self_managed", "config": map[string]any{"memory_mb": 128}})

@@ -60,7 +60,9 @@ func TestAnAdministratorAddsATenantAndChangesItsTokens(t *testing.T) {
 	}, http.StatusCreated)
 	letsIn(t, b, added.Token, true)
 	assert.Check(t, is.DeepEqual(added.Data.Providers, []string{"mock"}))
-	assert.Check(t, is.DeepEqual(added.Data.Quota, map[string]float64{"max_concurrent": 3, "execution_seconds_per_day": 7200}))
+	assert.Check(t, is.DeepEqual(added.Data.Quota, map[string]float64{
+		"max_concurrent": 3, "execution_seconds_per_day": 7200, "max_snapshots": 20, "max_paused": 20, "max_snapshot_bytes": 10 << 30,
+	}))
 	assert.Check(t, is.Contains(fileOf(t, b), "# What Ada said"))
 
 	second := tenantChange(t, b, http.MethodPost, "/late/tokens", "", nil, http.StatusCreated)

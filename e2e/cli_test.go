@@ -30,7 +30,7 @@ func TestExecRunsAFile(t *testing.T) {
 	result.Assert(t, icmd.Expected{ExitCode: 3, Out: "out\n", Err: "err\n"})
 	result = icmd.RunCmd(icmd.Command(broker, "exec", "-", "--timeout", "1s"), icmd.WithEnv(env...), icmd.WithStdin(strings.NewReader("while True: pass")))
 	result.Assert(t, icmd.Expected{ExitCode: 124, Err: "SB005"})
-	result = icmd.RunCmd(icmd.Command(broker, "exec", hello, "--token", "wrong"), icmd.WithEnv(env...))
+	result = icmd.RunCmd(icmd.Command(broker, "exec", hello), icmd.WithEnv(append(env, "SANDBOX_BROKER_TOKEN=wrong")...))
 	result.Assert(t, icmd.Expected{ExitCode: 3, Err: "SB011"})
 	result = icmd.RunCmd(icmd.Command(broker, "exec", hello, "--url", "http://127.0.0.1:1"), icmd.WithEnv(env...))
 	result.Assert(t, icmd.Expected{ExitCode: 3, Err: "no broker answers"})

@@ -293,11 +293,11 @@ func TestMuchStdin(t *testing.T) {
 	b := real.Broker(t)
 	i := newCommandInstance(t, b)
 	c := i.start(http.StatusCreated, map[string]any{"argv": []string{"wc", "-c"}, "stdin": true, "background": true})
-	assert.Equal(t, i.post("/"+c.ID+"/stdin?end=true", make([]byte, 64<<20)).Status, http.StatusNoContent)
+	assert.Equal(t, i.post("/"+c.ID+"/stdin?end=true", make([]byte, 16<<20)).Status, http.StatusNoContent)
 	assert.Equal(t, i.wait(c.ID).State, "succeeded")
 	var l struct{ Stdout string }
 	i.get("/"+c.ID+"/logs", &l)
-	assert.Equal(t, strings.TrimSpace(l.Stdout), "67108864")
+	assert.Equal(t, strings.TrimSpace(l.Stdout), "16777216")
 }
 
 func TestAProviderWithoutCommands(t *testing.T) {

@@ -297,7 +297,7 @@ func TestCtrlCInterruptsWhatExecRuns(t *testing.T) {
 	t.Parallel()
 	b := real.Broker(t)
 	code := filepath.Join(t.TempDir(), "long.py")
-	assert.NilError(t, os.WriteFile(code, []byte("import time\nprint('on')\ntry:\n    time.sleep(60)\nfinally:\n    print('off')\n"), 0o644))
+	assert.NilError(t, os.WriteFile(code, []byte("import time\ntry:\n    print('on')\n    time.sleep(60)\nfinally:\n    print('off')\n"), 0o644))
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries.Dir(t), "sandbox-broker"), "exec", code)
 	cmd.Env = append(os.Environ(), "SANDBOX_BROKER_URL="+b.URL, "SANDBOX_BROKER_TOKEN="+harness.Token)
 	var stderr bytes.Buffer

@@ -138,7 +138,8 @@ func TestACommandLineSpeaksTLSWithTheBroker(t *testing.T) {
 	assert.NilError(t, os.WriteFile(untrusted, other.PEM, 0o644))
 	exec := func(args ...string) *icmd.Result {
 		return icmd.RunCmd(icmd.Command(filepath.Join(binaries.Dir(t), "sandbox-broker"),
-			append([]string{"exec", "-", "--language", "mock", "--url", b.URL, "--token", harness.Token}, args...)...),
+			append([]string{"exec", "-", "--language", "mock", "--url", b.URL}, args...)...),
+			icmd.WithEnv(append(os.Environ(), "SANDBOX_BROKER_TOKEN="+harness.Token)...),
 			icmd.WithStdin(strings.NewReader(`{"stdout": "works"}`)))
 	}
 	exec("--ca-file", trusted).Assert(t, icmd.Expected{ExitCode: 0, Out: "works"})

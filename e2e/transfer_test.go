@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// transferBytes go each way. The sandbox keeps them in memory.
-	transferBytes = 1 << 30
+	// transferBytes go each way, several times transferMemory. The sandbox keeps them in memory.
+	transferBytes = 256 << 20
 	// transferMemory is how much more broker and plugin each may hold meanwhile.
 	transferMemory = 64 << 20
 )
@@ -150,7 +150,7 @@ func formRequest(ctx context.Context, url string, header http.Header, name strin
 func startForTransfers(t *testing.T, doors string) *harness.Broker {
 	t.Helper()
 	return harness.Start(t, harness.Options{
-		Config: harness.Tenants + doors + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 0\n  workspace_mb = 1100\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
+		Config: harness.Tenants + doors + fmt.Sprintf("provider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 0\n  workspace_mb = 300\n  memory_mb = 2048\n}\n", binaries.Runsc(t)),
 	})
 }
 

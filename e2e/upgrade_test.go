@@ -131,9 +131,9 @@ func TestAPluginIsUpgradedInPlace(t *testing.T) {
 	awaitPlugins(t, b, "self_managed", 0)
 	// Its directory goes after it.
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
-		left, err := os.ReadDir(filepath.Join(b.Dir, "state", "providers", "self_managed"))
+		left, err := filepath.Glob(filepath.Join(b.Dir, "state", "providers", "self_managed", "[0-9]*"))
 		assert.NilError(t, err)
-		if len(left) == 1 && left[0].Name() == "2" {
+		if len(left) == 1 && filepath.Base(left[0]) == "2" {
 			return poll.Success()
 		}
 		return poll.Continue("%v", left)

@@ -18,8 +18,15 @@ const (
 	CapabilityPorts      Capability = "ports"       // Ports
 	CapabilityPause      Capability = "pause"       // Pauser
 	CapabilitySetTTL     Capability = "set_ttl"     // TTLSetter
-	CapabilityMetrics    Capability = "metrics"     // Meter
-	CapabilityPackages   Capability = "packages"    // PackageInstaller
+	// CapabilityPauseReleases is that of a PauseReleaser.
+	CapabilityPauseReleases Capability = "pause_releases"
+	CapabilityMetrics       Capability = "metrics"   // Meter
+	CapabilityPackages      Capability = "packages"  // PackageInstaller
+	CapabilityTemplates     Capability = "templates" // TemplateBuilder
+	CapabilitySnapshots     Capability = "snapshots" // Snapshotter
+	CapabilityVolumes       Capability = "volumes"   // VolumeKeeper
+	CapabilityNetwork       Capability = "network"   // NetworkGovernor
+	CapabilityAdoption      Capability = "adoption"  // Adopter
 	// CapabilityArtifacts means that Execute obeys ExecuteRequest.Artifacts. No
 	// interface shows it, so the author lists it in Description.Capabilities.
 	CapabilityArtifacts Capability = "artifacts"
@@ -29,7 +36,8 @@ const (
 func Capabilities() []Capability {
 	return []Capability{
 		CapabilityInterrupt, CapabilityContexts, CapabilityCommands, CapabilityFiles, CapabilityFileSearch, CapabilityFileWatch,
-		CapabilityFileMode, CapabilityArchives, CapabilityPorts, CapabilityPause, CapabilitySetTTL, CapabilityMetrics, CapabilityPackages, CapabilityArtifacts,
+		CapabilityFileMode, CapabilityArchives, CapabilityPorts, CapabilityPause, CapabilityPauseReleases, CapabilitySetTTL, CapabilityMetrics, CapabilityPackages,
+		CapabilitySnapshots, CapabilityVolumes, CapabilityTemplates, CapabilityNetwork, CapabilityAdoption, CapabilityArtifacts,
 	}
 }
 
@@ -60,9 +68,15 @@ func CapabilitiesOf(p Provider, declared []Capability) []Capability {
 	add(CapabilityArchives, implements[Archiver](p))
 	add(CapabilityPorts, implements[Ports](p))
 	add(CapabilityPause, implements[Pauser](p))
+	add(CapabilityPauseReleases, implements[PauseReleaser](p))
 	add(CapabilitySetTTL, implements[TTLSetter](p))
 	add(CapabilityMetrics, implements[Meter](p))
 	add(CapabilityPackages, implements[PackageInstaller](p))
+	add(CapabilitySnapshots, implements[Snapshotter](p))
+	add(CapabilityVolumes, implements[VolumeKeeper](p))
+	add(CapabilityTemplates, implements[TemplateBuilder](p))
+	add(CapabilityNetwork, implements[NetworkGovernor](p))
+	add(CapabilityAdoption, implements[Adopter](p))
 	return found
 }
 

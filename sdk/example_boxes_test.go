@@ -39,6 +39,19 @@ func cloud(t *testing.T) *httptest.Server {
 		}
 		answer(w, owned)
 	})
+	mux.HandleFunc("GET /boxes/{id}", func(w http.ResponseWriter, r *http.Request) {
+		b, ok := boxes[r.PathValue("id")]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		answer(w, b)
+	})
+	mux.HandleFunc("PATCH /boxes/{id}", func(_ http.ResponseWriter, r *http.Request) {
+		var b box
+		assert.Check(t, json.NewDecoder(r.Body).Decode(&b))
+		boxes[b.ID] = b
+	})
 	mux.HandleFunc("POST /boxes/{id}/runs", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := boxes[r.PathValue("id")]; !ok {
 			w.WriteHeader(http.StatusNotFound)
@@ -102,4 +115,41 @@ func TestTheExampleProviderWorks(t *testing.T) {
 	assert.NilError(t, p.Destroy(ctx, made.ID), "a second time too")
 	_, err = p.Execute(ctx, sdk.ExecuteRequest{InstanceID: made.ID, Timeout: time.Second}, &out)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
+}
+
+func TestTheExampleProviderAdopts(t *testing.T) {
+	server := cloud(t)
+	settings, mistakes := boxesSchema().Resolve(map[string]any{"endpoint": server.URL, "token": "good"})
+	assert.Equal(t, len(mistakes), 0)
+	of := func(brokerID string) interface {
+		sdk.Provider
+		sdk.Adopter
+	} {
+		b := &boxes{logger: hclog.NewNullLogger()}
+		assert.NilError(t, b.Configure(t.Context(), sdk.ConfigureRequest{BrokerID: brokerID, Settings: settings}))
+		return b
+	}
+	former, heir := of("former"), of("heir")
+	made, err := former.Create(t.Context(), sdk.CreateRequest{Template: "python", Labels: map[string]string{sdk.LabelBroker: "former"}, IdempotencyKey: "k"})
+	assert.NilError(t, err)
+	notFound := &sdk.Error{Code: sdk.CodeNotFound}
+	assert.ErrorIs(t, heir.Adopt(t.Context(), "unknown", "former"), notFound)
+	assert.ErrorIs(t, heir.Adopt(t.Context(), made.ID, "another"), notFound)
+	over := &sdk.Lease{}
+	over.Extend(1, 0)
+	withoutLease := sdk.WithLease(t.Context(), over)
+	assert.ErrorIs(t, heir.Adopt(withoutLease, made.ID, "former"), &sdk.Error{Code: sdk.CodeUnavailable})
+	for range 2 {
+		assert.NilError(t, heir.Adopt(t.Context(), made.ID, "former"))
+	}
+	assert.NilError(t, former.Release(t.Context(), made.ID))
+	list, err := former.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 0)
+	list, err = heir.List(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(list), 1)
+	assert.Equal(t, list[0].Labels[sdk.LabelBroker], "heir")
+	assert.ErrorIs(t, former.Destroy(withoutLease, made.ID), &sdk.Error{Code: sdk.CodeUnavailable})
+	assert.NilError(t, heir.Destroy(t.Context(), made.ID))
 }

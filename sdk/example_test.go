@@ -151,8 +151,13 @@ func (b *boxes) Destroy(ctx context.Context, instanceID string) error {
 }
 
 func (b *boxes) List(ctx context.Context) ([]sdk.Instance, error) {
+	return b.ListOf(ctx, b.brokerID)
+}
+
+// ListOf lists the boxes of any broker: all that have the account can serve them.
+func (b *boxes) ListOf(ctx context.Context, brokerID string) ([]sdk.Instance, error) {
 	var all []box
-	if err := b.call(ctx, http.MethodGet, "/boxes?owner="+b.brokerID, nil, &all); err != nil {
+	if err := b.call(ctx, http.MethodGet, "/boxes?owner="+brokerID, nil, &all); err != nil {
 		return nil, err
 	}
 	var instances []sdk.Instance
@@ -162,9 +167,35 @@ func (b *boxes) List(ctx context.Context) ([]sdk.Instance, error) {
 	return instances, nil
 }
 
+// Adopt has the service write this broker's ID on a box of another one. From then on List has it,
+// and that of the other broker has it no more.
+func (b *boxes) Adopt(ctx context.Context, instanceID, brokerID string) error {
+	var found box
+	if err := b.call(ctx, http.MethodGet, "/boxes/"+instanceID, nil, &found); err != nil {
+		return err
+	}
+	switch found.Owner {
+	case b.brokerID:
+		return nil
+	case brokerID:
+		found.Owner, found.Labels[sdk.LabelBroker] = b.brokerID, b.brokerID
+		return b.call(ctx, http.MethodPatch, "/boxes/"+instanceID, found, nil)
+	default:
+		return sdk.Errorf(sdk.CodeNotFound, "the box is yet another broker's")
+	}
+}
+
+// Release has nothing to do, since this provider does nothing to a box by itself.
+func (b *boxes) Release(context.Context, string) error { return nil }
+
 // call asks the service. What it says becomes a code that tells the agent what
 // to do.
 func (b *boxes) call(ctx context.Context, method, path string, in, out any) error {
+	if method != http.MethodGet { // the box may be another broker's by now
+		if err := sdk.LeaseOf(ctx).Held(); err != nil {
+			return err
+		}
+	}
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err

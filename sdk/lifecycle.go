@@ -8,7 +8,7 @@ import (
 // Pauser is implemented by providers that can freeze an instance. Both methods
 // are idempotent and return CodeNotFound for an unknown instance.
 type Pauser interface {
-	// Pause freezes every process; memory and files stay. The broker pauses no
+	// Pause freezes every process; memory and files stay, wherever the provider keeps them. The broker pauses no
 	// instance with an execution in progress, and starts none in a paused one; a
 	// provider that sees one answers CodeConflict. A command that a pause stops is
 	// running before, meanwhile and after it. Who follows a command or watches files
@@ -16,6 +16,19 @@ type Pauser interface {
 	Pause(ctx context.Context, instanceID string) error
 	// Resume lets every process go on where it was, and returns when they do.
 	Resume(ctx context.Context, instanceID string) error
+}
+
+// PauseReleaser is implemented by Pausers whose paused instances may hold no memory: they are
+// written down and go on from there.
+type PauseReleaser interface {
+	Pauser
+	// PauseReleasing is Pause, and the broker calls it in the place of that. released says that
+	// the instance holds no memory of the machine and no place that a running one could have,
+	// until Resume, which may find that there is no room: CodeQuotaExceeded, and it stays
+	// paused. The tenant's quota of paused instances counts it then, and not that of
+	// instances. False is for one that is only frozen. Of one that is paused already it says
+	// the same again.
+	PauseReleasing(ctx context.Context, instanceID string) (released bool, err error)
 }
 
 // TTLSetter is implemented by providers that destroy an instance by themselves

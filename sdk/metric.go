@@ -28,6 +28,18 @@ const (
 	MetricGauge   MetricKind = "gauge"   // goes up and down
 )
 
+// Metrics by which brokers that are several decide where a new session goes.
+const (
+	// MetricReadySandboxes is how many sandboxes wait to be used, one for each template, in
+	// the label MetricLabelTemplate.
+	MetricReadySandboxes = "pool_ready_sandboxes"
+	// MetricMaxSandboxes is how many there may be at a time on this machine, those in use too.
+	// A provider without it has no bound of the machine's, as in clouds.
+	MetricMaxSandboxes = "pool_max_sandboxes"
+	// MetricLabelTemplate names a template.
+	MetricLabelTemplate = "template"
+)
+
 // Bounds on metrics.
 const (
 	// MaxMetrics is how many a provider may have, over all names and labels.

@@ -153,6 +153,10 @@ type ConfigureRequest struct {
 	// else will have them: free what they stand for, such as local sandboxes. They
 	// are removed after Configure has succeeded.
 	AbandonedDirs []string
+	// KeepDir belongs to all processes of the provider, which may be two at once, and
+	// outlives them: it is for what a later one must find again, such as snapshots. It was
+	// made by the broker with mode 0700. "" where nothing is to be kept, as in a trial.
+	KeepDir string
 	// Settings as the schema describes them; see Settings.Decode.
 	Settings Settings
 }
@@ -171,8 +175,13 @@ type Health struct {
 
 // CreateRequest asks for an instance.
 type CreateRequest struct {
-	// Template is one of Description.Templates.
+	// Template is one of Description.Templates, or with Image a name of the operator's.
 	Template string
+	// Image is what BuildTemplate has made of that template; empty for one of
+	// Description.Templates. One that the provider does not have is refused with
+	// CodeInvalidRequest and the field "template". A provider without CapabilityTemplates
+	// gets none.
+	Image string
 	// Labels to keep with the instance and to return from List: at least
 	// LabelTenant, LabelSession, LabelInstance and LabelBroker.
 	Labels map[string]string
@@ -202,6 +211,27 @@ type CreateRequest struct {
 	// found in it. The instance is a new one to the broker, with an ID that no other
 	// had. A provider without such sandboxes need not look at it.
 	Reuse bool
+	// Snapshot is what the instance goes on from; nil for a fresh one. Only a Snapshotter
+	// is asked for it, with the Template of the snapshot. Files are as they were. With
+	// Snapshot.Memory processes go on where they were, contexts and commands have the IDs
+	// that they had, and the variables of a context are its own from then on. What may
+	// not be the same twice is not: sources of randomness are seeded anew, and connections
+	// of the original are broken in the copy. Env is added
+	// to the one that the original was made with, for what starts in the copy. Labels are those of this request alone. An
+	// execution that ran in the original meanwhile is none of the copy: it may be ended
+	// there, and no output of it goes anywhere.
+	//
+	// A snapshot that is not there is CodeNotFound with the field "snapshot" and NoEffect,
+	// one that the key does not open is CodeInvalidRequest with that field.
+	Snapshot *SnapshotSource
+	// Volumes of the same tenant that code finds in the instance, at most
+	// MaxVolumeMounts. Return CodeNotFound with the field "volumes" for one that does not
+	// exist. A provider that is no VolumeKeeper gets none.
+	Volumes []VolumeMount
+	// Network is what the instance may reach; nil for nothing. Only providers with
+	// CapabilityNetwork are asked for one. It holds secrets, which reach no instance, label,
+	// error or log.
+	Network *NetworkPolicy
 }
 
 // Labels that the broker sets on every instance.
@@ -209,6 +239,9 @@ const (
 	LabelTenant   = "tenant"
 	LabelSession  = "session"
 	LabelInstance = "instance"
+	// LabelSnapshot is on snapshots in the place of LabelInstance, and has the broker's
+	// ID of the snapshot.
+	LabelSnapshot = "snapshot"
 	// LabelBroker is the broker ID again: the broker leaves alone what it finds
 	// in a list without it. A provider that has lost the labels of an instance,
 	// but knows that it is this broker's, lists it with this one.

@@ -10,9 +10,14 @@ import (
 // requestIDForm is that of the broker: nothing in a log can be forged with it.
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
+// traceParentForm is that of the W3C's Trace Context, version 00: whoever has made it, a
+// later call to a service can carry it as it is.
+var traceParentForm = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
 type (
-	requestIDKey struct{}
-	loggerKey    struct{}
+	traceParentKey struct{}
+	requestIDKey   struct{}
+	loggerKey      struct{}
 )
 
 // WithCall returns the context of a call of a provider, in which RequestID and Logger
@@ -35,6 +40,25 @@ func WithCall(ctx context.Context, requestID string, logger hclog.Logger) contex
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
+}
+
+// WithTraceParent returns the context of a call that is part of a trace, in which
+// TraceParent works. Package serve makes it for each call. What has not the form of one is
+// left out. A provider needs it only where it tests itself, or where work goes on in a context
+// of its own behind the call.
+func WithTraceParent(ctx context.Context, traceParent string) context.Context {
+	if !traceParentForm.MatchString(traceParent) {
+		return ctx
+	}
+	return context.WithValue(ctx, traceParentKey{}, traceParent)
+}
+
+// TraceParent returns the trace that a call of the provider is a part of, as the header
+// traceparent of the W3C's Trace Context has it; "" where there is none. Send it to your
+// service only where its operator wants that: it tells which calls belong together.
+func TraceParent(ctx context.Context) string {
+	parent, _ := ctx.Value(traceParentKey{}).(string)
+	return parent
 }
 
 // Logger returns the logger of the Factory for what is written during a call: each

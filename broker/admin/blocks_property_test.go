@@ -22,8 +22,11 @@ type account struct {
 // Whatever somebody does to a list of blocks that are shown with masks: it is refused, or
 // each secret is where it is meant to be.
 func TestNoSecretMovesToAnotherBlock(t *testing.T) {
-	accepted := 0
-	for seed := range uint64(200) {
+	accepted, seeds := 0, uint64(200)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		fresh := 0
 		host := func() string { fresh++; return fmt.Sprintf("host-%d", fresh) }
@@ -88,5 +91,5 @@ func TestNoSecretMovesToAnotherBlock(t *testing.T) {
 			assert.Equal(t, now[i]["password"], one.secret, "seed %d: %s\n%s", seed, text.String(), sent)
 		}
 	}
-	assert.Assert(t, accepted > 50, "%d", accepted)
+	assert.Assert(t, accepted > int(seeds)/4, "%d", accepted)
 }

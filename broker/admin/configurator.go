@@ -120,11 +120,12 @@ func (d *draft) Renew() error {
 	if err := d.edit.Make(document); err != nil {
 		return err
 	}
+	d.document = document
 	cfg, diags := document.Check()
 	if diags.HasErrors() {
 		return diags
 	}
-	d.document, d.config, d.warnings = document, cfg, diags
+	d.config, d.warnings = cfg, diags
 	return nil
 }
 

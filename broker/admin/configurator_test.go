@@ -222,6 +222,8 @@ func TestOnlyTwoAreTriedAtOnce(t *testing.T) {
 	assert.Assert(t, ok && e.Code == sdk.CodeQuotaExceeded && e.RetryAfter > 0, "%v", err)
 	_, err = c.SaveProvider(t.Context(), admin.ProviderSettings{Provider: "p", Test: true})
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
+	_, err = c.PreviewProvider(t.Context(), admin.ProviderSettings{Provider: "p", Settings: given(t, `{"size": 6}`)})
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded, "a dry run starts it too")
 	close(finish)
 	trials.Wait()
 	go func() { <-begun }()

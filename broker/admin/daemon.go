@@ -26,6 +26,11 @@ type Daemon interface {
 	Reread(ctx context.Context) (Reload, error)
 	// DryRun says what Reread would do, and does not.
 	DryRun(ctx context.Context) (Reload, error)
+	// Preview says what Apply would do with a configuration, and does not. begun is as
+	// there.
+	Preview(ctx context.Context, begun Reload, cfg *config.Config) (Reload, error)
+	// Texts are the files of a generation; none if they are not kept.
+	Texts(generation int) []FileText
 	// Describe starts the plugin of a block for a moment to ask it what it is.
 	Describe(ctx context.Context, cfg *config.Config, block *config.Provider) (sdk.Description, error)
 	// Try starts a provider beside those that run, configures it, asks how it is and

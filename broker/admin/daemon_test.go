@@ -32,6 +32,7 @@ type daemon struct {
 	mu      sync.Mutex
 	inForce admin.Generation
 	applied []admin.Reload
+	texts   admin.Texts
 }
 
 var _ admin.Daemon = (*daemon)(nil)
@@ -95,6 +96,7 @@ func (d *daemon) accept(cfg *config.Config) {
 		g.Providers = append(g.Providers, admin.Configured{Label: block.Label, Schema: schema(), Settings: settings})
 	}
 	d.inForce = g
+	d.texts.Keep(g.Number, cfg)
 }
 
 // text is the file without the tenants.
@@ -135,6 +137,13 @@ func (d *daemon) DryRun(context.Context) (admin.Reload, error) {
 	return admin.Reload{Trigger: admin.TriggerAPI}, nil
 }
 
+func (d *daemon) Preview(_ context.Context, begun admin.Reload, cfg *config.Config) (admin.Reload, error) {
+	begun.Applied, begun.Revision = cfg.Revision != d.InForce().Config.Revision, cfg.Revision
+	return begun, d.refuse
+}
+
+func (d *daemon) Texts(generation int) []admin.FileText { return d.texts.Of(generation) }
+
 func (d *daemon) Describe(_ context.Context, _ *config.Config, block *config.Provider) (sdk.Description, error) {
 	if block.Label == "missing" {
 		return sdk.Description{}, errors.New("there is no plugin missing")
@@ -157,4 +166,12 @@ func (d *daemon) Status() admin.Status    { return admin.Status{} }
 func (d *daemon) write(text string) {
 	d.t.Helper()
 	assert.NilError(d.t, os.WriteFile(d.file, []byte(text+tenants), 0o600))
+}
+
+// include writes another file of the configuration.
+func (d *daemon) include(name, text string) {
+	d.t.Helper()
+	path := filepath.Join(filepath.Dir(d.file), name)
+	assert.NilError(d.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	assert.NilError(d.t, os.WriteFile(path, []byte(text), 0o600))
 }

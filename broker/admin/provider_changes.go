@@ -34,18 +34,7 @@ type ProviderSettings struct {
 // with Test why the provider is not well.
 func (c *Configurator) SaveProvider(ctx context.Context, req ProviderSettings) (Outcome, error) {
 	var trial *Trial
-	e := Edit{
-		Operation: fmt.Sprintf("provider %q", req.Provider), IfMatch: req.IfMatch, Asks: true,
-		Make: func(d *edit.Document) error {
-			if err := c.settings(ctx, d, req, false); err != nil {
-				return err
-			}
-			if !req.Activate {
-				return nil
-			}
-			return activate(d, req.Provider, nil)
-		},
-	}
+	e := c.providerEdit(ctx, req)
 	if req.Test {
 		e.Before = func(candidate *edit.Document) error {
 			done, err := c.beginTrial()
@@ -67,6 +56,22 @@ func (c *Configurator) SaveProvider(ctx context.Context, req ProviderSettings) (
 	outcome, err := c.Change(ctx, e)
 	outcome.Trial = trial
 	return outcome, err
+}
+
+// providerEdit is the change itself.
+func (c *Configurator) providerEdit(ctx context.Context, req ProviderSettings) Edit {
+	return Edit{
+		Operation: fmt.Sprintf("provider %q", req.Provider), IfMatch: req.IfMatch, Asks: true,
+		Make: func(d *edit.Document) error {
+			if err := c.settings(ctx, d, req, false); err != nil {
+				return err
+			}
+			if !req.Activate {
+				return nil
+			}
+			return activate(d, req.Provider, nil)
+		},
+	}
 }
 
 // refusal is a trial that failed as an error.
@@ -93,7 +98,11 @@ type Activation struct {
 // Activate changes which provider serves requests that name none. The errors are
 // those of Change.
 func (c *Configurator) Activate(ctx context.Context, req Activation) (Outcome, error) {
-	return c.Change(ctx, Edit{
+	return c.Change(ctx, activationEdit(req))
+}
+
+func activationEdit(req Activation) Edit {
+	return Edit{
 		Operation: fmt.Sprintf("active provider %q", req.Provider), IfMatch: req.IfMatch,
 		Make: func(d *edit.Document) error {
 			if !d.Has(edit.Provider(req.Provider)) {
@@ -101,7 +110,7 @@ func (c *Configurator) Activate(ctx context.Context, req Activation) (Outcome, e
 			}
 			return activate(d, req.Provider, req.Fallback)
 		},
-	})
+	}
 }
 
 // activate sets the active provider, and the fallback unless it is nil. A fallback that

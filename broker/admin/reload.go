@@ -31,6 +31,8 @@ type Reload struct {
 	Change   Change
 	// Diagnostics say why not, and hold warnings.
 	Diagnostics config.Diagnostics
+	// Restorable says that the files of the generation which it made are kept.
+	Restorable bool
 }
 
 // Trigger is what made the broker look for a new configuration.
@@ -43,6 +45,7 @@ const (
 	TriggerSignal Trigger = "signal" // SIGHUP
 	TriggerAPI    Trigger = "api"    // an administrator
 	TriggerPlugin Trigger = "plugin" // the executable of a plugin was replaced
+	TriggerPeers  Trigger = "peers"  // other brokers, with which a file is shared
 )
 
 // Result says in a word what became of it: applied, refused or unchanged, and

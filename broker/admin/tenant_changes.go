@@ -38,24 +38,36 @@ type NewToken struct {
 // AddTenant adds a tenant with one token. The errors are those of Change; SB014 also
 // for a tenant that there is.
 func (c *Configurator) AddTenant(ctx context.Context, req TenantSettings) (NewToken, error) {
-	return c.withToken(ctx, req.Name, req.IfMatch, func(d *edit.Document, sum [sha256.Size]byte) error {
+	return c.withToken(ctx, req.Name, req.IfMatch, additionOf(req))
+}
+
+func additionOf(req TenantSettings) func(d *edit.Document, sum [sha256.Size]byte) error {
+	return func(d *edit.Document, sum [sha256.Size]byte) error {
 		if err := d.AddTenant(req.Name, sum); err != nil {
 			return err
 		}
 		return setTenant(d, req)
-	})
+	}
 }
 
 // ChangeTenant gives a tenant other settings. The errors are those of Change, and
 // SB013.
 func (c *Configurator) ChangeTenant(ctx context.Context, req TenantSettings) (Outcome, error) {
-	return c.changeTenant(ctx, req.Name, req.IfMatch, func(d *edit.Document, _ config.Tenant) error { return setTenant(d, req) })
+	return c.changeTenant(ctx, req.Name, req.IfMatch, changeOf(req))
+}
+
+func changeOf(req TenantSettings) func(d *edit.Document, t config.Tenant) error {
+	return func(d *edit.Document, _ config.Tenant) error { return setTenant(d, req) }
 }
 
 // RemoveTenant lets a tenant in no more. What it had ends with it. The
 // errors are those of Change, and SB013.
 func (c *Configurator) RemoveTenant(ctx context.Context, name string, ifMatch []string) (Outcome, error) {
-	return c.changeTenant(ctx, name, ifMatch, func(d *edit.Document, _ config.Tenant) error { return d.Remove(edit.Tenant(name)) })
+	return c.changeTenant(ctx, name, ifMatch, removalOf(name))
+}
+
+func removalOf(name string) func(d *edit.Document, t config.Tenant) error {
+	return func(d *edit.Document, _ config.Tenant) error { return d.Remove(edit.Tenant(name)) }
 }
 
 // AddToken gives a tenant a further token. The errors are those of Change, and
@@ -105,20 +117,31 @@ func (c *Configurator) RevokeToken(ctx context.Context, name, id string, ifMatch
 
 // withToken makes a change that puts a new token into the files.
 func (c *Configurator) withToken(ctx context.Context, name string, ifMatch []string, change func(d *edit.Document, sum [sha256.Size]byte) error) (NewToken, error) {
-	token, sum := tenant.NewToken()
-	outcome, err := c.Change(ctx, Edit{
-		Operation: tenantOperation(name), IfMatch: ifMatch,
-		Make: func(d *edit.Document) error { return change(d, sum) },
-	})
+	token, sum, e := tokenEdit(name, ifMatch, change)
+	outcome, err := c.Change(ctx, e)
 	if err != nil {
 		return NewToken{}, err
 	}
 	return NewToken{Outcome: outcome, Token: token, ID: TokenID(sum)}, nil
 }
 
+// tokenEdit is a change that puts a new token into the files.
+func tokenEdit(name string, ifMatch []string, change func(d *edit.Document, sum [sha256.Size]byte) error) (token string, sum [sha256.Size]byte, e Edit) {
+	token, sum = tenant.NewToken()
+	return token, sum, Edit{
+		Operation: tenantOperation(name), IfMatch: ifMatch,
+		Make: func(d *edit.Document) error { return change(d, sum) },
+	}
+}
+
 // changeTenant makes a change of a tenant that there is.
 func (c *Configurator) changeTenant(ctx context.Context, name string, ifMatch []string, change func(d *edit.Document, t config.Tenant) error) (Outcome, error) {
-	return c.Change(ctx, Edit{
+	return c.Change(ctx, tenantEdit(name, ifMatch, change))
+}
+
+// tenantEdit is a change of a tenant that there is.
+func tenantEdit(name string, ifMatch []string, change func(d *edit.Document, t config.Tenant) error) Edit {
+	return Edit{
 		Operation: tenantOperation(name), IfMatch: ifMatch,
 		Make: func(d *edit.Document) error {
 			t, err := tenantIn(d, name)
@@ -127,7 +150,7 @@ func (c *Configurator) changeTenant(ctx context.Context, name string, ifMatch []
 			}
 			return change(d, t)
 		},
-	})
+	}
 }
 
 func tenantOperation(name string) string { return fmt.Sprintf("tenant %q", name) }

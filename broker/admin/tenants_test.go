@@ -99,6 +99,12 @@ func assertCode(t *testing.T, err error, code sdk.Code) {
 	assert.Check(t, is.Equal(sdk.CodeOf(err), code), "%v", err)
 }
 
+// quota is what is shown of one: what was set, and what has a default.
+func quota(set map[string]any) map[string]any {
+	set["max_snapshots"], set["max_snapshot_bytes"], set["max_paused"] = int64(20), int64(10<<30), int64(20)
+	return set
+}
+
 func TestTenantsAreShown(t *testing.T) {
 	c, d := startTenants(t)
 	tenants, revision := c.Tenants()
@@ -106,9 +112,9 @@ func TestTenantsAreShown(t *testing.T) {
 	assert.Check(t, is.DeepEqual(tenants, []admin.Tenant{
 		{
 			Name: "acme", Providers: []string{"local"}, Tokens: []string{"1111111111111111", "2222222222222222"},
-			Quota: map[string]any{"max_concurrent": int64(4), "executions_per_day": int64(100)},
+			Quota: quota(map[string]any{"max_concurrent": int64(4), "executions_per_day": int64(100)}),
 		},
-		{Name: "umbrella", Tokens: []string{"3333333333333333"}, Quota: map[string]any{"max_concurrent": int64(4)}},
+		{Name: "umbrella", Tokens: []string{"3333333333333333"}, Quota: quota(map[string]any{"max_concurrent": int64(4)})},
 	}))
 	one, _, err := c.Tenant("umbrella")
 	assert.NilError(t, err)
@@ -134,7 +140,7 @@ func TestATenantIsAdded(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Check(t, is.DeepEqual(late, admin.Tenant{
 		Name: "late", Providers: []string{"cloud", "local"}, Tokens: []string{added.ID},
-		Quota: map[string]any{"execution_seconds_per_day": 36000.0, "requests_per_second": 0.5, "max_concurrent": int64(7)},
+		Quota: quota(map[string]any{"execution_seconds_per_day": 36000.0, "requests_per_second": 0.5, "max_concurrent": int64(7)}),
 	}))
 	assert.Equal(t, added.Reload.Revision, revision)
 	assert.Equal(t, d.last.Operation, `tenant "late"`)
@@ -167,7 +173,7 @@ func TestATenantIsChanged(t *testing.T) {
 	change("acme", admin.TenantSettings{Quota: map[string]any{"executions_per_day": nil, "max_concurrent": json.Number("9")}})
 	acme, _, err := c.Tenant("acme")
 	assert.NilError(t, err)
-	assert.Check(t, is.DeepEqual(acme.Quota, map[string]any{"max_concurrent": int64(9)}))
+	assert.Check(t, is.DeepEqual(acme.Quota, quota(map[string]any{"max_concurrent": int64(9)})))
 	change("umbrella", admin.TenantSettings{Quota: map[string]any{"max_instances": json.Number("2"), "executions_per_day": nil}})
 	assert.Check(t, is.Contains(blockOf(d.text(t), "umbrella"), "quota {\n    max_instances = 2\n  }"))
 	assert.Check(t, is.Contains(d.text(t), "# Ask Ada.\n"))

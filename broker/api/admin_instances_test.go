@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -43,6 +44,8 @@ func TestAnAdministratorSeesTheInstancesOfAllTenants(t *testing.T) {
 	var other client.Instance
 	f.do(http.MethodPost, "/api/v1/instances", `{"session_id": "a"}`, umbrellaToken).wants(http.StatusCreated).decode(&other)
 	u := other.ID
+	f.second.OnPause = func(context.Context, string, bool) error { return nil }
+	f.do(http.MethodPost, "/api/v1/instances/"+b+"/pause", "").wants(http.StatusOK)
 
 	for query, want := range map[string][]string{
 		"":                              {a, b, u},
@@ -52,6 +55,13 @@ func TestAnAdministratorSeesTheInstancesOfAllTenants(t *testing.T) {
 		"?tenant=nobody":                {},
 		"?limit=5&after=" + b:           {u},
 		"?session_id=a&provider=second": {},
+		"?state=running":                {a, u},
+		"?state=paused":                 {b},
+		"?text=UMBRELLA":                {u},
+		"?text=PYTH":                    {a, b, u},
+		"?text=:a:":                     {a, u},
+		"?text=%25":                     {},
+		"?text=:a:&state=paused":        {},
 	} {
 		ids, next := f.seen(query)
 		assert.Check(t, is.DeepEqual(ids, want), query)
@@ -70,6 +80,7 @@ func TestAnAdministratorSeesTheInstancesOfAllTenants(t *testing.T) {
 		f.do(http.MethodGet, adminInstances+"/"+id, "", adminToken).problem(http.StatusNotFound, "SB013")
 		f.do(http.MethodDelete, adminInstances+"/"+id, "", adminToken).problem(http.StatusNotFound, "SB013")
 	}
+	f.do(http.MethodGet, adminInstances+"?state=creating", "", adminToken).problem(http.StatusUnprocessableEntity, "SB010")
 	f.do(http.MethodGet, adminInstances+"?label=team=red", "", adminToken).problem(http.StatusUnprocessableEntity, "SB010")
 }
 
@@ -136,5 +147,19 @@ func TestTenantsHaveNoBusinessWithTheInstancesOfAll(t *testing.T) {
 		f.do(method, adminInstances+"/"+id, "", "Authorization: ").problem(http.StatusUnauthorized, "SB011")
 	}
 	f.do(http.MethodGet, adminInstances, "").problem(http.StatusForbidden, "SB012")
+	f.do(http.MethodGet, adminInstances+"/"+id+"/metrics", "").problem(http.StatusForbidden, "SB012")
 	f.do(http.MethodGet, "/api/v1/instances/"+id, "").wants(http.StatusOK)
+}
+
+func TestAnAdministratorMeasuresAnInstance(t *testing.T) {
+	f := start(t, withAdmin)
+	id := f.create(`{}`).ID
+	f.do(http.MethodGet, adminInstances+"/"+id+"/metrics", "", adminToken).problem(http.StatusNotImplemented, "SB015")
+	f.provider.OnMeasure = func(context.Context, string) (sdk.InstanceMetrics, error) {
+		return sdk.InstanceMetrics{CPUTime: 2 * time.Second, Memory: 3 << 20, Processes: 4, ProcessLimit: 8}, nil
+	}
+	own := f.do(http.MethodGet, "/api/v1/instances/"+id+"/metrics", "").wants(http.StatusOK)
+	all := f.do(http.MethodGet, adminInstances+"/"+id+"/metrics", "", adminToken).wants(http.StatusOK)
+	assert.Equal(t, all.text, `{"data":`+own.text+"}")
+	f.do(http.MethodGet, adminInstances+"/acme:a:aaaaaaaaaaaaaaaaaaaa/metrics", "", adminToken).problem(http.StatusNotFound, "SB013")
 }

@@ -45,6 +45,23 @@ func (f *tenants) made(asked ...any) (admin.NewToken, error) {
 	return admin.NewToken{Outcome: outcome, Token: "sbk_s3cret", ID: "0123456789abcdef"}, err
 }
 
+func (f *tenants) previewed(asked ...any) (admin.Preview, error) {
+	f.asked = asked
+	return admin.Preview{Reload: admin.Reload{DryRun: true, Applied: true}, Difference: "-a\n", Revision: "ab"}, f.err
+}
+
+func (f *tenants) PreviewNewTenant(_ context.Context, req admin.TenantSettings) (admin.Preview, error) {
+	return f.previewed("would add", req)
+}
+
+func (f *tenants) PreviewTenant(_ context.Context, req admin.TenantSettings) (admin.Preview, error) {
+	return f.previewed("would change", req)
+}
+
+func (f *tenants) PreviewRemoval(_ context.Context, name string, ifMatch []string) (admin.Preview, error) {
+	return f.previewed("would remove", name, ifMatch)
+}
+
 func (f *tenants) AddTenant(_ context.Context, req admin.TenantSettings) (admin.NewToken, error) {
 	return f.made("add", req)
 }
@@ -164,4 +181,23 @@ func TestBodiesAboutTenantsThatAreWrong(t *testing.T) {
 			assert.Check(t, is.Len(all.asked, 0))
 		})
 	}
+}
+
+func TestADryRunChangesNoTenant(t *testing.T) {
+	f, all := startTenants(t)
+	for _, test := range []struct {
+		method, path, body string
+		asked              []any
+	}{
+		{http.MethodPost, adminTenants, `{"name":"new","dry_run":true}`, []any{"would add", admin.TenantSettings{Name: "new", Quota: map[string]any{}, IfMatch: []string{"ab"}}}},
+		{http.MethodPatch, adminTenants + "/acme", `{"quota":{},"dry_run":true}`, []any{"would change", admin.TenantSettings{Name: "acme", Quota: map[string]any{}, IfMatch: []string{"ab"}}}},
+		{http.MethodDelete, adminTenants + "/acme?dry_run=true", "", []any{"would remove", "acme", []string{"ab"}}},
+	} {
+		answer := f.do(test.method, test.path, test.body, adminToken, `If-Match: "ab"`).wants(http.StatusOK)
+		assert.DeepEqual(t, all.asked, test.asked)
+		assert.Check(t, is.Contains(answer.text, `"result":"would_apply"`))
+		assert.Check(t, is.Contains(answer.text, `"difference":"-a\n"`))
+		assert.Check(t, !strings.Contains(answer.text, "s3cret"))
+	}
+	f.do(http.MethodDelete, adminTenants+"/acme?dry_run=perhaps", "", adminToken).problem(http.StatusUnprocessableEntity, "SB010")
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/preview"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/v1"
+	"github.com/sandbox-broker/sandbox-broker/broker/console"
+	"github.com/sandbox-broker/sandbox-broker/broker/executions"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/deerflow"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/e2b"
@@ -49,22 +51,40 @@ type Instances interface {
 // Options of a Server.
 type Options struct {
 	Instances Instances
-	Tenants   frontdoor.Tenants
+	Snapshots v1.Snapshots
+	// Volumes may be nil where nobody asks for one.
+	Volumes v1.Volumes
+	Tenants frontdoor.Tenants
 	// Admin may be nil: then there are no administrators.
 	Admin Admin
 	// Quotas may be nil: then there are none.
 	Quotas Quotas
+	// Executions may be nil: then none is remembered, and none can be detached.
+	Executions *executions.Keeper
+	// Webhooks may be nil: then there are none.
+	Webhooks v1.Webhooks
 	// Configurator and TenantConfigurator may be nil where Admin is.
 	Configurator       v1.Configurator
 	TenantConfigurator v1.TenantConfigurator
-	Logger             hclog.Logger
+	// TemplateConfigurator is as these. Templates may be nil: then there are none.
+	TemplateConfigurator v1.TemplateConfigurator
+	Templates            v1.Templates
+	Logger               hclog.Logger
 	// Meter may be nil.
 	Meter rest.Meter
+	// History may be nil: then nothing is known of what was.
+	History v1.History
+	// AuditArchive may be nil: then there is no audit log to look into.
+	AuditArchive v1.AuditArchive
+	// Tracer may be nil.
+	Tracer rest.Tracer
 	// Audit, if not nil, says why nothing can be taken down at this moment, so that
 	// nothing is done.
 	Audit func() error
 	// State, if not nil, says why no state can be kept at this moment.
-	State  func() error
+	State func() error
+	// Drain may be nil where there are no administrators.
+	Drain  v1.Drain
 	Bounds Bounds
 	// Answers may be nil: requests with an Idempotency-Key are refused then, and so are
 	// the operations of OpenSandbox.
@@ -79,6 +99,10 @@ type Options struct {
 	PreviewHosts *PreviewHosts
 	// Version of the broker, for clients that ask.
 	Version string
+	// Peers may be nil: then no call is passed on to another broker.
+	Peers rest.Peers
+	// Questions may be nil: then other brokers are not answered what they ask themselves.
+	Questions rest.Questions
 	// FrontDoors that are open, by name.
 	FrontDoors map[string]frontdoor.Settings
 }
@@ -97,22 +121,26 @@ func NewServer(opts Options) (*Server, error) {
 		opts.PreviewKey = preview.NewKey()
 	}
 	s := &Server{Server: rest.NewServer(rest.Options{
-		Tenants: opts.Tenants, Administrators: opts.Admin, Rates: opts.Quotas, Logger: opts.Logger, Meter: opts.Meter,
-		Bounds: opts.Bounds, Answers: opts.Answers, TLS: opts.TLS,
+		Tenants: opts.Tenants, Administrators: opts.Admin, Rates: opts.Quotas, Logger: opts.Logger, Meter: opts.Meter, Tracer: opts.Tracer,
+		Bounds: opts.Bounds, Answers: opts.Answers, TLS: opts.TLS, Peers: opts.Peers, Questions: opts.Questions,
 	})}
 	s.SetPreviewHosts(opts.PreviewHosts)
 	var err error
 	s.v1, err = v1.Add(s.Server, v1.Options{
-		Instances: opts.Instances, Providers: opts.Admin, Configurator: opts.Configurator, TenantConfigurator: opts.TenantConfigurator,
-		Quotas: opts.Quotas, Audit: opts.Audit, State: opts.State, PreviewKey: opts.PreviewKey, PreviewHosts: &s.previewHosts,
+		Instances: opts.Instances, Snapshots: opts.Snapshots, Volumes: opts.Volumes, Providers: opts.Admin, Configurator: opts.Configurator, TenantConfigurator: opts.TenantConfigurator,
+		Quotas: opts.Quotas, Executions: opts.Executions, Webhooks: opts.Webhooks, History: opts.History, AuditArchive: opts.AuditArchive, Audit: opts.Audit, State: opts.State, Drain: opts.Drain, PreviewKey: opts.PreviewKey, PreviewHosts: &s.previewHosts,
+		TemplateConfigurator: opts.TemplateConfigurator, Templates: opts.Templates,
 	})
+	if err == nil {
+		err = console.Add(s.v1, v1.TagPages)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s.doors = map[string]frontdoor.Door{
 		ragflow.Name:     ragflow.Add(s.Server, opts.Instances, opts.Tenants),
-		opensandbox.Name: opensandbox.Add(s.Server, opts.Instances, opts.Tenants, opts.Answers, opts.PreviewKey),
-		e2b.Name:         e2b.Add(s.Server, opts.Instances, opts.Tenants, opts.PreviewKey),
+		opensandbox.Name: opensandbox.Add(s.Server, opts.Instances, opts.Snapshots, opts.Tenants, opts.Answers, opts.PreviewKey),
+		e2b.Name:         e2b.Add(s.Server, opts.Instances, opts.Snapshots, opts.Tenants, opts.PreviewKey),
 		mcp.Name:         mcp.Add(s.Server, opts.Version),
 		deerflow.Name:    deerflow.Add(s.Server, opts.Instances, opts.Tenants, opts.Logger, opts.PreviewKey),
 	}

@@ -29,6 +29,8 @@ var then = time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("CET", 3600))
 
 // configurator answers what it is told to, and remembers what it was asked.
 type configurator struct {
+	asked      any // of a dry run
+	restored   int
 	generation admin.Generation
 	saved      admin.ProviderSettings
 	activated  admin.Activation
@@ -88,6 +90,31 @@ func (c *configurator) SaveProvider(_ context.Context, req admin.ProviderSetting
 
 func (c *configurator) Activate(_ context.Context, req admin.Activation) (admin.Outcome, error) {
 	c.activated = req
+	return admin.Outcome{Reload: applied("ef")}, c.err
+}
+
+// previewed is a dry run of anything.
+func (c *configurator) previewed(asked any) (admin.Preview, error) {
+	c.asked = asked
+	reload := applied("ef")
+	reload.DryRun = true
+	return admin.Preview{Reload: reload, Difference: "--- a\n+++ a\n", Revision: "ab"}, c.err
+}
+
+func (c *configurator) PreviewProvider(_ context.Context, req admin.ProviderSettings) (admin.Preview, error) {
+	return c.previewed(req)
+}
+
+func (c *configurator) PreviewActivation(_ context.Context, req admin.Activation) (admin.Preview, error) {
+	return c.previewed(req)
+}
+
+func (c *configurator) PreviewRestore(_ context.Context, generation int, ifMatch []string) (admin.Preview, error) {
+	return c.previewed([]any{generation, ifMatch})
+}
+
+func (c *configurator) Restore(_ context.Context, generation int, ifMatch []string) (admin.Outcome, error) {
+	c.restored, c.asked = generation, ifMatch
 	return admin.Outcome{Reload: applied("ef")}, c.err
 }
 
@@ -178,6 +205,46 @@ func TestAnAdministratorChangesTheConfiguration(t *testing.T) {
 	assert.Assert(t, c.dry)
 }
 
+func TestADryRunChangesNothing(t *testing.T) {
+	f, c := startConfigurable(t)
+	for _, test := range []struct {
+		method, path, body string
+		asked              any
+	}{
+		{http.MethodPost, "/config", `{"provider":"e2b","config":{"size":8},"dry_run":true}`, admin.ProviderSettings{
+			Provider: "e2b", Activate: true, IfMatch: []string{"ab"}, Settings: map[string]any{"size": json.Number("8")},
+		}},
+		{http.MethodPut, "/active", `{"provider":"spare","dry_run":true}`, admin.Activation{Provider: "spare", IfMatch: []string{"ab"}}},
+		{http.MethodPost, "/generations/3/restore", `{"dry_run":true}`, []any{3, []string{"ab"}}},
+	} {
+		answer := f.asAdmin(test.method, test.path, test.body, `If-Match: "ab"`).wants(http.StatusOK)
+		assert.DeepEqual(t, c.asked, test.asked)
+		assert.Equal(t, answer.Header.Get("ETag"), `"ab"`, "of the files as they are")
+		var changed struct {
+			Reload     struct{ Result string }
+			Difference string
+		}
+		answer.decode(&changed)
+		assert.Equal(t, changed.Reload.Result, "would_apply")
+		assert.Equal(t, changed.Difference, "--- a\n+++ a\n")
+	}
+	assert.Equal(t, c.saved.Provider+c.activated.Provider, "")
+	assert.Equal(t, c.restored, 0)
+	f.asAdmin(http.MethodPost, "/config", `{"provider":"e2b","config":{},"dry_run":true,"test_connection":true}`).problem(http.StatusUnprocessableEntity, "SB010")
+}
+
+func TestAnAdministratorRestoresAGeneration(t *testing.T) {
+	f, c := startConfigurable(t)
+	answer := f.asAdmin(http.MethodPost, "/generations/2/restore", "", `If-Match: "ab"`).wants(http.StatusOK)
+	assert.Equal(t, answer.Header.Get("ETag"), `"ef"`)
+	assert.Equal(t, c.restored, 2)
+	assert.DeepEqual(t, c.asked, []string{"ab"})
+	f.asAdmin(http.MethodPost, "/generations/2/restore", `{"dry_run":false}`).wants(http.StatusOK)
+	f.asAdmin(http.MethodPost, "/generations/x/restore", "").problem(http.StatusNotFound, "SB013")
+	c.err = sdk.Errorf(sdk.CodeNotFound, "there is no such generation")
+	f.asAdmin(http.MethodPost, "/generations/99/restore", "").problem(http.StatusNotFound, "SB013")
+}
+
 func TestRequestsToChangeThatMakeNoSense(t *testing.T) {
 	f, _ := startConfigurable(t)
 	for name, test := range map[string]struct{ method, path, body, header, field string }{
@@ -256,6 +323,7 @@ func TestOnlyAdministratorsChangeTheConfiguration(t *testing.T) {
 		{http.MethodPut, "/active"},
 		{http.MethodGet, "/generations"},
 		{http.MethodPost, "/reload"},
+		{http.MethodPost, "/generations/1/restore"},
 		{http.MethodGet, "/status"},
 	} {
 		body := ""

@@ -182,7 +182,7 @@ func TestMethodsBesideGetAndPost(t *testing.T) {
 	f.do(http.MethodOptions, "/nowhere", "").problem(http.StatusNotFound, "SB013")
 	f.do(http.MethodDelete, "/healthz", "").problem(http.StatusMethodNotAllowed, "SB010")
 	// Front proxies must not see other routes than we do.
-	for _, path := range []string{"/api/v1/instances/", "/API/v1/instances", "/api//v1/instances", "/docs", "/", "/a%2Fb", "/x%3F", "/api/v1%2Finstances", "/api%2fv1/instances"} {
+	for _, path := range []string{"/api/v1/instances/", "/API/v1/instances", "/api//v1/instances", "/documents", "/", "/a%2Fb", "/x%3F", "/api/v1%2Finstances", "/api%2fv1/instances"} {
 		f.do(http.MethodGet, path, "").problem(http.StatusNotFound, "SB013")
 	}
 }

@@ -278,7 +278,7 @@ func TestReadiness(t *testing.T) {
 // brokenInstances panics, as no handler should.
 type brokenInstances struct{ api.Instances }
 
-func (brokenInstances) List(tenant.Tenant, instance.ListRequest) instance.Page {
+func (brokenInstances) ListEverywhere(context.Context, tenant.Tenant, instance.ListRequest) (instance.Page, error) {
 	panic("out of cheese")
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,9 +19,12 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/executions"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/broker/volume"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -42,6 +46,7 @@ type fixture struct {
 	provider *instancetest.Provider
 	second   *instancetest.Provider
 	service  *instance.Service
+	runs     *executions.Keeper
 	server   *api.Server
 	log      *logBuffer
 	client   *http.Client
@@ -68,8 +73,15 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 		Limits:  instancetest.Limits(),
 		Logger:  logger,
 	})
+	state, err := store.Open(filepath.Join(t.TempDir(), "state.db"), store.Options{})
+	assert.NilError(t, err)
+	f.runs, err = executions.Open(executions.Options{
+		Store: state, Logger: logger, Limits: executions.Limits{LogBytes: 32 << 20, AllBytes: 64 << 20, Time: time.Minute},
+	})
+	assert.NilError(t, err)
 	opts := api.Options{
-		Instances: f.service,
+		Instances:  f.service,
+		Executions: f.runs,
 		Tenants: tenant.NewDirectory([]tenant.Credentials{
 			{Tenant: tenant.Tenant{Name: "acme"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("acme-token"))}},
 			{Tenant: tenant.Tenant{Name: "umbrella"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("umbrella-token"))}},
@@ -78,6 +90,9 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 		Logger: logger,
 		Bounds: api.Bounds{MaxBody: maxBody, RequestTimeout: time.Minute},
 	}
+	volumes, err := volume.NewService(volume.Options{Catalog: f.catalog, Instances: instance.VolumesOf(f.service), Journal: noVolumes{}, Logger: logger})
+	assert.NilError(t, err)
+	opts.Volumes = volumes
 	for _, option := range options {
 		option(&opts, f)
 	}
@@ -94,6 +109,8 @@ func start(t *testing.T, options ...func(*api.Options, *fixture)) *fixture {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		f.service.Shutdown(ctx)
+		f.runs.Close()
+		assert.Check(t, state.Close())
 		assert.Check(t, server.Shutdown(ctx))
 		_ = listener.Close() // for a server that never came to serve
 		assert.Check(t, <-served)
@@ -196,3 +213,10 @@ func (l *logBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// noVolumes is a journal that has none.
+type noVolumes struct{}
+
+func (noVolumes) Load() ([]volume.Record, error)             { return nil, nil }
+func (noVolumes) Write(context.Context, volume.Record) error { return nil }
+func (noVolumes) Forget(context.Context, string) error       { return nil }

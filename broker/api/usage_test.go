@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,5 +96,20 @@ func TestUsage(t *testing.T) {
 			assert.Assert(t, *line.Used == 0 && line.Limit == nil && line.ResetsAt == nil)
 		}
 	}
-	assert.Equal(t, len(seen), 9)
+	assert.Equal(t, len(seen), 14)
+}
+
+func TestAnAdministratorSeesTheUsageOfAllTenants(t *testing.T) {
+	f := start(t, withAdmin, withQuota(quota.Limits{Instances: 3, ExecutionsPerDay: 10}))
+	f.do(http.MethodPost, "/api/v1/instances", `{}`, umbrellaToken).wants(http.StatusCreated)
+	f.do(http.MethodPost, "/api/v1/execute", hello+`}`).wants(http.StatusOK)
+	var own []string
+	for _, token := range []string{"Authorization: Bearer acme-token", umbrellaToken} {
+		own = append(own, f.do(http.MethodGet, "/api/v1/usage", "", token).wants(http.StatusOK).text)
+	}
+	assert.Equal(t, f.asAdmin(http.MethodGet, "/usage", "").wants(http.StatusOK).text, `{"data":[`+strings.Join(own, ",")+"]}")
+	f.do(http.MethodGet, "/api/admin/sandbox/usage", "").problem(http.StatusForbidden, "SB012")
+
+	without := start(t, withAdmin)
+	assert.Equal(t, without.asAdmin(http.MethodGet, "/usage", "").wants(http.StatusOK).text, `{"data":[]}`)
 }

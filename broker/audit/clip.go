@@ -12,12 +12,13 @@ const (
 // clip cuts what is too long, with an ellipsis at its end.
 func (e *Effect) clip() {
 	for _, text := range []*string{
-		&e.Session, &e.ProviderInstance, &e.ExecutionID, &e.ContextID, &e.CommandID, &e.Template, &e.Language,
+		&e.Session, &e.ProviderInstance, &e.ExecutionID, &e.ContextID, &e.CommandID, &e.Template, &e.Language, &e.ProviderSnapshot,
 		&e.Program, &e.Path, &e.To, &e.Signal, &e.Change,
+		&e.Host, &e.Protocol, &e.Method,
 	} {
 		*text = clipped(*text, maxText)
 	}
-	for _, list := range []*[]string{&e.EnvNames, &e.Packages, &e.Paths} {
+	for _, list := range []*[]string{&e.EnvNames, &e.Packages, &e.Paths, &e.Hosts} {
 		*list = clippedAll(*list)
 	}
 	e.Code = clipped(e.Code, maxCode)
@@ -25,7 +26,7 @@ func (e *Effect) clip() {
 
 // clip cuts what a provider may have made too long.
 func (o *Outcome) clip() {
-	for _, text := range []*string{&o.Status, &o.Made, &o.Region} {
+	for _, text := range []*string{&o.Status, &o.Made, &o.Region, &o.Verdict, &o.Reason} {
 		*text = clipped(*text, maxText)
 	}
 }

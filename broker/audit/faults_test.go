@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,4 +267,24 @@ func TestALineWhoseCallerHasGone(t *testing.T) {
 		return poll.Success()
 	}, poll.WithDelay(5*time.Millisecond))
 	assert.Equal(t, intact(t, dir).Open, 0)
+}
+
+// What allows effects ends while the disk takes the line of one: that does not happen.
+func TestAnEffectIsAllowedWhenItsLineIsOnDisk(t *testing.T) {
+	dir, f := newDir(t), &faults{}
+	var over atomic.Bool
+	log := open(t, audit.Options{Dir: dir, Open: f.Open, Allowed: func() error {
+		if over.Load() {
+			return sdk.Errorf(sdk.CodeUnavailable, "it is over")
+		}
+		return nil
+	}})
+	f.set(func(f *faults) { f.sync = func() error { over.Store(true); return nil } })
+	_, err := log.Begin(t.Context(), effect("execute"))
+	assert.ErrorContains(t, err, "it is over")
+	assert.Check(t, sdk.CodeOf(err) == sdk.CodeUnavailable)
+	lines := linesOf(t, dir)
+	last := lines[len(lines)-1]
+	assert.Equal(t, last.Event, "end")
+	assert.Equal(t, last.Status, audit.StatusNotBegun)
 }

@@ -58,22 +58,31 @@ type Effect struct {
 	// Remote is the address that the request came from.
 	Remote string `json:"remote,omitempty"`
 	// FrontDoor names the front door whose request it is; empty for the broker's own API.
-	FrontDoor   string   `json:"front_door,omitempty"`
-	ExecutionID string   `json:"execution_id,omitempty"`
-	ContextID   string   `json:"context_id,omitempty"`
-	CommandID   string   `json:"command_id,omitempty"`
-	Template    string   `json:"template,omitempty"`
-	Language    string   `json:"language,omitempty"`
-	CodeHash    string   `json:"code_hash,omitempty"` // "sha256:" and 64 hexadecimal digits
-	CodeBytes   int64    `json:"code_bytes,omitempty"`
-	Program     string   `json:"program,omitempty"`
-	Path        string   `json:"path,omitempty"`
-	To          string   `json:"to,omitempty"`
-	Paths       []string `json:"paths,omitempty"`
-	Signal      string   `json:"signal,omitempty"`
-	Port        int      `json:"port,omitempty"`
-	EnvNames    []string `json:"env_names,omitempty"`
-	Packages    []string `json:"packages,omitempty"`
+	FrontDoor   string `json:"front_door,omitempty"`
+	ExecutionID string `json:"execution_id,omitempty"`
+	ContextID   string `json:"context_id,omitempty"`
+	CommandID   string `json:"command_id,omitempty"`
+	// SnapshotID is the broker's name for a snapshot, ProviderSnapshot the provider's.
+	SnapshotID       string   `json:"snapshot_id,omitempty"`
+	ProviderSnapshot string   `json:"provider_snapshot,omitempty"`
+	Template         string   `json:"template,omitempty"`
+	Language         string   `json:"language,omitempty"`
+	CodeHash         string   `json:"code_hash,omitempty"` // "sha256:" and 64 hexadecimal digits
+	CodeBytes        int64    `json:"code_bytes,omitempty"`
+	Program          string   `json:"program,omitempty"`
+	Path             string   `json:"path,omitempty"`
+	To               string   `json:"to,omitempty"`
+	Paths            []string `json:"paths,omitempty"`
+	Signal           string   `json:"signal,omitempty"`
+	Port             int      `json:"port,omitempty"`
+	// Host, Protocol and Method are those of a connection out of an instance, and Hosts those
+	// that one may reach.
+	Host     string   `json:"host,omitempty"`
+	Protocol string   `json:"protocol,omitempty"`
+	Method   string   `json:"method,omitempty"`
+	Hosts    []string `json:"hosts,omitempty"`
+	EnvNames []string `json:"env_names,omitempty"`
+	Packages []string `json:"packages,omitempty"`
 	// Change says what an administrator changes, without secrets.
 	Change string `json:"change,omitempty"`
 	// Usage is what a tenant has used of its quotas with what is reserved for the effect,
@@ -105,6 +114,15 @@ type Outcome struct {
 	// Bytes that were written, and their SHA-256 sum as in Effect.CodeHash.
 	Bytes *int64 `json:"bytes,omitempty"`
 	Hash  string `json:"content_hash,omitempty"`
+	// Verdict on a connection out of an instance, why, when it began, and how much went
+	// each way.
+	Verdict  string `json:"verdict,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Began    string `json:"began,omitempty"`
+	Sent     *int64 `json:"sent_bytes,omitempty"`
+	Received *int64 `json:"received_bytes,omitempty"`
+	// Lost is how many of them are not in the log.
+	Lost int64 `json:"lost,omitempty"`
 }
 
 // note is what the log says about itself.
@@ -118,6 +136,9 @@ type note struct {
 	Size     int64  `json:"size,omitempty"`
 	SHA256   string `json:"sha256,omitempty"`
 	LastHash string `json:"last_hash,omitempty"`
+	// Broker says whose log it is, and Heads are the ends of the logs of all brokers.
+	Broker string `json:"broker,omitempty"`
+	Heads  []Head `json:"heads,omitempty"`
 }
 
 // content is a line without its place in the chain.
@@ -170,6 +191,9 @@ type Line struct {
 	Note       string
 	LastHash   string
 	Open       []string
+	// Broker whose log it is, and Heads of those of all; none in most lines.
+	Broker string
+	Heads  []Head
 }
 
 // ErrAltered is a line whose content does not match its hash.
@@ -210,10 +234,13 @@ func ParseLine(text []byte) (Line, error) {
 		Note     string   `json:"note"`
 		LastHash string   `json:"last_hash"`
 		Open     []string `json:"open"`
+		Broker   string   `json:"broker"`
+		Heads    []Head   `json:"heads"`
 	}
 	if err := json.Unmarshal(text, &c); err != nil {
 		return l, fmt.Errorf("the line is not JSON: %w", err)
 	}
+	l.Broker, l.Heads = c.Broker, c.Heads
 	l.Event, l.EffectID, l.Note, l.LastHash, l.Open = c.Event, c.EffectID, c.Note, c.LastHash, c.Open
 	return l, nil
 }

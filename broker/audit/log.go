@@ -20,6 +20,8 @@ type Options struct {
 	Dir    string
 	Detail Detail
 	Logger hclog.Logger
+	// Allowed says whether effects may begin at all, nil for always. Its errors have a code.
+	Allowed func() error
 
 	// The rest is for tests.
 

@@ -19,12 +19,15 @@ var errTorn = errors.New("the line does not end")
 type Reader struct {
 	file   *os.File
 	unzip  *gzip.Reader
+	broken error // why a compressed file has no line that can be read
 	lines  *bufio.Reader
 	offset int64 // of the next line, in the uncompressed text
+	last   []byte
 }
 
 // OpenReader opens a file of the log, compressed or not. One that the log has compressed
-// since it was listed is read as it is now.
+// since it was listed is read as it is now. What is wrong with the text of a file is for
+// Next to say.
 func OpenReader(path string, compressed bool) (*Reader, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) && !compressed {
@@ -37,18 +40,29 @@ func OpenReader(path string, compressed bool) (*Reader, error) {
 	}
 	r := &Reader{file: file, lines: bufio.NewReaderSize(file, 64<<10)}
 	if compressed {
-		if r.unzip, err = gzip.NewReader(r.lines); err != nil {
-			_ = file.Close()
-			return nil, err
+		if r.unzip, err = gzip.NewReader(r.lines); err == nil {
+			r.lines = bufio.NewReaderSize(r.unzip, 64<<10)
+		} else if r.broken = err; errors.Is(err, io.EOF) {
+			r.broken = io.ErrUnexpectedEOF
 		}
-		r.lines = bufio.NewReaderSize(r.unzip, 64<<10)
 	}
 	return r, nil
 }
 
 // Next returns the next line without its newline, valid until the next call. The
 // error is io.EOF at the end of the file.
-func (r *Reader) Next() ([]byte, error) {
+func (r *Reader) Next() (text []byte, err error) {
+	r.last, err = r.read()
+	return r.last, err
+}
+
+// Last returns again what Next has returned.
+func (r *Reader) Last() []byte { return r.last }
+
+func (r *Reader) read() ([]byte, error) {
+	if r.broken != nil {
+		return nil, r.broken
+	}
 	var long []byte
 	for {
 		piece, err := r.lines.ReadSlice('\n')
@@ -77,6 +91,9 @@ func (r *Reader) Offset() int64 { return r.offset }
 
 // Skip goes to an offset of a file that was just opened.
 func (r *Reader) Skip(offset int64) error {
+	if r.broken != nil {
+		return r.broken
+	}
 	if r.unzip != nil {
 		_, err := io.CopyN(io.Discard, r.lines, offset)
 		r.offset = offset

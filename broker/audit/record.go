@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -26,6 +27,9 @@ type Record struct {
 // the disk did not have the line by then; or that of ctx, if it was cancelled and nobody
 // waits any more. Else the caller must call End.
 func (l *Log) Begin(ctx context.Context, what Effect) (*Record, error) {
+	if err := l.allowed(); err != nil {
+		return nil, err
+	}
 	if !l.detail.Load().IncludeCode {
 		what.Code = ""
 	}
@@ -52,10 +56,27 @@ func (l *Log) Begin(ctx context.Context, what Effect) (*Record, error) {
 	if what.Usage != nil {
 		reservation.Noted()
 	}
-	effect.Begin(ctx)
 	what.Code, what.Usage = "", nil
 	r.effect = what
+	// The disk may have taken longer than what allows it lasts.
+	if err := l.allowed(); err != nil {
+		_ = r.End(Outcome{Status: StatusNotBegun}) // the log owes it
+		return nil, err
+	}
+	effect.Begin(ctx)
 	return r, nil
+}
+
+// allowed says why no effect may begin.
+func (l *Log) allowed() error {
+	if l.options.Allowed == nil {
+		return nil
+	}
+	if err := l.options.Allowed(); err != nil {
+		l.refused.Add(1)
+		return fmt.Errorf("%w (%w)", err, errNotAllowed)
+	}
+	return nil
 }
 
 // Fill changes what the end's line says of the effect, where that was not known
@@ -91,13 +112,33 @@ func (r *Record) End(outcome Outcome) error {
 	return nil
 }
 
+// Tell writes one line about something that has happened already, and that nobody could have
+// kept from happening by refusing the line. Where it cannot be written now it is owed, as that of
+// End is; the error is SB009 then.
+func (l *Log) Tell(what Effect, outcome Outcome, took time.Duration) error {
+	what.clip()
+	outcome.clip()
+	outcome.DurationMS = float64(took.Microseconds()) / 1000
+	e, err := newEntry(content{Event: EventEnd, EffectID: "f-" + strings.ToLower(rand.Text()[:20]), Effect: &what, Outcome: &outcome}, l.options.Now())
+	if err == nil {
+		err = l.await(context.Background(), e)
+	}
+	if err != nil {
+		l.late.Add(1)
+		return sdk.Errorf(sdk.CodeUnavailable, "%w", effect.ErrUnrecorded)
+	}
+	return nil
+}
+
 // refusal says why a line was not written: callers are told that the disk is slow, and
 // nothing of what else the system says.
 type refusal string
 
 const (
 	errRefused refusal = "the audit log cannot be written at the moment, and nothing is done without it"
-	errTooSlow refusal = "the audit log cannot be written in time, since the broker's disk is slow, and nothing is done without it"
+	// errNotAllowed stands beside the reason, which is not the log's.
+	errNotAllowed refusal = "nothing may be begun at the moment"
+	errTooSlow    refusal = "the audit log cannot be written in time, since the broker's disk is slow, and nothing is done without it"
 )
 
 func refusalOf(err error) refusal {

@@ -63,11 +63,16 @@ type Report struct {
 // follows on the one before. It stops at the first that does not. expect, if not
 // nil, is the hash of a line that must be among them. The error is one of reading.
 func Verify(paths []string, expect *Hash) (Report, error) {
+	return verify(paths, expect, nil)
+}
+
+// verify is Verify, and visits each line that is as it was written.
+func verify(paths []string, expect *Hash, visit func(Line)) (Report, error) {
 	segments, whole, err := find(paths)
 	if err != nil {
 		return Report{}, err
 	}
-	v := &verifier{open: map[string]bool{}, expect: expect, removed: map[string]bool{}}
+	v := &verifier{open: map[string]bool{}, expect: expect, removed: map[string]bool{}, visit: visit}
 	for _, s := range segments {
 		v.report.Files++
 		if err := v.file(s); err != nil {
@@ -79,10 +84,7 @@ func Verify(paths []string, expect *Hash) (Report, error) {
 	}
 	report := v.finish()
 	if whole && report.OK && report.Before != "" && !report.Explained {
-		report.OK, report.Problem = false, &Problem{
-			Fault: FaultMissing, File: segments[0].Path, Line: 1,
-			Detail: fmt.Sprintf("it is number %d, those before it are not there, and no line says that they were removed for their age", report.First),
-		}
+		report.OK, report.Problem = false, unexplained(segments[0], report.First)
 	}
 	if report.Problem == nil {
 		if report.Problem = misnamed(paths); report.Problem != nil {
@@ -90,6 +92,14 @@ func Verify(paths []string, expect *Hash) (Report, error) {
 		}
 	}
 	return report, nil
+}
+
+// unexplained is that the first of all files is not the first of the log.
+func unexplained(first Segment, seq uint64) *Problem {
+	return &Problem{
+		Fault: FaultMissing, File: first.Path, Line: 1,
+		Detail: fmt.Sprintf("it is number %d, those before it are not there, and no line says that they were removed for their age", seq),
+	}
 }
 
 // find lists the files in the order of their lines. It says whole if a directory is
@@ -138,6 +148,8 @@ type verifier struct {
 	expect  *Hash
 	found   bool
 	removed map[string]bool // last hashes of files that the log says are removed
+	// visit, if not nil, gets each line that is as it was written.
+	visit func(Line)
 }
 
 // file checks one file. The error is a Problem, or one of reading.
@@ -148,36 +160,48 @@ func (v *verifier) file(s Segment) error {
 	}
 	defer r.Close()
 	for number := 1; ; number++ {
-		text, err := r.Next()
+		line, err := v.next(r, s, number)
 		if errors.Is(err, io.EOF) {
 			return v.ended(s, number)
 		}
-		problem := &Problem{File: s.Path, Line: number}
-		if errors.Is(err, errTorn) {
-			problem.Fault, problem.Detail = FaultTorn, "the file ends within it; a broker sets such a line aside when it starts"
-			return problem
-		}
 		if err != nil {
-			if s.Compressed {
-				problem.Fault, problem.Detail = FaultChanged, "the file cannot be decompressed from here on: "+err.Error()
-				return problem
-			}
 			return err
-		}
-		line, err := ParseLine(text)
-		if err != nil {
-			problem.Fault, problem.Detail = FaultChanged, err.Error()
-			return problem
-		}
-		if problem.Fault, problem.Detail = v.place(line); problem.Fault != "" {
-			return problem
-		}
-		if number == 1 && s.First != 0 && line.Seq != s.First {
-			problem.Fault, problem.Detail = FaultMisnamed, fmt.Sprintf("its first line is number %d", line.Seq)
-			return problem
 		}
 		v.take(line)
 	}
+}
+
+// next is the next line of a file, which is that number in it and follows on what was
+// taken before. The error is io.EOF at the end of the file, a Problem, or one of reading.
+func (v *verifier) next(r *Reader, s Segment, number int) (Line, error) {
+	text, err := r.Next()
+	problem := &Problem{File: s.Path, Line: number}
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		return Line{}, io.EOF
+	case errors.Is(err, errTorn):
+		problem.Fault, problem.Detail = FaultTorn, "the file ends within it; a broker sets such a line aside when it starts"
+		return Line{}, problem
+	case s.Compressed:
+		problem.Fault, problem.Detail = FaultChanged, "the file cannot be decompressed from here on: "+err.Error()
+		return Line{}, problem
+	default:
+		return Line{}, err
+	}
+	line, err := ParseLine(text)
+	if err != nil {
+		problem.Fault, problem.Detail = FaultChanged, err.Error()
+		return Line{}, problem
+	}
+	if problem.Fault, problem.Detail = v.place(line); problem.Fault != "" {
+		return Line{}, problem
+	}
+	if number == 1 && s.First != 0 && line.Seq != s.First {
+		problem.Fault, problem.Detail = FaultMisnamed, fmt.Sprintf("its first line is number %d", line.Seq)
+		return Line{}, problem
+	}
+	return line, nil
 }
 
 // ended says whether a file may end before its line of that number. One without a line
@@ -212,6 +236,9 @@ func (v *verifier) place(line Line) (Fault, string) {
 }
 
 func (v *verifier) take(line Line) {
+	if v.visit != nil {
+		v.visit(line)
+	}
 	if v.report.Lines == 0 {
 		v.report.First = line.Seq
 		if line.Seq > 1 {

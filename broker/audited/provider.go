@@ -1,6 +1,7 @@
 package audited
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,6 +38,11 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (made sdk.
 	e := rec.effect(ctx, OpCreate, "")
 	e.Tenant, e.Session, e.Instance = req.Labels[sdk.LabelTenant], req.Labels[sdk.LabelSession], idOf(req.Labels)
 	e.Template, e.EnvNames = req.Template, names(req.Env)
+	if req.Snapshot != nil {
+		e.ProviderSnapshot = req.Snapshot.ID
+		ofSnapshot(ctx, &e)
+	}
+	e.Hosts = hostsOf(req.Network)
 	if execution, ok := effect.Purpose(ctx); ok {
 		return p.createFor(ctx, execution, e, req)
 	}
@@ -146,6 +152,14 @@ func (p *provider) Pause(ctx context.Context, instanceID string) error {
 	})
 }
 
+func (p *provider) PauseReleasing(ctx context.Context, instanceID string) (released bool, err error) {
+	err = p.recorder.record(ctx, p.recorder.effect(ctx, OpPause, instanceID), func(*audit.Outcome) (err error) {
+		released, err = p.client.PauseReleasing(ctx, instanceID)
+		return err
+	})
+	return released, err
+}
+
 func (p *provider) Resume(ctx context.Context, instanceID string) error {
 	return p.recorder.record(ctx, p.recorder.effect(ctx, OpResume, instanceID), func(*audit.Outcome) error {
 		return p.client.Resume(ctx, instanceID)
@@ -205,6 +219,29 @@ func (p *provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesR
 		return err
 	})
 	return result, err
+}
+
+// BuildTemplate is recorded as it is asked for: what is there already changes nothing, which
+// only the provider knows.
+func (p *provider) BuildTemplate(ctx context.Context, req sdk.BuildTemplateRequest, progress func(sdk.TemplateProgress) error) (built sdk.BuiltTemplate, err error) {
+	e := p.recorder.effect(ctx, OpBuildTemplate, "")
+	e.Template, e.Packages, e.EnvNames, e.Path = req.Name, packageNames(req.Packages), names(req.Env), cmp.Or(req.From, req.Rootfs, req.Dockerfile)
+	if req.Network != nil {
+		e.Hosts = hostsOf(req.Network)
+	}
+	err = p.recorder.record(ctx, e, func(o *audit.Outcome) (err error) {
+		built, err = p.client.BuildTemplate(ctx, req, progress)
+		o.Made = built.Image
+		return err
+	})
+	return built, err
+}
+
+// RemoveTemplate is recorded with what is removed.
+func (p *provider) RemoveTemplate(ctx context.Context, image string) error {
+	e := p.recorder.effect(ctx, OpRemoveTemplate, "")
+	e.Path = image
+	return p.recorder.record(ctx, e, func(*audit.Outcome) error { return p.client.RemoveTemplate(ctx, image) })
 }
 
 // packageNames are requirements without what may hold a secret: the address that a
@@ -452,10 +489,13 @@ func (s *summing) tell(o *audit.Outcome) {
 const (
 	OpCreate         = "create_instance"
 	OpDestroy        = "destroy_instance"
+	OpAdopt          = "adopt_instance"
 	OpPause          = "pause_instance"
 	OpResume         = "resume_instance"
 	OpSetTTL         = "set_ttl"
 	OpExecute        = "execute_code"
+	OpBuildTemplate  = "build_template"
+	OpRemoveTemplate = "remove_template"
 	OpInterrupt      = "interrupt_execution"
 	OpInstall        = "install_packages"
 	OpCreateContext  = "create_context"
@@ -473,11 +513,20 @@ const (
 	OpRemoveFile     = "remove_file"
 	OpReplaceInFiles = "replace_in_files"
 	OpConnect        = "connect_port"
+	OpCreateVolume   = "create_volume"
+	OpDeleteVolume   = "delete_volume"
+	OpSetNetwork     = "set_network"
+	// OpReach is a connection that an instance has made, or was refused, and OpReachLost that
+	// there were more of them than could be told.
+	OpReach     = "reach_host"
+	OpReachLost = "reach_host_lost"
 	// OpReload and OpReplacePlugin change the broker itself, OpTry starts a provider
 	// beside those that it has.
 	OpReload        = "change_configuration"
 	OpReplacePlugin = "replace_plugin"
 	OpTry           = "try_provider"
+	// OpDrain takes a broker out of several, or back.
+	OpDrain = "drain_broker"
 )
 
 // oneShot is what the effect of an execution covers whose instance is made for it.
@@ -485,3 +534,14 @@ var oneShot = []string{OpCreate, OpExecute, OpDestroy}
 
 // packageName is the beginning of a requirement, up to where an address may begin.
 var packageName = regexp.MustCompile(`^@?[A-Za-z0-9._/-]*(\[[A-Za-z0-9,._-]*\])?([=<>!~]=?=?[A-Za-z0-9.*+_-]+)?`)
+
+// hostsOf are the hosts of a policy, and nothing of its secrets.
+func hostsOf(policy *sdk.NetworkPolicy) (hosts []string) {
+	if policy == nil {
+		return nil
+	}
+	for _, r := range policy.Rules {
+		hosts = append(hosts, r.Host)
+	}
+	return hosts
+}

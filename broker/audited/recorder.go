@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audit"
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -25,6 +26,7 @@ import (
 // Log is the audit log; audit.Log is it.
 type Log interface {
 	Begin(ctx context.Context, effect audit.Effect) (*audit.Record, error)
+	Tell(what audit.Effect, outcome audit.Outcome, took time.Duration) error
 }
 
 // listDelay is how long a list may lack an instance that there is, as in package
@@ -83,10 +85,15 @@ type client interface {
 	sdk.FileModeSetter
 	sdk.Archiver
 	sdk.Ports
-	sdk.Pauser
+	sdk.PauseReleaser
 	sdk.TTLSetter
 	sdk.Meter
 	sdk.PackageInstaller
+	sdk.TemplateBuilder
+	sdk.Snapshotter
+	sdk.VolumeKeeper
+	sdk.NetworkGovernor
+	sdk.Adopter
 	Explain(ctx context.Context, err error) error
 }
 
@@ -120,6 +127,13 @@ func (rec *Recorder) effect(ctx context.Context, operation, instanceID string) a
 		e.Tenant, e.Session, e.Instance = o.tenant, o.session, o.id
 	}
 	return e
+}
+
+// ofSnapshot puts into an effect which snapshot it is about.
+func ofSnapshot(ctx context.Context, e *audit.Effect) {
+	if tenant, id, ok := effect.SnapshotOf(ctx); ok {
+		e.Tenant, e.SnapshotID = tenant, id
+	}
 }
 
 // failed puts an error into an outcome: its code, and not the words of a provider.

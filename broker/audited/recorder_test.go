@@ -42,6 +42,8 @@ type everything struct {
 	list  []sdk.Instance
 	// ephemeral says that its instances end with its process.
 	ephemeral bool
+	// news is what it tells of its networks.
+	news sdk.NetworkReport
 }
 
 func (e *everything) called(name string) error {
@@ -185,7 +187,10 @@ func (e *everything) WriteArchive(context.Context, string, string, io.Reader) (s
 func (e *everything) DialPort(context.Context, string, uint16) (net.Conn, error) {
 	return nil, e.called("DialPort")
 }
-func (e *everything) Pause(context.Context, string) error  { return e.called("Pause") }
+func (e *everything) Pause(context.Context, string) error { return e.called("Pause") }
+func (e *everything) PauseReleasing(context.Context, string) (bool, error) {
+	return false, e.called("PauseReleasing")
+}
 func (e *everything) Resume(context.Context, string) error { return e.called("Resume") }
 func (e *everything) SetTTL(context.Context, string, time.Duration) (time.Time, error) {
 	return time.Time{}, e.called("SetTTL")
@@ -199,8 +204,57 @@ func (e *everything) CheckPackages(context.Context, sdk.Language, []string) erro
 	return e.called("CheckPackages")
 }
 
+func (e *everything) CreateVolume(context.Context, sdk.CreateVolumeRequest) (sdk.Volume, error) {
+	return sdk.Volume{}, e.called("CreateVolume")
+}
+
+func (e *everything) DeleteVolume(context.Context, string) error { return e.called("DeleteVolume") }
+
+func (e *everything) ListVolumes(context.Context) ([]sdk.Volume, error) { return nil, nil }
+
 func (e *everything) InstallPackages(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error) {
 	return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, e.called("InstallPackages")
+}
+
+func (e *everything) BuildTemplate(context.Context, sdk.BuildTemplateRequest, func(sdk.TemplateProgress) error) (sdk.BuiltTemplate, error) {
+	return sdk.BuiltTemplate{}, e.called("BuildTemplate")
+}
+
+func (e *everything) ListTemplates(context.Context) ([]sdk.BuiltTemplate, error) {
+	return nil, e.called("ListTemplates")
+}
+
+func (e *everything) RemoveTemplate(context.Context, string) error {
+	return e.called("RemoveTemplate")
+}
+
+func (e *everything) SetNetwork(context.Context, string, sdk.NetworkPolicy) error {
+	return e.called("SetNetwork")
+}
+
+func (e *everything) FollowNetwork(_ context.Context, report func(sdk.NetworkReport) error) error {
+	if len(e.news.Connections) > 0 {
+		return errors.Join(report(e.news), e.called("FollowNetwork"))
+	}
+	return e.called("FollowNetwork")
+}
+
+func (e *everything) ListOf(context.Context, string) ([]sdk.Instance, error) {
+	return nil, e.called("ListOf")
+}
+
+func (e *everything) Adopt(context.Context, string, string) error { return e.called("Adopt") }
+
+func (e *everything) Release(context.Context, string) error { return e.called("Release") }
+
+func (e *everything) Snapshot(_ context.Context, req sdk.SnapshotRequest) (sdk.Snapshot, error) {
+	return sdk.Snapshot{ID: "s-1", Labels: req.Labels, Bytes: 7}, e.called("Snapshot")
+}
+
+func (e *everything) DeleteSnapshot(context.Context, string) error { return e.called("DeleteSnapshot") }
+
+func (e *everything) ListSnapshots(context.Context) ([]sdk.Snapshot, error) {
+	return nil, e.called("ListSnapshots")
 }
 
 func (e *everything) Explain(_ context.Context, err error) error {
@@ -211,8 +265,8 @@ func (e *everything) Explain(_ context.Context, err error) error {
 // of something that is recorded are effects of their own; the size of a terminal is
 // not.
 var looks = []string{
-	"CheckPackages", "Describe", "Explain", "Health", "InstanceMetrics", "List", "ListCommands", "ListContexts", "ListFiles",
-	"ReadArchive", "ReadCommand", "ReadFile", "ResizeCommand", "SearchFiles", "StatFile", "WatchFiles",
+	"CheckPackages", "Describe", "Explain", "FollowNetwork", "Health", "InstanceMetrics", "List", "ListCommands", "ListContexts", "ListFiles",
+	"ListOf", "ListSnapshots", "ListTemplates", "ListVolumes", "ReadArchive", "ReadCommand", "ReadFile", "Release", "ResizeCommand", "SearchFiles", "StatFile", "WatchFiles",
 }
 
 // apart are those that the supervision of a plugin calls by itself: they concern the

@@ -1,7 +1,8 @@
 // Package effect is what those who cause effects and those who record them agree on,
 // so that neither imports the other: the errors of an effect that could not be recorded,
 // the moment at which an effect may begin, the execution that an instance is made for, and
-// what of a quota is reserved for it.
+// what of a quota is reserved for it, and the snapshot
+// that it is about.
 //
 // Package audit returns the errors, package instance reads them.
 package effect
@@ -85,4 +86,20 @@ func MadeFor(ctx context.Context, execution sdk.ExecuteRequest) context.Context 
 func Purpose(ctx context.Context) (execution sdk.ExecuteRequest, ok bool) {
 	execution, ok = ctx.Value(purposeKey{}).(sdk.ExecuteRequest)
 	return execution, ok
+}
+
+type snapshotKey struct{}
+
+type namedSnapshot struct{ tenant, id string }
+
+// OfSnapshot returns a context for what is done with a snapshot, which the provider knows by
+// an ID of its own: it says whose it is, and what the broker calls it.
+func OfSnapshot(ctx context.Context, tenant, id string) context.Context {
+	return context.WithValue(ctx, snapshotKey{}, namedSnapshot{tenant, id})
+}
+
+// SnapshotOf returns what was given to OfSnapshot.
+func SnapshotOf(ctx context.Context) (tenant, id string, ok bool) {
+	named, ok := ctx.Value(snapshotKey{}).(namedSnapshot)
+	return named.tenant, named.id, ok
 }

@@ -32,6 +32,16 @@ const (
 	CreateNoted Point = "create.noted"
 	// CreateAnswer: an instance is about to be told to who asked for it.
 	CreateAnswer Point = "create.answer"
+	// SnapshotIntended: it is on disk that a snapshot is about to be made.
+	SnapshotIntended Point = "snapshot.intended"
+	// SnapshotMade: the provider has made one, which is not on disk yet.
+	SnapshotMade Point = "snapshot.made"
+	// SnapshotNoted: now it is.
+	SnapshotNoted Point = "snapshot.noted"
+	// ForkMade: all copies of a fork are made, which is not on disk yet.
+	ForkMade Point = "fork.made"
+	// ForkNoted: now it is, and nobody was told.
+	ForkNoted Point = "fork.noted"
 	// ExecuteBegin and ExecuteEnd are around the provider's part of an execution.
 	ExecuteBegin Point = "execute.begin"
 	ExecuteEnd   Point = "execute.end"
@@ -48,6 +58,11 @@ const (
 	DestroyDone Point = "destroy.done"
 	// DestroyNoted: now it is.
 	DestroyNoted Point = "destroy.noted"
+	// SnapshotEnding: it is on disk that a snapshot is to be deleted, which the provider
+	// still has.
+	SnapshotEnding Point = "snapshot.ending"
+	// SnapshotDeleted: the provider has deleted it, which is not on disk yet.
+	SnapshotDeleted Point = "snapshot.deleted"
 	// StateCommit and StateCommitted are around a transaction of the state file, and
 	// StateSync is where it waits for the disk.
 	StateCommit    Point = "state.commit"
@@ -71,7 +86,8 @@ const (
 func All() []Point {
 	return []Point{
 		KeyBegun, QuotaReserved, CreateIntended, AuditBegun, QuotaNoted, AuditEnding, AuditEnded, CreateMade, CreateNoted,
-		CreateAnswer, ExecuteBegin, ExecuteEnd, QuotaSettled, KeyAnswer, KeyKept, DestroyBegin, DestroyDone, DestroyNoted,
+		CreateAnswer, SnapshotIntended, SnapshotMade, SnapshotNoted, ForkMade, ForkNoted, ExecuteBegin, ExecuteEnd, QuotaSettled, KeyAnswer, KeyKept, DestroyBegin, DestroyDone, DestroyNoted,
+		SnapshotEnding, SnapshotDeleted,
 		StateCommit, StateSync, StateCommitted, AuditWrite, AuditSync, AuditWritten, ReconcileListed, ReconcileAdopted, ReconcileOrphan,
 	}
 }

@@ -11,8 +11,10 @@ package frontdoor
 import (
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Settings are what the operator says of a door.
@@ -73,6 +75,12 @@ type Tenants interface {
 	Authenticate(token string) (tenant.Tenant, bool)
 	// Tenant by name.
 	Tenant(name string) (tenant.Tenant, bool)
+}
+
+// Elsewhere reports whether a sandbox is another broker's, or may be: it was not found here, and
+// is not known to be gone.
+func Elsewhere(info instance.Info, err error) bool {
+	return err != nil && info.ID == (instance.ID{}) && sdk.CodeOf(err) != sdk.CodeNotFound
 }
 
 // Resumable is a failure after which the same request, with the same Idempotency-Key, goes

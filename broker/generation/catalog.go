@@ -9,6 +9,8 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/config"
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Catalog says what requests go by: the generation that is in force. It also knows
@@ -18,6 +20,9 @@ type Catalog struct {
 	inForce atomic.Pointer[Generation]
 	// Router knows how the providers have done, whatever the generation.
 	Router *routing.Router
+	// Built finds what the templates of the configuration were built to; nil for a broker
+	// that builds none.
+	Built func(provider, name string) (sdk.BuiltTemplate, bool, error)
 
 	mu       sync.Mutex // of writers
 	draining []*Revision
@@ -59,11 +64,28 @@ func (c *Catalog) Offer(who tenant.Tenant) instance.Offer {
 		if now, ok := g.tenants.Tenant(who.Name); ok {
 			offer.Tenant = now
 			offer.Removed = now.Since != who.Since
+			offer.Templates = c.templatesFor(g, now.Name)
 		} else {
 			offer.Removed = true
 		}
 	}
 	return offer
+}
+
+// templatesFor finds the templates of a generation that a tenant may use.
+func (c *Catalog) templatesFor(g *Generation, tenant string) routing.Templates {
+	if c.Built == nil || len(g.Config.Templates) == 0 {
+		return nil
+	}
+	return func(provider, name string) (routing.Template, bool, error) {
+		at := slices.IndexFunc(g.Config.Templates, func(t config.Template) bool { return t.Name == name && t.For(tenant) })
+		if at < 0 {
+			return routing.Template{}, false, nil
+		}
+		built, known, err := c.Built(provider, name)
+		of := g.Config.Templates[at]
+		return routing.Template{BuiltTemplate: built, MemoryMB: of.MemoryMB, CPUs: of.CPUs}, known, err
+	}
 }
 
 // Authenticate implements api.Tenants.

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/audited"
+	"github.com/sandbox-broker/sandbox-broker/broker/background"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/launch"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -44,8 +45,9 @@ type Host struct {
 	Starter   *launch.Starter
 	Audit     audited.Log
 	Logger    hclog.Logger
-	// Life ends when all plugins are stopped.
-	Life context.Context
+	// Life ends when all plugins are stopped, and Tasks are waited for after that.
+	Life  context.Context
+	Tasks *background.Group
 	// Grace is how long a plugin that drains may go on to end what nobody uses any more.
 	Grace time.Duration
 }

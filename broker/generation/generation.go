@@ -54,7 +54,7 @@ func New(cfg *config.Config, current []*Revision, before *Generation) *Generatio
 			}
 		}
 		all = append(all, tenant.Credentials{
-			Tenant:      tenant.Tenant{Name: t.Name, Providers: t.Providers, Reuse: t.Reuse, Since: since},
+			Tenant:      tenant.Tenant{Name: t.Name, Providers: t.Providers, Reuse: t.Reuse, Network: t.Network, Since: since},
 			TokenSHA256: t.TokenSHA256,
 		})
 	}

@@ -107,6 +107,10 @@ func (h *Host) supervise(s launch.Started) *Revision {
 	r := &Revision{started: s, log: audited.NewRecorder(s.Block.Label, h.Audit)}
 	r.started.Process = nil
 	abandoned := s.Abandoned
+	keep, err := h.Starter.Dirs.KeepDir(s.Block.Label)
+	if err != nil { // the provider says what it cannot do without
+		h.Logger.Warn("a provider cannot keep anything beyond its process", "provider", s.Block.Label, "error", err)
+	}
 	// OnReady may come before Supervise has returned.
 	known := make(chan struct{})
 	defer close(known)
@@ -115,6 +119,7 @@ func (h *Host) supervise(s launch.Started) *Revision {
 		BrokerID:      h.Starter.Dirs.ID(),
 		StateDir:      s.StateDir,
 		AbandonedDirs: abandoned,
+		KeepDir:       keep,
 		Settings:      s.Settings,
 	}, pluginhost.SuperviseOptions{
 		First: s.Process,
@@ -137,6 +142,7 @@ func (h *Host) reconcile(ctx context.Context, r *Revision, p sdk.Provider) error
 	if err != nil {
 		return err
 	}
+	h.followNetwork(r, p)
 	return h.Instances.Reconcile(origin.With(ctx, origin.Origin{Cause: origin.Reconcile}), r, p)
 }
 

@@ -58,6 +58,7 @@ func (c *Catalog) AdminProviders() (list []admin.Provider) {
 
 // Metrics are what the metrics say of the providers.
 func (c *Catalog) Metrics() (list []metrics.Provider) {
+	costs := c.InForce().costs
 	for _, s := range c.shown() {
 		if s.removed {
 			list = append(list, metrics.Provider{Label: s.Label(), Removed: true, Draining: s.draining})
@@ -66,8 +67,9 @@ func (c *Catalog) Metrics() (list []metrics.Provider) {
 		state, standing := s.State(), c.Router.Standing(s.Label())
 		list = append(list, metrics.Provider{
 			CreationCircuitOpen: standing.Circuit != routing.Closed, Creation: standing.Creation,
-			Label: s.Label(), Plugin: s.Description().Name,
-			Ready: state.Healthy, Restarts: state.Restarts, Draining: s.draining, Metrics: state.Metrics,
+			Label: s.Label(), Plugin: s.Description().Name, Version: s.Description().Version, Region: state.Details["region"],
+			CostPerSecond: costs[s.Label()],
+			Ready:         state.Healthy, Restarts: state.Restarts, Draining: s.draining, Metrics: state.Metrics,
 			CircuitOpen: state.Phase == pluginhost.PhaseUnavailable, FailedAt: state.FailedAt,
 		})
 	}

@@ -7,7 +7,6 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,8 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -87,8 +84,8 @@ const (
 
 // Store is where answers are kept; *store.Store is it.
 type Store interface {
-	Update(ctx context.Context, change func(tx *bbolt.Tx) error) error
-	View(read func(tx *bbolt.Tx) error) error
+	Update(ctx context.Context, change func(tx store.Tx) error) error
+	View(read func(tx store.Tx) error) error
 }
 
 // Answers are the kept ones. Methods may be called concurrently.
@@ -127,7 +124,7 @@ func (r record) size() int {
 // Open returns the answers that a store holds.
 func Open(s Store) (*Answers, error) {
 	a := &Answers{store: s, maxKeys: MaxKeys, maxBytes: MaxBytes, maxGroup: MaxGroup, running: map[ID]Fingerprint{}, held: map[holder]usage{}}
-	err := s.View(func(tx *bbolt.Tx) error {
+	err := s.View(func(tx store.Tx) error {
 		return store.Each(tx, store.Answers, func(_ string, r record, err error) error {
 			if err == nil {
 				a.count(r, 1)
@@ -200,17 +197,27 @@ func (a *Answers) begin(ctx context.Context, id ID, f Fingerprint) (State, Answe
 		}
 	}
 	fresh := record{Tenant: id.Tenant, Group: id.Group, At: time.Now(), Fingerprint: f}
-	return Fresh, Answer{}, a.write(ctx, id, &fresh, true)
+	if err = a.write(ctx, id, &fresh, true); errors.Is(err, errCame) {
+		return a.begin(ctx, id, f)
+	}
+	return Fresh, Answer{}, err
 }
+
+// errCame says that a record of a fresh key has come meanwhile: where several brokers share a
+// database, what a dead one has of a key is brought over to who is asked with it, and the same
+// transaction is tried again then, beside others, before anybody has looked at that.
+var errCame = errors.New("the key is not fresh any more")
 
 // kept reads what the store has of a key: Fresh without a record for one that it has not,
 // and Interrupted without one where that is damaged.
 func (a *Answers) kept(id ID) (state State, r *record, err error) {
-	err = a.store.View(func(tx *bbolt.Tx) error {
+	err = a.store.View(func(tx store.Tx) error {
 		state, r = Fresh, nil
 		var read record
 		found, err := store.Get(tx, store.Answers, id.String(), &read)
 		switch {
+		case err != nil && !found: // it could not be asked for: an answer may be there
+			return err
 		case err != nil: // of a damaged one nobody knows how far it came
 			state = Interrupted
 		case !found || time.Since(read.At) > Life: // outdated: as if it had never been
@@ -292,11 +299,18 @@ func (a *Answers) Abandon(id ID) { a.release(id) }
 
 // write puts a record in place of the one that is there; nil for none. What is kept is
 // counted as it is committed: also where the caller has gone before it learns that it was.
-func (a *Answers) write(ctx context.Context, id ID, r *record, prune bool) error {
-	return a.store.Update(ctx, func(tx *bbolt.Tx) error {
+func (a *Answers) write(ctx context.Context, id ID, r *record, fresh bool) error {
+	return a.store.Update(ctx, func(tx store.Tx) error {
 		var removed []record
 		remove := removing(tx, &removed)
-		if prune {
+		if fresh {
+			var came record
+			switch found, err := store.Get(tx, store.Answers, id.String(), &came); {
+			case found && (err != nil || time.Since(came.At) <= Life):
+				return errCame
+			case err != nil:
+				return err
+			}
 			if err := pruneOutdated(tx, remove); err != nil {
 				return err
 			}
@@ -310,7 +324,7 @@ func (a *Answers) write(ctx context.Context, id ID, r *record, prune bool) error
 		}
 		return errors.Join(
 			store.Put(tx, store.Answers, id.String(), r),
-			store.AnswersByAge.Of(tx).Put(ageKey(r.At, id.String()), nil))
+			tx.Put(store.AnswersByAge, ageKey(r.At, id.String()), nil))
 	})
 }
 
@@ -327,17 +341,16 @@ func (a *Answers) exchange(removed []record, r *record) {
 }
 
 // Reindex writes the order of the answers' times anew, in a store that was restored.
-func Reindex(tx *bbolt.Tx) error {
-	ages := store.AnswersByAge.Of(tx)
-	var stale [][]byte
-	if err := ages.ForEach(func(key, _ []byte) error {
-		stale = append(stale, bytes.Clone(key))
-		return nil
+func Reindex(tx store.Tx) error {
+	var stale []string
+	if err := tx.Scan(store.AnswersByAge, "", func(key string, _ []byte) (bool, error) {
+		stale = append(stale, key)
+		return true, nil
 	}); err != nil {
 		return err
 	}
 	for _, key := range stale {
-		if err := ages.Delete(key); err != nil {
+		if err := tx.Delete(store.AnswersByAge, key); err != nil {
 			return err
 		}
 	}
@@ -345,12 +358,12 @@ func Reindex(tx *bbolt.Tx) error {
 		if err != nil {
 			return err
 		}
-		return ages.Put(ageKey(r.At, key), nil)
+		return tx.Put(store.AnswersByAge, ageKey(r.At, key), nil)
 	})
 }
 
 // take removes a record and returns it, nil for none or a damaged one.
-func take(tx *bbolt.Tx, key string) (*record, error) {
+func take(tx store.Tx, key string) (*record, error) {
 	var old record
 	found, err := store.Get(tx, store.Answers, key, &old)
 	if !found {
@@ -359,7 +372,7 @@ func take(tx *bbolt.Tx, key string) (*record, error) {
 	if delErr := store.Delete(tx, store.Answers, key); delErr != nil || err != nil {
 		return nil, delErr
 	}
-	return &old, store.AnswersByAge.Of(tx).Delete(ageKey(old.At, key))
+	return &old, tx.Delete(store.AnswersByAge, ageKey(old.At, key))
 }
 
 // prune removes some of the answers whose time is over, and reports whether there were
@@ -367,14 +380,16 @@ func take(tx *bbolt.Tx, key string) (*record, error) {
 func (a *Answers) prune(ctx context.Context) (pruned bool, err error) {
 	limit := ageKey(time.Now().Add(-Life), "")
 	outdated := false
-	if err := a.store.View(func(tx *bbolt.Tx) error {
-		oldest, _ := store.AnswersByAge.Of(tx).Cursor().First()
-		outdated = oldest != nil && bytes.Compare(oldest, limit) < 0
-		return nil
+	if err := a.store.View(func(tx store.Tx) error {
+		outdated = false
+		return tx.Scan(store.AnswersByAge, "", func(oldest string, _ []byte) (bool, error) {
+			outdated = oldest < limit
+			return false, nil
+		})
 	}); err != nil || !outdated {
 		return false, err
 	}
-	return true, a.store.Update(ctx, func(tx *bbolt.Tx) error {
+	return true, a.store.Update(ctx, func(tx store.Tx) error {
 		var removed []record
 		if err := pruneOutdated(tx, removing(tx, &removed)); err != nil {
 			return err
@@ -385,7 +400,7 @@ func (a *Answers) prune(ctx context.Context) (pruned bool, err error) {
 }
 
 // removing returns what takes records away, and notes them.
-func removing(tx *bbolt.Tx, removed *[]record) func(key string) error {
+func removing(tx store.Tx, removed *[]record) func(key string) error {
 	return func(key string) error {
 		old, err := take(tx, key)
 		if old != nil {
@@ -396,20 +411,25 @@ func removing(tx *bbolt.Tx, removed *[]record) func(key string) error {
 }
 
 // pruneOutdated removes some of the answers whose time is over.
-func pruneOutdated(tx *bbolt.Tx, remove func(key string) error) error {
+func pruneOutdated(tx store.Tx, remove func(key string) error) error {
 	limit := ageKey(time.Now().Add(-Life), "")
-	var keys [][]byte
-	cursor := store.AnswersByAge.Of(tx).Cursor()
-	for k, _ := cursor.First(); k != nil && bytes.Compare(k, limit) < 0 && len(keys) < maxPruned; k, _ = cursor.Next() {
-		keys = append(keys, bytes.Clone(k))
+	var keys []string
+	if err := tx.Scan(store.AnswersByAge, "", func(key string, _ []byte) (bool, error) {
+		if key >= limit || len(keys) == maxPruned {
+			return false, nil
+		}
+		keys = append(keys, key)
+		return true, nil
+	}); err != nil {
+		return err
 	}
 	for _, k := range keys {
 		if len(k) > 8 {
-			if err := remove(string(k[8:])); err != nil {
+			if err := remove(k[8:]); err != nil {
 				return err
 			}
 		}
-		if err := store.AnswersByAge.Of(tx).Delete(k); err != nil {
+		if err := tx.Delete(store.AnswersByAge, k); err != nil {
 			return err
 		}
 	}
@@ -417,8 +437,8 @@ func pruneOutdated(tx *bbolt.Tx, remove func(key string) error) error {
 }
 
 // ageKey sorts by time.
-func ageKey(at time.Time, key string) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())), key...)
+func ageKey(at time.Time, key string) string {
+	return string(binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))) + key
 }
 
 // count adds a record to what its tenant has kept, or takes it off. The caller holds mu,

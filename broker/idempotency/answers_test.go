@@ -37,10 +37,13 @@ func openStore(t testing.TB, path string) *store.Store {
 // store's own.
 type inTurn struct{ db *bbolt.DB }
 
-func (m inTurn) Update(_ context.Context, change func(tx *bbolt.Tx) error) error {
-	return m.db.Update(change)
+func (m inTurn) Update(_ context.Context, change func(tx store.Tx) error) error {
+	return m.db.Update(func(tx *bbolt.Tx) error { return change(store.InFile(tx)) })
 }
-func (m inTurn) View(read func(tx *bbolt.Tx) error) error { return m.db.View(read) }
+
+func (m inTurn) View(read func(tx store.Tx) error) error {
+	return m.db.View(func(tx *bbolt.Tx) error { return read(store.InFile(tx)) })
+}
 
 // inTurnOf is a store of that kind.
 func inTurnOf(t *testing.T) inTurn {
@@ -106,6 +109,38 @@ func TestTheLifeOfAKey(t *testing.T) {
 		expect(t, a, key, other, idempotency.Reused)
 		a = open(t, crashed(t, s))
 	}
+}
+
+// bringing is a store in which something comes before its first update.
+type bringing struct {
+	*store.Store
+	come func()
+	once sync.Once
+}
+
+func (b *bringing) Update(ctx context.Context, change func(tx store.Tx) error) error {
+	b.once.Do(b.come)
+	return b.Store.Update(ctx, change)
+}
+
+// What another broker was answered is brought over between the look for a key and its first
+// record: it is not taken for fresh.
+func TestAKeyThatIsBroughtOverMeanwhileIsNotFresh(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	before := open(t, s)
+	brought := idempotency.Answer{Status: 200, Body: []byte("once")}
+	after := open(t, &bringing{Store: s, come: func() {
+		expect(t, before, key, one, idempotency.Fresh)
+		assert.NilError(t, before.End(t.Context(), key, &brought))
+	}})
+	assert.DeepEqual(t, expect(t, after, key, one, idempotency.Answered), brought)
+	expect(t, after, key, other, idempotency.Reused)
+
+	unanswered := open(t, &bringing{Store: s, come: func() {
+		expect(t, before, idempotency.ID{Tenant: "acme", Key: "l"}, one, idempotency.Fresh)
+	}})
+	expect(t, unanswered, idempotency.ID{Tenant: "acme", Key: "l"}, one, idempotency.Interrupted)
 }
 
 func TestAKeyWithoutAnAnswerToKeepIsFreeAgain(t *testing.T) {
@@ -182,8 +217,8 @@ func TestADayLaterAKeyIsFree(t *testing.T) {
 		expect(t, a, old, other, idempotency.Fresh)
 	})
 	var left, index int
-	assert.NilError(t, s.View(func(tx *bbolt.Tx) error {
-		left, index = store.Answers.Of(tx).Stats().KeyN, store.AnswersByAge.Of(tx).Stats().KeyN
+	assert.NilError(t, s.View(func(tx store.Tx) error {
+		left, index = count(tx, store.Answers), count(tx, store.AnswersByAge)
 		return nil
 	}))
 	assert.Equal(t, left, 2)
@@ -197,8 +232,8 @@ func FuzzRecord(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
-			return store.Answers.Of(tx).Put([]byte(key.String()), value)
+		assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error {
+			return tx.Put(store.Answers, key.String(), value)
 		}))
 		a := open(t, s)
 		state, _, err := a.Begin(t.Context(), key, one)
@@ -208,4 +243,10 @@ func FuzzRecord(f *testing.F) {
 			expect(t, a, key, one, idempotency.Answered)
 		}
 	})
+}
+
+// count returns how many records a bucket has.
+func count(tx store.Tx, bucket store.Bucket) (n int) {
+	_ = tx.Scan(bucket, "", func(string, []byte) (bool, error) { n++; return true, nil })
+	return n
 }

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
@@ -21,7 +20,7 @@ type impatient struct {
 	late bool
 }
 
-func (s *impatient) Update(ctx context.Context, change func(tx *bbolt.Tx) error) error {
+func (s *impatient) Update(ctx context.Context, change func(tx store.Tx) error) error {
 	if !s.late {
 		return s.Store.Update(ctx, change)
 	}
@@ -152,8 +151,38 @@ func TestAKeyIsFoundAsItIs(t *testing.T) {
 	want := idempotency.Answer{Status: 200, Body: []byte("x")}
 	assert.NilError(t, a.End(t.Context(), key, &want))
 	assert.DeepEqual(t, find(a, idempotency.Answered), want)
-	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
-		return store.Answers.Of(tx).Put([]byte(key.String()), []byte("{"))
+	assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error {
+		return tx.Put(store.Answers, key.String(), []byte("{"))
 	}))
 	find(a, idempotency.Interrupted)
+}
+
+// away is a store whose database does not answer what it is asked for.
+type away struct{ store.State }
+
+func (a away) View(read func(tx store.Tx) error) error {
+	return a.State.View(func(tx store.Tx) error { return read(silent{tx}) })
+}
+
+type silent struct{ store.Tx }
+
+func (silent) Get(store.Bucket, string) ([]byte, error) {
+	return nil, sdk.Errorf(sdk.CodeUnavailable, "the database is away")
+}
+
+// Of a key that cannot be looked up nobody may say that its request was cut off: it may have
+// been answered, and what was cut off may be done once more.
+func TestAKeyThatCannotBeLookedUpIsNotTakenForOneThatWasCutOff(t *testing.T) {
+	s := newStore(t)
+	a := open(t, s)
+	expect(t, a, key, one, idempotency.Fresh)
+	assert.NilError(t, a.End(t.Context(), key, &idempotency.Answer{Status: 200}))
+	a = open(t, away{s})
+	_, _, err := a.Begin(t.Context(), key, one)
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
+	_, _, err = a.Find(key)
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable)
+	expect(t, open(t, s), key, one, idempotency.Answered)
+	_, _, err = a.Begin(t.Context(), key, one)
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeUnavailable, "and the key is free again")
 }

@@ -3,8 +3,6 @@ package idempotency
 import (
 	"context"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 )
 
@@ -21,15 +19,20 @@ func (a *Answers) Forget(ctx context.Context, known func(tenant string) bool) er
 	}
 	a.mu.Unlock()
 	none := true
-	if err := a.store.View(func(tx *bbolt.Tx) error {
-		none = len(keysOf(tx, unknown)) == 0
-		return nil
+	if err := a.store.View(func(tx store.Tx) error {
+		keys, err := keysOf(tx, unknown)
+		none = len(keys) == 0
+		return err
 	}); err != nil || none {
 		return err
 	}
-	return a.store.Update(ctx, func(tx *bbolt.Tx) error {
+	return a.store.Update(ctx, func(tx store.Tx) error {
 		var removed []record
-		for _, key := range keysOf(tx, unknown) {
+		keys, err := keysOf(tx, unknown)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
 			old, err := take(tx, key)
 			if err != nil {
 				return err
@@ -45,13 +48,12 @@ func (a *Answers) Forget(ctx context.Context, known func(tenant string) bool) er
 
 // keysOf returns the keys of the records of such tenants. One that cannot be read is found
 // by its key.
-func keysOf(tx *bbolt.Tx, of func(tenant string) bool) []string {
-	var keys []string
-	cursor := store.Answers.Of(tx).Cursor()
-	for k, _ := cursor.First(); k != nil; k, _ = cursor.Next() {
-		if of(tenantIn(string(k))) {
-			keys = append(keys, string(k))
+func keysOf(tx store.Tx, of func(tenant string) bool) (keys []string, err error) {
+	err = tx.Scan(store.Answers, "", func(key string, _ []byte) (bool, error) {
+		if of(tenantIn(key)) {
+			keys = append(keys, key)
 		}
-	}
-	return keys
+		return true, nil
+	})
+	return keys, err
 }

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"strings"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 )
 
 // PurgeSecrets takes out of the kept answers what earlier brokers have kept in the clear:
 // the tokens that administrators were shown, and links to previews. A request that made a
 // token is not carried out again for that, and is answered without the token.
-func PurgeSecrets(tx *bbolt.Tx) error {
+func PurgeSecrets(tx store.Tx) error {
 	changed := map[string]*record{} // nil for those to be removed
 	err := store.Each(tx, store.Answers, func(key string, r record, err error) error {
 		if err != nil || r.Answer == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/broker/tracing/span"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,8 +23,9 @@ type Quotas interface {
 	// Admit waits for its turn as long as the demand allows. Errors carry SB008
 	// and SB009.
 	Admit(ctx context.Context, d quota.Demand) (quota.Grant, error)
-	// Adopt counts in an instance that there is already, whatever the limits.
-	Adopt(tenant, provider string) *quota.Instance
+	// Adopt counts in an instance that there is already, whatever the limits: among those that
+	// are paused and hold no memory, or among the others.
+	Adopt(tenant, provider string, paused bool) *quota.Instance
 }
 
 // unlimited are the quotas of a service without any.
@@ -31,12 +33,13 @@ type unlimited struct{}
 
 func (unlimited) Admit(context.Context, quota.Demand) (quota.Grant, error) { return quota.Grant{}, nil }
 
-func (unlimited) Adopt(string, string) *quota.Instance { return nil }
+func (unlimited) Adopt(string, string, bool) *quota.Instance { return nil }
 
 // admission takes from the quotas what requests need.
 type admission struct {
 	*lifecycle
-	quotas Quotas
+	quotas   Quotas
+	observer Observer
 }
 
 // turn is how long a request may wait for its turn, and since when it does.
@@ -56,9 +59,31 @@ func (a admission) newTurn(wait time.Duration) (turn, error) {
 // left is how long it may still wait.
 func (t turn) left() time.Duration { return max(0, t.wait-time.Since(t.arrived)) }
 
-// admit takes from the quotas what a request needs. Nobody waits any more when the
-// broker drains.
+// admit takes from the quotas what a request needs, and has the wait observed.
 func (a admission) admit(ctx context.Context, t turn, d quota.Demand) (quota.Grant, error) {
+	began := time.Now()
+	within, part := span.Start(ctx, "admission")
+	grant, err := a.ask(within, t, d)
+	span.End(part, sdk.CodeOf(err))
+	a.observe(ctx, time.Since(began), err)
+	return grant, err
+}
+
+// observe tells how long a request has waited for its turn.
+func (a admission) observe(ctx context.Context, waited time.Duration, err error) {
+	outcome := AdmitGranted
+	switch {
+	case err != nil && ctx.Err() != nil:
+		outcome = AdmitLeft
+	case err != nil:
+		outcome = AdmitRefused
+	}
+	a.observer.Admitted(ctx, outcome, waited)
+}
+
+// ask takes from the quotas what a request needs. Nobody waits any more when the broker
+// drains.
+func (a admission) ask(ctx context.Context, t turn, d quota.Demand) (quota.Grant, error) {
 	d.Wait, d.Arrived = t.left(), t.arrived
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +108,7 @@ func reserving(ctx context.Context, g quota.Grant) context.Context {
 func (a admission) admitRun(ctx context.Context, who tenant.Tenant, t target, turn turn, req RunRequest, others bool) (quota.Grant, error) {
 	return a.admitAt(ctx, turn, quota.Demand{
 		Tenant: who.Name, Execution: true, Timeout: req.Timeout,
-		Instance: req.Session == "", Provider: t.provider.Label(), Noted: true,
+		Instance: req.Session == "", Provider: t.provider.Label(), Size: t.size(), Noted: true,
 	}, others)
 }
 
@@ -93,11 +118,15 @@ func (a admission) admitAt(ctx context.Context, t turn, d quota.Demand, others b
 	if !others || t.wait == 0 {
 		return a.admit(ctx, t, d)
 	}
-	grant, err := a.admit(ctx, turn{arrived: t.arrived}, d)
-	if err == nil || ofProvider(err) || sdk.CodeOf(err) != sdk.CodeQuotaExceeded {
-		return grant, err
+	began := time.Now()
+	within, part := span.Start(ctx, "admission", span.Provider.String(d.Provider))
+	grant, err := a.ask(within, turn{arrived: t.arrived}, d)
+	if err != nil && !ofProvider(err) && sdk.CodeOf(err) == sdk.CodeQuotaExceeded {
+		grant, err = a.ask(within, t, d)
 	}
-	return a.admit(ctx, t, d)
+	span.End(part, sdk.CodeOf(err))
+	a.observe(ctx, time.Since(began), err)
+	return grant, err
 }
 
 // ofProvider reports whether a quota refuses only because of the provider: it has no

@@ -126,12 +126,12 @@ func (m *creation) judge(ctx context.Context, took time.Duration, err error) {
 	if err == nil {
 		m.outcome = registry.Ours // whatever it was the last time
 		m.router.Succeeded(label, took)
-		m.observeCreation(ctx, nil)
+		m.observeCreation(ctx, took, nil)
 		return
 	}
 	m.outcome = outcomeOf(ctx, err)
 	if !effect.Refused(err) {
-		m.observeCreation(ctx, err)
+		m.observeCreation(ctx, took, err)
 	}
 	code := sdk.CodeOf(err)
 	// One of which a cloud says that it could not be made is none to be used, nor is
@@ -150,7 +150,7 @@ func (m *creation) judge(ctx context.Context, took time.Duration, err error) {
 }
 
 // observeCreation tells how a creation was answered. ctx is that of the call.
-func (m *creation) observeCreation(ctx context.Context, err error) {
+func (m *creation) observeCreation(ctx context.Context, took time.Duration, err error) {
 	outcome, code := CreateRefused, sdk.CodeOf(err)
 	switch {
 	case err == nil:
@@ -167,7 +167,7 @@ func (m *creation) observeCreation(ctx context.Context, err error) {
 	if err == nil {
 		code = ""
 	}
-	m.observer.Created(m.target.provider.Label(), outcome, code)
+	m.observer.Created(ctx, m.target.provider.Label(), outcome, code, took)
 }
 
 // resolve looks until it is certain what a creation has left, or until the

@@ -31,19 +31,22 @@ func (l *Lease) BoundContext(req *sdk.CreateContextRequest, language string) (er
 	return checkEnv(req.Env)
 }
 
+// question puts a short question to a provider, as Service.asked does.
+type question func(caller context.Context, t target, put func(context.Context) error) error
+
 // languageOfContext asks what the caller has left out: a context has one language.
-func (s *Service) languageOfContext(ctx context.Context, e *registry.Entry, t target, id string) (sdk.Language, error) {
+func languageOfContext(ctx context.Context, ask question, e *registry.Entry, t target, id string) (sdk.Language, error) {
 	contexts, ok := t.ready.(sdk.Contexts)
 	if !ok {
 		return "", lacksInterface()
 	}
 	var all []sdk.CodeContext
-	err := s.asked(ctx, t, func(ctx context.Context) (err error) {
+	err := ask(ctx, t, func(ctx context.Context) (err error) {
 		all, err = contexts.ListContexts(ctx, e.Snapshot().Sandbox.ID)
 		return err
 	})
 	if err != nil {
-		return "", s.executionError(ctx, ctx, e, ExecuteRequest{}, err, false)
+		return "", executionError(ctx, ctx, e, ExecuteRequest{}, err, false)
 	}
 	for _, one := range all {
 		if one.ID == id {

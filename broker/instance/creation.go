@@ -13,12 +13,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/effect"
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/broker/tracing/span"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -33,6 +36,7 @@ type creations struct {
 	admission  admission
 	router     Router
 	observer   Observer
+	networks   *networks
 	brokerID   string
 }
 
@@ -60,7 +64,7 @@ func (c *creations) acquire(ctx context.Context, who tenant.Tenant, t target, re
 		case claimed.Held:
 			return claimed.Entry, false, nil
 		case claimed.Begun:
-			c.begin(ctx, claimed, t, req)
+			c.begin(ctx, claimed, who, t, req)
 		}
 		e := claimed.Entry
 		again, err := c.await(ctx, e, claimed.Late, req.attempt)
@@ -89,7 +93,7 @@ func (c *creations) acquire(ctx context.Context, who tenant.Tenant, t target, re
 // claim is what a request asks the registry for.
 func (c *creations) claim(who tenant.Tenant, t target, req CreateRequest, session string) registry.Claim {
 	spec := registry.Spec{
-		Template: t.Template,
+		Template: t.Template, Image: t.Image(),
 		TTL:      cmp.Or(req.TTL, c.limits().DefaultTTL),
 		Idle:     cmp.Or(req.Idle, c.limits().MaxIdle),
 		Labels:   maps.Clone(req.Labels),
@@ -97,8 +101,16 @@ func (c *creations) claim(who tenant.Tenant, t target, req CreateRequest, sessio
 		OneShot:  req.oneShot,
 		Intended: time.Now(),
 		Routing:  req.attempt.routing,
+		Volumes:  slices.Clone(req.Volumes),
 
 		Fixed: req.Fixed, PauseAtEnd: req.PauseAtEnd, FrontDoor: req.FrontDoor, Note: req.Note,
+		Network: req.network,
+	}
+	if req.Snapshot != nil {
+		spec.From = req.Snapshot.From
+		if req.Snapshot.Fork {
+			spec.Fork = req.Snapshot.SnapshotID
+		}
 	}
 	if req.Fixed {
 		spec.TTL = cmp.Or(req.TTL, c.limits().MaxLifetime)
@@ -144,6 +156,7 @@ type creation struct {
 	id     ID
 	target target
 	req    CreateRequest
+	who    tenant.Tenant
 	// permit is what the quotas have granted for it.
 	permit  *quota.Instance
 	outcome registry.Outcome
@@ -151,15 +164,21 @@ type creation struct {
 }
 
 // begin makes an instance that a Claim has begun. ctx only says why.
-func (c *creations) begin(ctx context.Context, claimed registry.Claimed, t target, req CreateRequest) {
+func (c *creations) begin(ctx context.Context, claimed registry.Claimed, who tenant.Tenant, t target, req CreateRequest) {
 	ctx, cancel := c.bounded(context.WithoutCancel(ctx), req.Wait+req.attempt.left)
 	if claimed.Retried != nil {
 		req.granted, req.attempt.resumed = claimed.Permit, true // it counts already
-		t.Template = claimed.Retried.Template
+		t.Template, t.Built = claimed.Retried.Template, retriedTemplate(claimed.Retried.Image)
 	}
 	e := claimed.Entry
 	e.OnCancel(cancel)
-	m := &creation{creations: c, e: e, id: e.ID(), target: t, req: req}
+	if req.Snapshot != nil {
+		for language, id := range req.Snapshot.Contexts {
+			e.SetContext(language, id)
+		}
+	}
+	ctx, part := span.Start(ctx, "creation", span.Provider.String(t.provider.Label()))
+	m := &creation{creations: c, e: e, id: e.ID(), who: who, target: t, req: req}
 	c.calls.Add(1) // by a caller that is counted itself
 	c.tasks.Go("create", func() {
 		defer c.calls.Done()
@@ -167,7 +186,10 @@ func (c *creations) begin(ctx context.Context, claimed registry.Claimed, t targe
 		var err error = sdk.Errorf(sdk.CodeInternal, "the creation of an instance panicked")
 		m.outcome = registry.Uncertain // unless it ends by itself
 		m.search.proofAt = proofOf(t.provider, false)
-		defer func() { m.finish(err) }()
+		defer func() {
+			m.finish(err)
+			span.End(part, sdk.CodeOf(err))
+		}()
 		made, failure := m.makeAdmitted(ctx)
 		if failure == nil {
 			failure = m.noteMade(made)
@@ -176,9 +198,19 @@ func (c *creations) begin(ctx context.Context, claimed registry.Claimed, t targe
 	})
 }
 
+// retriedTemplate is the template of a creation that an earlier process has begun, of which
+// the journal has what it was built to.
+func retriedTemplate(image string) *routing.Template {
+	if image == "" {
+		return nil
+	}
+	return &routing.Template{BuiltTemplate: sdk.BuiltTemplate{Image: image}}
+}
+
 // finish publishes the outcome, and has it found out what an ambiguous creation has left.
 func (m *creation) finish(err error) {
 	i := m.e.Created(m.outcome, err, m.permit)
+	m.networks.made(i)
 	if i.State.Unclear() {
 		m.tasks.Go("resolve a creation", func() { m.resolve(i.Intended) })
 	}
@@ -208,24 +240,39 @@ func (m *creation) make(ctx context.Context) (made sdk.Instance, err error) {
 	if m.brokerID != "" {
 		labels[sdk.LabelBroker] = m.brokerID
 	}
+	var source *sdk.SnapshotSource
+	if from := m.req.Snapshot; from != nil {
+		source = &sdk.SnapshotSource{ID: from.ProvidersID, Key: from.Key}
+		ctx = effect.OfSnapshot(ctx, m.id.Tenant, from.SnapshotID)
+	}
+	policy := m.networks.wanted(m.who, m.target.provider, i.Network)
 	began := time.Now()
 	made, err = m.target.ready.Create(ctx, sdk.CreateRequest{
+		Snapshot: source,
 		MaxQueue: i.MaxQueue,
-		Template: m.target.Template,
-		Labels:   labels,
-		Env:      m.req.Env,
+		Template: m.target.Template, Image: m.target.Image(),
+		Labels: labels,
+		Env:    m.req.Env,
 		// The end of an instance is ours to decide; the provider's limit is
 		// there for the day when nobody is left to destroy.
 		TTL:            m.limits().MaxLifetime + m.limits().slack(),
 		IdempotencyKey: m.id.String(),
 		Reuse:          m.req.reuse,
+		Volumes:        mountsOf(i.Volumes),
+		Network:        policy,
 	})
 	m.judge(ctx, time.Since(began), err)
 	if err == nil {
 		failpoint.Hit(failpoint.CreateMade)
+		if !m.req.attempt.resumed { // else it may have been made with another one, and is told again
+			registry.Govern(m.e, network.Fingerprint(policy))
+		}
 		return made, nil
 	}
 	label := m.target.provider.Label()
+	if lacksSnapshot(err) && m.outcome == registry.Refused {
+		return made, sdk.FieldErrorf(sdk.CodeNotFound, fieldSnapshot, "provider %q does not have this snapshot any more", label)
+	}
 	switch sdk.CodeOf(err) {
 	case sdk.CodeExecutionTimeout, sdk.CodeOutOfMemory, sdk.CodeBlocked:
 		// These tell what became of code; there is none yet.
@@ -249,7 +296,7 @@ func (m *creation) makeAdmitted(ctx context.Context) (made sdk.Instance, err err
 			}
 		} else {
 			m.journal.settleFirst(ctx)
-			demand := quota.Demand{Tenant: m.id.Tenant, Instance: true, Provider: m.target.provider.Label()}
+			demand := quota.Demand{Tenant: m.id.Tenant, Instance: true, Provider: m.target.provider.Label(), Size: m.target.size()}
 			grant, err := m.admission.admitAt(ctx, m.req.turn, demand, m.req.attempt.others)
 			if err != nil {
 				m.notIntended()
@@ -397,14 +444,33 @@ func (c *creations) observeFailOver(i registry.Instance) {
 // SB012 or SB014.
 func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateRequest) (info Info, created bool, err error) {
 	if err := s.begin(); err != nil {
-		return Info{}, false, err
+		return Info{}, false, s.placing.stopping(ctx, who, req, err)
 	}
 	defer s.calls.Done()
 	if err := checkCreate(req, s.limits()); err != nil {
 		return Info{}, false, err
 	}
+	if err := network.Check(s.networks.tenantNow(who).Network, req.Network); err != nil {
+		return Info{}, false, err
+	}
+	req.network = req.Network
+	if req.Snapshot != nil {
+		if req.network, err = network.Inherit(req.Snapshot.Network, req.Network); err != nil {
+			return Info{}, false, err
+		}
+	}
+	// Also for none: of a provider that governs no network nobody knows what there is.
+	if req.network != nil && !slices.Contains(req.Capabilities, sdk.CapabilityNetwork) {
+		req.Capabilities = append(slices.Clone(req.Capabilities), sdk.CapabilityNetwork)
+	}
 	if req.PauseAtEnd && !slices.Contains(req.Capabilities, sdk.CapabilityPause) {
 		req.Capabilities = append(slices.Clone(req.Capabilities), sdk.CapabilityPause)
+	}
+	if req.Snapshot != nil {
+		req.Capabilities = append(slices.Clone(req.Capabilities), sdk.CapabilitySnapshots)
+	}
+	if len(req.Volumes) > 0 {
+		req.Capabilities = append(slices.Clone(req.Capabilities), sdk.CapabilityVolumes)
 	}
 	if err := (routing.Wanted{Capabilities: req.Capabilities}).KnownCapabilities(s.catalog.Providers()); err != nil {
 		return Info{}, false, err
@@ -413,7 +479,10 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 		return Info{}, false, err
 	}
 	if req.Session == "" && req.Key != "" {
-		req.Session = sessionOfKey(req.Key)
+		req.Session = SessionOfKey(req.Key)
+	}
+	if err := s.placing.elsewhere(ctx, who, req.wanted(), req.Session, req.Snapshot != nil || len(req.Volumes) > 0); err != nil {
+		return Info{}, false, err
 	}
 	t, e, created, err := s.obtain(ctx, who, req)
 	if err != nil {
@@ -437,10 +506,7 @@ func (s *Service) Create(ctx context.Context, who tenant.Tenant, req CreateReque
 
 // obtain finds out where an instance belongs and acquires it there.
 func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateRequest) (t target, e *registry.Entry, created bool, err error) {
-	w := selector{tenant: who, session: req.Session, Wanted: routing.Wanted{
-		Provider: req.Provider, Template: req.Template, Language: req.Language,
-		Languages: req.Languages, Capabilities: req.Capabilities,
-	}}
+	w := selector{tenant: who, session: req.Session, Wanted: req.wanted()}
 	err = s.place(ctx, w, req.Wait, func(a *attempt) (err error) {
 		t = a.target
 		if t.Language == "" {
@@ -459,6 +525,14 @@ func (s *Service) obtain(ctx context.Context, who tenant.Tenant, req CreateReque
 	return t, e, created, err
 }
 
+// fieldSnapshot is the field that a provider names when it does not know a snapshot.
+const fieldSnapshot = "snapshot"
+
+func lacksSnapshot(err error) bool {
+	coded, ok := errors.AsType[*sdk.Error](err)
+	return ok && coded.Code == sdk.CodeNotFound && coded.Field == fieldSnapshot
+}
+
 // release ends a use that a hold stands for, and waits until it is durable that there was
 // one.
 func (s *Service) release(e *registry.Entry) {
@@ -466,8 +540,8 @@ func (s *Service) release(e *registry.Entry) {
 	e.AwaitUse()
 }
 
-// sessionOfKey names the session of a creation by the key that its caller gave it.
-func sessionOfKey(key string) string {
+// SessionOfKey names the session of a creation by the key that its caller gave it.
+func SessionOfKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return "k-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:26])
 }
@@ -479,4 +553,23 @@ func randomName() string {
 
 func noSuchTenant() error {
 	return sdk.Errorf(sdk.CodeNotAuthenticated, "the tenant was removed")
+}
+
+// wanted is what an instance may reach; nil for nothing.
+func (n *networks) wanted(who tenant.Tenant, p Provider, asked *network.Request) *sdk.NetworkPolicy {
+	if !governs(p) {
+		return nil
+	}
+	return network.Effective(n.tenantNow(who).Network, asked)
+}
+
+func governs(p Provider) bool {
+	return slices.Contains(p.Description().Capabilities, sdk.CapabilityNetwork)
+}
+
+// made looks at an instance that was just made: its tenant's network may be another one by now.
+func (n *networks) made(i registry.Instance) {
+	if n.differs(i) {
+		n.look()
+	}
 }

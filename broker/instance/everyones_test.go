@@ -45,9 +45,9 @@ func TestAKillEndsExecutionsOfAProviderThatHangs(t *testing.T) {
 		synctest.Wait() // until all of them run
 		kill.Go(func() { assert.Check(t, s.Kill(t.Context(), killed.ID.String())) })
 		executions.Wait() // although the provider destroys nothing
-		_, err = s.Get(acme, killed.ID.String())
+		_, err = s.Get(t.Context(), acme, killed.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
-		info, err := s.Inspect(other.ID.String())
+		info, err := s.Inspect(t.Context(), other.ID.String())
 		assert.NilError(t, err)
 		assert.Equal(t, info.Executions, 1, "another instance is none of its business")
 		close(lifted)
@@ -68,7 +68,7 @@ func TestInstancesOfAll(t *testing.T) {
 		assert.Check(t, cmp.Len(s.ListAll("nobody", instance.ListRequest{}).Instances, 0))
 		assert.Check(t, cmp.Len(s.List(tenant.Tenant{}, instance.ListRequest{}).Instances, 0), "who is nobody sees nothing")
 		for _, id := range []string{"", ":", "acme", "acme:s1:aaaaaaaaaaaaaaaaaaaa"} {
-			_, err := s.Inspect(id)
+			_, err := s.Inspect(t.Context(), id)
 			assertCode(t, err, sdk.CodeNotFound)
 			assertCode(t, s.Kill(t.Context(), id), sdk.CodeNotFound)
 		}

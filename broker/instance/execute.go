@@ -16,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
+	"github.com/sandbox-broker/sandbox-broker/broker/tracing/span"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -54,7 +55,7 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 	defer s.executions.leave(r)
 	e, err := s.registry.Hold(who.Name, id)
 	if err != nil {
-		return Execution{}, err
+		return Execution{}, s.InstanceElsewhere(ctx, who.Name, id, err)
 	}
 	defer s.release(e)
 	provider := e.Snapshot().Provider
@@ -66,18 +67,20 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 		return Execution{}, faultOf(e, err)
 	}
 	if t.Language == "" && len(req.Requirements) > 0 {
-		if t.Language, err = s.languageOfContext(ctx, e, t, req.ContextID); err != nil {
+		if t.Language, err = languageOfContext(ctx, s.asked, e, t, req.ContextID); err != nil {
 			return Execution{}, faultOf(e, err)
 		}
 	}
 	if err := t.installs(req.Requirements); err != nil {
 		return Execution{}, faultOf(e, err)
 	}
+	req.queued()
 	grant, err := s.admission.admitExecution(ctx, who, req.Wait, req.Timeout)
 	if err != nil {
 		return Execution{}, err
 	}
 	defer grant.Release()
+	req.taken()
 	r.quota = grant.Execution
 	return s.run(reserving(ctx, grant), r, e, t, req)
 }
@@ -86,15 +89,15 @@ func (s *Service) Execute(ctx context.Context, who tenant.Tenant, id string, req
 // destroys or keeps it. The destruction does not delay the answer, and comes
 // after the end of the executions that others began in the instance.
 func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_ Execution, err error) {
+	create := CreateRequest{
+		Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider, FrontDoor: req.FrontDoor, Wait: req.Wait,
+	}
 	if err := s.begin(); err != nil {
-		return Execution{}, err
+		return Execution{}, s.placing.stopping(ctx, who, create, err)
 	}
 	defer s.calls.Done()
 	if err := req.check(s.limits()); err != nil {
 		return Execution{}, err
-	}
-	create := CreateRequest{
-		Session: req.Session, Template: req.Template, Language: req.Language, Provider: req.Provider, FrontDoor: req.FrontDoor, Wait: req.Wait,
 	}
 	if err := checkCreate(create, s.limits()); err != nil {
 		return Execution{}, err
@@ -102,11 +105,15 @@ func (s *Service) Run(ctx context.Context, who tenant.Tenant, req RunRequest) (_
 	if create.turn, err = s.admission.newTurn(req.Wait); err != nil {
 		return Execution{}, err
 	}
+	if err := s.placing.elsewhere(ctx, who, create.wanted(), req.Session, false); err != nil {
+		return Execution{}, err
+	}
 	r, err := s.executions.enroll(who, req.ID)
 	if err != nil {
 		return Execution{}, err
 	}
 	defer s.executions.leave(r)
+	req.queued()
 	for {
 		execution, lost, err := s.runOnce(ctx, who, r, create, req)
 		if !lost {
@@ -152,6 +159,7 @@ func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create Crea
 		return Execution{}, false, a.refusedByQuota(err)
 	}
 	defer grant.Release()
+	req.taken()
 	r.quota, create.granted = grant.Execution, grant.Instance
 	ctx = reserving(ctx, grant)
 	creating := ctx
@@ -180,8 +188,12 @@ func (s *Service) runAt(ctx context.Context, a *attempt, r *running, create Crea
 
 // run executes code in an instance that the caller holds, and has it counted.
 func (s *Service) run(caller context.Context, r *running, e *registry.Entry, t target, req ExecuteRequest) (Execution, error) {
-	execution, err := s.runCode(caller, r, e, t, req)
-	s.observeExecution(e, t, execution, err)
+	began := time.Now()
+	ctx, part := span.Start(caller, "execution", span.Provider.String(e.Label()), span.Language.String(string(t.Language)))
+	execution, err := s.runCode(ctx, r, e, t, req)
+	part.SetAttributes(span.Status.String(string(execution.Result.Status)))
+	span.End(part, sdk.CodeOf(err))
+	s.observeExecution(caller, e, t, execution, time.Since(began), err)
 	return execution, err
 }
 
@@ -203,7 +215,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 	if req.Context != "" {
 		id, err := s.contexts.of(ctx, e, t, req.ContextCwd)
 		if err != nil {
-			return Execution{}, faultOf(e, s.executionError(caller, ctx, e, req, err, false))
+			return Execution{}, faultOf(e, executionError(caller, ctx, e, req, err, false))
 		}
 		req.ContextID = id
 	}
@@ -249,7 +261,7 @@ func (s *Service) runCode(caller context.Context, r *running, e *registry.Entry,
 		execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Detail: detail}
 		return execution, nil
 	}
-	err = s.executionError(caller, ctx, e, req, err, !withoutEffect(err))
+	err = executionError(caller, ctx, e, req, err, !withoutEffect(err))
 	if sdk.CodeOf(err) == sdk.CodeNotFound {
 		r.quota.Cancel() // the instance or the context was gone before
 	}
@@ -339,7 +351,7 @@ func resultOf(ctx context.Context, e *registry.Entry, err error) (sdk.Status, st
 
 // executionError puts the failure of an execution into words. ran says that its code may
 // have.
-func (s *Service) executionError(caller, ctx context.Context, e *registry.Entry, req ExecuteRequest, err error, ran bool) error {
+func executionError(caller, ctx context.Context, e *registry.Entry, req ExecuteRequest, err error, ran bool) error {
 	call := providerCall{
 		label: e.Label(), caller: caller, ctx: ctx,
 		late:   sdk.Errorf(sdk.CodeUnavailable, "provider %q gave no answer within %s", e.Label(), req.bound()),
@@ -364,7 +376,7 @@ func (s *Service) executionError(caller, ctx context.Context, e *registry.Entry,
 }
 
 // observeExecution tells how an execution has ended. Who left has cancelled it.
-func (s *Service) observeExecution(e *registry.Entry, t target, execution Execution, err error) {
+func (s *Service) observeExecution(ctx context.Context, e *registry.Entry, t target, execution Execution, took time.Duration, err error) {
 	status, code := execution.Result.Status, execution.Result.Status.Code()
 	switch {
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
@@ -372,7 +384,9 @@ func (s *Service) observeExecution(e *registry.Entry, t target, execution Execut
 	case err != nil:
 		status, code = StatusError, sdk.CodeOf(err)
 	}
-	s.observer.Executed(e.Label(), t.Language, status, code)
+	s.observer.Executed(ctx, ExecutionOutcome{
+		Provider: e.Label(), Language: t.Language, Status: status, Code: code, Took: took, PeakMemoryBytes: execution.Result.PeakMemoryBytes,
+	})
 }
 
 const (
@@ -542,6 +556,7 @@ func interrupt(ctx context.Context, provider sdk.Interrupter, instanceID, execut
 // has begun; what became of the execution is told to its own caller. Interrupting
 // it again does nothing. The error is SB013, for an execution that is not in
 // progress in that instance.
-func (s *Service) Interrupt(who tenant.Tenant, instanceID, executionID string) error {
-	return s.executions.interrupt(who, instanceID, executionID)
+func (s *Service) Interrupt(ctx context.Context, who tenant.Tenant, instanceID, executionID string) error {
+	err := s.executions.interrupt(who, instanceID, executionID)
+	return s.InstanceElsewhere(ctx, who.Name, instanceID, err)
 }

@@ -158,7 +158,7 @@ func TestASessionWhoseInstanceIsLostGetsANewOne(t *testing.T) {
 		first.Forget()
 		_, err = s.Execute(t.Context(), acme, after.InstanceID, req.ExecuteRequest)
 		assertCode(t, err, sdk.CodeNotFound)
-		_, err = s.Get(acme, after.InstanceID)
+		_, err = s.Get(t.Context(), acme, after.InstanceID)
 		assertCode(t, err, sdk.CodeNotFound)
 	})
 }

@@ -40,7 +40,7 @@ func create(t *testing.T, s *instance.Service, req instance.CreateRequest) insta
 
 func get(t *testing.T, s *instance.Service, info instance.Info) instance.Info {
 	t.Helper()
-	info, err := s.Get(acme, info.ID.String())
+	info, err := s.Get(t.Context(), acme, info.ID.String())
 	assert.NilError(t, err)
 	return info
 }
@@ -109,7 +109,7 @@ func TestAnExecutionLeavesTheWholeTTL(t *testing.T) {
 func TestAnExecutionTakesNothingOfALongerTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
 		info := create(t, s, instance.CreateRequest{TTL: time.Minute})
-		renewed, err := s.Renew(acme, info.ID.String(), time.Hour)
+		renewed, err := s.Renew(t.Context(), acme, info.ID.String(), time.Hour)
 		assert.NilError(t, err)
 		assert.NilError(t, execute(t, s, info))
 		assert.Equal(t, get(t, s, info).ExpiresAt, renewed.ExpiresAt)
@@ -134,7 +134,7 @@ func TestNothingOutlivesTheMaximumLifetime(t *testing.T) {
 	for name, keep := range map[string]func(t *testing.T, s *instance.Service, info instance.Info) error{
 		"by use": execute,
 		"by renewal": func(_ *testing.T, s *instance.Service, info instance.Info) error {
-			_, err := s.Renew(acme, info.ID.String(), 0)
+			_, err := s.Renew(t.Context(), acme, info.ID.String(), 0)
 			return err
 		},
 	} {
@@ -170,7 +170,7 @@ func TestWhatRunsAtTheMaximumLifetimeMayFinish(t *testing.T) {
 		time.Sleep(time.Minute)
 
 		assertCode(t, execute(t, s, info), sdk.CodeNotFound)
-		_, err := s.Renew(acme, info.ID.String(), 0)
+		_, err := s.Renew(t.Context(), acme, info.ID.String(), 0)
 		assertCode(t, err, sdk.CodeNotFound)
 		next := create(t, s, instance.CreateRequest{Session: "s1"})
 		assert.Check(t, next.ID != info.ID, "the session goes on in a new instance")
@@ -214,7 +214,7 @@ func TestTheIdleLimit(t *testing.T) {
 			assert.NilError(t, execute(t, s, info))
 		},
 		"a renewal": func(t *testing.T, s *instance.Service, info instance.Info) {
-			_, err := s.Renew(acme, info.ID.String(), 0)
+			_, err := s.Renew(t.Context(), acme, info.ID.String(), 0)
 			assert.NilError(t, err)
 		},
 		"asking for the session": func(t *testing.T, s *instance.Service, _ instance.Info) {
@@ -234,7 +234,7 @@ func TestTheIdleLimit(t *testing.T) {
 					synctest.Wait()
 					assert.Check(t, cmp.Len(first.Live(), 1))
 					time.Sleep(time.Nanosecond)
-					_, err := s.Get(acme, info.ID.String())
+					_, err := s.Get(t.Context(), acme, info.ID.String())
 					assertCode(t, err, sdk.CodeNotFound)
 					synctest.Wait()
 					assert.Check(t, cmp.Len(first.Live(), 0))
@@ -257,11 +257,11 @@ func TestAnInstanceIsNotIdleWhileItRunsCode(t *testing.T) {
 func TestAnInstanceWhoseTimeIsOverIsGoneBeforeItIsReaped(t *testing.T) {
 	for name, call := range map[string]func(t *testing.T, s *instance.Service, info instance.Info) error{
 		"get": func(_ *testing.T, s *instance.Service, info instance.Info) error {
-			_, err := s.Get(acme, info.ID.String())
+			_, err := s.Get(t.Context(), acme, info.ID.String())
 			return err
 		},
 		"renew": func(_ *testing.T, s *instance.Service, info instance.Info) error {
-			_, err := s.Renew(acme, info.ID.String(), 0)
+			_, err := s.Renew(t.Context(), acme, info.ID.String(), 0)
 			return err
 		},
 		"execute": execute,

@@ -41,7 +41,7 @@ func TestNothingButARenewalMovesAFixedEnd(t *testing.T) {
 			assert.Check(t, !created)
 			assert.Equal(t, again.ExpiresAt, info.ExpiresAt)
 		}
-		renewed, err := s.Renew(acme, info.ID.String(), 2*time.Hour) // beyond the idle limit of others
+		renewed, err := s.Renew(t.Context(), acme, info.ID.String(), 2*time.Hour) // beyond the idle limit of others
 		assert.NilError(t, err)
 		end := time.Now().Add(2 * time.Hour)
 		assert.Equal(t, renewed.ExpiresAt, end)
@@ -78,7 +78,7 @@ func TestAFixedInstanceEndsWithWhatRunsInIt(t *testing.T) {
 		assert.Equal(t, execution.Result.Detail, "the instance's time was over during the execution")
 		assert.Equal(t, at, info.ExpiresAt)
 		assert.Equal(t, cause, origin.Expired)
-		_, err = s.Get(acme, info.ID.String())
+		_, err = s.Get(t.Context(), acme, info.ID.String())
 		assert.ErrorContains(t, err, "its time was over")
 	})
 }
@@ -107,7 +107,7 @@ func TestAUseFollowsTheEndOfAFixedInstance(t *testing.T) {
 				group.Go(func() {
 					for _, ttl := range test.renewals {
 						time.Sleep(50 * time.Second)
-						_, err := s.Renew(acme, info.ID.String(), ttl)
+						_, err := s.Renew(t.Context(), acme, info.ID.String(), ttl)
 						assert.Check(t, err)
 					}
 				})
@@ -137,7 +137,7 @@ func TestAFixedEndOutlivesARestart(t *testing.T) {
 				cloud, m := &instancetest.Provider{Name: "cloud", Cloud: true}, &memory{}
 				s := journalled(m, instance.Past{}, cloud)
 				info := create(t, s, instance.CreateRequest{TTL: 10 * time.Minute, Fixed: true})
-				renewed, err := s.Renew(acme, info.ID.String(), 20*time.Minute)
+				renewed, err := s.Renew(t.Context(), acme, info.ID.String(), 20*time.Minute)
 				assert.NilError(t, err)
 				time.Sleep(time.Minute)
 				assert.NilError(t, execute(t, s, info))

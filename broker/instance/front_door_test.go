@@ -108,7 +108,7 @@ func TestNoChangeOfLabelsIsLostToAnother(t *testing.T) {
 			name := fmt.Sprintf("n%d", i)
 			want[name] = "x"
 			group.Go(func() {
-				_, err := s.Relabel(acme, info.ID.String(), func(labels map[string]string) { labels[name] = "x" })
+				_, err := s.Relabel(t.Context(), acme, info.ID.String(), func(labels map[string]string) { labels[name] = "x" })
 				assert.Check(t, err)
 			})
 		}
@@ -116,7 +116,7 @@ func TestNoChangeOfLabelsIsLostToAnother(t *testing.T) {
 		assert.DeepEqual(t, get(t, s, info).Labels, want)
 		assert.DeepEqual(t, m.past().Records[0].Labels, want)
 
-		_, err := s.Relabel(acme, info.ID.String(), func(labels map[string]string) { labels["-"] = "" })
+		_, err := s.Relabel(t.Context(), acme, info.ID.String(), func(labels map[string]string) { labels["-"] = "" })
 		assertCode(t, err, sdk.CodeInvalidRequest)
 		assert.DeepEqual(t, get(t, s, info).Labels, want)
 	})
@@ -130,7 +130,7 @@ func TestLabelsAreReplaced(t *testing.T) {
 		time.Sleep(time.Minute)
 		want := map[string]string{"team": "blue"}
 		given := map[string]string{"team": "blue"}
-		relabelled, err := s.Relabel(acme, info.ID.String(), to(given))
+		relabelled, err := s.Relabel(t.Context(), acme, info.ID.String(), to(given))
 		assert.NilError(t, err)
 		assert.DeepEqual(t, relabelled.Labels, want)
 		assert.DeepEqual(t, get(t, s, info), relabelled)
@@ -141,7 +141,7 @@ func TestLabelsAreReplaced(t *testing.T) {
 		next := restarted(t, m, nil, cloud) // what a crash would leave
 		assert.DeepEqual(t, get(t, next, info).Labels, want)
 		next.ShutdownKeeping(t.Context())
-		relabelled, err = s.Relabel(acme, info.ID.String(), to(nil)) // of the one before, which nothing has ended
+		relabelled, err = s.Relabel(t.Context(), acme, info.ID.String(), to(nil)) // of the one before, which nothing has ended
 		assert.NilError(t, err)
 		assert.Check(t, cmp.Len(relabelled.Labels, 0))
 		s.Shutdown(t.Context())
@@ -177,7 +177,7 @@ func TestLabelsThatAreNotReplaced(t *testing.T) {
 				if test.before != nil {
 					test.before(t, s, m, info)
 				}
-				_, err := s.Relabel(test.who, info.ID.String(), to(test.labels))
+				_, err := s.Relabel(t.Context(), test.who, info.ID.String(), to(test.labels))
 				assertCode(t, err, test.code)
 				assert.ErrorContains(t, err, test.text)
 				m.fill(false)
@@ -201,11 +201,11 @@ func (o *overtaken) Amend(ctx context.Context, id instance.ID, change func(*inst
 
 func TestTheJournalEndsWithWhatTheRegistryHas(t *testing.T) {
 	relabel := func(s *instance.Service, info instance.Info, value string) error {
-		_, err := s.Relabel(acme, info.ID.String(), to(map[string]string{"n": value}))
+		_, err := s.Relabel(t.Context(), acme, info.ID.String(), to(map[string]string{"n": value}))
 		return err
 	}
 	renew := func(s *instance.Service, info instance.Info, ttl time.Duration) error {
-		_, err := s.Renew(acme, info.ID.String(), ttl)
+		_, err := s.Renew(t.Context(), acme, info.ID.String(), ttl)
 		return err
 	}
 	for name, test := range map[string]struct {
@@ -268,11 +268,11 @@ func TestWhatIsNotKnownYetIsNotGoneByItsName(t *testing.T) {
 		s.ShutdownKeeping(t.Context())
 		next := journalled(m, m.past(), cloud)
 		defer next.Shutdown(t.Context())
-		named, err := next.Named(info.ID.Instance)
+		named, err := next.Named(t.Context(), info.ID.Instance)
 		assertCode(t, err, sdk.CodeUnavailable)
 		assert.DeepEqual(t, named, instance.Info{ID: info.ID, FrontDoor: "opensandbox"})
 		reconciled(t, next, cloud)
-		named, err = next.Named(info.ID.Instance)
+		named, err = next.Named(t.Context(), info.ID.Instance)
 		assert.NilError(t, err)
 		assert.DeepEqual(t, named, get(t, next, info))
 	})
@@ -340,7 +340,7 @@ func TestAnInstanceIsLostWhenItsProviderDeniesIt(t *testing.T) {
 				}
 				p.OnList = func(context.Context) error { return test.down }
 				err := s.Confirm(t.Context(), acme, info.ID.String())
-				_, there := s.Get(acme, info.ID.String())
+				_, there := s.Get(t.Context(), acme, info.ID.String())
 				if test.code == "" {
 					assert.NilError(t, err)
 				} else {
@@ -356,17 +356,17 @@ func TestAnInstanceIsLostWhenItsProviderDeniesIt(t *testing.T) {
 func TestAnInstanceIsFoundByItsNameAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
 		info := create(t, s, instance.CreateRequest{Session: "s", TTL: time.Minute})
-		named, err := s.Named(info.ID.Instance)
+		named, err := s.Named(t.Context(), info.ID.Instance)
 		assert.NilError(t, err)
 		assert.DeepEqual(t, named, get(t, s, info))
 		for _, name := range []string{"", "s", info.ID.String(), info.ID.Instance[:19], strings.ToUpper(info.ID.Instance)} {
-			_, err := s.Named(name)
+			_, err := s.Named(t.Context(), name)
 			assert.Error(t, err, "SB013: no such instance; create a new one if you need one")
 		}
 		time.Sleep(time.Minute) // of the bubble's clock
-		_, err = s.Named(info.ID.Instance)
+		_, err = s.Named(t.Context(), info.ID.Instance)
 		assert.Error(t, err, "SB013: no such instance; create a new one if you need one")
-		_, err = s.Get(acme, info.ID.String())
+		_, err = s.Get(t.Context(), acme, info.ID.String())
 		assert.ErrorContains(t, err, "its time was over", "its owner is told more")
 	})
 }

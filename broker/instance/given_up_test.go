@@ -64,7 +64,7 @@ func lastOf(t *testing.T, elsewhere bool) {
 	assert.NilError(t, err)
 	assert.Equal(t, again.ID, last.ID)
 	assert.Assert(t, !created)
-	_, err = next.Get(acme, before.ID.String())
+	_, err = next.Get(t.Context(), acme, before.ID.String())
 	assertCode(t, err, sdk.CodeNotFound)
 	assert.Equal(t, len(back.Live())+len(otherBack.Live()), 1)
 }

@@ -144,7 +144,7 @@ func TestASessionOfTheFallbackSaysSoAndReturns(t *testing.T) {
 		assert.NilError(t, err)
 		assert.Equal(t, used.InstanceID, made.InstanceID)
 		assert.DeepEqual(t, used.Routing, later)
-		info, err := s.Get(acme, made.InstanceID)
+		info, err := s.Get(t.Context(), acme, made.InstanceID)
 		assert.NilError(t, err)
 		assert.DeepEqual(t, info.Routing, placed)
 

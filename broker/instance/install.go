@@ -36,7 +36,7 @@ func (s *Service) Install(ctx context.Context, who tenant.Tenant, id string, req
 	}
 	e, err := s.registry.Hold(who.Name, id)
 	if err != nil {
-		return Execution{}, err
+		return Execution{}, s.InstanceElsewhere(ctx, who.Name, id, err)
 	}
 	defer s.release(e)
 	t, err := s.providers.offered(ctx, e.Snapshot().Provider, routing.Wanted{Language: req.Language})
@@ -83,7 +83,7 @@ func (s *Service) install(caller, ctx context.Context, stop context.CancelCauseF
 			execution.Result = sdk.ExecuteResult{Status: status, ExitCode: 128 + 9, Detail: detail}
 			return execution, nil
 		}
-		return Execution{}, begunFault(e, s.executionError(caller, ctx, e, req, err, false))
+		return Execution{}, begunFault(e, executionError(caller, ctx, e, req, err, false))
 	}
 	unlock, err := s.installing.Take(ctx, e)
 	if err != nil {

@@ -159,11 +159,11 @@ func TestRequirementsAreOfTheLanguageOfTheContext(t *testing.T) {
 		err = run("none")
 		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 		assert.ErrorContains(t, err, "no such context")
-		_, err = s.Get(acme, info.ID.String())
+		_, err = s.Get(t.Context(), acme, info.ID.String())
 		assert.NilError(t, err)
 		known = false
 		assert.ErrorContains(t, run("python-1"), "no such instance")
-		_, err = s.Get(acme, info.ID.String())
+		_, err = s.Get(t.Context(), acme, info.ID.String())
 		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 	})
 }
@@ -215,7 +215,7 @@ func TestAnInterruptEndsAnInstallation(t *testing.T) {
 			execution, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{ID: "mine", Language: "python", Code: "1", Requirements: []string{"a"}})
 		})
 		<-began
-		assert.NilError(t, s.Interrupt(acme, info.ID.String(), "mine"))
+		assert.NilError(t, s.Interrupt(t.Context(), acme, info.ID.String(), "mine"))
 		group.Wait()
 		assert.NilError(t, err)
 		assert.Check(t, is.Equal(execution.Result.Status, sdk.StatusCancelled))

@@ -87,10 +87,10 @@ func TestAnInterruptedExecutionIsCancelled(t *testing.T) {
 				})
 				synctest.Wait()
 				began = time.Now()
-				assert.NilError(t, s.Interrupt(acme, info.ID.String(), "mine"))
+				assert.NilError(t, s.Interrupt(t.Context(), acme, info.ID.String(), "mine"))
 				group.Wait()
 				// The instance lives on, and the name is free again.
-				assertCode(t, s.Interrupt(acme, info.ID.String(), "mine"), sdk.CodeNotFound)
+				assertCode(t, s.Interrupt(t.Context(), acme, info.ID.String(), "mine"), sdk.CodeNotFound)
 				first.OnExecute = nil
 				_, err = s.Execute(t.Context(), acme, info.ID.String(), instance.ExecuteRequest{ID: "mine", Language: "python"})
 				assert.NilError(t, err)
@@ -113,15 +113,15 @@ func TestWhatCannotBeInterrupted(t *testing.T) {
 		})
 		synctest.Wait()
 		for name, err := range map[string]error{
-			"an execution that there is not": s.Interrupt(acme, one.ID.String(), "other"),
-			"one of another instance":        s.Interrupt(acme, other.ID.String(), "mine"),
-			"one of another tenant":          s.Interrupt(umbrella, one.ID.String(), "mine"),
-			"one of no instance":             s.Interrupt(acme, "acme:s1:aaaaaaaaaaaaaaaaaaaa", "mine"),
+			"an execution that there is not": s.Interrupt(t.Context(), acme, one.ID.String(), "other"),
+			"one of another instance":        s.Interrupt(t.Context(), acme, other.ID.String(), "mine"),
+			"one of another tenant":          s.Interrupt(t.Context(), umbrella, one.ID.String(), "mine"),
+			"one of no instance":             s.Interrupt(t.Context(), acme, "acme:s1:aaaaaaaaaaaaaaaaaaaa", "mine"),
 		} {
 			assert.Check(t, cmp.Equal(sdk.CodeOf(err), sdk.CodeNotFound), name)
 			assert.Check(t, cmp.ErrorContains(err, "no such execution is in progress in this instance"), name)
 		}
-		assert.NilError(t, s.Interrupt(acme, one.ID.String(), "mine"))
+		assert.NilError(t, s.Interrupt(t.Context(), acme, one.ID.String(), "mine"))
 		group.Wait()
 	})
 }
@@ -155,7 +155,7 @@ func TestANameIsOneExecutionsAtATime(t *testing.T) {
 		})
 		synctest.Wait()
 		for _, who := range []tenant.Tenant{acme, umbrella} {
-			assert.NilError(t, s.Interrupt(who, s.List(who, instance.ListRequest{}).Instances[0].ID.String(), "mine"))
+			assert.NilError(t, s.Interrupt(t.Context(), who, s.List(who, instance.ListRequest{}).Instances[0].ID.String(), "mine"))
 		}
 		group.Wait()
 	})

@@ -48,7 +48,7 @@ func TestAStopThatKeepsLeavesTheNextStartWhatACrashWould(t *testing.T) {
 		paused, err := s.Pause(t.Context(), acme, kept[2].ID.String())
 		assert.NilError(t, err)
 		kept[2] = paused
-		renewed, err := s.Renew(acme, kept[1].ID.String(), 2*time.Hour)
+		renewed, err := s.Renew(t.Context(), acme, kept[1].ID.String(), 2*time.Hour)
 		assert.NilError(t, err)
 		kept[1] = renewed
 		s.ShutdownKeeping(t.Context())
@@ -61,7 +61,7 @@ func TestAStopThatKeepsLeavesTheNextStartWhatACrashWould(t *testing.T) {
 		next := restarted(t, m, keeper, cloud)
 		defer next.Shutdown(t.Context())
 		for _, before := range kept {
-			after, err := next.Get(acme, before.ID.String())
+			after, err := next.Get(t.Context(), acme, before.ID.String())
 			assert.NilError(t, err)
 			assert.Equal(t, after.CreatedAt, before.CreatedAt)
 			assert.Equal(t, after.Paused, before.Paused)
@@ -108,7 +108,7 @@ func TestAStopThatKeepsDestroysWhatNobodyCouldUseAgain(t *testing.T) {
 				assert.Check(t, cmp.Len(m.past().Records, 0))
 				next := journalled(m, m.past(), test.provider)
 				defer next.Shutdown(t.Context())
-				_, err := next.Get(acme, info.ID.String())
+				_, err := next.Get(t.Context(), acme, info.ID.String())
 				assertCode(t, err, sdk.CodeNotFound)
 				assert.Check(t, cmp.ErrorContains(err, test.told))
 			})
@@ -157,7 +157,7 @@ func TestAStopThatKeepsLetsExecutionsFinish(t *testing.T) {
 				assert.DeepEqual(t, cloud.Live(), []string{"fake-" + info.ID.Instance})
 				next := restarted(t, m, nil, cloud)
 				defer next.Shutdown(t.Context())
-				_, err := next.Get(acme, info.ID.String())
+				_, err := next.Get(t.Context(), acme, info.ID.String())
 				assert.NilError(t, err)
 			})
 		})
@@ -209,7 +209,7 @@ func TestWhatIsOnAnEarlierProcessOfItsProviderIsKept(t *testing.T) {
 		assert.Check(t, cmp.Len(older.Live(), 1))
 		next := restarted(t, m, nil, older)
 		defer next.Shutdown(t.Context())
-		_, err := next.Get(acme, info.ID.String())
+		_, err := next.Get(t.Context(), acme, info.ID.String())
 		assert.NilError(t, err)
 	})
 }

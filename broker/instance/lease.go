@@ -8,18 +8,21 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Lease is the use of an instance for something beside executions: its files,
-// commands, ports. The instance is not reaped before Release.
+// commands, ports. The instance is not reaped before Release. It may be that of a volume,
+// which has files alone: see LeaseVolume.
 type Lease struct {
 	// InstanceID is the provider's own name for the instance.
 	InstanceID string
 
 	service  *Service
-	entry    *registry.Entry
+	entry    *registry.Entry // nil for a volume
+	label    string          // of the provider
 	provider sdk.Provider
 }
 
@@ -33,10 +36,10 @@ func (s *Service) Lease(ctx context.Context, who tenant.Tenant, id string, capab
 	e, err := s.registry.Hold(who.Name, id)
 	if err != nil {
 		s.calls.Done()
-		return nil, err
+		return nil, s.InstanceElsewhere(ctx, who.Name, id, err)
 	}
 	i := e.Snapshot()
-	l := &Lease{InstanceID: i.Sandbox.ID, service: s, entry: e}
+	l := &Lease{InstanceID: i.Sandbox.ID, service: s, entry: e, label: e.Label()}
 	if !slices.Contains(i.Provider.Description().Capabilities, capability) {
 		l.Release()
 		return nil, faultOf(e, sdk.NotSupported(e.Label(), capability))
@@ -50,13 +53,43 @@ func (s *Service) Lease(ctx context.Context, who tenant.Tenant, id string, capab
 
 // Release ends the use.
 func (l *Lease) Release() {
-	l.service.release(l.entry)
+	if l.entry != nil {
+		l.service.release(l.entry)
+	}
 	l.service.calls.Done()
 }
 
 // Info describes the instance.
 func (l *Lease) Info() Info {
 	return infoOf(l.entry.Snapshot())
+}
+
+// Network is what the owner of the instance asks for now; nil for what its tenant has.
+func (l *Lease) Network() *network.Request { return l.entry.Snapshot().Network }
+
+// Call asks the provider in the context that ctx is, for at most d, and puts its failure
+// into words. left says that it may have done something all the same. The context that use
+// gets ends as that of Within.
+func (l *Lease) Call(ctx context.Context, d time.Duration, use func(ctx context.Context) error) (left bool, err error) {
+	within, cancel := l.Within(ctx)
+	defer cancel()
+	within, stop := context.WithTimeoutCause(within, d, errNoAnswer)
+	defer stop()
+	if err = use(within); err == nil {
+		return false, nil
+	}
+	left = outcomeOf(within, err) == registry.Uncertain
+	if errors.Is(context.Cause(within), errNoAnswer) {
+		return left, faultOf(l.entry, sdk.Errorf(sdk.CodeUnavailable, "provider %q did not answer within %s", l.entry.Label(), d))
+	}
+	return left, l.Fault(within, err)
+}
+
+// Provider of the instance, and whether it is the one that gets new instances: else it is
+// about to be replaced, and another one has its label.
+func (l *Lease) Provider() (p Provider, current bool) {
+	p = l.entry.Snapshot().Provider
+	return p, offers(l.service.catalog, p)
 }
 
 // errTimeOver is what uses end with that would keep an instance beyond the end that no
@@ -79,7 +112,10 @@ func (l *Lease) Watching(ctx context.Context) (context.Context, context.CancelFu
 
 func (l *Lease) until(ctx, end context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	forget := l.entry.WhenOver(func() { cancel(errTimeOver) })
+	forget := func() {}
+	if l.entry != nil {
+		forget = l.entry.WhenOver(func() { cancel(errTimeOver) })
+	}
 	stop := context.AfterFunc(end, func() { cancel(errShuttingDown) })
 	return ctx, func() {
 		forget()
@@ -130,6 +166,9 @@ func (l *Lease) Fault(ctx context.Context, err error) error {
 		return faultOf(l.entry, sdk.Errorf(sdk.CodeNotFound, "%w; create a new one if you need one", errTimeOver))
 	}
 	err = explained(ctx, l.provider, err)
+	if l.entry == nil {
+		return volumeFault(ctx, l.label, err)
+	}
 	switch code := sdk.CodeOf(err); {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err

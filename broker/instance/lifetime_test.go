@@ -73,7 +73,7 @@ func TestADestructionThatFailsIsTriedAgain(t *testing.T) {
 			return nil
 		}
 		assertCode(t, s.Destroy(t.Context(), acme, info.ID.String()), sdk.CodeConnectionFailed)
-		_, err = s.Get(acme, info.ID.String())
+		_, err = s.Get(t.Context(), acme, info.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
 
 		time.Sleep(20 * time.Second)
@@ -102,11 +102,11 @@ func TestReconcile(t *testing.T) {
 		assert.NilError(t, err)
 		assert.NilError(t, s.Reconcile(t.Context(), first, served))
 		assert.DeepEqual(t, first.Live(), []string{survivor})
-		_, err = s.Get(acme, kept.ID.String())
+		_, err = s.Get(t.Context(), acme, kept.ID.String())
 		assert.NilError(t, err)
-		_, err = s.Get(acme, lost.ID.String())
+		_, err = s.Get(t.Context(), acme, lost.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
-		_, err = s.Get(acme, elsewhere.ID.String())
+		_, err = s.Get(t.Context(), acme, elsewhere.ID.String())
 		assert.NilError(t, err)
 		assert.Check(t, cmp.Len(second.Live(), 1))
 	})
@@ -120,7 +120,7 @@ func TestReconcileFailsWithTheList(t *testing.T) {
 		served, err := first.Provider(t.Context())
 		assert.NilError(t, err)
 		assert.ErrorContains(t, s.Reconcile(t.Context(), first, served), `list the instances of provider "first": oops`)
-		_, err = s.Get(acme, info.ID.String())
+		_, err = s.Get(t.Context(), acme, info.ID.String())
 		assert.NilError(t, err)
 	})
 }
@@ -138,7 +138,7 @@ func TestReconcileSparesWhatIsBeingMade(t *testing.T) {
 		}
 		info, _, err := s.Create(t.Context(), acme, instance.CreateRequest{})
 		assert.NilError(t, err)
-		_, err = s.Get(acme, info.ID.String())
+		_, err = s.Get(t.Context(), acme, info.ID.String())
 		assert.NilError(t, err)
 	})
 }

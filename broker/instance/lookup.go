@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -38,40 +39,55 @@ type Info struct {
 	PauseAtEnd bool
 	// FrontDoor and Note are as in the CreateRequest that it was made with.
 	FrontDoor, Note string
+	// From is the ID of the snapshot that it goes on from, or of the instance that it is a
+	// fork of; empty for a fresh one.
+	From string
+	// Fork is the broker's ID of the snapshot behind the fork that it is a copy of; empty for
+	// none.
+	Fork string
+	// Network is what its owner asks for; nil for what its tenant has.
+	Network *network.Request
 	// Contexts are the IDs of the default contexts that were made, by language.
 	Contexts map[string]string
+	// Volumes that it has.
+	Volumes []Volume
 	// Executions in progress.
 	Executions int
 	// Routing says why it is on its provider.
 	Routing Routing
+	// Broker is the ID of the one that has it, in lists of several brokers; else empty.
+	Broker string
 }
 
 // Get returns an instance of the tenant, or SB013.
-func (s *Service) Get(who tenant.Tenant, id string) (Info, error) {
-	return found(s.registry.Find(who.Name, id))
+func (s *Service) Get(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
+	return find(ctx, s, who.Name, id)
 }
 
 // Inspect is Get for the instance of whomever.
-func (s *Service) Inspect(id string) (Info, error) {
-	return found(s.registry.Find(ownerOf(id), id))
+func (s *Service) Inspect(ctx context.Context, id string) (Info, error) {
+	return find(ctx, s, ownerOf(id), id)
 }
 
 // Named returns the instance, of whichever tenant, whose ID has that instance part, for a
 // caller who proves a right to it by something else than the tenant's token. The error is
 // SB013, and tells nothing of what there was; or SB009 after a restart, as long as nobody
 // knows whether it is there: its ID and its front door come with that, and nobody else than
-// its owner may be told.
-func (s *Service) Named(instance string) (Info, error) {
+// its owner may be told. Of one that a peer has nothing comes with the peer.ElsewhereError,
+// and who asks is the peer's to find out.
+func (s *Service) Named(ctx context.Context, instance string) (Info, error) {
 	e, i, err := s.registry.Named(instance)
 	if err != nil {
-		return Info{ID: i.ID, FrontDoor: i.FrontDoor}, err
+		return Info{ID: i.ID, FrontDoor: i.FrontDoor}, s.NamedElsewhere(ctx, instance, err)
 	}
-	return found(e, i, nil)
+	e.AwaitUse()
+	return infoOf(i), nil
 }
 
-func found(e *registry.Entry, i registry.Instance, err error) (Info, error) {
+func find(ctx context.Context, s *Service, owner, id string) (Info, error) {
+	e, i, err := s.registry.Find(owner, id)
 	if err != nil {
-		return Info{}, err
+		return Info{}, s.InstanceElsewhere(ctx, owner, id, err)
 	}
 	e.AwaitUse()
 	return infoOf(i), nil
@@ -81,7 +97,7 @@ func found(e *registry.Entry, i registry.Instance, err error) (Info, error) {
 // it was, and never beyond its maximum lifetime: ExpiresAt of the answer is what
 // was granted. Zero means the instance's own TTL. It counts as a use for the idle
 // limit. Errors carry SB009, SB010 or SB013.
-func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, error) {
+func (s *Service) Renew(ctx context.Context, who tenant.Tenant, id string, ttl time.Duration) (Info, error) {
 	if ttl < 0 {
 		return Info{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "ttl", "must be more than 0")
 	}
@@ -90,13 +106,13 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 	}
 	e, i, err := s.registry.Renew(who.Name, id, ttl, s.limits().MaxLifetime)
 	if err != nil {
-		return Info{}, err
+		return Info{}, s.InstanceElsewhere(ctx, who.Name, id, err)
 	}
 	info := infoOf(i)
 	// Before the answer: who is told a time may count on it.
-	ctx, cancel := s.noting()
+	noting, cancel := s.noting()
 	defer cancel()
-	err = s.journal.of(i).Amend(ctx, i.ID, func(r *Record) {
+	err = s.journal.of(i).Amend(noting, i.ID, func(r *Record) {
 		now := e.Snapshot() // of renewals at the same time the last one in the registry is the last one here
 		r.Expires, r.Used = infoOf(now).ExpiresAt, now.UseNoted
 	})
@@ -109,22 +125,22 @@ func (s *Service) Renew(who tenant.Tenant, id string, ttl time.Duration) (Info, 
 // Relabel changes the labels of an instance, those that no change at the same time has
 // missed. change is called at most once, while nothing else happens to any instance. It is
 // no use of the instance. Errors carry SB009, SB010 or SB013.
-func (s *Service) Relabel(who tenant.Tenant, id string, change func(labels map[string]string)) (Info, error) {
+func (s *Service) Relabel(ctx context.Context, who tenant.Tenant, id string, change func(labels map[string]string)) (Info, error) {
 	if s.isDraining() {
 		return Info{}, shuttingDown()
 	}
 	e, i, err := s.registry.Relabel(who.Name, id, func(labels map[string]string) error {
 		change(labels)
-		return checkLabels(labels)
+		return CheckLabels(labels)
 	})
 	if err != nil {
-		return Info{}, err
+		return Info{}, s.InstanceElsewhere(ctx, who.Name, id, err)
 	}
-	ctx, cancel := s.noting()
+	noting, cancel := s.noting()
 	defer cancel()
 	// The journal may take those of requests at the same time in another order than the
 	// registry: what it takes is what the registry has by then.
-	err = s.journal.of(i).Amend(ctx, i.ID, func(r *Record) { r.Labels = e.Snapshot().Labels })
+	err = s.journal.of(i).Amend(noting, i.ID, func(r *Record) { r.Labels = e.Snapshot().Labels })
 	if err != nil {
 		return Info{}, faultOf(e, err)
 	}
@@ -138,50 +154,6 @@ type Page struct {
 	More bool
 }
 
-// List returns the tenant's live instances, in the order of their IDs: one that
-// stays neither vanishes from the pages of a list nor comes twice, whatever else
-// comes and goes meanwhile.
-func (s *Service) List(who tenant.Tenant, req ListRequest) Page {
-	return pageOf(s.registry.List(who.Name, req))
-}
-
-// ListAll is List for the tenant of that name, or for all tenants if it is empty.
-func (s *Service) ListAll(owner string, req ListRequest) Page {
-	if owner == "" {
-		return pageOf(s.registry.ListAll(req))
-	}
-	return pageOf(s.registry.List(owner, req))
-}
-
-func pageOf(instances []registry.Instance, more bool) Page {
-	page := Page{Instances: []Info{}, More: more}
-	for _, i := range instances {
-		page.Instances = append(page.Instances, infoOf(i))
-	}
-	return page
-}
-
-// Settled waits, as long as ctx lasts, until it is known what has become of the instances
-// that an earlier process made for a tenant by a front door, of a session, each of them any
-// if it is empty: List and Get tell of them then. It returns those of which nobody knows yet.
-// Nothing but their IDs and their front door is known.
-func (s *Service) Settled(ctx context.Context, who tenant.Tenant, session, frontDoor string) (unknown []Info) {
-	for {
-		awaited := s.registry.Awaited(who.Name, session, frontDoor)
-		if len(awaited) == 0 {
-			return nil
-		}
-		select {
-		case <-awaited[0].Changed:
-		case <-ctx.Done():
-			for _, i := range awaited {
-				unknown = append(unknown, Info{ID: i.ID, FrontDoor: i.FrontDoor})
-			}
-			return unknown
-		}
-	}
-}
-
 // Confirm asks the provider of an instance whether it still has it, for who has reason to
 // doubt that. One that is not listed is lost from then on, unless it is so young that the
 // list may only be late. The error is SB013 for one that is no more, and else says why it
@@ -193,7 +165,7 @@ func (s *Service) Confirm(ctx context.Context, who tenant.Tenant, id string) err
 	defer s.calls.Done()
 	e, _, err := s.registry.Find(who.Name, id)
 	if err != nil {
-		return err
+		return s.InstanceElsewhere(ctx, who.Name, id, err)
 	}
 	if err := s.reconciler.Confirm(ctx, e); err != nil {
 		return faultOf(e, providerCall{label: e.Label(), caller: ctx, ctx: ctx}.told(err))
@@ -210,7 +182,7 @@ func infoOf(i registry.Instance) Info {
 		Template:   i.Template,
 		Metadata:   maps.Clone(i.Sandbox.Metadata),
 		Labels:     maps.Clone(i.Labels),
-		Paused:     i.State == registry.Paused || i.State == registry.Resuming || i.EndPause,
+		Paused:     i.Paused(),
 		CreatedAt:  i.Created,
 		LastUsed:   i.LastUsed,
 		ExpiresAt:  i.Expires,
@@ -220,7 +192,11 @@ func infoOf(i registry.Instance) Info {
 		PauseAtEnd: i.PauseAtEnd,
 		FrontDoor:  i.FrontDoor,
 		Note:       i.Note,
+		From:       i.From,
+		Fork:       i.Fork,
+		Network:    i.Network,
 		Contexts:   i.Contexts,
+		Volumes:    i.Volumes,
 		Executions: i.Executions,
 		Routing:    i.Routing,
 	}

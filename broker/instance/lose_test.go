@@ -118,10 +118,10 @@ func TestNothingIsAdoptedByAProviderThatIsLostMeanwhile(t *testing.T) {
 		assert.NilError(t, <-done)
 		assert.Equal(t, s.Instances(cloud), 0)
 		assert.Check(t, is.Len(cloud.Live(), 1), "nor is it destroyed")
-		_, err = s.Get(acme, r.ID.String())
+		_, err = s.Get(t.Context(), acme, r.ID.String())
 		assertCode(t, err, sdk.CodeUnavailable)
 		time.Sleep(48 * time.Hour)
-		_, err = s.Get(acme, r.ID.String())
+		_, err = s.Get(t.Context(), acme, r.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
 	})
 }

@@ -14,13 +14,15 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // observed takes down what it is told, in words.
 type observed struct {
-	mu   sync.Mutex
-	told []string
+	mu             sync.Mutex
+	told, admitted []string
+	times          []time.Duration // of what was told
 }
 
 func (o *observed) tell(format string, args ...any) {
@@ -29,12 +31,26 @@ func (o *observed) tell(format string, args ...any) {
 	o.told = append(o.told, fmt.Sprintf(format, args...))
 }
 
-func (o *observed) Executed(provider string, language sdk.Language, status sdk.Status, code sdk.Code) {
-	o.tell("executed %s %s %s %s", provider, language, status, code)
+func (o *observed) Executed(_ context.Context, e instance.ExecutionOutcome) {
+	o.tell("executed %s %s %s %s", e.Provider, e.Language, e.Status, e.Code)
+	o.took(e.Took)
 }
 
-func (o *observed) Created(provider string, outcome instance.CreateOutcome, code sdk.Code) {
+func (o *observed) Created(_ context.Context, provider string, outcome instance.CreateOutcome, code sdk.Code, took time.Duration) {
 	o.tell("created %s %s %s", provider, outcome, code)
+	o.took(took)
+}
+
+func (o *observed) Admitted(_ context.Context, outcome instance.AdmitOutcome, waited time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.admitted = append(o.admitted, fmt.Sprintf("%s %s", outcome, waited))
+}
+
+func (o *observed) took(d time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.times = append(o.times, d)
 }
 
 func (o *observed) FailedOver(from, to string, code sdk.Code) {
@@ -101,6 +117,56 @@ func TestWhatBecomesOfTheWorkIsObserved(t *testing.T) {
 				return line == "failed over first second "+string(sdk.CodeOf(test.err)) || line == "failed over first second SB004"
 			}), "%q", told)
 		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestTimesOfTheWorkAreObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, o := &instancetest.Provider{Name: "first"}, &observed{}
+		keeper, err := quota.NewKeeper(quota.Options{Rules: quota.Rules{MaxWaiting: 10, Tenants: map[string]quota.Limits{acme.Name: {Concurrent: 1}}}})
+		assert.NilError(t, err)
+		defer keeper.Close()
+		limits := instancetest.Limits()
+		limits.MaxWait = time.Minute
+		s := instance.NewService(instance.Options{
+			Catalog: bearing(first), Limits: limits, Logger: hclog.NewNullLogger(), Observer: o, Quotas: keeper,
+		})
+		defer s.Shutdown(t.Context())
+		first.OnCreate = func(context.Context, sdk.CreateRequest) error { time.Sleep(2 * time.Second); return nil }
+		first.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
+			time.Sleep(3 * time.Second)
+			return sdk.ExecuteResult{Status: sdk.StatusSucceeded}, nil
+		}
+		one, done := run("python"), make(chan error)
+		go func() {
+			_, err := s.Run(t.Context(), acme, one)
+			done <- err
+		}()
+		synctest.Wait()
+		two := run("python")
+		two.Wait = time.Minute
+		_, err = s.Run(t.Context(), acme, two)
+		assert.NilError(t, err)
+		assert.NilError(t, <-done)
+		_, err = s.Run(t.Context(), acme, one)
+		assert.NilError(t, err)
+		assert.DeepEqual(t, o.admitted, []string{"granted 0s", "granted 5s", "granted 0s"})
+		assert.DeepEqual(t, o.times[:4], []time.Duration{2 * time.Second, 3 * time.Second, 2 * time.Second, 3 * time.Second})
+
+		go func() {
+			_, err := s.Run(t.Context(), acme, one)
+			done <- err
+		}()
+		synctest.Wait()
+		_, err = s.Run(t.Context(), acme, one) // which does not wait
+		assert.Equal(t, sdk.CodeOf(err), sdk.CodeQuotaExceeded)
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		_, err = s.Run(ctx, acme, two)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NilError(t, <-done)
+		assert.DeepEqual(t, o.admitted[3:], []string{"granted 0s", "refused 0s", "left 1s"})
 		time.Sleep(time.Minute)
 	})
 }

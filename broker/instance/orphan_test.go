@@ -110,3 +110,41 @@ func TestWhomALabelledOrphanCountsFor(t *testing.T) {
 		})
 	}
 }
+
+// lateToTell is a provider whose list arrives when it is old.
+type lateToTell struct {
+	sdk.Provider
+	meanwhile func()
+}
+
+func (p lateToTell) List(ctx context.Context) ([]sdk.Instance, error) {
+	listed, err := p.Provider.List(ctx)
+	p.meanwhile()
+	return listed, err
+}
+
+func TestWhatWasMadeAndEndedWhileAProviderListedItIsNoOrphan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &instancetest.Provider{Name: "cloud", Cloud: true}
+		s, keeper := withOneInstance(t, cloud, instance.Past{})
+		defer s.Shutdown(t.Context())
+		var made instance.Info
+		cloud.OnList = func(ctx context.Context) (err error) {
+			cloud.OnList = nil
+			made, _, err = s.Create(ctx, acme, instance.CreateRequest{Session: "short"})
+			return err
+		}
+		served, err := cloud.Provider(t.Context())
+		assert.NilError(t, err)
+		assert.NilError(t, s.Reconcile(t.Context(), cloud, lateToTell{served, func() {
+			assert.NilError(t, s.Destroy(t.Context(), acme, made.ID.String()))
+			// The plugin dies: whoever takes that for an orphan cannot find out better.
+			cloud.OnDestroy = func(context.Context, string) error { return sdk.Errorf(sdk.CodeUnavailable, "no") }
+		}}))
+		synctest.Wait()
+		assert.Equal(t, usedOf(keeper, "acme", quota.MaxInstances), 0.0)
+		_, _, err = s.Create(t.Context(), acme, instance.CreateRequest{Session: "next"})
+		assert.NilError(t, err)
+		cloud.OnDestroy = nil
+	})
+}

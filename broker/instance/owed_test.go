@@ -67,7 +67,7 @@ func TestAnEndThatTheJournalHasNotTakenCostsNoSessionItsInstance(t *testing.T) {
 				after := serve(instancetest.Catalog{cloud}, m, past, nil) // as after a crash
 				defer after.Shutdown(t.Context())
 				reconciled(t, after, cloud)
-				_, err = after.Get(acme, info.ID.String())
+				_, err = after.Get(t.Context(), acme, info.ID.String())
 				assert.NilError(t, err)
 				assert.Check(t, cmp.Len(cloud.Live(), 1))
 			})
@@ -98,7 +98,7 @@ func TestWhatTheJournalHasNotLetGoCounts(t *testing.T) {
 		next := oneEach(t)
 		past := m.past()
 		for _, r := range past.Records {
-			next.Adopt(r.ID.Tenant, r.Provider)
+			next.Adopt(r.ID.Tenant, r.Provider, r.Released)
 		}
 		assert.Equal(t, usedOf(next, "acme", quota.MaxInstances), 1.0, "of 1, also after a crash")
 	})

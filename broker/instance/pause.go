@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/effect"
@@ -15,20 +16,22 @@ import (
 const pauseTimeout = 30 * time.Second
 
 // Pause freezes an instance: its memory and files stay, its processes do not run,
-// and it takes no executions before Resume. Its time goes on. Errors carry SB009,
-// SB013, SB014 while an execution is in progress, and SB015. After one that leaves open
-// whether the provider has frozen it, it counts as paused.
+// and it takes no executions before Resume. Its time goes on. Errors carry SB008 where the
+// tenant may have no more paused instances, SB009, SB013, SB014 while an execution is in
+// progress, and SB015. After one that leaves open whether the provider has frozen it, it counts
+// as paused.
 func (s *Service) Pause(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
 	return s.switchPause(ctx, who, id, true)
 }
 
-// Resume thaws an instance. One that runs already is left as it is, and one that is being
+// Resume thaws an instance. One that holds no memory needs room among the instances of its
+// tenant: without it, it stays paused, and the error carries SB008. One that runs already is left as it is, and one that is being
 // paused because its time is over is waited for.
 func (s *Service) Resume(ctx context.Context, who tenant.Tenant, id string) (Info, error) {
 	for {
 		_, i, err := s.registry.Find(who.Name, id)
 		if err != nil {
-			return Info{}, err
+			return Info{}, s.InstanceElsewhere(ctx, who.Name, id, err)
 		}
 		if !i.EndPause {
 			break
@@ -62,25 +65,41 @@ func (s *Service) switchPause(ctx context.Context, who tenant.Tenant, id string,
 	// know how the instance is.
 	ctx, cancel := s.bounded(context.WithoutCancel(ctx), pauseTimeout)
 	defer cancel()
-	act := provider.Resume
-	if pause {
-		act = provider.Pause
+	before := e.Snapshot()
+	was := before.Permit.Paused()
+	if err := claimSwitch(before, pause); err != nil {
+		e.EndSwitch(false)
+		return Info{}, faultOf(e, err)
+	}
+	if pause || was {
 		// Before the provider is asked: what may be paused counts as paused, for the next
-		// broker too, since a resume is right then in either case.
+		// broker too, since a resume is right then in either case. And what may run counts
+		// among what runs.
 		if err := s.pauses.note(e); err != nil {
+			before.Permit.Settle(was)
 			e.EndSwitch(false)
 			return Info{}, faultOf(e, err)
 		}
 	}
-	err = act(ctx, lease.InstanceID)
-	e.EndSwitch(err == nil || pause && !refusedFreezing(ctx, err))
+	released := false
+	if pause {
+		released, err = pauseBy(ctx, provider, before, lease.InstanceID)
+	} else {
+		err = provider.Resume(ctx, lease.InstanceID)
+	}
+	refused := err != nil && refusedFreezing(ctx, err)
+	before.Permit.Settle(released || refused && was)
+	e.EndSwitch(err == nil || pause && !refused)
 	if err != nil {
 		err = lease.Fault(ctx, err)
 	}
-	if !e.Snapshot().State.MayBePaused() {
+	switch i := e.Snapshot(); {
+	case !i.State.MayBePaused():
 		if unwritten := s.pauses.note(e); unwritten != nil && err == nil {
 			err = faultOf(e, unwritten)
 		}
+	case i.Permit.Paused():
+		s.pauses.noteReleased(e)
 	}
 	if err != nil {
 		return Info{}, err
@@ -110,22 +129,35 @@ func (p pauses) atEnd(e *registry.Entry) {
 		p.logger.Warn("pausing an instance at the end of its time did not work", "instance", i.ID.String(),
 			"provider", i.Label, "state", i.State.String(), "error", err)
 	}
-	if !i.State.MayBePaused() {
-		p.journal.amend(i, func(r *Record) { paused(r, e.Snapshot()) })
+	if !i.State.MayBePaused() || i.Permit.Paused() {
+		p.noteReleased(e)
 	}
+}
+
+// noteReleased writes down how an instance counts where that does no harm if it cannot be
+// written: what is not known to be released counts among those that run.
+func (p pauses) noteReleased(e *registry.Entry) {
+	p.journal.amend(e.Snapshot(), func(r *Record) { paused(r, e.Snapshot()) })
 }
 
 // freeze asks the provider, when the executions have ended, and says what became of it.
 func (p pauses) freeze(ctx context.Context, e *registry.Entry) error {
 	provider, err := p.providerOf(ctx, e)
+	i := e.Snapshot()
+	// Where there is no room among the paused ones it counts as before: nobody has asked for
+	// this, whom that could be told.
+	room := err == nil && claimSwitch(i, true) == nil
 	if err == nil {
-		err = p.note(e)
+		if err = p.note(e); err != nil {
+			i.Permit.Settle(false)
+		}
 	}
 	if err != nil {
 		e.EndPauseFailed(sdk.CodeOf(err) == sdk.CodeNotSupported)
 		return err
 	}
-	err = provider.Pause(ctx, e.Snapshot().Sandbox.ID)
+	released, err := pauseBy(ctx, provider, i, i.Sandbox.ID)
+	i.Permit.Settle(released && room)
 	switch {
 	case err == nil, !refusedFreezing(ctx, err):
 		e.EndSwitch(true)
@@ -154,6 +186,33 @@ func (p pauses) providerOf(ctx context.Context, e *registry.Entry) (pausing, err
 	return pauser, nil
 }
 
+// releases says whether the provider of an instance may give back what a paused one holds.
+func releases(i registry.Instance) bool {
+	return slices.Contains(i.Provider.Description().Capabilities, sdk.CapabilityPauseReleases)
+}
+
+// claimSwitch has the quotas count an instance for what it may be when its provider was asked,
+// too. Settle has to follow. One that is paused already is refused no place: it takes none.
+func claimSwitch(i registry.Instance, pause bool) error {
+	switch {
+	case !pause:
+		return i.Permit.ClaimResume()
+	case !releases(i) || i.State == registry.Paused:
+		return nil
+	default:
+		return i.Permit.ClaimPause()
+	}
+}
+
+// pauseBy has a provider pause an instance, and says whether that holds no memory then.
+func pauseBy(ctx context.Context, provider sdk.Pauser, i registry.Instance, sandboxID string) (released bool, err error) {
+	if releaser, may := provider.(sdk.PauseReleaser); may && releases(i) {
+		released, err = releaser.PauseReleasing(ctx, sandboxID)
+		return released && err == nil, err
+	}
+	return false, provider.Pause(ctx, sandboxID)
+}
+
 // pausing is a provider that can pause.
 type pausing interface {
 	sdk.Provider
@@ -179,4 +238,5 @@ func paused(r *Record, i registry.Instance) {
 	if r.Paused = i.State.MayBePaused(); i.PauseAtEnd {
 		r.Expires = infoOf(i).ExpiresAt
 	}
+	r.Released = r.Paused && i.Permit.Paused()
 }

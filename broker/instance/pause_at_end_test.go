@@ -62,7 +62,7 @@ func TestAnInstanceIsPausedAtItsEnd(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				assert.Check(t, cmp.Len(first.Live(), 0))
-				_, err := s.Get(acme, info.ID.String())
+				_, err := s.Get(t.Context(), acme, info.ID.String())
 				assert.ErrorContains(t, err, "its time was over")
 			})
 		})
@@ -74,7 +74,7 @@ func TestARenewalMovesTheEndAtWhichAnInstanceIsPaused(t *testing.T) {
 		var pauses atomic.Int32
 		first.OnPause = func(context.Context, string, bool) error { pauses.Add(1); return nil }
 		info := create(t, s, pausedAtEnd)
-		_, err := s.Renew(acme, info.ID.String(), 10*time.Minute)
+		_, err := s.Renew(t.Context(), acme, info.ID.String(), 10*time.Minute)
 		assert.NilError(t, err)
 		time.Sleep(9 * time.Minute)
 		synctest.Wait()
@@ -201,7 +201,7 @@ func TestAPauseAtTheEndThatFailsIsTriedAgainOrEndsTheInstance(t *testing.T) {
 				}
 				late := destroyed.Sub(info.ExpiresAt) - test.lives
 				assert.Assert(t, late >= 0 && late <= 30*time.Second, "destroyed %s after the end", late+test.lives)
-				_, err := s.Get(acme, info.ID.String())
+				_, err := s.Get(t.Context(), acme, info.ID.String())
 				assert.ErrorContains(t, err, "its time was over, and it could not be paused")
 			})
 		})

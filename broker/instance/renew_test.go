@@ -36,7 +36,7 @@ func TestWhatARenewalGrants(t *testing.T) {
 				info := create(t, s, instance.CreateRequest{TTL: time.Minute})
 				time.Sleep(10 * time.Second)
 				for range 2 { // to send it again does no harm
-					renewed, err := s.Renew(acme, info.ID.String(), test.ttl)
+					renewed, err := s.Renew(t.Context(), acme, info.ID.String(), test.ttl)
 					assert.NilError(t, err)
 					assert.Equal(t, renewed.ExpiresAt.Sub(info.CreatedAt), test.granted)
 					assert.Equal(t, renewed.LastUsed, time.Now())
@@ -69,7 +69,7 @@ func TestRenewalsThatAreRefused(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
 				info := create(t, s, instance.CreateRequest{TTL: time.Minute})
 				time.Sleep(test.wait)
-				_, err := s.Renew(test.who, info.ID.String(), test.ttl)
+				_, err := s.Renew(t.Context(), test.who, info.ID.String(), test.ttl)
 				assertCode(t, err, test.code)
 				if test.code == sdk.CodeNotFound {
 					assert.ErrorContains(t, err, "create a new one")
@@ -81,7 +81,7 @@ func TestRenewalsThatAreRefused(t *testing.T) {
 		inBubble(t, func(t *testing.T, s *instance.Service, _, _ *instancetest.Provider) {
 			info := create(t, s, instance.CreateRequest{})
 			s.Drain(t.Context())
-			_, err := s.Renew(acme, info.ID.String(), 0)
+			_, err := s.Renew(t.Context(), acme, info.ID.String(), 0)
 			assertCode(t, err, sdk.CodeUnavailable)
 		})
 	})
@@ -131,7 +131,7 @@ func TestARenewalThatWasAcceptedIsNeverInterrupted(t *testing.T) {
 				for range racers {
 					group.Go(func() {
 						time.Sleep(time.Until(at))
-						renewed, err := s.Renew(acme, info.ID.String(), 0)
+						renewed, err := s.Renew(t.Context(), acme, info.ID.String(), 0)
 						assert.Check(t, cmp.Equal(sdk.CodeOf(err), test.code))
 						if err == nil {
 							assert.Check(t, cmp.Equal(renewed.ExpiresAt, at.Add(time.Minute)))
@@ -166,7 +166,7 @@ func TestARenewalRacesTheReaperAndTheEndOfAnExecution(t *testing.T) {
 			for range racers {
 				group.Go(func() {
 					time.Sleep(time.Until(end))
-					renewed, err := s.Renew(acme, info.ID.String(), 0)
+					renewed, err := s.Renew(t.Context(), acme, info.ID.String(), 0)
 					assert.Check(t, err)
 					assert.Check(t, cmp.Equal(renewed.ExpiresAt, end.Add(time.Minute)))
 				})
@@ -189,15 +189,15 @@ func TestASlowDestructionHoldsNobodyUp(t *testing.T) {
 		kept := create(t, s, instance.CreateRequest{Session: "s2", TTL: time.Minute})
 		late := create(t, s, instance.CreateRequest{Session: "s3", TTL: time.Minute + 10*time.Second})
 		time.Sleep(time.Until(slow.ExpiresAt) - 1)
-		_, err := s.Renew(acme, kept.ID.String(), 0)
+		_, err := s.Renew(t.Context(), acme, kept.ID.String(), 0)
 		assert.NilError(t, err)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait() // the reaper was there, and the destruction has begun
 
 		began := time.Now()
-		_, err = s.Renew(acme, slow.ID.String(), 0)
+		_, err = s.Renew(t.Context(), acme, slow.ID.String(), 0)
 		assertCode(t, err, sdk.CodeNotFound)
-		renewed, err := s.Renew(acme, kept.ID.String(), 0)
+		renewed, err := s.Renew(t.Context(), acme, kept.ID.String(), 0)
 		assert.NilError(t, err)
 		assert.Equal(t, renewed.ExpiresAt, began.Add(time.Minute))
 		next := create(t, s, instance.CreateRequest{Session: "s1"})
@@ -208,7 +208,7 @@ func TestASlowDestructionHoldsNobodyUp(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		assert.Check(t, cmp.Len(first.Live(), 3))
-		_, err = s.Get(acme, late.ID.String())
+		_, err = s.Get(t.Context(), acme, late.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
 		time.Sleep(10 * time.Second) // the second destruction began on time
 		synctest.Wait()

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,7 +12,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
+	"github.com/sandbox-broker/sandbox-broker/broker/placement"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -46,10 +52,19 @@ type CreateRequest struct {
 	// what that has to know of the instance, without secrets, and means nothing to the
 	// service. An instance that is there keeps what it was made with.
 	FrontDoor, Note string
+	// Volumes that code finds in it, all of the provider that Provider names.
+	Volumes []Volume
+	// Network asks for a part of what the tenant's network is, or for none; nil for all of it
+	// where the provider has networks. Who asks, also for none, gets a provider that has. Of an
+	// instance that goes on from a snapshot it asks for a part of what the original asked for.
+	Network *network.Request
 	// Key is the caller's own name for this request; empty for none. Without a
 	// session, one that is made from the key takes its place: who asks again with
 	// the key gets the same instance.
 	Key string
+
+	// Snapshot is what the instance goes on from; nil for a fresh one.
+	Snapshot *Source
 
 	// oneShot instances are destroyed after one execution.
 	oneShot bool
@@ -66,9 +81,29 @@ type CreateRequest struct {
 	Capabilities []sdk.Capability
 
 	turn turn
+	// network is what Network and the snapshot come to.
+	network *network.Request
 	// granted, if not nil, is for a fresh instance.
 	granted *quota.Instance
 	attempt attempt
+}
+
+// Source is what an instance goes on from. Its provider and its template are those of the
+// request.
+type Source struct {
+	// From is the ID of the snapshot, or of the instance that the new one is a fork of.
+	From string
+	// Fork says that it is one copy of several, which are all made or none: a session that
+	// has one of another attempt has not the one that is asked for.
+	Fork bool
+	// SnapshotID is the broker's name for the snapshot behind it, ProvidersID the
+	// provider's, and Key opens it.
+	SnapshotID, ProvidersID string
+	Key                     []byte
+	// Contexts are the default contexts that the original had, by language.
+	Contexts map[string]string
+	// Network is what the original asked for, then; nil for what its tenant has.
+	Network *network.Request
 }
 
 // maxNote bounds the note of a front door, in bytes: the journal writes it with every
@@ -91,13 +126,24 @@ func checkCreate(req CreateRequest, limits Limits) error {
 	if len(req.Note) > maxNote || !utf8.ValidString(req.Note) {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "note", "must have at most %d bytes of UTF-8", maxNote)
 	}
-	if err := checkLabels(req.Labels); err != nil {
+	if err := CheckLabels(req.Labels); err != nil {
 		return err
 	}
 	if err := checkRequirements(req.Requirements); err != nil {
 		return err
 	}
+	if err := sdk.CheckVolumeMounts(mountsOf(req.Volumes)); err != nil {
+		return err
+	}
 	return checkEnv(req.Env)
+}
+
+// mountsOf is what a provider is told of volumes.
+func mountsOf(volumes []Volume) (mounts []sdk.VolumeMount) {
+	for _, v := range volumes {
+		mounts = append(mounts, sdk.VolumeMount{VolumeID: v.ID, Path: v.Path, ReadOnly: v.ReadOnly})
+	}
+	return mounts
 }
 
 // matches says where the request names something else than the session's
@@ -110,10 +156,18 @@ func (req CreateRequest) matches(is registry.Spec) error {
 		return sdk.FieldErrorf(sdk.CodeConflict, "ttl", "the session already has an instance with a ttl of %s; renew that to move its end", seconds(is.TTL))
 	case req.Idle != 0 && req.Idle != is.Idle:
 		return sdk.FieldErrorf(sdk.CodeConflict, "idle", "the session already has an instance with an idle limit of %s", seconds(is.Idle))
+	case len(req.Volumes) > 0 && !slices.Equal(req.Volumes, is.Volumes):
+		return sdk.FieldErrorf(sdk.CodeConflict, "volumes", "the session already has an instance, with other volumes")
 	case req.Fixed && !is.Fixed:
 		return sdk.FieldErrorf(sdk.CodeConflict, "session_id", "the session already has an instance whose end is not fixed")
+	case req.Snapshot != nil && req.Snapshot.From != is.From:
+		return sdk.FieldErrorf(sdk.CodeConflict, "session_id", "the session already has an instance, which does not go on from that")
+	case req.Snapshot != nil && req.Snapshot.Fork && req.Snapshot.SnapshotID != is.Fork:
+		return sdk.FieldErrorf(sdk.CodeConflict, "session_id", "the session already has an instance, which is not a copy of this fork")
 	case req.PauseAtEnd && !is.PauseAtEnd:
 		return sdk.FieldErrorf(sdk.CodeConflict, "session_id", "the session already has an instance that is destroyed at its end")
+	case req.Network != nil && !network.Same(req.network, is.Network):
+		return sdk.FieldErrorf(sdk.CodeConflict, "network", "the session already has an instance that was made with another network")
 	default:
 		return nil
 	}
@@ -159,6 +213,24 @@ type ExecuteRequest struct {
 	Wait time.Duration
 	// Listener, if not nil, gets the output, which Execution does not hold then.
 	Listener Listener
+	// Taken, if not nil, is called when the execution is taken on, maybe more than once:
+	// nothing that is wrong with the request, and no quota, is in its way. Where it may
+	// wait for its turn, that is before it waits.
+	Taken func()
+}
+
+// taken calls Taken.
+func (req ExecuteRequest) taken() {
+	if req.Taken != nil {
+		req.Taken()
+	}
+}
+
+// queued calls Taken for a request that may wait for its turn.
+func (req ExecuteRequest) queued() {
+	if req.Wait > 0 {
+		req.taken()
+	}
 }
 
 // RunRequest asks for an execution wherever it fits.
@@ -261,7 +333,8 @@ const (
 
 var labelName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?$`)
 
-func checkLabels(labels map[string]string) error {
+// CheckLabels refuses labels that no tenant may give, with SB010.
+func CheckLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "labels", "has %d labels; at most %d are allowed", len(labels), maxLabels)
 	}
@@ -340,4 +413,74 @@ func checkEnv(env map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// Placer says at which of several brokers new sessions are made; placement.Placer does.
+type Placer interface {
+	// Place returns a peer.ElsewhereError for one that a peer is to make, and nil for one that
+	// is made here.
+	Place(ctx context.Context, need placement.Need) error
+}
+
+// placing finds out at which broker a session belongs that something is made for.
+type placing struct {
+	peer.Finder
+	catalog Catalog
+	placer  Placer       // nil for none
+	held    func() error // nil for always
+	has     func(tenant, session string) bool
+}
+
+// elsewhere returns a peer.ElsewhereError for what another broker has, or is to make: that of
+// a session which one has, and that of a new one which has more room for it. bound says that
+// what is made needs something that is here. Only who makes something asks. Its error is that of
+// the state where others may have what this broker knows of sessions.
+func (p placing) elsewhere(ctx context.Context, who tenant.Tenant, w routing.Wanted, session string, bound bool) error {
+	if p.held != nil {
+		if err := p.held(); err != nil {
+			return err
+		}
+	}
+	if err := p.SessionElsewhere(ctx, who, session); err != nil {
+		return err
+	}
+	if p.placer == nil || bound || session != "" && p.has(who.Name, session) {
+		return nil
+	}
+	offer := p.catalog.Offer(who)
+	usable := offer.Usable()
+	if len(usable) == 0 {
+		return nil
+	}
+	candidates := offer.Candidates(usable)
+	if w.Provider != "" {
+		candidates = nil
+		if named := routing.Labelled(usable, w.Provider); named != nil {
+			candidates = []Provider{named}
+		}
+	}
+	w.Templates = offer.Templates
+	for _, candidate := range candidates {
+		if fit, err := w.FitOf(candidate); err == nil {
+			return p.placer.Place(ctx, placement.Need{Provider: candidate.Label(), Template: fit.Template})
+		}
+	}
+	return nil // it is refused, as it would be anywhere
+}
+
+// stopping returns what becomes of a creation while the broker shuts down: a peer makes it
+// where there is one, and else it is refused, by an error that is given.
+func (p placing) stopping(ctx context.Context, who tenant.Tenant, req CreateRequest, refusal error) error {
+	if err := p.elsewhere(ctx, who, req.wanted(), req.Session, req.Snapshot != nil || len(req.Volumes) > 0); peer.Has(err) {
+		return err
+	}
+	return refusal
+}
+
+// wanted is what a creation says about its provider.
+func (r CreateRequest) wanted() routing.Wanted {
+	return routing.Wanted{
+		Provider: r.Provider, Template: r.Template, Language: r.Language,
+		Languages: r.Languages, Capabilities: r.Capabilities,
+	}
 }

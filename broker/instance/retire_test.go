@@ -162,7 +162,7 @@ func TestReconcileTellsTwoProvidersOfOneLabelApart(t *testing.T) {
 
 		// Processes on this machine know their own instances only.
 		assert.NilError(t, s.Reconcile(t.Context(), newer, newServed))
-		_, err = s.Get(acme, old.ID.String())
+		_, err = s.Get(t.Context(), acme, old.ID.String())
 		assert.NilError(t, err, "what is not the new one's is not lost")
 
 		// One account in a cloud: the new process lists what the old one made.
@@ -172,13 +172,13 @@ func TestReconcileTellsTwoProvidersOfOneLabelApart(t *testing.T) {
 
 		// The old process has died; the new one lists what it left, or does not.
 		assert.NilError(t, s.Reconcile(t.Context(), older, newServed))
-		_, err = s.Get(acme, old.ID.String())
+		_, err = s.Get(t.Context(), acme, old.ID.String())
 		assert.NilError(t, err)
 		newer.Forget()
 		c.change(newer)
 		empty := s.Retire(older)
 		assert.NilError(t, s.Reconcile(t.Context(), older, newServed))
-		_, err = s.Get(acme, old.ID.String())
+		_, err = s.Get(t.Context(), acme, old.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
 		<-empty
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -96,6 +97,7 @@ func (s *Service) place(ctx context.Context, w selector, wait time.Duration, use
 	until := time.Now().Add(wait + 2*s.limits().CreateTimeout + resolveTimeout())
 	r := &search{providers: s.providers, creations: s.creations, selector: w, until: until}
 	defer r.leave()
+	r.selector.Templates = s.catalog.Offer(w.tenant).Templates
 	for {
 		a, err := r.next(ctx)
 		if err == nil {
@@ -385,9 +387,20 @@ func (p *providers) offered(ctx context.Context, provider Provider, w routing.Wa
 	return target{Fit: fit, provider: provider, ready: ready}, err
 }
 
+// size is that of an instance, where the template says it.
+func (t target) size() quota.Size {
+	if t.Built == nil {
+		return quota.Size{}
+	}
+	return quota.Size{MemoryMB: t.Built.MemoryMB, CPUs: t.Built.CPUs}
+}
+
 // templateLanguage is the first language of the target's template; empty if it has
 // none.
 func (t target) templateLanguage() sdk.Language {
+	if t.Built != nil && len(t.Built.Languages) > 0 {
+		return t.Built.Languages[0]
+	}
 	for _, offered := range t.provider.Description().Templates {
 		if offered.Name == t.Template && len(offered.Languages) > 0 {
 			return offered.Languages[0]

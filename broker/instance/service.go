@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/reconcile"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
@@ -62,25 +63,58 @@ type Options struct {
 	// BrokerID is the one that providers were configured with. Empty makes every
 	// listed instance the service's own.
 	BrokerID string
+	// Tenants may be nil: then what instances may reach does not change.
+	Tenants Tenants
 	// Quotas may be nil: then there are none.
 	Quotas Quotas
 	// Router may be nil for one that is not shared.
 	Router Router
 	// Observer may be nil.
 	Observer Observer
+	// Held says whether this broker still has its state, nil for always: once it may not,
+	// others may have the sessions that it knows. Its errors have a code.
+	Held func() error
+	// Directory may be nil: then there are no other brokers.
+	Directory peer.Directory
+	// Others are asked for what they have. Holders says what of a provider's they hold, and Heir
+	// goes on with what dead ones had. Each may be nil.
+	Others  *peer.Others
+	Holders reconcile.Holders
+	Heir    peer.Heir
+	// Placer may be nil: then new sessions stay with the broker that is asked.
+	Placer Placer
 }
 
 // Observer is told what becomes of the work, for metrics. Its methods return at once.
 type Observer interface {
-	// Executed is called when an execution that was begun has ended: with one of
-	// sdk.Statuses and its code, or with StatusError and the code of the error. The
-	// language is empty for code that runs in a context without naming one.
-	Executed(provider string, language sdk.Language, status sdk.Status, code sdk.Code)
-	// Created is called when a provider has answered a creation, or has not in time.
-	Created(provider string, outcome CreateOutcome, code sdk.Code)
+	// Executed is called when an execution that was begun has ended. The context is that
+	// of the request.
+	Executed(ctx context.Context, e ExecutionOutcome)
+	// Created is called when a provider has answered a creation, or has not in time, with
+	// how long that took. The context says which request it was begun for.
+	Created(ctx context.Context, provider string, outcome CreateOutcome, code sdk.Code, took time.Duration)
+	// Admitted is called when the quotas have answered a request, with how long it has
+	// waited for its turn.
+	Admitted(ctx context.Context, outcome AdmitOutcome, waited time.Duration)
 	// FailedOver is called for each provider that could not serve a request which got
 	// a new instance of another, with the code of the reason.
 	FailedOver(from, to string, code sdk.Code)
+}
+
+// ExecutionOutcome is what an Observer is told of an execution.
+type ExecutionOutcome struct {
+	// Provider by label.
+	Provider string
+	// Language is empty for code that runs in a context without naming one.
+	Language sdk.Language
+	// Status is one of sdk.Statuses, with its code, or StatusError with the code of the
+	// error.
+	Status sdk.Status
+	Code   sdk.Code
+	// Took is the time from when it had its instance to its result.
+	Took time.Duration
+	// PeakMemoryBytes is 0 where that is not known.
+	PeakMemoryBytes int64
 }
 
 // StatusError is the status, for an Observer, of an execution that came to an error
@@ -97,11 +131,23 @@ const (
 	CreateUnclear CreateOutcome = "unclear" // something may have been
 )
 
+// AdmitOutcome is how the quotas have answered a request.
+type AdmitOutcome string
+
+// The outcomes.
+const (
+	AdmitGranted AdmitOutcome = "granted"
+	AdmitRefused AdmitOutcome = "refused"
+	AdmitLeft    AdmitOutcome = "left" // nobody waited for the answer any more
+)
+
 type noObserver struct{}
 
-func (noObserver) Executed(string, sdk.Language, sdk.Status, sdk.Code) {}
+func (noObserver) Executed(context.Context, ExecutionOutcome) {}
 
-func (noObserver) Created(string, CreateOutcome, sdk.Code) {}
+func (noObserver) Created(context.Context, string, CreateOutcome, sdk.Code, time.Duration) {}
+
+func (noObserver) Admitted(context.Context, AdmitOutcome, time.Duration) {}
 
 func (noObserver) FailedOver(string, string, sdk.Code) {}
 
@@ -109,6 +155,8 @@ func (noObserver) FailedOver(string, string, sdk.Code) {}
 // concurrently.
 type Service struct {
 	*lifecycle
+	peer.Finder
+	*lists
 	catalog    Catalog
 	journal    recorder
 	registry   *registry.Registry
@@ -120,6 +168,8 @@ type Service struct {
 	admission  admission
 	observer   Observer
 	contexts   defaultContexts
+	networks   *networks
+	placing    placing
 	// installing is held by the one who installs packages in an instance.
 	installing keylock.Locks[*registry.Entry]
 }
@@ -143,25 +193,31 @@ func NewService(opts Options) *Service {
 	}
 	s.journal = recorder{life, opts.Journal, newOwed()}
 	s.contexts = defaultContexts{lifecycle: life, journal: s.journal, making: &keylock.Locks[*registry.Entry]{}}
-	s.admission = admission{lifecycle: life, quotas: opts.Quotas}
+	s.admission = admission{lifecycle: life, quotas: opts.Quotas, observer: s.observer}
 	s.pauses = pauses{lifecycle: life, executions: s.executions, journal: s.journal}
 	s.registry = registry.New(effects{s.journal, s.terminateLater, s.pauses.later})
 	for _, r := range opts.Past.Records {
-		s.registry.Load(r, opts.Quotas.Adopt(r.ID.Tenant, r.Provider))
+		s.registry.Load(r, opts.Quotas.Adopt(r.ID.Tenant, r.Provider, r.Released))
 	}
+	s.Finder = peer.NewFinder(life.lifetime, opts.Directory, opts.Heir, s.registry.HasSession, opts.Logger)
+	s.lists = &lists{s.registry, opts.Others, opts.BrokerID}
+	s.placing = placing{Finder: s.Finder, catalog: opts.Catalog, placer: opts.Placer, held: opts.Held, has: s.registry.HasSession}
 	s.registry.Remember(opts.Past.Ended...)
 	s.reconciler = reconcile.New(reconcile.Options{
 		Catalog: opts.Catalog, Registry: s.registry, Journal: opts.Journal, Ended: s.journal.owe, Quotas: opts.Quotas, BrokerID: opts.BrokerID,
-		Logger: opts.Logger, Tasks: life.tasks, Began: life.started, Incomplete: opts.Past.Incomplete,
+		Logger: opts.Logger, Tasks: life.tasks, Began: life.started, Incomplete: opts.Past.Incomplete, Holders: opts.Holders,
 		Lifetime: life.lifetime, Writing: life.noting, Bounds: s.reconcilerBounds,
 	})
 	s.providers = &providers{lifecycle: life, catalog: opts.Catalog, registry: s.registry, router: opts.Router}
+	s.networks = newNetworks(life, opts.Tenants, s.registry)
 	s.creations = &creations{
+		networks:  s.networks,
 		lifecycle: life, catalog: opts.Catalog, registry: s.registry, reconciler: s.reconciler, journal: s.journal,
 		admission: s.admission, router: opts.Router, observer: s.observer, brokerID: opts.BrokerID,
 	}
 	s.tasks.Go("reaper", s.reap)
 	s.tasks.Go("reconcile", s.reconciler.Run)
+	s.tasks.Go("networks", s.networks.run)
 	return s
 }
 
@@ -211,8 +267,15 @@ func (s *Service) Reconcile(ctx context.Context, owner Provider, provider sdk.Pr
 	return s.reconciler.Started(ctx, owner, provider)
 }
 
-// InForce is called when the catalog has other providers.
-func (s *Service) InForce() { s.reconciler.InForce() }
+// InForce is called when the catalog has other providers, or other tenants.
+func (s *Service) InForce() {
+	s.reconciler.InForce()
+	s.networks.look()
+}
+
+// Reachable are the providers that a service can ask: those of its catalog, and those that are
+// about to be replaced and have instances still.
+func Reachable(s *Service) []Provider { return s.reconciler.Providers() }
 
 // Retire makes no more instances on a provider that is no longer in the catalog.
 // Those that it has live on. What it returns is closed when none is left.
@@ -324,4 +387,6 @@ type (
 	Record      = registry.Record
 	Ended       = registry.Tombstone
 	ListRequest = registry.ListRequest
+	Directory   = peer.Directory
+	Volume      = registry.Volume
 )

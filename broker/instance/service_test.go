@@ -248,7 +248,7 @@ func TestAnInstanceIsNeverGivenOutTwice(t *testing.T) {
 		synctest.Wait()
 		// It still is whose it was.
 		assert.DeepEqual(t, first.Live(), []string{"shared"})
-		_, err = s.Get(acme, mine.ID.String())
+		_, err = s.Get(t.Context(), acme, mine.ID.String())
 		assert.NilError(t, err)
 	})
 }
@@ -318,12 +318,12 @@ func TestTenantsAreBlindForEachOther(t *testing.T) {
 		missing := "acme:s1:aaaaaaaaaaaaaaaaaaaa"
 
 		calls := map[string]func(who tenant.Tenant, id string) error{
-			"get": func(who tenant.Tenant, id string) error { _, err := s.Get(who, id); return err },
+			"get": func(who tenant.Tenant, id string) error { _, err := s.Get(t.Context(), who, id); return err },
 			"execute": func(who tenant.Tenant, id string) error {
 				_, err := s.Execute(t.Context(), who, id, instance.ExecuteRequest{Language: "python"})
 				return err
 			},
-			"renew":   func(who tenant.Tenant, id string) error { _, err := s.Renew(who, id, 0); return err },
+			"renew":   func(who tenant.Tenant, id string) error { _, err := s.Renew(t.Context(), who, id, 0); return err },
 			"destroy": func(who tenant.Tenant, id string) error { return s.Destroy(t.Context(), who, id) },
 		}
 		for name, call := range calls {

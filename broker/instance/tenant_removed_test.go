@@ -53,7 +53,7 @@ func TestWhatATenantHadEndsWithIt(t *testing.T) {
 
 		delete(catalog.since, "acme")
 		s.ReleaseTenants(catalog.has)
-		_, err = s.Get(old, mine.ID.String())
+		_, err = s.Get(t.Context(), old, mine.ID.String())
 		assertCode(t, err, sdk.CodeNotFound)
 		_, _, err = s.Create(t.Context(), old, instance.CreateRequest{Session: "mine"})
 		assertCode(t, err, sdk.CodeNotAuthenticated)
@@ -62,14 +62,14 @@ func TestWhatATenantHadEndsWithIt(t *testing.T) {
 		catalog.since["acme"] = 2
 		next := tenant.Tenant{Name: "acme", Since: 2}
 		s.ReleaseTenants(catalog.has)
-		_, err = s.Get(next, mine.ID.String())
+		_, err = s.Get(t.Context(), next, mine.ID.String())
 		assert.Error(t, err, "SB013: no such instance; create a new one if you need one", "nothing is told of how it ended")
 		fresh, created, err := s.Create(t.Context(), next, instance.CreateRequest{Session: "mine"})
 		assert.NilError(t, err)
 		assert.Assert(t, created && fresh.ID != mine.ID)
 		_, _, err = s.Create(t.Context(), old, instance.CreateRequest{Session: "mine"})
 		assertCode(t, err, sdk.CodeNotAuthenticated)
-		_, err = s.Get(other, theirs.ID.String())
+		_, err = s.Get(t.Context(), other, theirs.ID.String())
 		assert.NilError(t, err)
 
 		// What an earlier broker has left of the tenant is destroyed when it is listed.

@@ -42,12 +42,12 @@ func TestAProviderThatIsNotInForceWritesNothingOff(t *testing.T) {
 				time.Sleep(70 * time.Second) // longer than a list may be late
 				reconciled(t, s, tried)
 				assert.Check(t, is.Len(journal.past().Records, 1), "%v", journal.past().Ended)
-				_, err := s.Get(acme, record.ID.String())
+				_, err := s.Get(t.Context(), acme, record.ID.String())
 				assertCode(t, err, sdk.CodeUnavailable)
 
 				down.Store(false)
 				reconciled(t, s, cloud)
-				_, err = s.Get(acme, record.ID.String())
+				_, err = s.Get(t.Context(), acme, record.ID.String())
 				assert.NilError(t, err)
 			})
 		})

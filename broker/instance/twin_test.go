@@ -48,7 +48,7 @@ func TestATwinThatIsListedFirstDoesNotTakeThePlaceOfWhatWasAcknowledged(t *testi
 				defer s.Shutdown(t.Context())
 
 				reconciled(t, s, cloud)
-				_, err := s.Get(acme, r.ID.String())
+				_, err := s.Get(t.Context(), acme, r.ID.String())
 				assertCode(t, err, test.early)
 				assert.Check(t, cmp.Len(cloud.Live(), 0), "the twin is an orphan")
 				assert.Equal(t, usedOf(keeper, "acme", quota.MaxInstances), 1.0)
@@ -58,7 +58,7 @@ func TestATwinThatIsListedFirstDoesNotTakeThePlaceOfWhatWasAcknowledged(t *testi
 				}
 				time.Sleep(2 * time.Minute) // of the bubble
 				reconciled(t, s, cloud)
-				_, err = s.Get(acme, r.ID.String())
+				_, err = s.Get(t.Context(), acme, r.ID.String())
 				assertCode(t, err, test.late)
 				left := 0
 				if test.late == "" {

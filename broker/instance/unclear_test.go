@@ -244,7 +244,7 @@ func TestWhatACloudMadeForOneExecutionCountsAfterACrash(t *testing.T) {
 		assert.NilError(t, next.Reconcile(t.Context(), l, served))
 		synctest.Wait()
 		assert.Check(t, is.Len(cloud.Live(), 0))
-		_, err = next.Get(acme, r.ID.String())
+		_, err = next.Get(t.Context(), acme, r.ID.String())
 		assert.Error(t, err, "SB013: no such instance; create a new one if you need one")
 		_, err = next.Run(t.Context(), acme, run("python"))
 		assert.NilError(t, err)

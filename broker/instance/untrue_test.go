@@ -53,7 +53,7 @@ func TestWhatIsNotListedIsToldTruly(t *testing.T) {
 				} else {
 					time.Sleep(2 * time.Minute)
 				}
-				_, err = s.Get(acme, made.ID.String())
+				_, err = s.Get(t.Context(), acme, made.ID.String())
 				assertCode(t, err, sdk.CodeNotFound)
 				assert.Check(t, is.ErrorContains(err, test.reason))
 			})

@@ -30,6 +30,8 @@ type Dirs interface {
 	ID() string
 	// NextProviderDir makes a directory for one more process of a provider.
 	NextProviderDir(label string) (dir string, abandoned []string, err error)
+	// KeepDir makes the directory that all processes of a provider have together.
+	KeepDir(label string) (dir string, err error)
 	RemoveAll(dirs []string) error
 }
 

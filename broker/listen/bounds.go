@@ -29,6 +29,18 @@ func ScraperBounds() admission.Bounds {
 	return admission.Bounds{Connections: most, Strangers: most, StrangersPerAddress: most}
 }
 
+// maxPeerConnections is how many connections of other brokers there may be: as many as the
+// calls that they pass on at a time.
+const maxPeerConnections = 4096
+
+// PeerBounds are those of other brokers. One that has shown no certificate yet is a stranger.
+// As those of the metrics, they are part of what is left of the descriptors.
+func PeerBounds() admission.Bounds {
+	most := int(min(maxPeerConnections, max(16, descriptors()/16)))
+	strangers := max(8, most/4)
+	return admission.Bounds{Connections: most, Strangers: strangers, StrangersPerAddress: strangers}
+}
+
 // descriptors is how many the process may have.
 func descriptors() uint64 {
 	var limit unix.Rlimit

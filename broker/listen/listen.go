@@ -1,5 +1,6 @@
 // Package listen has the addresses where the broker listens: an Endpoint can move to
-// another address while it serves. It also says how many connections each may have; they
+// another address while it serves. Sockets are those that listened before the broker was
+// started. The package also says how many connections each may have; they
 // are counted by package admission.
 package listen
 
@@ -15,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admission"
-	"github.com/sandbox-broker/sandbox-broker/broker/takeover"
 )
 
 // Server answers on listeners until Shutdown, which closes them.
@@ -49,13 +49,8 @@ func (e *Endpoint) Beside(server Server) *Endpoint {
 	return &Endpoint{server: server, gate: e.gate, logger: e.logger, failed: e.failed}
 }
 
-// AtStart is On for a broker that may come after one that was killed.
-func AtStart(ctx context.Context, address string) (net.Listener, error) {
-	return takeover.Of(ctx, unix.EADDRINUSE, func() (net.Listener, error) { return On(address) })
-}
-
-// On opens an address. What it is told is fit for people.
-func On(address string) (net.Listener, error) {
+// open listens on an address through a new socket.
+func open(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, &takenError{address}

@@ -22,7 +22,7 @@ func TestABrokerThatStartsGetsAnAddressThatBecomesFree(t *testing.T) {
 	}
 	started := make(chan result, 1)
 	go func() {
-		listener, err := AtStart(t.Context(), address)
+		listener, err := (*Sockets)(nil).AtStart(t.Context(), address)
 		started <- result{listener, err}
 	}()
 	assert.NilError(t, before.Close())
@@ -54,7 +54,7 @@ func TestWhatIsBesideAnEndpointCountsWithIt(t *testing.T) {
 	second := first.Beside(greeter{taken})
 	var address string
 	for _, e := range []*Endpoint{first, second} {
-		listener, err := On("127.0.0.1:0")
+		listener, err := open("127.0.0.1:0")
 		assert.NilError(t, err)
 		e.MoveTo(listener)
 		address = listener.Addr().String()

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -44,12 +45,22 @@ func New(providers func() []Provider, configuration func() Configuration) *Metri
 
 // Request counts an answered request. The route is a pattern, "" for none; then
 // the method is the client's invention and left out.
-func (m *Metrics) Request(method, route string, status int, code sdk.Code, took time.Duration) {
+//
+// The context says which request it is.
+func (m *Metrics) Request(ctx context.Context, method, route string, status int, code sdk.Code, took time.Duration) {
 	if route == "" {
 		method = ""
 	}
 	m.requests.WithLabelValues(method, route, strconv.Itoa(status), string(code)).Inc()
-	m.durations.WithLabelValues(route).Observe(took.Seconds())
+	observe(ctx, m.durations.WithLabelValues(route), took.Seconds())
+}
+
+// ShowBuild adds the version of the broker.
+func (m *Metrics) ShowBuild(version string) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sandbox_broker_build_info", Help: "The version of the broker: always 1.",
+		ConstLabels: prometheus.Labels{"version": version},
+	}, func() float64 { return 1 }))
 }
 
 // Handler serves the metrics.
@@ -58,5 +69,7 @@ func (m *Metrics) Handler() http.Handler {
 		// What can be shown is shown, whatever one provider says.
 		ErrorHandling: promhttp.ContinueOnError,
 		Registry:      m.registry,
+		// Only this format has exemplars; who does not ask for it gets the other.
+		EnableOpenMetrics: true,
 	})
 }

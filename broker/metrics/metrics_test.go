@@ -83,10 +83,10 @@ func TestWhatIsShown(t *testing.T) {
 	}, func() metrics.Configuration {
 		return metrics.Configuration{Generation: 3, Applied: 2, Refused: 1, LastAt: time.Unix(1_700_000_000, 500e6), LastOK: false}
 	})
-	m.Request("POST", "/api/v1/execute", 200, "", 3*time.Millisecond)
-	m.Request("POST", "/api/v1/execute", 200, "", 2*time.Second)
-	m.Request("POST", "/api/v1/execute", 503, sdk.CodeCreateFailed, time.Hour)
-	m.Request("WHATEVER", "", 404, sdk.CodeNotFound, time.Millisecond)
+	m.Request(t.Context(), "POST", "/api/v1/execute", 200, "", 3*time.Millisecond)
+	m.Request(t.Context(), "POST", "/api/v1/execute", 200, "", 2*time.Second)
+	m.Request(t.Context(), "POST", "/api/v1/execute", 503, sdk.CodeCreateFailed, time.Hour)
+	m.Request(t.Context(), "WHATEVER", "", 404, sdk.CodeNotFound, time.Millisecond)
 	status, text := get(t, http.MethodGet, serve(t, m))
 	assert.Equal(t, status, http.StatusOK)
 	golden.Assert(t, ours(text), "metrics.golden")

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,6 +31,11 @@ type Provider struct {
 	// first. Creation is how long they take of late; zero if there was none.
 	CreationCircuitOpen bool
 	Creation            time.Duration
+	// Version is that of the plugin, Region where the provider says that its sandboxes are;
+	// "" where it does not.
+	Version, Region string
+	// CostPerSecond of the life of an instance; 0 for none.
+	CostPerSecond float64
 	// Metrics are its own, which were checked.
 	Metrics []sdk.Metric
 }
@@ -37,6 +43,10 @@ type Provider struct {
 var (
 	providerReady = prometheus.NewDesc("sandbox_broker_provider_ready",
 		"Whether the provider takes work.", []string{"provider"}, nil)
+	providerInfo = prometheus.NewDesc("sandbox_broker_provider_info",
+		"What the provider is: always 1, to be joined with others by its label.", []string{"provider", "plugin", "version", "region"}, nil)
+	providerCostRate = prometheus.NewDesc("sandbox_broker_provider_cost_per_second",
+		"What a second of an instance's life costs, as it is configured; absent where that is nothing.", []string{"provider"}, nil)
 	providerRestarts = prometheus.NewDesc("sandbox_broker_provider_restarts_total",
 		"Processes of the provider after its first.", []string{"provider"}, nil)
 	providerDraining = prometheus.NewDesc("sandbox_broker_provider_draining",
@@ -69,6 +79,12 @@ func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(providerReady, prometheus.GaugeValue, oneIf(p.Ready), p.Label)
 		out <- prometheus.MustNewConstMetric(providerCircuit, prometheus.GaugeValue, oneIf(p.CircuitOpen), p.Label)
 		out <- prometheus.MustNewConstMetric(providerCreationCircuit, prometheus.GaugeValue, oneIf(p.CreationCircuitOpen), p.Label)
+		if p.Plugin != "" {
+			out <- prometheus.MustNewConstMetric(providerInfo, prometheus.GaugeValue, 1, p.Label, short(p.Plugin), short(p.Version), short(p.Region))
+		}
+		if p.CostPerSecond > 0 {
+			out <- prometheus.MustNewConstMetric(providerCostRate, prometheus.GaugeValue, p.CostPerSecond, p.Label)
+		}
 		if p.Creation > 0 {
 			out <- prometheus.MustNewConstMetric(providerCreation, prometheus.GaugeValue, p.Creation.Seconds(), p.Label)
 		}
@@ -82,6 +98,17 @@ func (c providerCollector) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+// maxFact bounds what a plugin says of itself, in bytes.
+const maxFact = 64
+
+// short is a fact that a plugin has told, unless that is too long or no text.
+func short(fact string) string {
+	if len(fact) > maxFact || !utf8.ValidString(fact) {
+		return other
+	}
+	return fact
 }
 
 func oneIf(is bool) float64 {

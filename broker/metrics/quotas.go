@@ -60,3 +60,41 @@ func (c quotaCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(quotaWaiting, prometheus.GaugeValue, float64(q.Waiting), q.Tenant)
 	}
 }
+
+var (
+	queueWaiting = prometheus.NewDesc("sandbox_broker_queue_waiting_requests",
+		"Requests of all tenants that wait for what the quotas allow, or for room at a provider.", nil, nil)
+	providerCost = prometheus.NewDesc("sandbox_broker_provider_cost_total",
+		"What the lives of instances have cost, by cost_per_second, since the broker's start.", []string{"provider"}, nil)
+)
+
+// ShowQueue adds how many requests wait, which is asked for whenever somebody looks.
+func (m *Metrics) ShowQueue(waiting func() int) { m.registry.MustRegister(queueCollector{waiting}) }
+
+type queueCollector struct{ waiting func() int }
+
+// Describe implements prometheus.Collector.
+func (queueCollector) Describe(out chan<- *prometheus.Desc) { out <- queueWaiting }
+
+// Collect implements prometheus.Collector.
+func (c queueCollector) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(queueWaiting, prometheus.GaugeValue, float64(c.waiting()))
+}
+
+// ShowCosts adds what instances have cost, by the labels of their providers. It only
+// grows, and is asked for whenever somebody looks.
+func (m *Metrics) ShowCosts(spent func() map[string]float64) {
+	m.registry.MustRegister(costCollector{spent})
+}
+
+type costCollector struct{ spent func() map[string]float64 }
+
+// Describe implements prometheus.Collector.
+func (costCollector) Describe(out chan<- *prometheus.Desc) { out <- providerCost }
+
+// Collect implements prometheus.Collector.
+func (c costCollector) Collect(out chan<- prometheus.Metric) {
+	for provider, amount := range c.spent() {
+		out <- prometheus.MustNewConstMetric(providerCost, prometheus.CounterValue, amount, provider)
+	}
+}

@@ -19,6 +19,7 @@ const (
 	Reload    Cause = "reload"    // the configuration is another
 	Admin     Cause = "admin"     // an administrator asked for it
 	Broker    Cause = "broker"    // the broker cleans up
+	Sandbox   Cause = "sandbox"   // a program in an instance did it
 )
 
 // Origin says where work comes from.

@@ -33,6 +33,8 @@ type boundProvider struct {
 var (
 	_ sdk.Provider         = (*boundProvider)(nil)
 	_ sdk.PackageInstaller = (*boundProvider)(nil)
+	_ sdk.TemplateBuilder  = (*boundProvider)(nil)
+	_ sdk.NetworkGovernor  = (*boundProvider)(nil)
 )
 
 // Explain finds out whose end the error of a capability's call is about, names
@@ -71,6 +73,7 @@ func (b *boundProvider) Health(ctx context.Context) (sdk.Health, error) {
 }
 
 func (b *boundProvider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	b.hideNetwork(req.Network)
 	instance, err := b.Client.Create(ctx, req)
 	b.worked(err)
 	b.cleanAll(instance.Metadata)
@@ -97,6 +100,60 @@ func (b *boundProvider) InstallPackages(ctx context.Context, req sdk.InstallPack
 	}
 	b.cleanResult(&result)
 	return result, b.failed(ctx, err)
+}
+
+// BuildTemplate is explained here: no request of an instance asks for it.
+func (b *boundProvider) BuildTemplate(ctx context.Context, req sdk.BuildTemplateRequest, progress func(sdk.TemplateProgress) error) (sdk.BuiltTemplate, error) {
+	var unheard error
+	built, err := b.Client.BuildTemplate(ctx, req, func(step sdk.TemplateProgress) error {
+		step.Step = b.clean(step.Step)
+		unheard = progress(step)
+		return unheard
+	})
+	if unheard != nil {
+		return built, unheard
+	}
+	return built, b.failed(ctx, err)
+}
+
+// ListTemplates is explained here, as BuildTemplate is.
+func (b *boundProvider) ListTemplates(ctx context.Context) ([]sdk.BuiltTemplate, error) {
+	built, err := b.Client.ListTemplates(ctx)
+	return built, b.failed(ctx, err)
+}
+
+// RemoveTemplate is explained here, as BuildTemplate is.
+func (b *boundProvider) RemoveTemplate(ctx context.Context, image string) error {
+	return b.failed(ctx, b.Client.RemoveTemplate(ctx, image))
+}
+
+// SetNetwork hides the secrets of the policy from whatever the plugin says from now on.
+func (b *boundProvider) SetNetwork(ctx context.Context, instanceID string, policy sdk.NetworkPolicy) error {
+	b.hideNetwork(&policy)
+	return b.Client.SetNetwork(ctx, instanceID, policy)
+}
+
+// FollowNetwork is explained here, since nobody asks for it who could.
+func (b *boundProvider) FollowNetwork(ctx context.Context, report func(sdk.NetworkReport) error) error {
+	return b.Client.FollowNetwork(ctx, func(r sdk.NetworkReport) error {
+		for i, c := range r.Connections {
+			r.Connections[i].Host, r.Connections[i].Method, r.Connections[i].Reason = b.clean(c.Host), b.clean(c.Method), b.clean(c.Reason)
+		}
+		return report(r)
+	})
+}
+
+func (b *boundProvider) hideNetwork(policy *sdk.NetworkPolicy) {
+	if policy == nil {
+		return
+	}
+	var secrets []string
+	for _, s := range policy.Secrets {
+		secrets = append(secrets, s.Value)
+	}
+	if len(secrets) > 0 {
+		b.process.runner.log.hide(secrets)
+	}
 }
 
 func (b *boundProvider) cleanResult(result *sdk.ExecuteResult) {

@@ -14,6 +14,8 @@ var passedOn = []string{
 	"PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "GORACE",
+	// Where the API server is, for a broker in a pod.
+	"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT",
 }
 
 // listedValues are the values of variables that the operator gives to a plugin by

@@ -37,6 +37,11 @@ type LauncherOptions struct {
 	StartTimeout time.Duration
 	// Logger receives what plugins log. It is required.
 	Logger hclog.Logger
+	// Calls may be nil.
+	Calls CallObserver
+	// Lease says what plugins are told of the broker's lease (wire.LeaseText); nil, or "", for
+	// a broker that needs none.
+	Lease func() string
 	// Watchdog is a program whose main calls watchdog.Main first; "/proc/self/exe" is
 	// the one that runs. It is required: each plugin gets a watchdog, which ends it with
 	// all that it has started.
@@ -154,8 +159,9 @@ func (l *Launcher) clientConfig(p *Process) *plugin.ClientConfig {
 		SyncStderr: p.stderr,
 		GRPCDialOptions: slices.Concat(wire.DialOptions(), []grpc.DialOption{
 			grpc.WithContextDialer(p.runner.dial),
-			grpc.WithChainStreamInterceptor(tellRequestOfStream, p.openStream),
-			grpc.WithChainUnaryInterceptor(tellRequest, l.tellLogLevel),
+			grpc.WithChainStreamInterceptor(tellRequestOfStream, l.tellLeaseOfStream, p.openStream),
+			grpc.WithChainUnaryInterceptor(tellRequest, l.tellLease, l.tellLogLevel),
+			grpc.WithStatsHandler(callWatch{p.label, l.options.Calls}),
 		}),
 	}
 }

@@ -58,7 +58,15 @@ func newPluginLog(logger hclog.Logger, ended <-chan struct{}) *pluginLog {
 func (l *pluginLog) hide(secrets []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hidden = append(l.hidden, secrets...)
+	known := len(l.hidden)
+	for _, secret := range secrets {
+		if !slices.Contains(l.hidden, secret) {
+			l.hidden = append(l.hidden, secret)
+		}
+	}
+	if len(l.hidden) == known {
+		return
+	}
 	l.redact = redact.New(l.hidden...)
 }
 

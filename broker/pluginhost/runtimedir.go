@@ -107,8 +107,9 @@ func lockDir(path string) (*os.File, error) {
 	return dir, nil
 }
 
-// sweep removes the directories of our user below base whose broker is gone, and ends
-// what plugins of those have left without anybody to see to it. One that cannot be examined is left alone.
+// sweep removes the directories of our user below base whose broker is gone, once nothing
+// of its plugins is left: the state directories that they had become another broker's. One
+// that cannot be examined is left alone.
 func sweep(base string) error {
 	entries, err := os.ReadDir(base)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -34,6 +34,8 @@ type State struct {
 	// Metrics of the last health probe, none while there is no process. Nobody
 	// changes them.
 	Metrics []sdk.Metric
+	// ProbedAt is when that probe was answered.
+	ProbedAt time.Time
 	// PID of the process, 0 while there is none.
 	PID int
 	// Restarts counts the processes after the first.

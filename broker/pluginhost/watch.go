@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
@@ -15,6 +16,11 @@ import (
 // returns why it is over.
 func (s *Supervised) watch(process *Process) error {
 	provider := process.Provider()
+	ctx, cancel := context.WithCancel(s.life)
+	var telling sync.WaitGroup
+	telling.Go(func() { s.keepTellingLease(ctx, process) })
+	defer telling.Wait()
+	defer cancel()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for misses := 0; ; {
@@ -78,7 +84,7 @@ func (s *Supervised) probe(provider sdk.Provider) (missed bool) {
 	s.enter(phase, func(state *State) {
 		state.Reason = reason
 		if err == nil {
-			state.Details, state.Metrics = health.Details, health.Metrics
+			state.Details, state.Metrics, state.ProbedAt = health.Details, health.Metrics, time.Now()
 		}
 	})
 	return missed

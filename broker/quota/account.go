@@ -13,7 +13,10 @@ type account struct {
 	limits Limits
 	bucket *rate.Limiter // nil without RequestsPerSecond
 
-	instances, concurrent int64
+	// paused are the instances that hold no memory, which are none of the others.
+	instances, paused, concurrent int64
+	// snapshots that are kept, those of forks, and the bytes of both.
+	snapshots, transient, snapshotBytes int64
 	// used are the counts of the day and the month, with what is reserved.
 	used Record
 	// open is the part of used.ExecutionTime that is reserved and may come back.
@@ -21,17 +24,24 @@ type account struct {
 	// rolls is when the counts begin anew.
 	rolls time.Time
 
+	// shares are what is held of limits that brokers share; nil where they do not. due has the
+	// account looked at by who asks for more and gives back.
+	shares map[Limit]*share
+	due    func(*account)
+
 	line    []*waiter // in the order of their arrival
 	refused map[Limit]int64
 }
 
-func (a *account) setLimits(limits Limits, now time.Time) {
+// setLimits changes the limits, which so many brokers share.
+func (a *account) setLimits(limits Limits, brokers int, now time.Time) {
 	a.limits = limits
 	if limits.RequestsPerSecond == 0 {
 		a.bucket = nil
 		return
 	}
-	perSecond, burst := rate.Limit(limits.RequestsPerSecond), max(1, int(math.Ceil(limits.RequestsPerSecond)))
+	part := limits.RequestsPerSecond / float64(max(1, brokers))
+	perSecond, burst := rate.Limit(part), max(1, int(math.Ceil(part)))
 	if a.bucket == nil {
 		a.bucket = rate.NewLimiter(perSecond, burst)
 		return
@@ -64,37 +74,29 @@ func (a *account) roll(now time.Time) {
 func (a *account) pay(amount Money) {
 	a.used.MoneyDay = min(a.used.MoneyDay+amount, maxMoney)
 	a.used.MoneyMonth = min(a.used.MoneyMonth+amount, maxMoney)
+	a.changedIn(MoneyPerDay, MoneyPerMonth)
 }
 
 // affords returns why the account cannot pay an amount, nil if it can.
 func (a *account) affords(amount Money, now time.Time) *Refusal {
-	for _, m := range []struct {
-		limit      Limit
-		most, used Money
-		resets     time.Time
-	}{
-		{MoneyPerDay, a.limits.MoneyPerDay, a.used.MoneyDay, nextDay(now)},
-		{MoneyPerMonth, a.limits.MoneyPerMonth, a.used.MoneyMonth, nextMonth(now)},
-	} {
-		if amount > 0 && m.most > 0 && m.used+amount > m.most {
-			return a.refuse(m.limit, m.most.Amount(), m.used.Amount(), amount.Amount(), m.resets.Sub(now))
-		}
+	if refusal := a.fits(MoneyPerDay, int64(amount), nextDay(now).Sub(now)); refusal != nil {
+		return refusal
 	}
-	return nil
+	return a.fits(MoneyPerMonth, int64(amount), nextMonth(now).Sub(now))
 }
 
 // exhausted returns why a demand cannot be met however long it waits.
 func (a *account) exhausted(d *demand, now time.Time) *Refusal {
 	if d.Execution {
-		if most := a.limits.ExecutionsPerDay; most > 0 && a.used.Executions+1 > most {
-			return a.refuse(ExecutionsPerDay, float64(most), float64(a.used.Executions), 1, nextDay(now).Sub(now))
+		retry := nextDay(now).Sub(now)
+		if refusal := a.fits(ExecutionsPerDay, 1, retry); refusal != nil {
+			return refusal
 		}
-		if most := a.limits.ExecutionTimePerDay; most > 0 && a.used.ExecutionTime+d.Timeout > most {
-			retry := nextDay(now).Sub(now)
-			if a.used.ExecutionTime-a.open+d.Timeout <= most {
-				retry = soon // when those in progress take less than they may
-			}
-			return a.refuse(ExecutionTimePerDay, most.Seconds(), a.used.ExecutionTime.Seconds(), d.Timeout.Seconds(), retry)
+		if a.open > 0 && a.used.ExecutionTime-a.open+d.Timeout <= a.limits.ExecutionTimePerDay {
+			retry = soon // when those in progress take less than they may
+		}
+		if refusal := a.fits(ExecutionTimePerDay, int64(d.Timeout), retry); refusal != nil {
+			return refusal
 		}
 	}
 	if most := a.limits.Size.MemoryMB; d.Instance && most > 0 && d.size.MemoryMB > most {

@@ -22,7 +22,7 @@ func TestAnInstanceThatOutlivedABrokerPaysFromTheStartOfTheNextOne(t *testing.T)
 	c.forward(time.Hour)
 	next := keeper(t, limits, on(killed), at(c))
 	assert.Equal(t, used(t, next, quota.MoneyPerDay), 0.6)
-	life := next.Adopt("acme", "cloud")
+	life := next.Adopt("acme", "cloud", false)
 	assert.Equal(t, used(t, next, quota.MoneyPerDay), 1.2)
 
 	// The provider says ten minutes later that it has it, and then it is used.

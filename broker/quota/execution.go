@@ -50,6 +50,7 @@ func (e *Execution) end(ran bool) {
 	}
 	e.released = true
 	a.concurrent--
+	a.changedIn(MaxConcurrent)
 	now := k.now()
 	a.roll(now)
 	if e.day == a.used.Day { // else it was yesterday's, which nobody counts any more
@@ -61,6 +62,7 @@ func (e *Execution) end(ran bool) {
 		}
 		a.used.ExecutionTime -= back
 		a.open -= e.reserved
+		a.changedIn(ExecutionsPerDay, ExecutionTimePerDay)
 		k.changed(a)
 	}
 	k.serve(a)

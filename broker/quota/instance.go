@@ -28,25 +28,32 @@ type Instance struct {
 	inMonth  Money
 	released bool
 	unmade   bool // nobody lived it
+	// running says that it counts among the instances, and paused that it does among those
+	// that are paused. While that changes it counts among both.
+	running, paused bool
 }
 
 // newInstance counts an instance in, and has it pay what it must at its beginning.
 // The caller holds mu.
 func (k *Keeper) newInstance(a *account, d *demand) *Instance {
 	now := k.now()
-	i := &Instance{keeper: k, account: a, provider: d.Provider, price: d.price, began: now, paid: now}
+	i := &Instance{keeper: k, account: a, provider: d.Provider, price: d.price, began: now, paid: now, running: true}
+	k.meterOf(d.Provider).run(now, i.price)
 	a.instances++
+	a.changedIn(MaxInstances)
 	k.providers[d.Provider]++
 	i.pay(now.Add(paidAhead))
 	return i
 }
 
-// Adopt counts in an instance that there is already, whatever the limits.
-func (k *Keeper) Adopt(tenant, provider string) *Instance {
+// Adopt counts in an instance that there is already, whatever the limits: among those that are
+// paused, or among the others.
+func (k *Keeper) Adopt(tenant, provider string, paused bool) *Instance {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := k.account(tenant)
 	i := k.newInstance(a, &demand{Demand: Demand{Instance: true, Provider: provider}, price: k.rules.Costs[provider]})
+	i.count(!paused, paused)
 	k.changed(a)
 	return i
 }
@@ -95,25 +102,29 @@ func (i *Instance) Cover(ctx context.Context, until time.Time) error {
 		return nil
 	}
 	k, a := i.keeper, i.account
-	k.mu.Lock()
-	now := k.now()
-	a.roll(now)
-	if i.released || !until.After(i.paid) {
-		k.mu.Unlock()
+	var before time.Time
+	durable := false
+	cover := func() *Refusal {
+		now := k.now()
+		a.roll(now)
+		if i.released || !until.After(i.paid) {
+			return nil
+		}
+		before = i.paid
+		if refusal := a.affords(costOf(i.price, until.Sub(before)), now); refusal != nil {
+			return refusal
+		}
+		i.pay(until)
+		k.changed(a)
+		durable = k.books != nil && a.limits.countsMoney()
 		return nil
 	}
-	before := i.paid
-	if refusal := a.affords(costOf(i.price, until.Sub(before)), now); refusal != nil {
-		a.refused[refusal.Limit]++
-		k.mu.Unlock()
-		return refusal
+	needs := func() []need {
+		amount := int64(costOf(i.price, until.Sub(i.paid)))
+		return []need{{MoneyPerDay, amount}, {MoneyPerMonth, amount}}
 	}
-	i.pay(until)
-	k.changed(a)
-	durable := k.books != nil && a.limits.countsMoney()
-	k.mu.Unlock()
-	if !durable {
-		return nil
+	if err := k.claim(ctx, a, needs, cover); err != nil || !durable {
+		return err
 	}
 	err := k.books.settled(ctx, a.tenant)
 	if err != nil {
@@ -175,6 +186,7 @@ func (i *Instance) refund(amount Money) {
 		i.inMonth -= back
 		a.used.MoneyMonth -= back
 	}
+	a.changedIn(MoneyPerDay, MoneyPerMonth)
 	i.keeper.changed(a)
 }
 
@@ -219,13 +231,18 @@ func (i *Instance) end(lived bool, then func(k *Keeper)) {
 	if i.released {
 		return
 	}
+	now := k.now()
+	i.count(false, false)
 	i.released = true
-	a.instances--
 	if k.providers[i.provider]--; k.providers[i.provider] == 0 {
 		delete(k.providers, i.provider)
 	}
-	now := k.now()
 	a.roll(now)
+	m := k.meterOf(i.provider)
+	m.run(now, -i.price)
+	if !lived || i.unmade {
+		m.spent -= costOf(i.price, now.Sub(i.began))
+	}
 	switch {
 	case !i.costs():
 	case !lived || i.unmade:

@@ -121,9 +121,11 @@ func (b *books) settled(ctx context.Context, tenant string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-b.closed:
-		return sdk.Errorf(sdk.CodeUnavailable, "the broker is shutting down")
+		return shuttingDown()
 	}
 }
+
+func shuttingDown() error { return sdk.Errorf(sdk.CodeUnavailable, "the broker is shutting down") }
 
 func ring(bell chan struct{}) {
 	select {

@@ -4,14 +4,13 @@ import (
 	"context"
 
 	"github.com/hashicorp/go-hclog"
-	"go.etcd.io/bbolt"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 )
 
 // StoreJournal keeps the records in the broker's state file.
 type StoreJournal struct {
-	store  *store.Store
+	store  store.State
 	logger hclog.Logger
 }
 
@@ -19,7 +18,7 @@ var _ Journal = (*StoreJournal)(nil)
 
 // NewStoreJournal returns the journal in a store. What it cannot read it says to
 // the logger.
-func NewStoreJournal(s *store.Store, logger hclog.Logger) *StoreJournal {
+func NewStoreJournal(s store.State, logger hclog.Logger) *StoreJournal {
 	return &StoreJournal{store: s, logger: logger}
 }
 
@@ -27,7 +26,7 @@ func NewStoreJournal(s *store.Store, logger hclog.Logger) *StoreJournal {
 // than that no broker starts.
 func (j *StoreJournal) Load() (records map[string]Record, upTo Position, err error) {
 	records = map[string]Record{}
-	err = j.store.View(func(tx *bbolt.Tx) error {
+	err = j.store.View(func(tx store.Tx) error {
 		if _, err := store.Get(tx, store.UsageLog, auditLog, &upTo); err != nil {
 			j.logger.Error("up to where the audit log is counted cannot be read; what was used last is not counted", "error", err)
 			upTo = Position{}
@@ -49,7 +48,7 @@ const auditLog = "audit"
 
 // Save implements Journal.
 func (j *StoreJournal) Save(ctx context.Context, records map[string]Record, upTo Position) error {
-	return j.store.Update(ctx, func(tx *bbolt.Tx) error {
+	return j.store.Update(ctx, func(tx store.Tx) error {
 		for tenant, record := range records {
 			if err := store.Put(tx, store.Usage, tenant, record); err != nil {
 				return err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"go.etcd.io/bbolt"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/fs"
 
@@ -49,8 +48,8 @@ func TestTheCountsSurviveAKillAtAnyStep(t *testing.T) {
 
 func TestARecordThatCannotBeReadIsCountedAnew(t *testing.T) {
 	s := open(t, fs.NewDir(t, "state").Join("state.db"))
-	assert.NilError(t, s.Update(context.Background(), func(tx *bbolt.Tx) error {
-		return store.Usage.Of(tx).Put([]byte("acme"), []byte("{"))
+	assert.NilError(t, s.Update(context.Background(), func(tx store.Tx) error {
+		return tx.Put(store.Usage, "acme", []byte("{"))
 	}))
 	k := keeper(t, quota.Limits{}, func(o *quota.Options) { o.Journal = quota.NewStoreJournal(s, hclog.NewNullLogger()) })
 	admit(t, k, execution(time.Second))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
+
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 )
 
@@ -19,6 +21,8 @@ type Options struct {
 	Now func() time.Time
 	// Logger may be nil.
 	Logger hclog.Logger
+	// Others are asked what tenants have used there. It may be nil: then there are none.
+	Others *peer.Others
 	// AdvanceEvery is for tests: how often the journal gets the line that the log is at,
 	// where nothing else changes; a minute unless given.
 	AdvanceEvery time.Duration
@@ -27,8 +31,9 @@ type Options struct {
 // Keeper keeps the accounts of all tenants. Its methods may be called
 // concurrently.
 type Keeper struct {
-	now   func() time.Time
-	books *books // nil without a journal
+	now    func() time.Time
+	books  *books       // nil without a journal
+	others *peer.Others // nil where this broker is alone
 
 	mu       sync.Mutex
 	rules    Rules
@@ -37,11 +42,18 @@ type Keeper struct {
 	version uint64
 	// written is up to where the log was counted when the keeper was made.
 	written Position
+	// till is where more is asked for than this broker holds; nil where brokers share nothing.
+	till *till
+	// brokers are how many share the rates; 0 for this one alone.
+	brokers int
 	// turns are the tenants who wait, whose turn is next first.
-	turns     []*account
-	providers map[string]int64 // instances by the label of their provider
-	gates     map[string]*gate
-	closed    bool
+	turns []*account
+	// countVolumes is asked by Usage, without mu; nil for nobody.
+	countVolumes func(tenant string) (volumes, bytes int64)
+	providers    map[string]int64 // instances by the label of their provider
+	gates        map[string]*gate
+	meters       map[string]*meter // by the label of the provider
+	closed       bool
 }
 
 // NewKeeper returns a keeper that goes on from what the journal has. Close must be
@@ -49,10 +61,12 @@ type Keeper struct {
 func NewKeeper(opts Options) (*Keeper, error) {
 	k := &Keeper{
 		now:       opts.Now,
+		others:    opts.Others,
 		rules:     opts.Rules,
 		accounts:  map[string]*account{},
 		providers: map[string]int64{},
 		gates:     map[string]*gate{},
+		meters:    map[string]*meter{},
 	}
 	if k.now == nil {
 		k.now = time.Now
@@ -81,7 +95,11 @@ func (k *Keeper) Close() {
 	for provider := range k.gates {
 		k.openGate(provider)
 	}
+	t := k.till
 	k.mu.Unlock()
+	if t != nil && t.end != nil {
+		t.close()
+	}
 	if k.books != nil {
 		k.books.close()
 	}
@@ -94,7 +112,8 @@ func (k *Keeper) SetRules(rules Rules) {
 	defer k.mu.Unlock()
 	k.rules = rules
 	for _, a := range k.accounts {
-		a.setLimits(rules.Tenants[a.tenant], k.now())
+		a.setLimits(rules.Tenants[a.tenant], k.brokers, k.now())
+		a.tellAll()
 	}
 	k.serveAll()
 }
@@ -107,6 +126,9 @@ func (k *Keeper) Forget(known func(tenant string) bool) {
 	for name, a := range k.accounts {
 		if !known(name) {
 			delete(k.accounts, name)
+			if k.till != nil {
+				k.till.forget(a)
+			}
 			k.changed(a)
 		}
 	}
@@ -120,8 +142,11 @@ func (k *Keeper) account(tenant string) *account {
 	if a == nil {
 		a = &account{tenant: tenant, refused: map[Limit]int64{}}
 		a.used.Version = k.version // what was noted of an earlier one of that name is over
-		a.setLimits(k.rules.Tenants[tenant], now)
+		a.setLimits(k.rules.Tenants[tenant], k.brokers, now)
 		k.accounts[tenant] = a
+		if k.till != nil {
+			k.till.open(a)
+		}
 	}
 	a.roll(now)
 	return a
@@ -155,6 +180,8 @@ type Demand struct {
 	// Instance on the provider of this label.
 	Instance bool
 	Provider string
+	// Size of the instance, where it is not that of the provider's others.
+	Size Size
 	// Wait is how long to wait for a slot that others use; 0 to be refused at once.
 	Wait time.Duration
 	// Arrived is when the request came, where that is earlier than now: its place
@@ -215,13 +242,73 @@ func (k *Keeper) Admit(ctx context.Context, d Demand) (Grant, error) {
 }
 
 func (k *Keeper) admit(ctx context.Context, d Demand) (Grant, error) {
-	w := k.enqueue(d)
+	if d.Arrived.IsZero() {
+		d.Arrived = k.now()
+	}
+	began := time.Now()
+	grant, err := k.await(ctx, k.enqueue(d), d.Wait)
+	for wait := d.Wait; isShort(err); grant, err = k.ask(ctx, d) {
+		d.Wait = max(0, wait-time.Since(began))
+	}
+	return grant, err
+}
+
+func isShort(err error) bool {
+	refusal, ok := err.(*Refusal) //nolint:errorlint // it is from here
+	return ok && refusal.short
+}
+
+// ask is admit for who needs more than this broker holds: it comes from the others first.
+func (k *Keeper) ask(ctx context.Context, d Demand) (Grant, error) {
+	k.mu.Lock()
+	a := k.account(d.Tenant)
+	demand := k.demandOf(d)
+	needs := demand.needs()
+	k.mu.Unlock()
+	var w *waiter
+	err := k.till.ask(ctx, a, needs, d.Arrived, func() *Refusal {
+		w = k.put(d)
+		select {
+		case o := <-w.outcome:
+			if o.refusal != nil && o.refusal.short {
+				return o.refusal
+			}
+			w.outcome <- o
+		default: // it waits
+		}
+		return nil
+	})
+	if err != nil {
+		return Grant{}, err
+	}
+	return k.await(ctx, w, d.Wait)
+}
+
+// claim has try take something, with mu held, once it is held of what the brokers share. needs,
+// with mu held, says how much that is.
+func (k *Keeper) claim(ctx context.Context, a *account, needs func() []need, try func() *Refusal) error {
+	k.mu.Lock()
+	refusal := try()
+	if refusal == nil || !refusal.short {
+		defer k.mu.Unlock()
+		if refusal == nil {
+			return nil
+		}
+		return a.noted(refusal)
+	}
+	all, now := needs(), k.now()
+	k.mu.Unlock()
+	return k.till.ask(ctx, a, all, now, try)
+}
+
+// await returns what becomes of a waiter, who waits no longer than it may.
+func (k *Keeper) await(ctx context.Context, w *waiter, wait time.Duration) (Grant, error) {
 	select {
 	case o := <-w.outcome:
 		return o.get()
 	default:
 	}
-	timer := time.NewTimer(d.Wait)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case o := <-w.outcome:
@@ -252,6 +339,7 @@ func (k *Keeper) take(a *account, d *demand) Grant {
 		a.used.Executions++
 		a.used.ExecutionTime += d.Timeout
 		a.open += d.Timeout
+		a.changedIn(MaxConcurrent, ExecutionsPerDay, ExecutionTimePerDay)
 		grant.Execution = &Execution{keeper: k, account: a, day: a.used.Day, reserved: d.Timeout}
 	}
 	if d.Instance {

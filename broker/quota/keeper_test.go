@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gotest.tools/v3/assert"
+	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -220,12 +221,60 @@ func TestLimitsChangeWhileTheyAreInUse(t *testing.T) {
 
 func TestWhatIsThereAlreadyIsAdoptedWhateverTheLimits(t *testing.T) {
 	k := keeper(t, quota.Limits{Instances: 1, MoneyPerDay: quota.MoneyOf(0.1)}, at(noon()))
-	life := k.Adopt("acme", "cloud")
-	k.Adopt("acme", "cloud")
+	life := k.Adopt("acme", "cloud", false)
+	k.Adopt("acme", "cloud", false)
 	assert.Equal(t, used(t, k, quota.MaxInstances), 2.0)
 	assert.Equal(t, used(t, k, quota.MoneyPerDay), 1.2)
 	life.Release()
 	assert.Equal(t, used(t, k, quota.MaxInstances), 1.0)
 	(*quota.Instance)(nil).Release()
 	quota.Grant{}.Release()
+}
+
+func TestWhatTheLivesOfInstancesHaveCostOnlyGrows(t *testing.T) {
+	c := noon()
+	k := keeper(t, quota.Limits{}, at(c))
+	lived, unmade := admit(t, k, instanceOn("cloud")).Instance, admit(t, k, instanceOn("cloud")).Instance
+	assert.Equal(t, k.Spent()["cloud"], 0.0, "what is paid ahead is not lived yet")
+	c.forward(30 * time.Second)
+	assert.Equal(t, k.Spent()["cloud"], 0.6)
+	unmade.Cancel()
+	assert.Equal(t, k.Totals().Cost.Amount(), 0.3)
+	assert.Equal(t, k.Spent()["cloud"], 0.6, "it never falls")
+	c.forward(20 * time.Second)
+	assert.Equal(t, k.Spent()["cloud"], 0.6)
+	c.forward(20 * time.Second)
+	assert.Equal(t, k.Spent()["cloud"], 0.7)
+	lived.Release()
+	lived.Release()
+	c.forward(time.Second)
+	assert.Equal(t, k.Spent()["cloud"], 0.7)
+	admit(t, k, instanceOn("local")).Instance.Release()
+	assert.Equal(t, k.Spent()["local"], 0.0)
+}
+
+func TestWhoWaitsIsCounted(t *testing.T) {
+	k := keeper(t, quota.Limits{Concurrent: 1}, at(noon()))
+	running := admit(t, k, execution(time.Second))
+	assert.Equal(t, k.Totals().Waiting, 0)
+	done := make(chan error)
+	for range 2 {
+		go func() {
+			d := execution(time.Second)
+			d.Wait = time.Hour
+			g, err := k.Admit(t.Context(), d)
+			g.Release()
+			done <- err
+		}()
+	}
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if n := k.Totals().Waiting; n != 2 {
+			return poll.Continue("%d wait", n)
+		}
+		return poll.Success()
+	})
+	running.Release()
+	assert.NilError(t, <-done)
+	assert.NilError(t, <-done)
+	assert.Equal(t, k.Totals().Waiting, 0)
 }

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -9,6 +10,8 @@ import (
 type Limits struct {
 	// Instances that exist and executions in progress.
 	Instances, Concurrent int64
+	// Paused instances that hold no memory, which are none of Instances.
+	Paused int64
 	// RequestsPerSecond on average; those of one second may come at once.
 	RequestsPerSecond float64
 	// The counts of a day of UTC.
@@ -18,6 +21,10 @@ type Limits struct {
 	Size Size
 	// The cost of instances in a day and in a month of UTC.
 	MoneyPerDay, MoneyPerMonth Money
+	// Snapshots that exist, and their bytes together.
+	Snapshots, SnapshotBytes int64
+	// Volumes that exist, and the sizes of all of them together, in bytes.
+	Volumes, VolumeBytes int64
 }
 
 // countsExecutions reports whether there is a limit of the day on executions.
@@ -75,6 +82,7 @@ type Limit string
 // The limits.
 const (
 	MaxInstances        Limit = "max_instances"
+	MaxPaused           Limit = "max_paused"
 	MaxConcurrent       Limit = "max_concurrent"
 	RequestsPerSecond   Limit = "requests_per_second"
 	ExecutionsPerDay    Limit = "executions_per_day"
@@ -83,7 +91,16 @@ const (
 	MaxCPUs             Limit = "max_cpus"
 	MoneyPerDay         Limit = "money_per_day"
 	MoneyPerMonth       Limit = "money_per_month"
+	MaxSnapshots        Limit = "max_snapshots"
+	MaxSnapshotBytes    Limit = "max_snapshot_bytes"
+	MaxVolumes          Limit = "max_volumes"
+	MaxVolumeBytes      Limit = "max_volume_bytes"
 	// ProviderFull is no quota: the provider itself has no room, and others wait
 	// for it already.
 	ProviderFull Limit = "provider"
 )
+
+// or is the size, with what is not known of it from another.
+func (s Size) or(usual Size) Size {
+	return Size{MemoryMB: cmp.Or(s.MemoryMB, usual.MemoryMB), CPUs: cmp.Or(s.CPUs, usual.CPUs)}
+}

@@ -20,6 +20,10 @@ func (d *demand) money() Money {
 	return costOf(d.price, paidAhead)
 }
 
+func (k *Keeper) demandOf(d Demand) demand {
+	return demand{Demand: d, price: k.rules.Costs[d.Provider], size: d.Size.or(k.rules.Sizes[d.Provider])}
+}
+
 // waiter is a request in a tenant's line.
 type waiter struct {
 	account *account
@@ -47,13 +51,18 @@ func (o outcome) get() (Grant, error) {
 func (k *Keeper) enqueue(d Demand) *waiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.put(d)
+}
+
+// put is enqueue for who holds mu.
+func (k *Keeper) put(d Demand) *waiter {
 	a := k.account(d.Tenant)
 	if d.Arrived.IsZero() {
 		d.Arrived = k.now()
 	}
 	w := &waiter{
 		account: a,
-		demand:  demand{Demand: d, price: k.rules.Costs[d.Provider], size: k.rules.Sizes[d.Provider]},
+		demand:  k.demandOf(d),
 		outcome: make(chan outcome, 1),
 	}
 	if len(a.line) == 0 {
@@ -67,12 +76,16 @@ func (k *Keeper) enqueue(d Demand) *waiter {
 	})
 	a.line = slices.Insert(a.line, at, w)
 	k.serve(a)
-	if !slices.Contains(a.line, w) || d.Wait > 0 && len(a.line) <= k.rules.MaxWaiting {
+	switch {
+	case !slices.Contains(a.line, w):
+		return w
+	case d.Wait > 0 && len(a.line) <= k.rules.MaxWaiting:
+		a.lineLacks()
 		return w
 	}
 	refusal := *w.blocked
 	if d.Wait > 0 {
-		refusal.waiting = len(a.line) - 1
+		refusal.waiting, refusal.short = len(a.line)-1, false
 	}
 	k.refuse(w, &refusal)
 	return w
@@ -80,7 +93,9 @@ func (k *Keeper) enqueue(d Demand) *waiter {
 
 // refuse takes a waiter out of its line with a refusal. The caller holds mu.
 func (k *Keeper) refuse(w *waiter, refusal *Refusal) {
-	w.account.refused[refusal.Limit]++
+	if !refusal.short {
+		w.account.refused[refusal.Limit]++
+	}
 	k.remove(w)
 	w.outcome <- outcome{refusal: refusal}
 }
@@ -93,6 +108,7 @@ func (k *Keeper) remove(w *waiter) {
 		return
 	}
 	a.line = slices.Delete(a.line, i, i+1)
+	a.lineChanged()
 	if len(a.line) == 0 {
 		k.turns = slices.DeleteFunc(k.turns, func(other *account) bool { return other == a })
 	}
@@ -162,8 +178,8 @@ type shortage struct {
 func (k *Keeper) blocked(w *waiter, before *shortage) *Refusal {
 	a, d := w.account, &w.demand
 	if d.Execution {
-		if most := a.limits.Concurrent; most > 0 && a.concurrent >= most && before.concurrent == nil {
-			before.concurrent = a.refuse(MaxConcurrent, float64(most), float64(a.concurrent), 1, soon)
+		if before.concurrent == nil {
+			before.concurrent = a.fits(MaxConcurrent, 1, soon)
 		}
 		if before.concurrent != nil {
 			return before.concurrent
@@ -172,8 +188,8 @@ func (k *Keeper) blocked(w *waiter, before *shortage) *Refusal {
 	if !d.Instance {
 		return nil
 	}
-	if most := a.limits.Instances; most > 0 && a.instances >= most && before.instances == nil {
-		before.instances = a.refuse(MaxInstances, float64(most), float64(a.instances), 1, soon)
+	if before.instances == nil {
+		before.instances = a.fits(MaxInstances, 1, soon)
 	}
 	if before.instances != nil {
 		return before.instances

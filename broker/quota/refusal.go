@@ -26,6 +26,8 @@ type Refusal struct {
 	Need float64
 	// waiting is why a request that asked to wait does not: the queue is full.
 	waiting int
+	// short says that the limit has more, which may be had of the other brokers.
+	short bool
 }
 
 // Error says it for the caller.

@@ -26,11 +26,21 @@ func (r *Reloader) Metrics() metrics.Configuration {
 }
 
 // Reloads are those that are remembered, the newest first.
-func (r *Reloader) Reloads() []admin.Reload { return r.history.Reloads() }
+func (r *Reloader) Reloads() []admin.Reload {
+	list := r.history.Reloads()
+	for i := range list {
+		list[i].Restorable = list[i].Applied && r.texts.Of(list[i].Generation) != nil
+	}
+	return list
+}
+
+// Texts are the files of a generation, as admin.Daemon says.
+func (r *Reloader) Texts(generation int) []admin.FileText { return r.texts.Of(generation) }
 
 // NoteStart remembers the first generation as one of them.
 func (r *Reloader) NoteStart(at time.Time) {
 	g := r.inForce()
+	r.texts.Keep(g.Number, g.Config)
 	r.history.Note(admin.Reload{At: at, Trigger: admin.TriggerStart, Generation: g.Number, Applied: true, Revision: g.Config.Revision})
 }
 
@@ -67,8 +77,18 @@ func (r *Reloader) attempt(ctx context.Context, begun admin.Reload, from source)
 	if ctx.Err() != nil && err != nil {
 		return reload, ctx.Err() // the broker stops, or who asked is gone; nobody wants to know
 	}
+	if isUnasked(err) {
+		if begun.Trigger != admin.TriggerAPI { // nobody else tries it again
+			r.Logger.Named("config").Warn("the brokers that share the configuration cannot be asked now; it is tried again", "error", err)
+			r.tryAgain()
+		}
+		return reload, err
+	}
 	if _, unsaved := errors.AsType[*saveError](err); unsaved || isRefusal(err) { // which says nothing about the configuration
 		return reload, err
+	}
+	if reload.Applied && !reload.Beside { // else the files are not what is in force
+		r.texts.Keep(reload.Generation, done.cfg)
 	}
 	r.remember(reload)
 	if err != nil {

@@ -40,10 +40,13 @@ func compare(from, to *config.Config) admin.Change {
 		{"plugin_dir", from.PluginDir != to.PluginDir},
 		{"log", from.Log != to.Log},
 		{"metrics", from.Metrics != to.Metrics},
+		{"tracing", !reflect.DeepEqual(from.Tracing, to.Tracing)},
 		{"tls", !from.TLS.Equal(to.TLS)},
+		{"peers", !from.Peers.Equal(to.Peers)},
 		{"limits", from.Limits != to.Limits},
 		{"previews", from.Previews != to.Previews},
 		{"connections", !reflect.DeepEqual(from.Connections, to.Connections)},
+		{"template", !reflect.DeepEqual(from.Templates, to.Templates)},
 		{"front_door", !reflect.DeepEqual(from.FrontDoors, to.FrontDoors)},
 		{"quota", from.Quota != to.Quota},
 		{"cost_per_second", !maps.Equal(costs(from), costs(to))},
@@ -78,8 +81,10 @@ func needsRestart(from, to *config.Config) config.Diagnostics {
 		name    string
 		differs bool
 	}{
-		{"state", from.StateDir != to.StateDir},
+		{"state", from.Database != to.Database || from.Database == "" && from.StateDir != to.StateDir},
+		{"data", from.Database != "" && to.Database != "" && from.StateDir != to.StateDir},
 		{"audit.dir", from.Audit.Dir != to.Audit.Dir},
+		{"peers.shared_file", sharedFile(from) != sharedFile(to)},
 		{"log.format", from.Log.Format != to.Log.Format},
 	} {
 		if s.differs {
@@ -90,4 +95,10 @@ func needsRestart(from, to *config.Config) config.Diagnostics {
 		}
 	}
 	return diags
+}
+
+// sharedFile is the file that all brokers share; "" for none.
+func sharedFile(cfg *config.Config) string {
+	path, _ := cfg.Shared()
+	return path
 }

@@ -33,6 +33,7 @@ var inForceAsTheyAre = []string{
 var hidden = map[string]string{
 	"files":                   "Revision says that they differ; they are watched and shown",
 	"keys":                    "commit takes them over; what they open are the values of settings",
+	"shared":                  "the text of a file: Revision says that it differs, and what it says is in the other fields",
 	"Providers[0].header":     "a place in the files",
 	"Providers[0].file":       "places in the files",
 	"Providers[0].attributes": "the settings that the plugin gets: serves compares them, and Provider.Equal",
@@ -81,6 +82,8 @@ type reloads struct{ *Reloader }
 type dirs struct{ launch.Dirs }
 
 func (dirs) ID() string { return configtest.Word }
+
+func (dirs) KeepDir(string) (string, error) { return configtest.Word, nil }
 
 func (dirs) RemoveAll([]string) error { return nil }
 

@@ -49,6 +49,8 @@ func (r *Reloader) Follow(ctx context.Context) {
 			return
 		case <-watcher.Changed():
 			_, _ = r.Read(ctx, admin.TriggerFile) // told by attempt
+		case <-r.again:
+			_, _ = r.Read(ctx, admin.TriggerFile)
 		case <-r.Signals:
 			_, _ = r.Read(ctx, admin.TriggerSignal)
 		}
@@ -140,6 +142,9 @@ func (r *Reloader) provide(begun admin.Reload, cfg *config.Config) (beside bool,
 // differsBeside reports whether a configuration wants the same providers as the files
 // have wanted before, without being given them.
 func (r *Reloader) differsBeside(cfg *config.Config) bool {
+	if sharedFile(cfg) != "" {
+		return false // all brokers have the whole of it or nothing
+	}
 	return r.wanted != nil && r.wanted.PluginDir == cfg.PluginDir &&
 		slices.EqualFunc(r.wanted.Providers, cfg.Providers, (*config.Provider).Equal)
 }
@@ -210,19 +215,24 @@ func (r *Reloader) forget() {
 // DryRun says what would become of the files if they were read now. Mistakes in
 // them are part of what it says.
 func (r *Reloader) DryRun(ctx context.Context) (admin.Reload, error) {
-	began := time.Now()
 	cfg, diags := r.Load()
-	reload := admin.Reload{
-		Trigger: admin.TriggerAPI, DryRun: true, Generation: r.inForce().Number, Revision: cfg.Revision, Diagnostics: diags,
-	}
-	if !diags.HasErrors() {
+	return r.Preview(ctx, admin.Reload{Trigger: admin.TriggerAPI, Diagnostics: diags}, cfg)
+}
+
+// Preview says what would become of a configuration, of which begun says what is known
+// before.
+func (r *Reloader) Preview(ctx context.Context, begun admin.Reload, cfg *config.Config) (admin.Reload, error) {
+	began := time.Now()
+	reload := begun
+	reload.DryRun, reload.Generation, reload.Revision = true, r.inForce().Number, cfg.Revision
+	if !reload.Diagnostics.HasErrors() {
 		change, err := r.tryOut(ctx, cfg)
 		if ctx.Err() != nil {
 			return reload, ctx.Err()
 		}
 		reload.Change, reload.Applied = change, !change.Empty()
 		if err != nil {
-			reload.Diagnostics = diags.With(asDiagnostics(cfg, err))
+			reload.Diagnostics = reload.Diagnostics.With(asDiagnostics(cfg, err))
 		}
 	}
 	reload.At, reload.Took = time.Now(), time.Since(began)

@@ -36,16 +36,16 @@ type Broker interface {
 	Record(ctx context.Context, operation, change string, act func() error) error
 }
 
-// Listeners are those of new addresses. API is nil where the address stays, Metrics also
-// where there shall be none.
+// Listeners are those of new addresses. API is nil where the address stays, Metrics and Peers
+// also where there shall be none.
 type Listeners struct {
-	API, Metrics net.Listener
+	API, Metrics, Peers net.Listener
 	// FrontDoors are those of their own, by kind; nil as Metrics.
 	FrontDoors map[string]net.Listener
 }
 
 func (l Listeners) close() {
-	for _, listener := range append(slices.Collect(maps.Values(l.FrontDoors)), l.API, l.Metrics) {
+	for _, listener := range append(slices.Collect(maps.Values(l.FrontDoors)), l.API, l.Metrics, l.Peers) {
 		if listener != nil {
 			_ = listener.Close()
 		}
@@ -61,8 +61,12 @@ type Options struct {
 	Tasks *background.Group
 	// Load reads the files.
 	Load func() (*config.Config, config.Diagnostics)
+	// Listen opens an address. It is called by one transition at a time.
+	Listen func(address string) (net.Listener, error)
 	// Signals ask for the files to be read again, changed or not.
 	Signals <-chan struct{}
+	// Sharing has the other brokers agree to what the shared file says; nil where there are none.
+	Sharing Sharing
 }
 
 // Reloader brings in force what the files say, whenever they have changed or somebody
@@ -74,11 +78,14 @@ type Options struct {
 type Reloader struct {
 	Options
 	history admin.History
+	texts   admin.Texts
 	// reading is held by who reads the files, until it is known what to do about them.
 	reading sync.Mutex
 	// providing has room for the one who starts providers for a next generation, saving
 	// for the one administrator whose quick change is next.
 	providing, saving chan struct{}
+	// again has room for one: the files are to be read once more.
+	again chan struct{}
 
 	// mu is held by whoever changes the generation, for as long as that takes and no
 	// longer. It guards the rest.
@@ -97,7 +104,7 @@ type Reloader struct {
 
 // New returns a Reloader for files whose revision is in force.
 func New(revision string, options Options) *Reloader {
-	return &Reloader{Options: options, tried: revision, providing: make(chan struct{}, 1), saving: make(chan struct{}, 1)}
+	return &Reloader{Options: options, tried: revision, providing: make(chan struct{}, 1), saving: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 }
 
 func (r *Reloader) inForce() *generation.Generation { return r.Host.Catalog.InForce() }
@@ -195,10 +202,20 @@ func (t *transition) finish(ctx context.Context, from source) error {
 	if err := t.listen(); err != nil {
 		return err
 	}
-	if !from.written() && t.change.Empty() {
+	text, proposed := t.proposal()
+	if _, adopted := from.(*sharedSource); adopted {
+		proposed = false
+	}
+	if !from.written() && !proposed && t.change.Empty() {
 		return t.commit()
 	}
 	return t.Broker.Record(ctx, audited.OpReload, cmp.Or(t.change.String(), "what the files say, to the same effect"), func() error {
+		if proposed {
+			if err := t.propose(ctx, text, from); err != nil {
+				return err
+			}
+			return t.commit()
+		}
 		if err := from.Save(); err != nil {
 			return &saveError{err}
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/admin"
 	"github.com/sandbox-broker/sandbox-broker/broker/generation"
 	"github.com/sandbox-broker/sandbox-broker/broker/launch"
-	"github.com/sandbox-broker/sandbox-broker/broker/listen"
 	"github.com/sandbox-broker/sandbox-broker/config"
 )
 
@@ -130,6 +129,11 @@ func (t *transition) listen() (err error) {
 			return err
 		}
 	}
+	if address := t.to.PeersListen(); address != "" && address != t.from.Config.PeersListen() {
+		if t.listeners.Peers, err = t.listenOn(address); err != nil {
+			return err
+		}
+	}
 	if t.from.Config.Metrics.Listen != t.to.Metrics.Listen && t.to.Metrics.Listen != "" {
 		t.listeners.Metrics, err = t.listenOn(t.to.Metrics.Listen)
 	}
@@ -139,9 +143,9 @@ func (t *transition) listen() (err error) {
 // listenOn opens an address. One that the broker itself has is not free before the change
 // that gives it up is in force.
 func (t *transition) listenOn(address string) (net.Listener, error) {
-	listener, err := listen.On(address)
+	listener, err := t.Listen(address)
 	if errors.Is(err, unix.EADDRINUSE) {
-		own := []string{t.from.Config.Listen, t.from.Config.Metrics.Listen}
+		own := []string{t.from.Config.Listen, t.from.Config.Metrics.Listen, t.from.Config.PeersListen()}
 		for _, door := range t.from.Config.FrontDoors {
 			own = append(own, door.Listen)
 		}

@@ -79,6 +79,9 @@ func (r *Reloader) replace(ctx context.Context, label string) error {
 	if err := r.Broker.Record(ctx, audited.OpReplacePlugin, t.change.String(), t.commit); err != nil {
 		return err
 	}
+	if r.wanted == nil { // else the files say more than is in force
+		r.texts.Keep(from.Number+1, from.Config)
+	}
 	r.history.Note(admin.Reload{
 		At: time.Now(), Took: time.Since(began), Trigger: admin.TriggerPlugin,
 		Generation: from.Number + 1, Applied: true, Revision: from.Config.Revision, Change: t.change,

@@ -66,6 +66,8 @@ type Offer struct {
 	Costs map[string]float64
 	// Patience with a provider where others could be asked.
 	Patience Patience
+	// Templates of the operator that the tenant may use; nil for none.
+	Templates Templates
 	// Tenant as it is now, or as it was last if it is one no more.
 	Tenant tenant.Tenant
 	// Removed says that who asks is a tenant no more, be it that another one has the

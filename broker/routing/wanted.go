@@ -17,12 +17,28 @@ type Wanted struct {
 	// Languages and Capabilities are what the provider must have beside these.
 	Languages    []string
 	Capabilities []sdk.Capability
+	// Templates finds those of the operator; nil for none.
+	Templates Templates
+}
+
+// Templates finds what a template of the operator is on a provider. known is false where
+// there is none of that name; the error says why it cannot be used now.
+type Templates func(provider, name string) (of Template, known bool, err error)
+
+// Template is one of the operator, as it was built on a provider.
+type Template struct {
+	sdk.BuiltTemplate
+	// MemoryMB and CPUs of an instance of it; 0 for those of the provider.
+	MemoryMB int64
+	CPUs     float64
 }
 
 // Fit is a request in the words of a provider that can serve it.
 type Fit struct {
 	// Template is the provider's name of it; empty where the provider has none.
 	Template string
+	// Built is the template of the operator that it is; nil for one of the provider.
+	Built *Template
 	// Language is empty where the request names none.
 	Language sdk.Language
 }
@@ -47,6 +63,9 @@ func (w Wanted) FitOf(p Provider) (fit Fit, err error) {
 			return Fit{}, sdk.NotSupported(p.Label(), c)
 		}
 	}
+	if own, err := w.built(p, &fit); own || err != nil {
+		return fit, err
+	}
 	switch {
 	case w.Template != "":
 		if !slices.ContainsFunc(d.Templates, func(t sdk.Template) bool { return t.Name == w.Template }) {
@@ -59,6 +78,33 @@ func (w Wanted) FitOf(p Provider) (fit Fit, err error) {
 		fit.Template = d.Templates[0].Name
 	}
 	return fit, nil
+}
+
+// built makes the fit one of a template of the operator, if one is wanted that is.
+func (w Wanted) built(p Provider, fit *Fit) (own bool, err error) {
+	if w.Template == "" || w.Templates == nil {
+		return false, nil
+	}
+	built, known, err := w.Templates(p.Label(), w.Template)
+	if err != nil || !known {
+		return false, err
+	}
+	for _, wanted := range append(slices.Clone(w.Languages), string(fit.Language)) {
+		if wanted != "" && !slices.Contains(built.Languages, sdk.ParseLanguage(wanted)) {
+			return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "language", "the template %q does not run %s; it runs: %s",
+				w.Template, sdk.ParseLanguage(wanted), listed(built.Languages, func(l sdk.Language) string { return string(l) }))
+		}
+	}
+	fit.Built = &built
+	return true, nil
+}
+
+// Image is what the provider makes the instance of; empty for a template of its own.
+func (f Fit) Image() string {
+	if f.Built == nil {
+		return ""
+	}
+	return f.Built.Image
 }
 
 // KnownCapabilities checks that each wanted capability is one that there can be: that this

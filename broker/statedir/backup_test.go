@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
-	"go.etcd.io/bbolt"
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
@@ -26,7 +25,7 @@ func filledState(t *testing.T) (dir string, d *Dir, s *store.Store) {
 	assert.NilError(t, err)
 	s, err = store.Open(d.file(), store.Options{})
 	assert.NilError(t, err)
-	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+	assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error {
 		for _, key := range []string{"a", "b", "c"} {
 			if err := store.Put(tx, store.Usage, key, map[string]int{"used": 1}); err != nil {
 				return err

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
@@ -166,6 +165,6 @@ func Restore(dir, from string, empty bool) (done store.Restored, err error) {
 	defer func() { err = errors.Join(err, release()) }()
 	return store.Restore(filepath.Join(dir, stateFile), store.Restoring{
 		From: from, Empty: empty, Now: time.Now(),
-		Finish: []func(*bbolt.Tx) error{idempotency.Reindex},
+		Finish: []func(store.Tx) error{idempotency.Reindex},
 	})
 }

@@ -186,6 +186,16 @@ func (d *Dir) providerDirs(label string) ([]string, error) {
 	return dirs, nil
 }
 
+// KeepDir makes the directory that all processes of a provider have together, for what
+// outlives them.
+func (d *Dir) KeepDir(label string) (string, error) {
+	dir := filepath.Join(d.path, providersName, label, "keep")
+	if err := privateDir(dir); err != nil {
+		return "", fmt.Errorf("state directory of provider %q: %w", label, err)
+	}
+	return dir, nil
+}
+
 // RemoveAll removes directories of providers with all that is in them.
 func (d *Dir) RemoveAll(dirs []string) (err error) {
 	d.making.Lock()
@@ -202,6 +212,9 @@ func (d *Dir) RemoveAll(dirs []string) (err error) {
 // PreviewKeyFile has the key that signs preview links.
 func (d *Dir) PreviewKeyFile() string { return filepath.Join(d.path, "preview_key") }
 
+// SnapshotSecretFile has the secret that the keys of snapshots are derived from.
+func (d *Dir) SnapshotSecretFile() string { return filepath.Join(d.path, "snapshot_secret") }
+
 func (d *Dir) file() string { return filepath.Join(d.path, stateFile) }
 
 // Path is where the directory is.
@@ -215,7 +228,7 @@ func (d *Dir) ID() string { return d.id }
 func (d *Dir) Close() error { return d.lock.Close() }
 
 // Recreate makes what is missing of the directory, and says whether anything was.
-func (d *Dir) Recreate(previewKey []byte) (again bool, err error) {
+func (d *Dir) Recreate(previewKey, snapshotSecret []byte) (again bool, err error) {
 	if !d.inPlace() {
 		if err := privateDir(d.path); err != nil {
 			return false, err
@@ -230,7 +243,7 @@ func (d *Dir) Recreate(previewKey []byte) (again bool, err error) {
 			return again, err
 		}
 	}
-	for path, content := range map[string][]byte{d.idFile(): []byte(d.id + "\n"), d.PreviewKeyFile(): previewKey} {
+	for path, content := range map[string][]byte{d.idFile(): []byte(d.id + "\n"), d.PreviewKeyFile(): previewKey, d.SnapshotSecretFile(): snapshotSecret} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -290,8 +303,8 @@ const forgetTimeout = 10 * time.Second
 
 // ReportLoss says what of the state is lost, and returns what is to be called when that
 // can do no more harm; nil if nothing is.
-func ReportLoss(state *store.Store, logger hclog.Logger) (over func(), err error) {
-	loss, found, err := state.Loss()
+func ReportLoss(state store.State, logger hclog.Logger) (over func(), err error) {
+	loss, found, err := store.LossOf(state)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -299,7 +312,7 @@ func ReportLoss(state *store.Store, logger hclog.Logger) (over func(), err error
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), forgetTimeout)
 		defer cancel()
-		if err := state.ForgetLoss(ctx); err != nil {
+		if err := store.ForgetLoss(ctx, state); err != nil {
 			logger.Warn("that the loss is over could not be written down", "error", err)
 			return
 		}

@@ -136,4 +136,18 @@ func TestEachProcessOfAProviderHasADirectoryOfItsOwn(t *testing.T) {
 	third, _, err := d.NextProviderDir("p")
 	assert.NilError(t, err)
 	assert.Equal(t, filepath.Base(third), "3")
+
+	// What outlives them is in none of them, and is no directory of a process.
+	keep, err := d.KeepDir("p")
+	assert.NilError(t, err)
+	assert.NilError(t, os.WriteFile(filepath.Join(keep, "kept"), nil, 0o600))
+	assert.NilError(t, d.RemoveAll([]string{next, third}))
+	_, abandoned, err = d.FirstProviderDir("p")
+	assert.NilError(t, err)
+	assert.Equal(t, len(abandoned), 0)
+	again, err = d.KeepDir("p")
+	assert.NilError(t, err)
+	assert.Equal(t, again, keep)
+	_, err = os.Stat(filepath.Join(keep, "kept"))
+	assert.NilError(t, err)
 }

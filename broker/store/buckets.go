@@ -1,11 +1,6 @@
 package store
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"go.etcd.io/bbolt"
-)
+import "go.etcd.io/bbolt"
 
 // Bucket names a set of records. Open makes all that there are.
 type Bucket string
@@ -28,62 +23,30 @@ const (
 	// UsageLog has up to which line of the audit log Usage has what effects have noted
 	// there (broker/quota).
 	UsageLog Bucket = "usage_log"
+	// Executions has the detached executions, and what became of them (broker/executions).
+	Executions Bucket = "executions"
+	// Webhooks has the reports that are to be delivered (broker/webhook).
+	Webhooks Bucket = "webhooks"
+
+	// Snapshots has one record for each snapshot that was asked for and whose end is not
+	// known (broker/snapshot).
+	Snapshots Bucket = "snapshots"
+
+	// Volumes has one record for each volume whose removal is not confirmed, and for a
+	// while of those where it is (broker/volume).
+	Volumes Bucket = "volumes"
+
+	// Templates has what the images of templates were found to be (broker/templates).
+	Templates Bucket = "templates"
 
 	// about is the store's own.
 	about Bucket = "about"
 )
 
-func buckets() []Bucket {
-	return []Bucket{about, Instances, Ended, Answers, AnswersByAge, Usage, UsageLog}
+// Buckets lists them all.
+func Buckets() []Bucket {
+	return []Bucket{about, Instances, Ended, Answers, AnswersByAge, Usage, UsageLog, Executions, Webhooks, Snapshots, Volumes, Templates}
 }
 
-// Of returns the bucket in a transaction of its store.
-func (b Bucket) Of(tx *bbolt.Tx) *bbolt.Bucket { return tx.Bucket([]byte(b)) }
-
-// Put writes a record as JSON: a file that somebody has to look into at night can
-// be read, and fields may come and go without a new schema.
-func Put(tx *bbolt.Tx, bucket Bucket, key string, record any) error {
-	value, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode record %q of %s: %w", key, bucket, err)
-	}
-	return bucket.Of(tx).Put([]byte(key), withSum(bucket, key, value))
-}
-
-// Get reads a record that Put wrote into the value that record points to, and says
-// whether there is one.
-func Get(tx *bbolt.Tx, bucket Bucket, key string, record any) (found bool, err error) {
-	value := bucket.Of(tx).Get([]byte(key))
-	if value == nil {
-		return false, nil
-	}
-	return true, decode(bucket, key, value, record)
-}
-
-// Delete removes a record; that there is none is no error.
-func Delete(tx *bbolt.Tx, bucket Bucket, key string) error {
-	return bucket.Of(tx).Delete([]byte(key))
-}
-
-// Each calls visit for the records of a bucket in the order of their keys, until
-// visit returns an error. A record that cannot be read is passed with the error
-// why. The bucket must not be changed meanwhile.
-func Each[T any](tx *bbolt.Tx, bucket Bucket, visit func(key string, record T, err error) error) error {
-	return bucket.Of(tx).ForEach(func(k, v []byte) error {
-		var record T
-		key := string(k)
-		err := decode(bucket, key, v, &record)
-		return visit(key, record, err)
-	})
-}
-
-func decode(bucket Bucket, key string, value []byte, record any) error {
-	err := checkSum(bucket, key, value)
-	if err == nil {
-		err = json.Unmarshal(value, record)
-	}
-	if err != nil {
-		return fmt.Errorf("record %q of %s: %w", key, bucket, err)
-	}
-	return nil
-}
+// of returns the bucket in a transaction of its file.
+func (b Bucket) of(tx *bbolt.Tx) *bbolt.Bucket { return tx.Bucket([]byte(b)) }

@@ -58,12 +58,12 @@ const purgedKey = "purged"
 func (s *Store) purged(opts Options) (*database, error) {
 	done := false
 	if err := s.db.View(func(tx *bbolt.Tx) error {
-		done = about.Of(tx).Get([]byte(purgedKey)) != nil
+		done = about.of(tx).Get([]byte(purgedKey)) != nil
 		return nil
 	}); err != nil || done || opts.Purge == nil {
 		return s.db, err
 	}
-	if err := s.change(opts.Purge); err != nil {
+	if err := s.change(func(tx *bbolt.Tx) error { return opts.Purge(fileTx{tx}) }); err != nil {
 		return s.db, err
 	}
 	before := s.db
@@ -72,7 +72,7 @@ func (s *Store) purged(opts Options) (*database, error) {
 		return db, err
 	}
 	s.db = db
-	return db, s.change(func(tx *bbolt.Tx) error { return about.Of(tx).Put([]byte(purgedKey), []byte("1")) })
+	return db, s.change(func(tx *bbolt.Tx) error { return about.of(tx).Put([]byte(purgedKey), []byte("1")) })
 }
 
 func writeAnew(db *bbolt.DB, path string) error {

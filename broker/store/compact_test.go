@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
@@ -24,7 +23,7 @@ func mostlyEmpty(t *testing.T, path string) {
 		assert.NilError(t, s.Update(t.Context(), put(strconv.Itoa(n), large)))
 	}
 	assert.NilError(t, s.Update(t.Context(), put("kept", record{Name: "kept"})))
-	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+	assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error {
 		for n := range 20 {
 			if err := store.Delete(tx, store.Instances, strconv.Itoa(n)); err != nil {
 				return err
@@ -75,7 +74,7 @@ func TestWhatIsPurgedIsNotInTheFileAnyMore(t *testing.T) {
 	const secret = "a-token-in-the-clear"
 	assert.NilError(t, s.Update(t.Context(), put("a", record{Name: secret})))
 	assert.NilError(t, s.Update(t.Context(), put("b", record{Name: "kept"})))
-	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error { return store.Delete(tx, store.Instances, "a") }))
+	assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error { return store.Delete(tx, store.Instances, "a") }))
 	assert.NilError(t, s.Close())
 	content, err := os.ReadFile(s.Path())
 	assert.NilError(t, err)
@@ -83,7 +82,7 @@ func TestWhatIsPurgedIsNotInTheFileAnyMore(t *testing.T) {
 
 	purged := 0
 	for range 2 {
-		again, err := store.Open(s.Path(), store.Options{Purge: func(*bbolt.Tx) error { purged++; return nil }})
+		again, err := store.Open(s.Path(), store.Options{Purge: func(store.Tx) error { purged++; return nil }})
 		assert.NilError(t, err)
 		_, found := get(t, again, "b")
 		assert.Assert(t, found)

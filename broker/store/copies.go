@@ -43,7 +43,7 @@ func (s *Store) keepCopies() {
 		}
 		select {
 		case <-tick.C:
-		case <-s.closing:
+		case <-s.line.Closing():
 			return
 		}
 	}
@@ -72,10 +72,10 @@ func (s *Store) KeepCopy() error {
 func (s *Store) changedSince(copied string) (changed bool, err error) {
 	var transaction uint64
 	empty := true
-	if err := s.View(func(tx *bbolt.Tx) error {
+	if err := s.view(func(tx *bbolt.Tx) error {
 		transaction = uint64(tx.ID())
-		for _, b := range buckets() {
-			if first, _ := b.Of(tx).Cursor().First(); first != nil && b != about {
+		for _, b := range Buckets() {
+			if first, _ := b.of(tx).Cursor().First(); first != nil && b != about {
 				empty = false
 			}
 		}
@@ -151,7 +151,7 @@ func (s *Store) writeCopy(path string) error {
 func (s *Store) Snapshot(to io.Writer) error {
 	s.copying.Lock()
 	defer s.copying.Unlock()
-	return s.View(func(tx *bbolt.Tx) error {
+	return s.view(func(tx *bbolt.Tx) error {
 		_, err := tx.WriteTo(to)
 		return err
 	})

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
@@ -20,15 +19,15 @@ func FuzzRecord(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
-			return store.Instances.Of(tx).Put([]byte("k"), value)
+		assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error {
+			return tx.Put(store.Instances, "k", value)
 		}))
 		var r record
-		alone := s.View(func(tx *bbolt.Tx) error {
+		alone := s.View(func(tx store.Tx) error {
 			_, err := store.Get(tx, store.Instances, "k", &r)
 			return err
 		})
-		among := s.View(func(tx *bbolt.Tx) error {
+		among := s.View(func(tx store.Tx) error {
 			return store.Each(tx, store.Instances, func(_ string, each record, err error) error {
 				assert.Equal(t, each.Name, r.Name)
 				return err

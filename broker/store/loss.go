@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // Keys in the bucket about, beside schemaKey.
@@ -24,16 +22,22 @@ type Loss struct {
 
 // NoteLoss writes down that something was lost, for as long as nobody has asked the
 // providers what they have (ForgetLoss). An earlier note stays.
-func NoteLoss(tx *bbolt.Tx, what string) error {
-	if about.Of(tx).Get([]byte(lossKey)) != nil {
-		return nil
+func NoteLoss(tx Tx, what string) error {
+	if before, err := tx.Get(about, lossKey); before != nil || err != nil {
+		return err
 	}
 	return Put(tx, about, lossKey, Loss{At: time.Now(), What: what})
 }
 
-// Loss returns what was noted.
-func (s *Store) Loss() (loss Loss, found bool, err error) {
-	err = s.View(func(tx *bbolt.Tx) error {
+// State is where records are: a file or a database.
+type State interface {
+	Update(ctx context.Context, change func(tx Tx) error) error
+	View(read func(tx Tx) error) error
+}
+
+// LossOf returns what was noted in a state.
+func LossOf(s State) (loss Loss, found bool, err error) {
+	err = s.View(func(tx Tx) error {
 		found, err = Get(tx, about, lossKey, &loss)
 		return err
 	})
@@ -41,15 +45,16 @@ func (s *Store) Loss() (loss Loss, found bool, err error) {
 }
 
 // ForgetLoss says that what was lost cannot do harm any more.
-func (s *Store) ForgetLoss(ctx context.Context) error {
-	return s.Update(ctx, func(tx *bbolt.Tx) error { return Delete(tx, about, lossKey) })
+func ForgetLoss(ctx context.Context, s State) error {
+	return s.Update(ctx, func(tx Tx) error { return Delete(tx, about, lossKey) })
 }
 
 // BrokerID returns the ID of the broker whose state it is, empty if it was never said.
 func (s *Store) BrokerID() (id string, err error) {
-	err = s.View(func(tx *bbolt.Tx) error {
-		id = string(about.Of(tx).Get([]byte(brokerIDKey)))
-		return nil
+	err = s.View(func(tx Tx) error {
+		value, err := tx.Get(about, brokerIDKey)
+		id = string(value)
+		return err
 	})
 	return id, err
 }
@@ -63,7 +68,5 @@ func (s *Store) Belong(ctx context.Context, id string) error {
 	case before != "":
 		return fmt.Errorf("the state file %s is of another broker: it says %s, and broker_id beside it %s; put the one back that belongs to the other", s.path, before, id)
 	}
-	return s.Update(ctx, func(tx *bbolt.Tx) error {
-		return about.Of(tx).Put([]byte(brokerIDKey), []byte(id))
-	})
+	return s.Update(ctx, func(tx Tx) error { return tx.Put(about, brokerIDKey, []byte(id)) })
 }

@@ -19,7 +19,7 @@ func (s *Store) look() {
 	if s.Err() != nil || s.inPlace() != nil {
 		return
 	}
-	if err := s.View(func(tx *bbolt.Tx) error { return s.unchanged(tx, tx.ID()) }); err != nil && s.Err() == nil {
+	if err := s.view(func(tx *bbolt.Tx) error { return s.unchanged(tx, tx.ID()) }); err != nil && s.Err() == nil {
 		_ = s.broke(err) // it logs it
 	}
 }

@@ -26,7 +26,7 @@ type Restoring struct {
 	// Empty begins with nothing.
 	Empty bool
 	// Finish is called in the one transaction that fills the new file.
-	Finish []func(tx *bbolt.Tx) error
+	Finish []func(tx Tx) error
 	// Now names the file that is moved aside.
 	Now time.Time
 }
@@ -186,7 +186,7 @@ func (r *restoring) sameForm(said map[string][]byte) bool {
 }
 
 // write makes the new file, durable and verified.
-func (r *restoring) write(path string, finish []func(tx *bbolt.Tx) error) error {
+func (r *restoring) write(path string, finish []func(tx Tx) error) error {
 	if err := os.RemoveAll(path); err != nil {
 		return err
 	}
@@ -198,25 +198,25 @@ func (r *restoring) write(path string, finish []func(tx *bbolt.Tx) error) error 
 		if err := makeBuckets(tx); err != nil {
 			return err
 		}
-		for _, b := range buckets() {
+		for _, b := range Buckets() {
 			if err := r.fill(tx, b); err != nil {
 				return err
 			}
 		}
-		if about.Of(tx).Get([]byte(schemaKey)) == nil {
-			if err := about.Of(tx).Put([]byte(schemaKey), []byte(strconv.Itoa(1+len(migrations())))); err != nil {
+		if about.of(tx).Get([]byte(schemaKey)) == nil {
+			if err := about.of(tx).Put([]byte(schemaKey), []byte(strconv.Itoa(1+len(migrations())))); err != nil {
 				return err
 			}
 		}
 		for _, step := range finish {
-			if err := step(tx); err != nil {
+			if err := step(fileTx{tx}); err != nil {
 				return err
 			}
 		}
-		if err := Delete(tx, about, lossKey); err != nil {
+		if err := Delete(fileTx{tx}, about, lossKey); err != nil {
 			return err
 		}
-		return NoteLoss(tx, "the state file was restored")
+		return NoteLoss(fileTx{tx}, "the state file was restored")
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (r *restoring) fill(tx *bbolt.Tx, b Bucket) error {
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		if err := b.Of(tx).Put([]byte(key), r.contents[b][key]); err != nil {
+		if err := b.of(tx).Put([]byte(key), r.contents[b][key]); err != nil {
 			return err
 		}
 		if len(key) == 8 { // those of Ended are their numbers
@@ -243,5 +243,5 @@ func (r *restoring) fill(tx *bbolt.Tx, b Bucket) error {
 	if b != Ended {
 		sequence = r.sequences[b]
 	}
-	return b.Of(tx).SetSequence(sequence)
+	return b.of(tx).SetSequence(sequence)
 }

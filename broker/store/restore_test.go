@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
@@ -73,20 +72,20 @@ func TestWhatIsLeftOfADamagedFileIsRead(t *testing.T) {
 			assert.Assert(t, bytes.Equal(aside, spoiled))
 
 			s := open(t, path)
-			loss, found, err := s.Loss()
+			loss, found, err := store.LossOf(s)
 			assert.NilError(t, err)
 			assert.Assert(t, found)
 			assert.Equal(t, loss.What, "the state file was restored")
 			got := 0
-			assert.NilError(t, s.View(func(tx *bbolt.Tx) error {
+			assert.NilError(t, s.View(func(tx store.Tx) error {
 				return store.Each(tx, store.Instances, func(_ string, _ record, err error) error {
 					got++
 					return err
 				})
 			}))
 			assert.Equal(t, got, done.Kept[store.Instances])
-			assert.NilError(t, s.ForgetLoss(t.Context()))
-			_, found, err = s.Loss()
+			assert.NilError(t, store.ForgetLoss(t.Context(), s))
+			_, found, err = store.LossOf(s)
 			assert.NilError(t, err)
 			assert.Assert(t, !found)
 		})
@@ -99,7 +98,7 @@ func TestWhatAFileLacksComesFromTheNewestCopy(t *testing.T) {
 		assert.NilError(t, s.Update(t.Context(), put(fmt.Sprintf("%0300d", n), record{Count: 1})))
 	}
 	assert.NilError(t, s.KeepCopy())
-	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+	assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error {
 		for n := range 200 {
 			if err := put(fmt.Sprintf("%0300d", n), record{Count: 2})(tx); err != nil {
 				return err
@@ -120,7 +119,7 @@ func TestWhatAFileLacksComesFromTheNewestCopy(t *testing.T) {
 	assert.Equal(t, done.Copy, s.Path()+".copy1")
 	again := open(t, s.Path())
 	got := map[int]int{}
-	assert.NilError(t, again.View(func(tx *bbolt.Tx) error {
+	assert.NilError(t, again.View(func(tx store.Tx) error {
 		return store.Each(tx, store.Instances, func(_ string, r record, err error) error {
 			got[r.Count]++
 			return err
@@ -133,8 +132,8 @@ func TestWhatAFileLacksComesFromTheNewestCopy(t *testing.T) {
 // What a copy has of the quotas goes on where the log was when it was made.
 func TestTheOlderLineOfTheAuditLogIsTaken(t *testing.T) {
 	s := newStore(t)
-	at := func(line int) func(*bbolt.Tx) error {
-		return func(tx *bbolt.Tx) error { return store.Put(tx, store.UsageLog, "audit", record{Count: line}) }
+	at := func(line int) func(store.Tx) error {
+		return func(tx store.Tx) error { return store.Put(tx, store.UsageLog, "audit", record{Count: line}) }
 	}
 	assert.NilError(t, s.Update(t.Context(), at(1)))
 	assert.NilError(t, s.KeepCopy())
@@ -147,7 +146,7 @@ func TestTheOlderLineOfTheAuditLogIsTaken(t *testing.T) {
 	_, err = store.Restore(s.Path(), store.Restoring{Now: noon})
 	assert.NilError(t, err)
 	var r record
-	assert.NilError(t, open(t, s.Path()).View(func(tx *bbolt.Tx) error {
+	assert.NilError(t, open(t, s.Path()).View(func(tx store.Tx) error {
 		_, err := store.Get(tx, store.UsageLog, "audit", &r)
 		return err
 	}))
@@ -206,7 +205,7 @@ func TestAFileThatIsMissingCountsAsLostWhereThereWasOne(t *testing.T) {
 	for _, expected := range []bool{false, true} {
 		s, err := store.Open(filepath.Join(t.TempDir(), "state.db"), store.Options{Expected: expected})
 		assert.NilError(t, err)
-		_, found, err := s.Loss()
+		_, found, err := store.LossOf(s)
 		assert.NilError(t, err)
 		assert.Equal(t, found, expected)
 		assert.NilError(t, s.Close())

@@ -42,14 +42,14 @@ func (s *Store) migrate(steps []func(tx *bbolt.Tx) error) error {
 				}
 			}
 		}
-		return about.Of(tx).Put([]byte(schemaKey), []byte(strconv.Itoa(current)))
+		return about.of(tx).Put([]byte(schemaKey), []byte(strconv.Itoa(current)))
 	})
 }
 
 // schema reads the number; 0 for a file that is new.
 func (s *Store) schema() (version int, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
-		bucket := about.Of(tx)
+		bucket := about.of(tx)
 		if bucket == nil {
 			return nil
 		}
@@ -72,7 +72,7 @@ func (s *Store) change(change func(tx *bbolt.Tx) error) error {
 }
 
 func makeBuckets(tx *bbolt.Tx) error {
-	for _, b := range buckets() {
+	for _, b := range Buckets() {
 		if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/disk"
+	"github.com/sandbox-broker/sandbox-broker/broker/store/groupcommit"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
@@ -34,7 +34,7 @@ type Options struct {
 	// Purge, if not nil, takes out of the file what earlier versions should not have
 	// put there. It is called once in the life of a file, which is written anew then, so
 	// that nothing of it is left in pages that nobody uses.
-	Purge func(tx *bbolt.Tx) error
+	Purge func(tx Tx) error
 }
 
 // Store is an open state file. Its methods may be called concurrently.
@@ -52,25 +52,16 @@ type Store struct {
 	// copying is held by whoever reads the whole file.
 	copying sync.Mutex
 	meter   *disk.Meter
-	// patience is how long an update may take, in nanoseconds.
-	patience atomic.Int64
-
-	// updates goes to the writer. closing ends it; done is closed when it has
-	// ended.
-	updates chan *update
-	closing chan struct{}
+	// line is where updates wait for the writer.
+	line    *groupcommit.Line[change]
 	close   sync.Once
-	done    chan struct{}
 	keeping sync.Mutex    // held while a copy is kept
 	copied  chan struct{} // closed when no more copies are kept
-	err     error         // of the close; read after done
+	err     error         // of the close
 }
 
-// errClosed is what comes after Close.
-var errClosed = errors.New("the broker is shutting down")
-
-// errSlow is why an update is given up whose caller would wait longer.
-var errSlow = errors.New("the broker cannot write its state in time, since its disk is slow")
+// change is what an update does.
+type change = func(tx Tx) error
 
 // Open opens the file, or makes it, and brings it to the schema of this version. A file
 // that is damaged is not touched: the error wraps ErrDamaged. The directory must be
@@ -94,13 +85,10 @@ func open(path string, opts Options, steps []func(tx *bbolt.Tx) error) (*Store, 
 	}
 	s := &Store{
 		db: db, path: path, logger: opts.Logger,
-		updates: make(chan *update, maxGroup),
-		closing: make(chan struct{}),
-		done:    make(chan struct{}),
-		copied:  make(chan struct{}),
+		copied: make(chan struct{}),
 	}
-	s.SetPatience(0)
-	s.meter = disk.NewMeter(disk.Options{Of: "state file", Logger: opts.Logger, Bound: func() time.Duration { return time.Duration(s.patience.Load()) }})
+	s.line = groupcommit.New(s.attempt, "the broker cannot write its state in time, since its disk is slow")
+	s.meter = disk.NewMeter(disk.Options{Of: "state file", Logger: opts.Logger, Bound: s.line.Patience})
 	err, broken := guarded(func() error { return s.ready(opts, steps, loss) })
 	if broken != nil {
 		return nil, errors.Join(s.broke(broken), s.db.abandon())
@@ -119,7 +107,7 @@ func (s *Store) ready(opts Options, steps []func(tx *bbolt.Tx) error, loss strin
 		return err
 	}
 	if loss != "" {
-		if err := s.change(func(tx *bbolt.Tx) error { return NoteLoss(tx, loss) }); err != nil {
+		if err := s.change(func(tx *bbolt.Tx) error { return NoteLoss(fileTx{tx}, loss) }); err != nil {
 			return err
 		}
 	}
@@ -137,7 +125,7 @@ func (s *Store) ready(opts Options, steps []func(tx *bbolt.Tx) error, loss strin
 
 // SetPatience sets how long an update may take whose caller would wait longer; 0 means
 // 30 s.
-func (s *Store) SetPatience(d time.Duration) { s.patience.Store(int64(cmp.Or(d, 30*time.Second))) }
+func (s *Store) SetPatience(d time.Duration) { s.line.SetPatience(d) }
 
 // Disk measures how long updates wait for the disk.
 func (s *Store) Disk() *disk.Meter { return s.meter }
@@ -149,7 +137,11 @@ func (s *Store) Path() string { return s.path }
 // without waiting for anybody. What the transaction returns must be copied before
 // read returns, which should be soon: the file grows as long as a view is open. An error
 // that wraps ErrDamaged says that the file was damaged meanwhile.
-func (s *Store) View(read func(tx *bbolt.Tx) error) error {
+func (s *Store) View(read func(tx Tx) error) error {
+	return s.view(func(tx *bbolt.Tx) error { return read(fileTx{tx}) })
+}
+
+func (s *Store) view(read func(tx *bbolt.Tx) error) error {
 	for {
 		if err := s.Err(); err != nil {
 			return err
@@ -166,7 +158,7 @@ func (s *Store) View(read func(tx *bbolt.Tx) error) error {
 			return err
 		}
 		if s.current() == db {
-			return closedError()
+			return groupcommit.Closed()
 		}
 	}
 }
@@ -189,55 +181,22 @@ func (s *Store) current() *database {
 // read-only, or slower than the patience of the store and the deadline of ctx. Later
 // calls try again. When the time is over or ctx ends first, change may or may not come
 // to be done; the variables that it sets must not be touched then.
-func (s *Store) Update(ctx context.Context, change func(tx *bbolt.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.patience.Load()))
-	defer cancel()
-	err := s.update(ctx, change)
-	if errors.Is(err, context.DeadlineExceeded) && errors.Is(err, ctx.Err()) {
-		slow := sdk.Errorf(sdk.CodeUnavailable, "%w", errSlow)
-		slow.RetryAfter = time.Second
-		return slow
-	}
-	return err
-}
-
-func (s *Store) update(ctx context.Context, change func(tx *bbolt.Tx) error) error {
-	u := &update{ctx: ctx, change: change, outcome: make(chan error, 1)}
-	select {
-	case s.updates <- u:
-	case <-s.closing:
-		return closedError()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-u.outcome:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.done:
-		// It may have been answered in the end.
-		select {
-		case err := <-u.outcome:
-			return err
-		default:
-			return closedError()
-		}
-	}
+func (s *Store) Update(ctx context.Context, change func(tx Tx) error) error {
+	return s.line.Do(ctx, change)
 }
 
 // Close finishes the updates that have begun, refuses others, waits for the views
 // that are open, and closes the file.
 func (s *Store) Close() error {
-	s.close.Do(func() { close(s.closing) })
-	<-s.done
-	if s.Err() == nil { // else a lock of bbolt may be in its way for ever
-		<-s.copied
-	}
+	s.close.Do(func() {
+		s.line.Close()
+		s.err = s.end()
+		if s.Err() == nil { // else a lock of bbolt may be in its way for ever
+			<-s.copied
+		}
+	})
 	return s.err
 }
-
-func closedError() error { return sdk.Errorf(sdk.CodeUnavailable, "%w", errClosed) }
 
 // openError says what to do when the file does not open.
 func openError(path string, err error) error {

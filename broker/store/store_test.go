@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -41,13 +40,13 @@ func newStore(t *testing.T) *store.Store {
 	return open(t, filepath.Join(scratch.Dir(t), "state.db"))
 }
 
-func put(key string, r record) func(*bbolt.Tx) error {
-	return func(tx *bbolt.Tx) error { return store.Put(tx, store.Instances, key, r) }
+func put(key string, r record) func(store.Tx) error {
+	return func(tx store.Tx) error { return store.Put(tx, store.Instances, key, r) }
 }
 
 func get(t *testing.T, s *store.Store, key string) (r record, found bool) {
 	t.Helper()
-	assert.NilError(t, s.View(func(tx *bbolt.Tx) (err error) {
+	assert.NilError(t, s.View(func(tx store.Tx) (err error) {
 		found, err = store.Get(tx, store.Instances, key, &r)
 		return err
 	}))
@@ -102,7 +101,7 @@ func TestManyUpdatesAtOnceAreAllDone(t *testing.T) {
 	for range callers {
 		group.Go(func() {
 			for range each {
-				assert.Check(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+				assert.Check(t, s.Update(t.Context(), func(tx store.Tx) error {
 					var r record
 					if _, err := store.Get(tx, store.Instances, "sum", &r); err != nil {
 						return err
@@ -123,7 +122,7 @@ func TestUpdatesThatWaitShareOneTransaction(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
-		assert.Check(t, s.Update(t.Context(), func(*bbolt.Tx) error {
+		assert.Check(t, s.Update(t.Context(), func(store.Tx) error {
 			close(held)
 			<-release
 			return nil
@@ -134,9 +133,9 @@ func TestUpdatesThatWaitShareOneTransaction(t *testing.T) {
 	transactions := map[int]bool{}
 	for n := range 10 {
 		group.Go(func() {
-			assert.Check(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
+			assert.Check(t, s.Update(t.Context(), func(tx store.Tx) error {
 				mu.Lock()
-				transactions[tx.ID()] = true
+				transactions[store.NumberOf(tx)] = true
 				mu.Unlock()
 				return put(strconv.Itoa(n), record{})(tx)
 			}))
@@ -154,7 +153,7 @@ func TestAnUpdateThatFailsSpoilsNothing(t *testing.T) {
 	var group sync.WaitGroup
 	for n := range 30 {
 		group.Go(func() {
-			err := s.Update(t.Context(), func(tx *bbolt.Tx) error {
+			err := s.Update(t.Context(), func(tx store.Tx) error {
 				if err := put(strconv.Itoa(n), record{Count: n})(tx); err != nil {
 					return err
 				}
@@ -188,7 +187,7 @@ func TestAnUpdateWhoseCallerHasGoneIsNotDone(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
-		assert.Check(t, s.Update(t.Context(), func(*bbolt.Tx) error {
+		assert.Check(t, s.Update(t.Context(), func(store.Tx) error {
 			close(held)
 			<-release
 			return nil
@@ -230,7 +229,7 @@ func TestCloseFinishesWhatHasBegun(t *testing.T) {
 		assert.Equal(t, found, done[n], "%d", n)
 	}
 	assert.ErrorContains(t, s.Update(t.Context(), put("x", record{})), "shutting down")
-	assert.ErrorContains(t, s.View(func(*bbolt.Tx) error { return nil }), "shutting down")
+	assert.ErrorContains(t, s.View(func(store.Tx) error { return nil }), "shutting down")
 }
 
 func TestAnUpdateIsRefusedWhenTheDiskTakesTooLong(t *testing.T) {
@@ -246,7 +245,7 @@ func TestAnUpdateIsRefusedWhenTheDiskTakesTooLong(t *testing.T) {
 			t.Cleanup(free)
 			busy := make(chan error, 1)
 			go func() {
-				busy <- s.Update(t.Context(), func(*bbolt.Tx) error { close(entered); <-release; return nil })
+				busy <- s.Update(t.Context(), func(store.Tx) error { close(entered); <-release; return nil })
 			}()
 			<-entered
 			ctx, cancel := context.WithTimeout(t.Context(), test.deadline)
@@ -305,7 +304,7 @@ func TestSchema(t *testing.T) {
 	t.Run("a migration that fails changes nothing", func(t *testing.T) {
 		s := newStore(t)
 		assert.NilError(t, s.Close())
-		_, err := store.OpenWith(s.Path(), put("b", record{}), func(*bbolt.Tx) error { return errors.New("no") })
+		_, err := store.OpenWith(s.Path(), put("b", record{}), func(store.Tx) error { return errors.New("no") })
 		assert.ErrorContains(t, err, "from form 1 to 3: no")
 		again := open(t, s.Path())
 		_, found := get(t, again, "b")
@@ -315,11 +314,11 @@ func TestSchema(t *testing.T) {
 
 func TestADamagedRecordIsPassedWithTheReason(t *testing.T) {
 	s := newStore(t)
-	assert.NilError(t, s.Update(t.Context(), func(tx *bbolt.Tx) error {
-		return errors.Join(put("a", record{Count: 1})(tx), store.Instances.Of(tx).Put([]byte("b"), []byte("{")))
+	assert.NilError(t, s.Update(t.Context(), func(tx store.Tx) error {
+		return errors.Join(put("a", record{Count: 1})(tx), tx.Put(store.Instances, "b", []byte("{")))
 	}))
 	seen := map[string]bool{}
-	assert.NilError(t, s.View(func(tx *bbolt.Tx) error {
+	assert.NilError(t, s.View(func(tx store.Tx) error {
 		return store.Each(tx, store.Instances, func(key string, _ record, err error) error {
 			seen[key] = err == nil
 			return nil

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
+
+	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Tenant is who asks: a customer, a team, an application.
@@ -17,6 +19,9 @@ type Tenant struct {
 	// Reuse says that an execution in no instance of its own may have a sandbox that an
 	// earlier one of this tenant has left.
 	Reuse bool
+	// Network is the most that its instances may reach; nil for nothing. Nobody changes it. It
+	// holds secrets.
+	Network *sdk.NetworkPolicy
 	// Since tells the tenant from others that had its name before it was removed:
 	// it is the generation of the configuration in which the name has appeared.
 	Since int

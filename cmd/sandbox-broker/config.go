@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/sandbox-broker/sandbox-broker/cmd/sandbox-broker/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/config/reference"
 )
 
-// configCommand has the commands for who writes configurations.
+// configCommand has the commands for who writes configurations, and those that look at and
+// change that of a broker that runs.
 type configCommand struct {
 	Schema schemaCommand `cmd:"" help:"Print what may stand in a configuration, as JSON Schema."`
 	Fmt    formatCommand `cmd:"" help:"Lay out configuration files as everybody does."`
+	Import importCommand `cmd:"" help:"Make blocks of the settings of another system."`
+	remote.Config
 }
 
 type schemaCommand struct {

@@ -15,6 +15,7 @@ import (
 // readsConfiguration are the commands that read a configuration, with what else each
 // of them must be given.
 var readsConfiguration = map[string][]string{
+	"audit verify":  {"--together", "/proc/none"},
 	"serve":         nil,
 	"check":         nil,
 	"config schema": nil,

@@ -112,6 +112,8 @@ func TestACommandLineForExecThatMakesNoSense(t *testing.T) {
 		"arguments that are null":         {[]string{"-", "--args", "null"}, "must be a JSON object"},
 		"a negative wait":                 {[]string{"-", "--wait=-1s"}, "--wait"},
 		"a negative timeout":              {[]string{"-", "--timeout=-1s"}, "--timeout"},
+		"a token that everybody sees":     {[]string{"-", "--token", "secret"}, "--token-file"},
+		"standard input for two things":   {[]string{"-", "--token-file", "-"}, "standard input is one thing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runExec(t, "1", test.args...)
@@ -142,7 +144,7 @@ func TestWhatExecPrints(t *testing.T) {
 		"out of memory":                   {200, `{"status":"out_of_memory"}`, nil, 137, "", ""},
 		"blocked":                         {200, `{"status":"blocked"}`, nil, 126, "", ""},
 		"cancelled":                       {200, `{"status":"cancelled"}`, nil, 130, "", ""},
-		"a refusal":                       {401, `{"code":"SB011","title":"not authenticated","detail":"A valid token is needed.","request_id":"r1"}`, nil, 3, "", "sandbox-broker: SB011 not authenticated: A valid token is needed. (request r1)\n"},
+		"a refusal":                       {401, `{"code":"SB011","title":"not authenticated","detail":"A valid token is needed.","request_id":"r1"}`, nil, 3, "", "sandbox-broker: SB011 not authenticated: A valid token is needed. (request r1)\n  Give a valid token: SANDBOX_BROKER_TOKEN, --token-file, or a context (sandbox-broker config context).\n"},
 		"something else entirely":         {404, `<html>`, nil, 3, "", "sandbox-broker: the broker answered 404 Not Found\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

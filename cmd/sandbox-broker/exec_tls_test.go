@@ -12,6 +12,7 @@ import (
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/cmd/sandbox-broker/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/config/certtest"
 )
 
@@ -37,8 +38,8 @@ func TestExecOverTLS(t *testing.T) {
 		says string
 	}{
 		"with all that it takes":             {[]string{"--ca-file", ca, "--cert-file", certificate, "--key-file", key}, 0, ""},
-		"trusting the system":                {[]string{"--cert-file", certificate, "--key-file", key}, exitNoAnswer, "certificate"},
-		"without a certificate of its own":   {[]string{"--ca-file", ca}, exitNoAnswer, "certificate required"},
+		"trusting the system":                {[]string{"--cert-file", certificate, "--key-file", key}, remote.ExitNoAnswer, "certificate"},
+		"without a certificate of its own":   {[]string{"--ca-file", ca}, remote.ExitNoAnswer, "certificate required"},
 		"with a certificate without its key": {[]string{"--ca-file", ca, "--cert-file", certificate}, exitUsage, "come together"},
 		"with a file that is not there":      {[]string{"--ca-file", filepath.Join(dir, "none")}, exitUsage, "--ca-file"},
 		"with a file of something else":      {[]string{"--ca-file", key}, exitUsage, "no certificate in"},

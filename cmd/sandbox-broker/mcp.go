@@ -10,12 +10,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/mcp"
+	"github.com/sandbox-broker/sandbox-broker/cmd/sandbox-broker/internal/remote"
 )
 
 type mcpCommand struct {
 	Provider string        `short:"p" placeholder:"ID" help:"Make sandboxes at this provider and at no other."`
 	Wait     time.Duration `placeholder:"DURATION" help:"How long a call may wait for its turn when a quota has no room, such as 10s."`
-	brokerFlags
+	remote.Connection
 }
 
 // Help is shown below the usage.
@@ -37,10 +38,13 @@ func (c *mcpCommand) Run(ctx context.Context, term *terminal) error {
 		fmt.Fprintln(term.err, "sandbox-broker: --wait must be more than 0")
 		return exitCode(exitUsage)
 	}
-	broker, err := c.newClient()
-	if err != nil {
-		fmt.Fprintf(term.err, "sandbox-broker: %v\n", err)
+	if c.TokenFile == "-" {
+		fmt.Fprintln(term.err, "sandbox-broker: standard input is the host's: --token-file must be a file")
 		return exitCode(exitUsage)
+	}
+	broker, err := c.Client(term.console())
+	if err != nil {
+		return err
 	}
 	ctx, stop := untilSignal(ctx, io.Discard)
 	defer stop()

@@ -96,7 +96,7 @@ func TestAHostThatLeavesEndsWhatRuns(t *testing.T) {
 		close(ended)
 	}))
 	defer broker.Close()
-	h := startMCP(t, "--url", broker.URL, "--token", "some-token")
+	h := startMCP(t, "--url", broker.URL)
 	h.say(runsPython)
 	<-began
 	assert.Check(t, cmp.Equal(h.leaves(), 0))
@@ -115,7 +115,7 @@ func TestABrokerThatIsNotThereIsAnErrorOfTheTool(t *testing.T) {
 }
 
 func TestMCPRefusesFlagsThatMakeNoSense(t *testing.T) {
-	for _, args := range [][]string{{"mcp", "--wait", "-1s"}, {"mcp", "--cert-file", "x"}, {"mcp", "--ca-file", "/none"}} {
+	for _, args := range [][]string{{"mcp", "--wait", "-1s"}, {"mcp", "--cert-file", "x"}, {"mcp", "--token-file", "-"}, {"mcp", "--token", "x"}, {"mcp", "--ca-file", "/none"}} {
 		got := runWith(t, nil, args...)
 		assert.Check(t, cmp.Equal(got.code, 2), "%v: %s", args, got.err)
 		assert.Check(t, cmp.Equal(got.out, ""))

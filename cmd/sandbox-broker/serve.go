@@ -12,6 +12,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
@@ -47,18 +48,29 @@ func (c *serveCommand) Run(ctx context.Context, term *terminal, ask describe) er
 	defer stop()
 	reload := make(chan struct{}, 1)
 	defer onHangup(reload)()
-	err := broker.Run(ctx, cfg, broker.Options{
-		Logger: readablelog.New(hclog.New(&hclog.LoggerOptions{
-			Level:      hclog.LevelFromString(cfg.Log.Level),
-			Output:     term.err,
-			JSONFormat: cfg.Log.Format == "json",
-		})),
+	sockets, err := inheritedSockets()
+	if err != nil {
+		return err
+	}
+	defer sockets.Close()
+	logger := readablelog.New(hclog.New(&hclog.LoggerOptions{
+		Level:      hclog.LevelFromString(cfg.Log.Level),
+		Output:     term.err,
+		JSONFormat: cfg.Log.Format == "json",
+	}))
+	defer context.AfterFunc(ctx, func() { tellServiceManager(logger, daemon.SdNotifyStopping) })()
+	err = broker.Run(ctx, cfg, broker.Options{
+		Logger:  logger,
+		Sockets: sockets,
 		// The daemon starts no children but plugins.
 		Watchdog: thisProgram, Adopt: true,
 		Load:    func() (*config.Config, config.Diagnostics) { return config.Load(c.Config) },
 		Reload:  reload,
 		Version: buildVersion(),
-		Ready:   func(address net.Addr) { banner(term.out, cfg, address) },
+		Ready: func(address net.Addr) {
+			banner(term.out, cfg, address)
+			tellServiceManager(logger, daemon.SdNotifyReady)
+		},
 	})
 	if diags, ok := errors.AsType[config.Diagnostics](err); ok {
 		if err := diags.Write(term.err, term.style); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ func (p statePlace) dir() (string, error) {
 	cfg, diags := config.Load(p.Config)
 	if cfg.StateDir == "" || diags.HasErrors() {
 		return "", fmt.Errorf("%s cannot be read as a configuration; name the state directory with --state", p.Config)
+	}
+	if cfg.Database != "" {
+		return "", errors.New("the state is in a database: back it up and check it with the database's own means (pg_dump, pg_amcheck)")
 	}
 	return cfg.StateDir, nil
 }

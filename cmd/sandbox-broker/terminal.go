@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/sandbox-broker/sandbox-broker/cmd/sandbox-broker/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/config/seal"
 )
@@ -23,6 +24,11 @@ type terminal struct {
 	prompt func(text string) (string, error)
 	// style for what people read on err.
 	style config.Style
+}
+
+// console is the same for commands that ask a broker.
+func (t *terminal) console() *remote.Console {
+	return remote.NewConsole(t.in, t.out, t.err, os.Getenv)
 }
 
 // newTerminal uses colors when err is a terminal and NO_COLOR is not set

@@ -9,14 +9,6 @@ import (
 // version is set for a release with -ldflags "-X main.version=v1.2.3".
 var version string
 
-type versionCommand struct{}
-
-// Run prints one line.
-func (versionCommand) Run(term *terminal) error {
-	_, err := fmt.Fprintln(term.out, versionLine())
-	return err
-}
-
 func versionLine() string {
 	return fmt.Sprintf("sandbox-broker %s (%s, %s/%s)", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -35,6 +35,9 @@ func Provider(label string) Block { return Block{Type: "provider", Label: label}
 // Tenant names the block of a tenant.
 func Tenant(name string) Block { return Block{Type: "tenant", Label: name} }
 
+// Template names the block of a template.
+func Template(name string) Block { return Block{Type: "template", Label: name} }
+
 // Quota names the block with the quotas of a tenant.
 func Quota(tenant string) Block { return Tenant(tenant).In("quota", 0) }
 

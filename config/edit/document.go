@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -67,6 +68,40 @@ func (d *Document) Changed() []string {
 
 func (d *Document) changed() []*file {
 	return slices.DeleteFunc(slices.Clone(d.files), func(f *file) bool { return sha256.Sum256(f.text) == f.sum })
+}
+
+// Text of a file as it was opened, or last saved, and as it is now.
+type Text struct {
+	Path, Name    string
+	Before, After []byte
+}
+
+// Texts are those of all files, the main one first.
+func (d *Document) Texts() []Text {
+	var texts []Text
+	for _, f := range d.files {
+		texts = append(texts, Text{f.path, f.name, f.original, f.text})
+	}
+	return texts
+}
+
+// Replace gives a file, which must be one of the configuration, another text as a whole.
+// The error is SB013 for a file that is none of it, or config.Diagnostics for a text whose
+// syntax is wrong.
+func (d *Document) Replace(path string, text []byte) error {
+	for i, f := range d.files {
+		if f.path != path {
+			continue
+		}
+		changed, wrong := newFile(config.File{Path: f.path, Name: f.name, SHA256: f.sum}, bytes.Clone(text))
+		if wrong != nil {
+			return wrong
+		}
+		changed.original = f.original
+		d.files[i] = changed
+		return nil
+	}
+	return sdk.Errorf(sdk.CodeNotFound, "%s is no file of the configuration", path)
 }
 
 // Check reads the whole configuration as it would be. Its Revision is the one

@@ -44,15 +44,27 @@ func JSONSchema(blocks []config.BlockSchema, providers []Provider) ([]byte, erro
 func single(block config.BlockSchema) schema {
 	s := object(block.Settings)
 	s["description"] = plain(block.Description)
+	within(s, block.Blocks)
 	return s
+}
+
+// within adds the blocks that a block may hold.
+func within(one schema, blocks []config.BlockSchema) {
+	for _, inner := range blocks {
+		if inner.Label == "" {
+			one["properties"].(schema)[inner.Type] = single(inner)
+		} else {
+			s := named(inner, nil)
+			delete(s, "minProperties")
+			one["properties"].(schema)[inner.Type] = s
+		}
+	}
 }
 
 // named describes all blocks of a type by their names.
 func named(block config.BlockSchema, providers []Provider) schema {
 	one := object(block.Settings)
-	for _, inner := range block.Blocks {
-		one["properties"].(schema)[inner.Type] = single(inner)
-	}
+	within(one, block.Blocks)
 	s := schema{
 		"description":   plain(block.Description),
 		"type":          "object",

@@ -2,6 +2,7 @@ package reference
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/config"
@@ -55,12 +56,30 @@ func Markdown(blocks []config.BlockSchema, providers []Provider) string {
 		if len(block.Kinds) == 0 {
 			b.WriteString(markdown.Settings(block.Settings))
 		}
+		for _, inner := range block.Blocks {
+			if !slices.ContainsFunc(blocks, func(other config.BlockSchema) bool { return other.Type == inner.Type }) {
+				writeInner(&b, block.Type, inner)
+			}
+		}
 	}
 	for _, p := range providers {
 		fmt.Fprintf(&b, "\n## provider %q\n\nThe settings of the plugin `%s`.\n\n%s", p.Label, p.Plugin, markdown.Settings(p.Schema))
 	}
 	b.WriteString("\n" + functions)
 	return b.String()
+}
+
+// writeInner describes a block that stands within another one alone.
+func writeInner(b *strings.Builder, path string, block config.BlockSchema) {
+	path += " " + block.Type
+	fmt.Fprintf(b, "\n### %s\n\n%s\n\n", path, block.Description)
+	if block.Label != "" {
+		fmt.Fprintf(b, "The name matches `%s`.\n\n", block.Label)
+	}
+	b.WriteString(markdown.Settings(block.Settings))
+	for _, inner := range block.Blocks {
+		writeInner(b, path, inner)
+	}
 }
 
 func heading(block config.BlockSchema) string {

@@ -12,6 +12,14 @@ metrics {
   listen = ":9400"
 }
 
+tracing {
+  endpoint       = "https://traces.example.com"
+  headers        = { Authorization = "Bearer a-secret-of-the-receiver" }
+  sample_ratio   = 0.25
+  follow_callers = true
+  name_tenants   = true
+}
+
 limits {
   request_body     = 1048576
   output           = 8388608

@@ -81,13 +81,28 @@ func document(t *testing.T) (d openAPI) {
 
 func TestEverySettingSaysWhoMayAbuseIt(t *testing.T) {
 	var names []string
-	for _, block := range config.Blocks() {
+	blocks := config.Blocks()
+	for _, block := range blocks {
+		for _, inner := range block.Blocks {
+			if !slices.ContainsFunc(blocks, func(b config.BlockSchema) bool { return b.Type == inner.Type }) {
+				blocks = append(blocks, inner)
+			}
+		}
+	}
+	for _, block := range blocks {
 		schemas := []sdk.Schema{block.Settings}
 		for _, kind := range block.Kinds {
 			schemas = append(schemas, kind.Settings)
 		}
 		for _, setting := range slices.Concat(schemas...) {
 			names = append(names, strings.TrimPrefix(block.Type+"."+setting.Name, "."))
+		}
+	}
+	for _, block := range config.Blocks() {
+		for _, inner := range block.Blocks {
+			if !slices.ContainsFunc(config.Blocks(), func(top config.BlockSchema) bool { return top.Type == inner.Type }) {
+				names = append(names, settingsWithin(inner)...)
+			}
 		}
 	}
 	// The tables of these pages are generated from the schemas of the plugins.
@@ -100,6 +115,17 @@ func TestEverySettingSaysWhoMayAbuseIt(t *testing.T) {
 		names = append(names, settings...)
 	}
 	have(t, abuse.Settings(), names)
+}
+
+// settingsWithin are those of a block that stands in another one alone.
+func settingsWithin(block config.BlockSchema) (names []string) {
+	for _, setting := range block.Settings {
+		names = append(names, block.Type+"."+setting.Name)
+	}
+	for _, inner := range block.Blocks {
+		names = append(names, settingsWithin(inner)...)
+	}
+	return names
 }
 
 var row = regexp.MustCompile("^\\| `([a-z0-9_]+)` \\|")

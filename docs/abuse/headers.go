@@ -29,6 +29,18 @@ func Headers() Kind {
 			Tests: []string{"TestWhoMayAskWhat", "TestTokensAreOfOneSandboxAndOnePurpose", "TestPortsThatTakeAToken", "TestHostsThatLeadNowhere"},
 		},
 		{
+			Of:    []string{"Traceparent"},
+			Abuse: "Anybody, to have traces sent, or to mix them up with another's; a tenant, to have all of its own sent.",
+			Stops: "It is read only with a valid token and with a tracing block, and its flag only where the block says so. Its IDs join traces and open nothing; whoever gives another's ID is seen in that trace.",
+			Tests: []string{"TestATraceGoesFromTheRequestToThePlugin", "TestCallersCannotHaveMoreSentThanTheRatio", "TestAStrangersTraceIsNotRead"},
+		},
+		{
+			Of:    []string{"Last-Event-ID"},
+			Abuse: "A tenant, to read on in another execution, another's or one that had the name before.",
+			Stops: "The execution is found by the path and the token; the ID must be of it, and is bounded and checked.",
+			Tests: []string{"TestAnIDIsForOneExecutionAtATime", "TestWhoseItIs"},
+		},
+		{
 			Of:    []string{"Mcp-Session-Id", "Mcp-Protocol-Version"},
 			Abuse: "Anybody, to pass for another by the ID of a session, or to cancel another's call.",
 			Stops: "The ID opens nothing: each request has its token. Calls in progress are looked for among those of the same tenant and session alone.",
@@ -63,6 +75,12 @@ func Headers() Kind {
 			Abuse: "A client, to pass for a request that the broker has marked itself.",
 			Stops: "The mark holds a word that only this process knows, and one from outside is removed.",
 			Tests: []string{"TestHeadOfAStream"},
+		},
+		{
+			Of:    []string{"X-Broker-Hop"},
+			Abuse: "A client, to have another address in the audit log, another scheme in links, or its call passed on no further.",
+			Stops: "It is read on the listener of the peers alone. What a client says there is replaced when its call is passed on, and taken off what programs see.",
+			Tests: []string{"TestWhatAClientSaysOfAHopIsNotBelieved", "TestAProgramIsReachedThroughAnotherBroker"},
 		},
 		{
 			Of:    []string{"Upgrade", "Origin", "Access-Control-Request-Method"},

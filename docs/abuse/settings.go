@@ -7,11 +7,11 @@ func Settings() Kind {
 		{
 			Of:    []string{"listen", "metrics.listen"},
 			Abuse: "Anybody in the network, where it is no longer loopback: tokens in the clear, metrics without a token.",
-			Stops: "Loopback is the default, elsewhere there is TLS. Metrics hold numbers, and nothing that a tenant has sent.",
+			Stops: "Loopback is the default, elsewhere there is TLS. Metrics hold numbers, and nothing that a tenant has sent but IDs of requests, of 64 characters at most, in exemplars.",
 			Tests: []string{"TestListenAddresses", "TestEverythingWorksOverTLS"},
 		},
 		{
-			Of:    []string{"state", "plugin_dir", "include", "key_file", "audit.dir"},
+			Of:    []string{"state", "data", "plugin_dir", "include", "key_file", "audit.dir"},
 			Abuse: "Another user of the machine, by files that it can write or read, or pipes and links in their places.",
 			Stops: "Owners and modes are checked, and pipes refused. The admin API changes none of them.",
 			Tests: []string{"TestAKeyFileIsForItsOwnerAlone", "TestADirectoryThatOthersMayEnterIsRefused", "TestAPipeInTheStateDirectoryIsRefusedAtOnce"},
@@ -21,6 +21,18 @@ func Settings() Kind {
 			Abuse: "Who has an administrator's token, to run another program or to load into one.",
 			Stops: "The file's alone; the API names a plugin of the directory for a new provider, and nothing else.",
 			Tests: []string{"TestWhatNamesProgramsAndPathsIsChangedInTheFileAlone", "TestAnAdministratorsTokenRunsNoProgramOfItsChoice"},
+		},
+		{
+			Of:    []string{"tracing.endpoint", "tracing.headers"},
+			Abuse: "The receiver, or who reads the traces, for secrets, code and paths; a receiver that hangs, for everybody's requests; one that sends the headers elsewhere.",
+			Stops: "Spans hold words of the broker's own, codes and sizes. They wait in a queue with a bound and are dropped above it. Redirects are not followed; headers are blanked in the log.",
+			Tests: []string{"TestATraceGoesFromTheRequestToThePlugin", "TestAReceiverThatHangsCostsNobodyAnything", "TestNobodyElseGetsTheHeaders", "TestAFailureIsToldOnceAndWithoutSecrets"},
+		},
+		{
+			Of:    []string{"tracing.sample_ratio", "tracing.follow_callers", "tracing.name_tenants"},
+			Abuse: "A tenant, to have all of its requests sent by the ID that it gives its trace, or by its flag; who reads the traces, for who the tenants are.",
+			Stops: "The broker rolls its own dice, and believes callers only where it is told to. Tenants are named only then, too.",
+			Tests: []string{"TestCallersCannotHaveMoreSentThanTheRatio", "TestCallersAreFollowedWhereTheOperatorWantsThat"},
 		},
 		{
 			Of:    []string{"log.level", "log.format"},
@@ -35,6 +47,24 @@ func Settings() Kind {
 			Tests: []string{"TestCertificatesThatAreOfNoUse", "TestClientsShowCertificatesWhereTheyMust"},
 		},
 		{
+			Of:    []string{"peers.listen", "peers.advertise", "peers.cert_file", "peers.key_file", "peers.ca_file"},
+			Abuse: "Whoever reaches the port, to pass for a broker, and then for any client at any address; a broker with a certificate of another authority or for another host.",
+			Stops: "Nobody comes in without a certificate of the authority, over TLS 1.3, and none is sent to that cannot show one for the host. What a peer passes on is authenticated again. A certificate that the others would refuse is refused at once.",
+			Tests: []string{"TestNobodyButPeersComesIn", "TestPeersThatCannotReachEachOther", "TestACallIsPassedOnOnce"},
+		},
+		{
+			Of:    []string{"peers.shared_file"},
+			Abuse: "Who reads the database, for secrets; who may change one broker's file, to change all brokers.",
+			Stops: "Secrets that stand as they are in the shared file are refused, and references to them are stored as they are written. What a file of one broker changes, every other one tries first, and one that refuses keeps it from all; who may write one of these files is an administrator of all brokers.",
+			Tests: []string{"TestOneFileIsShared", "TestWhatIsOneMachinesIsNotShared", "TestOneBrokerThatRefusesKeepsAllFromASharedChange"},
+		},
+		{
+			Of:    []string{"peers.zone", "peers.weight"},
+			Abuse: "Whoever may write into the database, to draw all new sessions to a broker of theirs, or to none.",
+			Stops: "A session goes to who has a certificate for its address, and nobody else has the role of the database. Where a broker cannot be reached the session is made by the one that was asked.",
+			Tests: []string{"TestWhereANewSessionGoes", "TestABrokerThatDrainsLeavesNewSessionsToOthers", "TestNobodyButPeersComesIn"},
+		},
+		{
 			Of:    []string{"limits.request_body", "limits.output", "limits.artifact_count", "limits.artifact_bytes", "limits.artifact_total"},
 			Abuse: "A tenant or its code, for the broker's memory.",
 			Stops: "Each has a most; what is above is refused or cut.",
@@ -47,10 +77,28 @@ func Settings() Kind {
 			Tests: []string{"TestNothingOutlivesTheMaximumLifetime", "TestAProviderThatDoesNotAnswerIsSB009", "TestACreationThatTakesTooLongIsSB004", "TestShutdownCancelsWhatTakesTooLong"},
 		},
 		{
+			Of:    []string{"limits.snapshot_ttl", "limits.max_snapshot_ttl", "quota.max_snapshots", "quota.max_snapshot_bytes"},
+			Abuse: "A tenant, to fill the disk with what it never deletes, or by asking for many at once.",
+			Stops: "Each has an end. What is larger than was left when it is there is deleted again, whatever the provider was told.",
+			Tests: []string{"TestTheQuotasOfSnapshots", "TestASnapshotExpires", "TestSnapshotsThatAreRefused"},
+		},
+		{
 			Of:    []string{"limits.max_wait", "limits.max_waiting"},
 			Abuse: "A tenant, to fill the queue for others.",
 			Stops: "Each tenant has a queue of its own, with a bound.",
 			Tests: []string{"TestTheQueueIsBounded", "TestAFloodOfOneTenantDoesNotDelayAnother"},
+		},
+		{
+			Of:    []string{"limits.execution_log_bytes", "limits.execution_logs_bytes", "limits.execution_log_time"},
+			Abuse: "A tenant or its code, for the broker's memory, or to have forgotten what others count on; who reads memory or disk, for what code has printed.",
+			Stops: "Each has a most; who takes the most loses first, and is told. Logs are never on a disk.",
+			Tests: []string{"TestWhatIsTooMuchIsForgottenAndSaid", "TestTheTenantThatTakesTheMostLosesFirst", "TestATenantHasSoManyDetached"},
+		},
+		{
+			Of:    []string{"webhooks.allow", "webhooks.allow_private", "webhooks.secret"},
+			Abuse: "A tenant, to have the broker ask where the tenant itself cannot: hosts of the operator's network, this machine, the metadata of clouds, by names that change, redirections, or addresses in disguise; who receives a report, to be deceived by a false one; who reads log or API, for the secret.",
+			Stops: "Nothing is posted but to hosts of the operator's lists, and to public addresses unless the operator says so, which is looked at when the connection is made. No redirection is followed, the answer is not passed on, and attempts are bounded. Reports are signed; the secret is shown nowhere.",
+			Tests: []string{"TestWhereReportsMayGo", "TestAddressesToWhichNothingIsPosted", "TestANameThatLeadsIntoTheOwnNetworkIsNotFollowed", "TestAReportIsPostedUntilItIsTaken", "TestTheSignatureIsThatOfTheSpecification"},
 		},
 		{
 			Of:    []string{"limits.disk_timeout"},
@@ -107,7 +155,7 @@ func Settings() Kind {
 			Tests: []string{"TestMistakesInFrontDoors", "TestFrontDoors"},
 		},
 		{
-			Of:    []string{"provider.cost_per_second", "e2b.cost_per_second", "quota.money_per_day", "quota.money_per_month", "quota.max_memory_mb", "quota.max_cpus", "quota.max_instances", "quota.max_concurrent", "quota.requests_per_second", "quota.executions_per_day", "quota.execution_seconds_per_day"},
+			Of:    []string{"provider.cost_per_second", "e2b.cost_per_second", "quota.money_per_day", "quota.money_per_month", "quota.max_volumes", "quota.max_volume_bytes", "quota.max_memory_mb", "quota.max_cpus", "quota.max_instances", "quota.max_concurrent", "quota.requests_per_second", "quota.executions_per_day", "quota.execution_seconds_per_day"},
 			Abuse: "A tenant, for more than its share, by races, crashes and clocks.",
 			Stops: "Taken before, settled after, durable; a race grants nothing too much.",
 			Tests: []string{"TestAMillionRacingOperationsGrantNothingTooMuch", "TestTheCountsSurviveAKillAtAnyStep", "TestACountFromAClockThatWasWrongEnds"},
@@ -137,6 +185,24 @@ func Settings() Kind {
 			Tests: []string{"TestNothingIsLeftBehindInASandboxThatIsHandedOver", "TestASandboxIsHandedOverToItsTenantAlone"},
 		},
 		{
+			Of:    []string{"network.max_connections", "network.max_bytes", "network.tenant_connections", "network.tenant_bytes"},
+			Abuse: "Code, to carry off or bring in more than its operator pays for, or to hold connections for ever; many instances of one tenant, to do so together.",
+			Stops: "Connections and bytes are counted outside of the sandbox, for the instance and for the tenant, and cut off in the middle. A creation can lower the bounds and not raise them.",
+			Tests: []string{"TestQuotasOfInstancesAndTenants", "TestACreationNarrowsItsTenantsNetwork"},
+		},
+		{
+			Of:    []string{"allow.ports", "allow.methods", "allow.paths", "allow.websocket", "allow.tcp", "allow.private"},
+			Abuse: "Code, for hosts that nobody named: by names that lead inside, by addresses in disguise, by requests that two programs read differently, by another name within TLS.",
+			Stops: "All is read outside of the sandbox, strictly, and written anew. A name is resolved once, and the address that was looked at is dialled. Links and metadata of clouds are never reached.",
+			Tests: []string{"TestWhatAttacksGetsNothing", "TestTheRulesOfTLS", "TestTheAddressThatWasLookedAtIsTheOneThatIsDialled"},
+		},
+		{
+			Of:    []string{"secret.value", "secret.header", "secret.hosts"},
+			Abuse: "Code, to learn a secret that it may use: in the sandbox, from an answer that repeats it, at another host; who reads the file, the log or the difference of two files.",
+			Stops: "It is put in outside of the sandbox, over TLS, for its hosts alone, and taken out of the answers of these as it stands. No message, log, audit line or difference has it.",
+			Tests: []string{"TestTheRulesOfTLS", "TestASecretIsMaskedInWhateverPiecesItComes", "TestEachConnectionHasALineAndNoSecretHasOne", "TestASecretOfANetworkIsNotShown"},
+		},
+		{
 			Of:    []string{"audit.include_code", "audit.max_mb", "audit.keep_days"},
 			Abuse: "Who reads the log, for code and secrets; a tenant, to push lines out by many others.",
 			Stops: "Code is written only where it is wanted; lines are bounded; files go for their age alone.",
@@ -149,10 +215,16 @@ func Settings() Kind {
 			Tests: []string{"TestAddressesForTheAuditLog", "TestTheAuditLogIsSentToAWebhookThatIsAddedWhileTheBrokerRuns"},
 		},
 		{
-			Of:    []string{"self_managed.runsc", "self_managed.guest", "self_managed.rootfs", "self_managed.docker_host", "self_managed.docker_runtime", "self_managed.image", "self_managed.wheel_dir", "self_managed.package_index", "self_managed.npm_registry", "kubernetes.kubeconfig", "kubernetes.context", "kubernetes.namespace", "kubernetes.image", "kubernetes.guest_image", "kubernetes.runtime_class", "kubernetes.kernel", "kubernetes.service_account", "kubernetes.network", "kubernetes.reach", "kubernetes.wheel_dir", "kubernetes.package_index", "kubernetes.npm_registry"},
+			Of:    []string{"self_managed.runsc", "self_managed.guest", "self_managed.rootfs", "self_managed.docker_host", "self_managed.docker_runtime", "self_managed.image", "self_managed.wheel_dir", "self_managed.package_index", "self_managed.npm_registry", "kubernetes.kubeconfig", "kubernetes.context", "kubernetes.namespace", "kubernetes.mode", "kubernetes.image", "kubernetes.guest_image", "kubernetes.runtime_class", "kubernetes.kernel", "kubernetes.service_account", "kubernetes.network", "kubernetes.reach", "kubernetes.wheel_dir", "kubernetes.package_index", "kubernetes.npm_registry"},
 			Abuse: "Who has an administrator's token, for any program as root; another user, who can write one of these.",
 			Stops: "`file_only`; owners and modes are those of a program that root runs.",
 			Tests: []string{"TestSettingsThatAnAdministratorsTokenCannotChange", "TestAnAdministratorsTokenRunsNoProgramOfItsChoice", "TestTheRequestsOfAttackers"},
+		},
+		{
+			Of:    []string{"kubernetes.egress", "kubernetes.dns", "kubernetes.unenforced_policies"},
+			Abuse: "Code in a sandbox, for whatever they let it reach: data leaves by a network, and by the names that it asks for.",
+			Stops: "`file_only`; link-local addresses are never reached; no pod is handed out from which the API server is, unless the operator accepts it. What is allowed is open to every tenant of the provider.",
+			Tests: []string{"TestCodeWithThePodsNetworkReachesWhatEgressSays", "TestPodsThatNothingConfinesAreNotHandedOut", "TestSettingsThatCannotBeAreRefusedByName"},
 		},
 		{
 			Of:    []string{"self_managed.pool_size", "self_managed.max_sandboxes", "self_managed.queue_timeout", "self_managed.max_age", "self_managed.memory_mb", "self_managed.cpus", "self_managed.workspace_mb", "self_managed.processes", "self_managed.cgroups", "kubernetes.pool_size", "kubernetes.max_sandboxes", "kubernetes.queue_timeout", "kubernetes.max_age", "kubernetes.memory_mb", "kubernetes.cpus", "kubernetes.memory_request_mb", "kubernetes.cpu_request", "kubernetes.workspace_mb", "kubernetes.processes"},
@@ -169,14 +241,62 @@ func Settings() Kind {
 		{
 			Of:    []string{"kubernetes.image_pull_policy", "kubernetes.image_pull_secrets", "kubernetes.node_selector", "kubernetes.toleration", "kubernetes.port"},
 			Abuse: "Who has an administrator's token, to have code run on other nodes of the cluster.",
-			Stops: "It remains, within the namespace's own rules; the change is in the audit log. A port answers nobody without the pod's key.",
+			Stops: "It remains, within the namespace's own rules; the change is in the audit log. A port answers nobody without a credential for the pod.",
 			Tests: []string{"TestAGuestSaysNothingToOthers", "TestWhatAnAdministratorChangesIsInTheAuditLog"},
+		},
+		{
+			Of:    []string{"kubernetes.abandoned_after"},
+			Abuse: "Who reaches a pod's port, to keep it by connections; who stands between broker and pods, to have them end.",
+			Stops: "Connections count that have a credential for the pod. An instance lasts until its own end, whoever is connected.",
+			Tests: []string{"TestAGuestThatNobodyConnectsToEnds", "TestPodsThatNobodyConnectsToEnd"},
+		},
+		{
+			Of:    []string{"self_managed.paused_mb", "quota.max_paused"},
+			Abuse: "A tenant, to fill the disk with paused instances, or to have more of them run than it may by resuming many at once; who reads the disk, for what was in their memory.",
+			Stops: "All of them together have a bound, and each tenant's have a number; without room a pause is refused and the instance goes on. A resume takes its place among the instances before the provider is asked. What is on the disk is encrypted with a key that is in the memory of the plugin alone.",
+			Tests: []string{"TestAnInstanceThatCannotBeWrittenDownIsNotLost", "TestOneOfManyResumesGetsTheOnlyPlace", "TestRacingPausesGrantNothingTooMuch", "TestAPausedInstanceHoldsNoMemory"},
+		},
+		{
+			Of:    []string{"self_managed.volumes_mb", "self_managed.volume_dir"},
+			Abuse: "A tenant, to fill the disk; who has an administrator's token, to have volumes written elsewhere.",
+			Stops: "All volumes together have a bound, and take their room when they are made. The directory is `file_only`.",
+			Tests: []string{"TestVolumesHaveABound", "TestSettingsThatAnAdministratorsTokenCannotChange"},
+		},
+		{
+			Of:    []string{"template.from", "template.rootfs", "template.packages", "self_managed.template_dir"},
+			Abuse: "Who writes an image, by names and links that lead out of it, devices, setuid, archives without an end; a registry, by contents that are not those of the sum; code, to change what the next sandbox is made of.",
+			Stops: "Names are joined in memory, where nothing leads out; owners and special bits are left out; sizes are bounded and sums checked. Sandboxes see all of it read-only.",
+			Tests: []string{"TestHostileLayersAreRefused", "TestNothingIsWrittenOutsideOfTheRoot", "TestModesAreThoseOfASandbox", "TestImagesThatAreOfNoUseSayWhy", "TestSandboxesAreMadeOfATemplate"},
+		},
+		{
+			Of:    []string{"template.dockerfile", "template.context", "template.build_args"},
+			Abuse: "Who writes a Dockerfile or what it copies: by links and paths out of the context, devices, patterns and variables that grow; who runs in a RUN, to reach the machine or its network, to stay, to fill memory or disk, to change layers of others, or to be root in an instance; a template, for what another one has fetched; who has an administrator's token, to have files of the machine in a sandbox.",
+			Stops: "The settings are `file_only`. The context is a directory that nothing leads out of, and only files, directories and links are copied. A RUN is in a sandbox of its own, with bounds, and with the network that the template names, which is none unless it does. Its changes are a layer like that of a stranger: without owners, setuid and devices.",
+			Tests: []string{"TestAContextLeadsNowhere", "TestVariablesDoNotGrowWithoutBound", "TestARunIsBounded", "TestWhatARunLeavesIsWhatASandboxMayHave", "TestARunReachesWhatItsTemplateNames", "TestWhatOneTemplateHasFetchedIsNotAnothers", "TestAnAdministratorChangesTemplates"},
+		},
+		{
+			Of:    []string{"self_managed.registry"},
+			Abuse: "A registry, or who stands between, to get the password: by leading elsewhere, for a token or by a redirect, without TLS, or by saying it where it is logged; who has an administrator's token, to have it sent to a host of theirs.",
+			Stops: "It goes to the registry and its `token_host` alone, over HTTPS but for this machine. What a registry with a login answers is not quoted. The block is `file_only`.",
+			Tests: []string{"TestWhereAPasswordMayGo", "TestAPasswordIsSentNowhereElse", "TestWhatARegistrySaysOfAPasswordIsNotRepeated", "TestATemplateOfAPrivateRegistry", "TestSettingsThatAnAdministratorsTokenCannotChange"},
+		},
+		{
+			Of:    []string{"template.env", "template.start", "template.ready", "template.memory_mb", "template.cpus", "template.providers", "template.tenants"},
+			Abuse: "Who reads log, API or audit log, for variables; a tenant, for a template that is another's, or larger than its quota.",
+			Stops: "Variables are secret, and told by name. Who may not use a template is told that there is none; its size counts for the quotas.",
+			Tests: []string{"TestSandboxesOfAnImage", "TestTemplatesAreForTheirTenantsAndProviders"},
 		},
 		{
 			Of:    []string{"self_managed.packages", "self_managed.package_hosts", "self_managed.package_mb", "kubernetes.packages", "kubernetes.package_hosts", "kubernetes.package_mb"},
 			Abuse: "Code, for a way out to the network; an index, by files without end.",
 			Stops: "The way out leads to named hosts, during an installation alone, and is bounded.",
 			Tests: []string{"TestAnInstallationReachesOnlyWhatTheOperatorNamed", "TestAnIndexThatNeverEndsIsCutOff", "TestPipThatCodeCallsInstallsWhatIsAllowed"},
+		},
+		{
+			Of:    []string{"self_managed.package_layers_mb", "self_managed.package_layers_age"},
+			Abuse: "Code, to change what others get from a layer, or to see what they have; a tenant, to fill the disk with sets of packages.",
+			Stops: "A layer is installed in a sandbox in which no code has run, and is mounted read-only where nobody can list it; what is installed elsewhere, or from elsewhere, is another layer. All layers together have a bound, and two at most are built at once.",
+			Tests: []string{"TestWhatCodeDoesToItsPackagesIsNotAnothers", "TestLayersOutliveTheProviderAndAreOfTheirSourcesAlone", "TestTheSecretsOfAnInstanceAreInNoLayer", "TestTheLongestUnusedGoesFirst", "TestALayerThatWasChangedIsNotUsed"},
 		},
 		{
 			Of:    []string{"self_managed.policy", "self_managed.policy_blocked_imports", "self_managed.policy_blocked_calls", "self_managed.policy_allowed_rules", "kubernetes.policy", "kubernetes.policy_blocked_imports", "kubernetes.policy_blocked_calls", "kubernetes.policy_allowed_rules"},

@@ -96,21 +96,27 @@ func Parse(text string) Page {
 	return page
 }
 
-// Anchors are what a link to one of the headings has behind its #, by GitHub's
-// rule: lower case, spaces become hyphens, punctuation goes.
+// Anchors are what a link to one of the headings has behind its #.
 func (p Page) Anchors() []string {
 	var anchors []string
 	for _, heading := range p.Headings {
-		anchors = append(anchors, strings.Map(func(r rune) rune {
-			switch {
-			case r == ' ':
-				return '-'
-			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
-				return unicode.ToLower(r)
-			default:
-				return -1
-			}
-		}, heading))
+		anchors = append(anchors, Anchor(heading))
 	}
 	return anchors
+}
+
+// Anchor is what a link to a heading has behind its #, by GitHub's rule: lower case, spaces
+// become hyphens, punctuation goes. Of headings with the same text GitHub counts the later
+// ones, which this does not know.
+func Anchor(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		default:
+			return -1
+		}
+	}, heading)
 }

@@ -15,15 +15,21 @@ import (
 // lastPart of an instance's ID, which is the name that front doors give it.
 func lastPart(id string) string { return id[strings.LastIndexByte(id, ':')+1:] }
 
-// named returns the events with the broker's names for the instances of front doors. What
-// a door has told of was made, by somebody.
-func (f *findings) named(events []event, effects []cloud.Effect) []event {
+// namesOf are the broker's names for the instances that were made, by those that front doors
+// have for them.
+func namesOf(effects []cloud.Effect) map[string]string {
 	ids := map[string]string{}
 	for _, e := range effects {
 		if e.Kind == cloud.Created && e.Process != cloud.StrayProcess {
 			ids[e.Instance.Labels[sdk.LabelInstance]] = idOf(e.Instance)
 		}
 	}
+	return ids
+}
+
+// named returns the events with the broker's names for the instances of front doors, which are
+// in ids by the doors' names. What a door has told of was made, by somebody.
+func (f *findings) named(events []event, ids map[string]string) []event {
 	named := slices.Clone(events)
 	for i := range named {
 		e := &named[i]
@@ -49,6 +55,9 @@ func (f *findings) named(events []event, effects []cloud.Effect) []event {
 	return named
 }
 
+// ofFiles are about files, whose tokens no code has.
+var ofFiles = []operation{opWrite, opRead, opPut, opGet}
+
 // outcomes are told as they were: what is said to have run has run, and what it printed is
 // its own.
 func (f *findings) outcomes(events []event, effects []cloud.Effect) {
@@ -59,7 +68,7 @@ func (f *findings) outcomes(events []event, effects []cloud.Effect) {
 		}
 	}
 	for _, e := range events {
-		if e.Token == "" || !e.acknowledged() || e.Operation == opWrite || e.Operation == opRead {
+		if e.Token == "" || !e.acknowledged() || slices.Contains(ofFiles, e.Operation) {
 			continue
 		}
 		if !ran[e.Token] {
@@ -242,6 +251,13 @@ func (f *findings) origins(events []event, effects []cloud.Effect, lines []audit
 // frozen are the instances that the clouds have paused.
 func (w *world) frozen() map[string]bool {
 	frozen := map[string]bool{}
+	for _, b := range w.backends {
+		for _, i := range b.alive(w.t) {
+			if i.paused {
+				frozen[idOf(i.Instance)] = true
+			}
+		}
+	}
 	for _, c := range w.clouds {
 		ids := c.Frozen()
 		for _, i := range c.Alive() {

@@ -18,8 +18,13 @@ func (w *world) effects() (all []cloud.Effect) {
 	return all
 }
 
-// alive is what there is in all clouds.
+// alive is what there is in all clouds, and in all other back ends.
 func (w *world) alive() (all []cloud.Instance) {
+	for _, b := range w.backends {
+		for _, i := range b.alive(w.t) {
+			all = append(all, i.Instance)
+		}
+	}
 	for _, c := range w.clouds {
 		all = append(all, c.Alive()...)
 	}
@@ -30,6 +35,9 @@ func (w *world) alive() (all []cloud.Instance) {
 func (w *world) labels() (all []string) {
 	for _, c := range w.clouds {
 		all = append(all, c.Name())
+	}
+	for _, b := range w.backends {
+		all = append(all, b.label())
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,7 +31,7 @@ func (w *world) settle() {
 			return poll.Continue("%s\n%s", why, w.lastLog())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(leakBound), poll.WithDelay(30*time.Millisecond))
+	}, poll.WithTimeout(w.pace.settle), poll.WithDelay(w.pace.look))
 }
 
 // unsettled says where they do not agree.
@@ -43,15 +44,18 @@ func (w *world) unsettled() string {
 	if len(there[""]) > 0 {
 		return fmt.Sprintf("nobody's, and still there: %q", there[""])
 	}
-	for _, tenant := range tenants {
+	for _, tenant := range w.tenants() {
 		var list struct{ Instances []struct{ ID, State string } }
 		a := w.ask(http.MethodGet, "/api/v1/instances?limit=100", tenant, nil, "")
 		if a.Status != http.StatusOK || !a.into(&list) {
 			return fmt.Sprintf("%s cannot list: %v %s", tenant, a.Err, a.Body)
 		}
-		known := []string{}
+		known, paused := []string{}, 0
 		for _, i := range list.Instances {
 			known = append(known, i.ID)
+			if i.State == "paused" {
+				paused++
+			}
 			if i.State == "running" && frozen[i.ID] {
 				return fmt.Sprintf("%s is running according to the broker, and paused according to the cloud", i.ID)
 			}
@@ -62,11 +66,14 @@ func (w *world) unsettled() string {
 			return fmt.Sprintf("%s has according to the broker\n%q, according to the cloud\n%q", tenant, known, there[tenant])
 		}
 		used := w.used(tenant)
-		if used["max_concurrent"] != 0 || used["max_instances"] != float64(len(known)) {
+		if used["max_concurrent"] != 0 || used["max_instances"]+used["max_paused"] != float64(len(known)) {
 			return fmt.Sprintf("%s uses %v, and has %d instances", tenant, used, len(known))
 		}
+		if used["max_paused"] > float64(paused) {
+			return fmt.Sprintf("%s uses %v, and has %d paused instances", tenant, used, paused)
+		}
 	}
-	return ""
+	return w.unsettledKept()
 }
 
 func (w *world) used(tenant string) map[string]float64 {
@@ -100,6 +107,8 @@ type figures struct {
 	Requests, Acknowledged, Created, Destroyed, Executed, AuditLines int
 	// Doors is what came through each front door, and without one.
 	Doors map[string]traffic
+	// Kept is what keepers and the administrator asked for, by operation.
+	Kept map[operation]traffic
 }
 
 // traffic is requests. Those that were cut off reached the broker, and had no whole answer
@@ -110,9 +119,12 @@ type traffic struct{ Requests, Acknowledged, CutOff int }
 // The world has settled.
 func (w *world) check() figures {
 	w.t.Helper()
+	if len(w.backends) > 0 {
+		return w.checkReal()
+	}
 	effects, alive := w.effects(), w.alive()
 	var found findings
-	events := found.named(w.history.all(), effects)
+	events := found.named(w.history.all(), namesOf(effects))
 	found.acknowledged(events, alive)
 	found.refusals(events)
 	found.keys(events)
@@ -125,32 +137,18 @@ func (w *world) check() figures {
 	found.promises(events)
 	found.quotas(effects)
 	found.concurrent(effects)
+	if w.keepers {
+		found.kept(events, effects, w.forked())
+	}
 	lines := w.auditLines()
 	found.audit(effects, lines)
 	found.origins(events, effects, lines)
 	w.verifyAudit()
-	for _, tenant := range tenants {
+	for _, tenant := range w.tenants() {
 		found.executions(tenant, w.used(tenant)["executions_per_day"], effects)
 	}
-	if len(found) > 0 {
-		path := filepath.Join(w.dir, "history.jsonl")
-		assert.Check(w.t, w.history.save(path))
-		const shown = 20
-		w.t.Errorf("%d findings, of which the first are:\n%s", len(found), strings.Join(found[:min(shown, len(found))], "\n"))
-	}
-	sum := figures{Requests: len(events), AuditLines: len(lines), Doors: map[string]traffic{}}
-	for _, e := range events {
-		through := sum.Doors[e.Door]
-		through.Requests++
-		switch {
-		case e.acknowledged():
-			sum.Acknowledged++
-			through.Acknowledged++
-		case e.Error != "" && e.Patience == 0 && !strings.Contains(e.Error, "connection refused"): // it had begun
-			through.CutOff++
-		}
-		sum.Doors[e.Door] = through
-	}
+	w.report(found)
+	sum := sumOf(events, lines)
 	for _, e := range effects {
 		switch e.Kind {
 		case cloud.Created:
@@ -162,6 +160,43 @@ func (w *world) check() figures {
 		}
 	}
 	return sum
+}
+
+// report fails the test with what was found.
+func (w *world) report(found findings) {
+	w.t.Helper()
+	if len(found) == 0 {
+		return
+	}
+	const shown = 20
+	w.t.Errorf("%d findings, of which the first are:\n%s", len(found), strings.Join(found[:min(shown, len(found))], "\n"))
+}
+
+// sumOf are the figures that events alone tell.
+func sumOf(events []event, lines []auditLine) figures {
+	sum := figures{Requests: len(events), AuditLines: len(lines), Doors: map[string]traffic{}, Kept: map[operation]traffic{}}
+	for _, e := range events {
+		if e.acknowledged() {
+			sum.Acknowledged++
+		}
+		sum.Doors[e.Door] = sum.Doors[e.Door].with(e)
+		if slices.Contains(ofKeepers, e.Operation) {
+			sum.Kept[e.Operation] = sum.Kept[e.Operation].with(e)
+		}
+	}
+	return sum
+}
+
+// with counts one more.
+func (t traffic) with(e event) traffic {
+	t.Requests++
+	switch {
+	case e.acknowledged():
+		t.Acknowledged++
+	case e.Error != "" && e.Patience == 0 && !strings.Contains(e.Error, "connection refused"): // it had begun
+		t.CutOff++
+	}
+	return t
 }
 
 // ownersUse is what only those do who were told of an instance.
@@ -183,6 +218,13 @@ func (f *findings) acknowledged(events []event, alive []cloud.Instance) {
 	}
 	for _, e := range events {
 		switch {
+		case e.Operation == opFork && e.answered():
+			for _, id := range e.List {
+				if !asked[id] && !there[id] {
+					f.add("lost: %s was acknowledged as a copy at %s and is no more", id, e.Ended.Format(time.RFC3339Nano))
+					asked[id] = true
+				}
+			}
 		case (e.Operation == opCreate || e.Operation == opRun && e.Session != "") && e.answered() && !asked[e.Told] && !there[e.Told]:
 			f.add("lost: %s was acknowledged at %s and is no more", e.Told, e.Ended.Format(time.RFC3339Nano))
 			asked[e.Told] = true // say it once
@@ -214,10 +256,14 @@ func (f *findings) keys(events []event) {
 		if e.Key == "" || !e.answered() {
 			continue
 		}
-		if other := told[e.Key]; other != "" && other != e.Told {
-			f.add("doubled: the key %s was answered with %s and %s", e.Key, other, e.Told)
+		thing := cmp.Or(e.Told, e.Kept)
+		if e.Operation == opFork {
+			thing = strings.Join(e.List, " ")
 		}
-		told[e.Key] = e.Told
+		if other := told[e.Key]; other != "" && other != thing {
+			f.add("doubled: the key %s was answered with %s and %s", e.Key, other, thing)
+		}
+		told[e.Key] = thing
 	}
 }
 
@@ -230,7 +276,7 @@ func (f *findings) tenants(events []event) {
 		if e.Told != "" && e.answered() && !strings.HasPrefix(e.Told, e.Tenant+":") {
 			f.add("seen: %s was told of %s", e.Tenant, e.Told)
 		}
-		if e.Operation != opList {
+		if e.Operation != opList && e.Operation != opFork && e.Operation != opLeft {
 			continue
 		}
 		for _, id := range e.List {
@@ -303,17 +349,21 @@ func (f *findings) effects(events []event, effects []cloud.Effect) {
 	}
 }
 
-// quotas hold at every moment.
+// quotas hold at every moment. What is paused is none of the instances.
 func (f *findings) quotas(effects []cloud.Effect) {
-	instances := map[string]int{}
+	instances, paused := map[string]int{}, map[string]bool{}
 	for _, e := range effects {
-		tenant := e.Instance.Labels[sdk.LabelTenant]
-		switch e.Kind {
-		case cloud.Created:
+		tenant, id := e.Instance.Labels[sdk.LabelTenant], e.Cloud+e.Instance.ID
+		switch {
+		case e.Kind == cloud.Created, e.Kind == cloud.Resumed && paused[id]:
+			paused[id] = false
 			if instances[tenant]++; instances[tenant] > maxInstances {
 				f.add("above a limit: %s has %d instances at %s", tenant, instances[tenant], e.At.Format(time.RFC3339Nano))
 			}
-		case cloud.Gone:
+		case e.Kind == cloud.Paused && !paused[id]:
+			paused[id] = true
+			instances[tenant]--
+		case e.Kind == cloud.Gone && !paused[id]:
 			instances[tenant]--
 		}
 	}
@@ -349,6 +399,10 @@ type auditLine struct {
 	Execution        string    `json:"execution_id"`
 	CodeHash         string    `json:"code_hash"`
 	Path             string    `json:"path"`
+	To               string    `json:"to"`
+	Template         string    `json:"template"`
+	Snapshot         string    `json:"snapshot_id"`
+	ProviderSnapshot string    `json:"provider_snapshot"`
 	Door             string    `json:"front_door"`
 	Timestamp        time.Time `json:"timestamp"`
 }
@@ -367,7 +421,7 @@ func (l auditLine) keys() (keys []string) {
 		case operation == "execute_code":
 			key = "execute " + l.Execution
 		default:
-			key = insideKey(operation, l.ProviderInstance, l.CodeHash, l.Path)
+			key = cmp.Or(insideKey(operation, l.ProviderInstance, l.CodeHash, l.Path), l.keyOf(operation))
 		}
 		if key += " in " + l.Provider; !slices.Contains(keys, key) {
 			keys = append(keys, key)
@@ -402,6 +456,9 @@ func (f *findings) audit(effects []cloud.Effect, lines []auditLine) {
 			continue
 		default:
 			key = keyInside(e)
+		}
+		if kept := keyOfKept(e); kept != "" {
+			key = kept + " in " + e.Cloud
 		}
 		if e.Process == cloud.StrayProcess {
 			continue // nobody's doing

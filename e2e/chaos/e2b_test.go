@@ -193,14 +193,14 @@ func startOf(code string) any {
 // command runs one and waits for its end.
 func (c *e2bClient) command() {
 	b := c.box()
-	token, code := c.code()
+	token, code := c.script()
 	c.ask(event{Operation: opCommand, Instance: b.id, Token: token}, c.procedure(b, "/process.Process/Start", startOf(code)), readProcess)
 }
 
 // start starts one and leaves when it knows that it has begun.
 func (c *e2bClient) start() {
 	b := c.box()
-	token, code := c.code()
+	token, code := c.script()
 	req := c.procedure(b, "/process.Process/Start", startOf(code))
 	req.Until = []byte(`"pid":`)
 	c.ask(event{Operation: opStart, Instance: b.id, Token: token}, req, readProcess)
@@ -435,7 +435,7 @@ func (c *e2bClient) steal() {
 	if len(c.held) > 0 && c.random.IntN(2) == 0 {
 		b.token = c.box().token // that of another sandbox
 	}
-	_, code := c.code()
+	_, code := c.script()
 	ways := map[string]call{
 		"look":    c.control(http.MethodGet, "/sandboxes/"+id),
 		"kill":    c.control(http.MethodDelete, "/sandboxes/"+id),

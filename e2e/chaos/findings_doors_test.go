@@ -237,7 +237,7 @@ func TestTheCheckerSeesWhatIsWrongThroughADoor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var f findings
-			test.find(&f, f.named(test.events, test.effects), test.effects, test.alive, test.lines)
+			test.find(&f, f.named(test.events, namesOf(test.effects)), test.effects, test.alive, test.lines)
 			if test.want == "" {
 				assert.Check(t, is.Len(f, 0))
 				return

@@ -61,6 +61,14 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		"a stranger gets in":               {func(f *findings) { f.tenants([]event{{Operation: opSteal, Status: 200}}) }, "seen: "},
 		"a stranger is shown it":           {func(f *findings) { f.tenants([]event{{Operation: opList, Tenant: "blue", List: []string{idOf(a)}}}) }, "seen: "},
 		"a stranger is told of it":         {func(f *findings) { f.tenants([]event{{Tenant: "blue", Told: idOf(a), Status: 200}}) }, "seen: "},
+		"one more is resumed than may run": {func(f *findings) {
+			f.quotas(append(many(maxInstances, func(i int) cloud.Effect { return created(i, a) }),
+				cloud.Effect{Kind: cloud.Paused, Instance: a}, created(maxInstances, instanceOf("red", "b")), cloud.Effect{Kind: cloud.Resumed, Instance: a}))
+		}, "above a limit: "},
+		"one is paused for another": {func(f *findings) {
+			f.quotas(append(many(maxInstances, func(i int) cloud.Effect { return created(i, a) }),
+				cloud.Effect{Kind: cloud.Paused, Instance: a}, created(maxInstances, instanceOf("red", "b"))))
+		}, ""},
 		"the broker itself counts too many": {func(f *findings) {
 			f.counts([]event{{Operation: opUsage, List: []string{"max_instances: 7 of 6"}}}, false)
 		}, "above a limit: "},

@@ -25,6 +25,10 @@ func (c *client) has() int { return len(c.held) }
 func (w *world) finish() {
 	w.t.Helper()
 	w.endAll()
+	if len(w.backends) > 0 {
+		w.finishReal()
+		return
+	}
 	var napping []*e2bClient
 	for _, one := range w.clients {
 		if c, ok := one.(*e2bClient); ok {
@@ -46,7 +50,7 @@ func (w *world) finish() {
 // nobody's.
 func (w *world) endAll() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), leakBound)
+	ctx, cancel := context.WithTimeout(context.Background(), w.pace.settle)
 	defer cancel()
 	for _, one := range w.clients {
 		o, ok := one.(holder)
@@ -66,8 +70,14 @@ func (w *world) endAll() {
 			c.destroy(ctx)
 		}
 	}
+	for _, one := range w.clients {
+		if c, ok := one.(*keeper); ok {
+			c.endRest(ctx)
+		}
+	}
 	w.settle()
 	assert.Equal(w.t, len(w.alive()), 0, "they were all ended")
+	w.nothingKept()
 }
 
 // fallAsleep makes a sandbox with a file, whose timeout is to pause it soon.

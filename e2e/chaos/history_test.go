@@ -33,7 +33,25 @@ const (
 	opEndpoint operation = "endpoint" // where a port is, and what opens it
 	opPause    operation = "pause"
 	opResume   operation = "resume"
+	// Those of keepers, and of the administrator.
+	opSnapshot       operation = "snapshot"
+	opSnapshots      operation = "snapshots" // a list
+	opDrop           operation = "drop"      // a snapshot
+	opTell           operation = "tell"      // what a copy holds
+	opFork           operation = "fork"
+	opLeft           operation = "left"  // what there is of a fork that has no answer
+	opAllot          operation = "allot" // a volume
+	opVolumes        operation = "volumes"
+	opPut            operation = "put" // a file into a volume
+	opGet            operation = "get" // it
+	opFree           operation = "free"
+	opPutTemplate    operation = "put template"
+	opBuild          operation = "build"
+	opRemoveTemplate operation = "remove template"
 )
+
+// ofKeepers are those that change what is kept, and what shows it.
+var ofKeepers = []operation{opSnapshot, opDrop, opTell, opFork, opLeft, opAllot, opPut, opGet, opFree, opPutTemplate, opBuild, opRemoveTemplate}
 
 // event is one request and what became of it.
 type event struct {
@@ -57,6 +75,9 @@ type event struct {
 	Detail   string `json:",omitempty"`
 	// Told is the instance that the answer names.
 	Told string `json:",omitempty"`
+	// Kept is the snapshot, the volume or the template that was asked for, or that the answer
+	// names, or the fork.
+	Kept string `json:",omitempty"`
 	// Provider that served, why it did, and the codes of those that could not.
 	Provider string   `json:",omitempty"`
 	Reason   string   `json:",omitempty"`

@@ -15,11 +15,11 @@ const settleEvery = 25
 func TestKillsAtRandomLoseAndDoubleNothing(t *testing.T) {
 	t.Parallel()
 	s := seed(t)
-	w := newWorld(t, s, options{})
+	w := newWorld(t, s, options{keepers: true})
 	w.start("")
 	w.waitReady()
 	began := time.Now()
-	kills := cmp.Or(*killsFlag, 50)
+	kills := cmp.Or(*killsFlag, settleEvery)
 	blows := schedule(newRandom(s, 0), kills)
 	for len(blows) > 0 {
 		clients := w.letLoose()

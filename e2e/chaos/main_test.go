@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 )
 
 var (
@@ -21,6 +23,7 @@ var (
 var built struct{ broker, plugin string }
 
 func TestMain(m *testing.M) {
+	daytonafake.Main()
 	// Most of a world is waiting. An error would be one of this line.
 	_ = flag.Set("test.parallel", "8")
 	flag.Parse()

@@ -124,7 +124,7 @@ func (c *mcpClient) disconnect() {
 // record sends what send sends, and writes down what became of it.
 func (c *mcpClient) record(e event, send func(ctx context.Context, e *event) error) event {
 	e.Client, e.Tenant, e.Door, e.Began = c.number, c.tenant, c.door, time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), mcpPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), max(mcpPatience, c.world.pace.ask))
 	defer cancel()
 	ctx, last := c.wire.watch(ctx)
 	var left atomic.Bool
@@ -295,7 +295,7 @@ func readCommand(e *event, a answer) {
 // command runs one and waits for its end.
 func (c *mcpClient) command() {
 	b := c.box()
-	token, code := c.code()
+	token, code := c.script()
 	c.call(event{Operation: opCommand, Instance: b.id, Token: token}, "run_command",
 		map[string]any{"session": c.names[b.id], "command": code}, readCommand)
 }
@@ -303,7 +303,7 @@ func (c *mcpClient) command() {
 // start starts one in the background.
 func (c *mcpClient) start() {
 	b := c.box()
-	token, code := c.code()
+	token, code := c.script()
 	e := c.call(event{Operation: opStart, Instance: b.id, Token: token}, "run_command",
 		map[string]any{"session": c.names[b.id], "command": code, "background": true}, readCommand)
 	if e.answered() && e.Command != "" {

@@ -105,8 +105,8 @@ func (c *openSandboxClient) create(ctx context.Context) {
 	body := map[string]any{"image": map[string]any{"uri": image}, "timeout": 3600, "resourceLimits": map[string]any{"cpu": "1"}}
 	if c.random.IntN(2) == 0 {
 		var code string
-		e.Token, code = c.code()
-		body["entrypoint"] = []string{"run", code}
+		e.Token, code = c.script()
+		body["entrypoint"] = []string{"/bin/bash", "-c", code}
 	}
 	req := c.lifecycle(http.MethodPost, "")
 	req.body(body)
@@ -170,7 +170,7 @@ func (c *openSandboxClient) look(b *box) event {
 // command runs one and waits for its end.
 func (c *openSandboxClient) command() {
 	b := c.box()
-	token, code := c.code()
+	token, code := c.script()
 	req := c.inside(b, http.MethodPost, "/command")
 	req.body(map[string]any{"command": code})
 	c.ask(event{Operation: opCommand, Instance: b.id, Token: token}, req, readEvents)
@@ -179,7 +179,7 @@ func (c *openSandboxClient) command() {
 // start starts one in the background.
 func (c *openSandboxClient) start() {
 	b := c.box()
-	token, code := c.code()
+	token, code := c.script()
 	req := c.inside(b, http.MethodPost, "/command")
 	req.body(map[string]any{"command": code, "background": true})
 	e := c.ask(event{Operation: opStart, Instance: b.id, Token: token}, req, readEvents)
@@ -375,7 +375,7 @@ func (c *openSandboxClient) steal() {
 	case 2:
 		c.ask(e, c.lifecycle(http.MethodGet, "/"+id+"/endpoints/44772"), readRefusal)
 	default:
-		_, code := c.code()
+		_, code := c.script()
 		req := c.inside(b, http.MethodPost, "/command")
 		req.body(map[string]any{"command": code})
 		c.ask(e, req, readRefusal)

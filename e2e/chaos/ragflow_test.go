@@ -31,7 +31,8 @@ func (c *ragflowClient) act(ctx context.Context) {
 // run runs code. One in four has a key, which RAGFlow's clients do not send and the door
 // takes.
 func (c *ragflowClient) run(ctx context.Context) {
-	token, code := c.code()
+	token := c.name("token")
+	code := c.world.inFunction(token)
 	e := event{Operation: opRun, Token: token}
 	if c.random.IntN(2) == 0 {
 		e.Key = c.key()

@@ -29,6 +29,9 @@ func TestASlowDiskIsWaitedForWithinWhatTheOperatorAllows(t *testing.T) {
 			create := func(key string) answer {
 				return w.ask(http.MethodPost, "/api/v1/instances", "red", map[string]any{}, key)
 			}
+			if w.database != "" && point == failpoint.StateSync {
+				test.of, test.refusal = `of="state database"`, "the broker cannot write its state in time, since its database is slow"
+			}
 			var refused answer
 			poll.WaitOn(t, func(poll.LogT) poll.Result { // what the start writes may still be on its way
 				if refused = create(""); refused.Status != http.StatusServiceUnavailable {

@@ -30,6 +30,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/postgres"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 )
 
@@ -40,8 +41,10 @@ type world struct {
 	address string
 	// auditDir and stateDir are the directories of the broker.
 	auditDir, stateDir string
-	// keeps is as in options.
-	keeps bool
+	// database has the state in place of the directory, unless it is empty.
+	database string
+	// keeps and keepers are as in options.
+	keeps, keepers bool
 	// diskTimeout is how long requests may wait for the broker's disk.
 	diskTimeout time.Duration
 	// listsGone says that the cloud lists for a while what is gone.
@@ -49,8 +52,13 @@ type world struct {
 	// createTimeout is how long a creation may take, 3 s if it is 0.
 	createTimeout time.Duration
 	// cloud is the first of the clouds, and the only one unless options say more.
-	cloud   *cloud.Cloud
-	clouds  []*cloud.Cloud
+	cloud  *cloud.Cloud
+	clouds []*cloud.Cloud
+	// backends there are instead of clouds, and pace is that of either.
+	backends []backend
+	pace     pace
+	// seen are the tokens of all that has run in real sandboxes, as far as it was looked for.
+	seen    map[string]bool
 	http    *http.Client
 	history history
 	clients []actor
@@ -66,10 +74,16 @@ type options struct {
 	state, audit string
 	// keeps says that a stop in order leaves what the cloud has.
 	keeps bool
+	// keepers says that there are clients that keep snapshots and volumes, and templates.
+	keepers bool
 	// disk is how long requests may wait for the broker's disk; 30 s unless given.
 	disk time.Duration
 	// providers by label, each with a cloud of its own of that name; one unless given.
 	providers []string
+	// backends of real providers, instead of clouds, with clients of each tenant.
+	backends []backend
+	clients  int
+	pace     pace
 }
 
 // newWorld lays a world out. The broker does not run yet.
@@ -77,13 +91,17 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	t.Helper()
 	dir := worldDir(t)
 	w := &world{
-		t: t, dir: dir, address: freeAddress(t),
+		t: t, dir: dir, address: freeAddress(t), seen: map[string]bool{},
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
-	if len(o.providers) == 0 {
+	if len(o.providers)+len(o.backends) == 0 {
 		o.providers = []string{"cloud"}
 	}
+	w.backends, w.pace = o.backends, cmp.Or(o.pace, modelPace)
 	assert.NilError(t, os.Mkdir(w.plugins(), 0o755))
+	for _, b := range o.backends {
+		binaries.Install(t, filepath.Join(binaries.Dir(t), "plugins", b.label()), filepath.Join(w.plugins(), b.label()))
+	}
 	for i, label := range o.providers {
 		// By its file it is told which provider a process is of.
 		binaries.Install(t, built.plugin, filepath.Join(w.plugins(), label))
@@ -92,20 +110,28 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 		t.Cleanup(one.Close)
 		w.clouds = append(w.clouds, one)
 	}
-	w.cloud = w.clouds[0]
+	if len(w.clouds) > 0 {
+		w.cloud = w.clouds[0]
+	}
 	if o.state == "" {
 		o.state = filepath.Join(dir, "state")
 	}
 	if o.audit == "" {
 		o.audit = filepath.Join(o.state, "audit")
 	}
-	w.auditDir, w.stateDir = o.audit, o.state
-	w.clients = newClients(w, seed)
+	w.auditDir, w.stateDir, w.database = o.audit, o.state, postgres.Beside(t)
+	w.clients = newClients(w, seed, cmp.Or(o.clients, clientsOfTenant))
+	if w.keepers = o.keepers; w.keepers {
+		w.clients = append(w.clients, newKeepers(w, seed)...)
+	}
 	w.keeps, w.diskTimeout = o.keeps, cmp.Or(o.disk, 30*time.Second)
 	w.configure("ordered")
 	t.Cleanup(func() {
 		w.kill()
 		w.waitGone()
+		if t.Failed() {
+			assert.Check(t, w.history.save(filepath.Join(dir, "history.jsonl")))
+		}
 	})
 	return w
 }
@@ -224,11 +250,16 @@ func (w *world) killPlugin(label string) {
 	parent := w.cmd.Process.Pid
 	w.mu.Unlock()
 	for _, p := range harness.Plugins(w.t, parent) {
-		of := slices.IndexFunc(w.clouds, func(c *cloud.Cloud) bool { return c.Name() == filepath.Base(p.Executable) })
-		if of >= 0 && (label == "" || label == w.clouds[of].Name()) {
-			w.clouds[of].Killing(strconv.Itoa(p.PID))
-			_ = syscall.Kill(p.PID, syscall.SIGKILL)
+		of := filepath.Base(p.Executable)
+		if !slices.Contains(w.labels(), of) || label != "" && label != of {
+			continue
 		}
+		for _, c := range w.clouds {
+			if c.Name() == of {
+				c.Killing(strconv.Itoa(p.PID))
+			}
+		}
+		_ = syscall.Kill(p.PID, syscall.SIGKILL)
 	}
 }
 
@@ -274,7 +305,7 @@ func (w *world) waitFor(path string, ended poll.Result) {
 			return poll.Continue("%s: %v %s\n%s", path, a.Err, a.Body, w.lastLog())
 		}
 		return poll.Success()
-	}, poll.WithTimeout(readyBound), poll.WithDelay(10*time.Millisecond))
+	}, poll.WithTimeout(max(readyBound, w.pace.settle)), poll.WithDelay(10*time.Millisecond))
 }
 
 // readyBound is how long the broker may take to be ready: a provider whose list fails
@@ -308,12 +339,19 @@ type answer struct {
 // into decodes a body, and says whether that works.
 func (a answer) into(v any) bool { return a.Err == nil && json.Unmarshal(a.Body, v) == nil }
 
-// askTimeout bounds one request.
-const askTimeout = 20 * time.Second
+// pace is how fast a world is.
+type pace struct {
+	// ask bounds one request, create and execute what the broker waits for, and settle how
+	// long it takes until all agree; look is how often they are compared.
+	ask, create, execute, settle, look time.Duration
+}
+
+// modelPace is that of clouds.
+var modelPace = pace{ask: 20 * time.Second, create: 3 * time.Second, execute: 5 * time.Second, settle: leakBound, look: 30 * time.Millisecond}
 
 // ask sends one request as a tenant.
 func (w *world) ask(method, path, tenant string, body any, key string) answer {
-	return w.askWithin(askTimeout, method, path, tenant, body, key)
+	return w.askWithin(w.pace.ask, method, path, tenant, body, key)
 }
 
 // askWithin is ask by a client that goes away after a while.

@@ -84,3 +84,15 @@ func StatusOf(object *unstructured.Unstructured, of string) Status {
 	}
 	return Status{}
 }
+
+// StopAgentSandbox kills the controller, whose resources stay, until StartAgentSandbox.
+func (c *Cluster) StopAgentSandbox(t testing.TB) {
+	t.Helper()
+	c.stop(t, agentSandboxController)
+}
+
+// StartAgentSandbox starts the controller again.
+func (c *Cluster) StartAgentSandbox(t testing.TB) {
+	t.Helper()
+	c.start(t, agentSandboxController)
+}

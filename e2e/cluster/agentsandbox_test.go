@@ -26,6 +26,7 @@ const (
 // Tests of agent-sandbox are one, for it is installed for the whole cluster. It runs by
 // itself, before those that are parallel.
 func TestAgentSandbox(t *testing.T) {
+	cluster.TakesMinutes(t)
 	c := cluster.Find(t)
 	c.InstallAgentSandbox(t)
 	namespace := c.Namespace(t, nil)

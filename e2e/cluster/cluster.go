@@ -4,9 +4,9 @@
 // own, and inside its network, from where pods and services are reached.
 //
 // What is not as in a usual cluster: there is no DNS, no way out of the network, and no
-// registry, so that images other than Image and GuestImage cannot be had. Network policies are accepted and
-// not enforced, for the plugin of the node's network knows none, until a test asks for it.
-// So it is with agent-sandbox.
+// registry, so that images other than Image, GuestImage and BrokerImage cannot be had. Network
+// policies are accepted and not enforced, for the plugin of the node's network knows none,
+// until a test asks for it. So it is with agent-sandbox.
 package cluster
 
 import (
@@ -47,6 +47,8 @@ type Cluster struct {
 	Image string
 	// GuestImage has the guest of this build, and nothing else.
 	GuestImage string
+	// BrokerImage has the broker of this build with its plugin for Kubernetes.
+	BrokerImage string
 	// GVisor is false where RuntimeClass means runc, for this machine does not let gVisor's
 	// shim work.
 	GVisor bool
@@ -64,6 +66,8 @@ func Find(t testing.TB) *Cluster {
 		GuestImage: os.Getenv("CLUSTER_GUEST_IMAGE"),
 		GVisor:     os.Getenv("CLUSTER_GVISOR") == "runsc",
 		dir:        os.Getenv("CLUSTER_DIR"),
+
+		BrokerImage: os.Getenv("CLUSTER_BROKER_IMAGE"),
 	}
 	if c.dir == "" {
 		const missing = "there is no cluster of .ci/with-cluster"
@@ -102,4 +106,13 @@ func (c *Cluster) Namespace(t testing.TB, labels map[string]string) string {
 		return err
 	})
 	return ns.Name
+}
+
+// TakesMinutes skips a test where -short asks for what is quick: what it shows is seldom broken
+// alone, and make e2e-kubernetes has it.
+func TakesMinutes(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 }

@@ -215,6 +215,7 @@ func TestTheNetwork(t *testing.T) {
 
 // It runs by itself, before those that are parallel.
 func TestNetworkPolicies(t *testing.T) {
+	cluster.TakesMinutes(t)
 	c := cluster.Find(t)
 	c.EnforceNetworkPolicies(t)
 	n := startNetwork(t, c)
@@ -313,6 +314,7 @@ func (n *network) waitFor(t *testing.T, address string, reached bool) {
 
 // It runs by itself, before those that are parallel.
 func TestTheAPIServerIsAway(t *testing.T) {
+	cluster.TakesMinutes(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, nil)
 	pod := c.Run(t, namespace, c.Pod("sandbox", "python3", "-m", "http.server", "8080"))
@@ -345,6 +347,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 
 // It runs by itself, before those that are parallel.
 func TestTheNodeIsLost(t *testing.T) {
+	cluster.TakesMinutes(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, nil)
 	pod := c.Run(t, namespace, c.Pod("sandbox", forever...))

@@ -75,11 +75,22 @@ func others() string {
 	return "^(" + strings.Join(groups, "|") + ")/"
 }
 
+// inOneLanguage matches what the guest does alike in each language, but for Python's, which stand
+// for all with -short.
+const (
+	inOneLanguage = "^(execute|deadlines|streams|artifacts|variables)/(bash|javascript)/"
+	leftOut       = "it is left out with -short"
+)
+
 // Nothing is skipped but what is named here.
 func TestSelfManagedKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	skipped, ran := []string{}, 0
+	short := []string{}
+	if testing.Short() {
+		short = append(short, "--skip", inOneLanguage+"="+leftOut)
+	}
 	t.Run("together", func(t *testing.T) {
 		for name, part := range map[string]struct{ cases, patience string }{
 			"those that wait": {waiting, "6"},   // it makes their waits longer
@@ -87,12 +98,12 @@ func TestSelfManagedKeepsTheContract(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				report := verifySelfManaged(t, "", "--run", part.cases, "--patience", part.patience)
+				report := verifySelfManaged(t, "", append(short, "--run", part.cases, "--patience", part.patience)...)
 				mu.Lock()
 				defer mu.Unlock()
 				ran += len(report.Cases)
 				for _, c := range report.Cases {
-					if c.Status == providertest.Skipped && !slices.Contains(skipped, c.Reason) {
+					if c.Status == providertest.Skipped && c.Reason != leftOut && !slices.Contains(skipped, c.Reason) {
 						skipped = append(skipped, c.Reason)
 					}
 				}
@@ -103,14 +114,14 @@ func TestSelfManagedKeepsTheContract(t *testing.T) {
 	slices.Sort(skipped)
 	const packages = `packages cannot be installed here: the operator can allow it with packages = "on" in the settings of this provider`
 	assert.DeepEqual(t, skipped, []string{
-		"it has no secret",
-		"it has no setting that sounds secret",
 		"its code does not run where the suite could see it",
 		"no setting is declared so",
 		"no setting is secret",
 		"nobody named a package of javascript that can be installed here",
 		"nobody named a package of python that can be installed here",
+		"nobody named a template that can be built here",
 		"nobody said how to take the back end away",
+		"the provider does not claim adoption",
 		"the settings of this run have no secret",
 		"the time of code that was killed is not counted",
 		"there is no code for this in javascript",
@@ -118,17 +129,18 @@ func TestSelfManagedKeepsTheContract(t *testing.T) {
 		"when a call of another process returns cannot be seen",
 		"with these settings no packages are installed in javascript: " + packages,
 		"with these settings no packages are installed in python: " + packages,
+		"with these settings there are no volumes: the operator has not set volumes_mb, the room for volumes, for this provider",
 	})
 }
 
-// What runs the code is the same as with runsc, so one language is enough to see
-// what the engine does to it.
+// What runs the code, and speaks of files and streams, is the same as with runsc: what differs
+// is what the engine makes, ends, limits and lists, for which one language is enough.
 func TestSelfManagedKeepsTheContractOnDocker(t *testing.T) {
 	t.Parallel()
 	engine := dockerengine.Find(t)
 	report := verifySelfManaged(t, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", engine.Host),
-		"--run", "^[a-z_]+/(bash/|[^/]+(/workspace)?$)")
-	assert.Check(t, report.Passed >= 200, report.Summary())
+		"--run", "^(lifecycle|isolation|process|pause|metrics)/(bash/|[^/]+(/workspace)?$)")
+	assert.Check(t, report.Passed >= 25, report.Summary())
 }
 
 // The mock provider runs no code, so only what needs none can pass.

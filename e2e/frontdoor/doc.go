@@ -25,12 +25,24 @@ const limits = "metrics {\n  listen = \"127.0.0.1:0\"\n}\nlimits {\n  default_ti
 // Real starts a broker with sandboxes of gVisor and the given doors.
 func Real(t testing.TB, doors string, changes ...func(*harness.Options)) *harness.Broker {
 	t.Helper()
-	o := harness.Options{Config: harness.Tenants + limits + doors + fmt.Sprintf(
-		"provider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n  memory_mb = 256\n  queue_timeout = \"4m\"\n}\n", binaries.Runsc(t))}
+	o := realOptions(t, doors)
 	for _, change := range changes {
 		change(&o)
 	}
 	return harness.Start(t, o)
+}
+
+func realOptions(t testing.TB, doors string) harness.Options {
+	return harness.Options{Config: harness.Tenants + limits + doors + fmt.Sprintf(
+		"provider \"self_managed\" {\n  runsc = %q\n  pool_size = 2\n  memory_mb = 256\n  queue_timeout = \"4m\"\n}\n", binaries.Runsc(t))}
+}
+
+// Several starts two brokers as Real does, and returns the URL of a load balancer that sends
+// each request to the other one.
+func Several(t testing.TB, doors string) string {
+	t.Helper()
+	config := realOptions(t, doors).Config
+	return harness.Balance(t, harness.StartPeers(t, harness.Options{}, "", config, config))
 }
 
 // The providers that a door is tried on.

@@ -6,6 +6,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -28,6 +29,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/postgres"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
@@ -52,6 +54,9 @@ type Options struct {
 	Config string
 	// Plugins are further plugins, by name, with the path of their binary.
 	Plugins map[string]string
+	// Database is the URL of a database for the state; "" for a file, unless the tests run
+	// beside a server (.ci/with-postgres).
+	Database string
 	// User runs the broker as this user and group, if not 0.
 	User uint32
 	// Prepare, if not nil, gets the broker's directory before the broker starts.
@@ -138,14 +143,18 @@ func (b *Broker) layOut(o Options) {
 	for name, path := range o.Plugins {
 		binaries.Install(t, path, filepath.Join(plugins, name))
 	}
-	file := "listen = \"127.0.0.1:0\"\nstate = \"./state\"\nplugin_dir = \"./bin/plugins\"\n" + o.Config
+	state := "state = \"./state\"\n"
+	if database := cmp.Or(o.Database, postgres.Beside(t)); database != "" {
+		state = fmt.Sprintf("state = %q\ndata = \"./state\"\n", database)
+	}
+	file := "listen = \"127.0.0.1:0\"\n" + state + "plugin_dir = \"./bin/plugins\"\n" + o.Config
 	assert.NilError(t, os.WriteFile(b.ConfigFile(), []byte(file), 0o644))
 }
 
 // ConfigFile is the path of the broker's configuration.
 func (b *Broker) ConfigFile() string { return filepath.Join(b.Dir, "sandbox.hcl") }
 
-var address = regexp.MustCompile(`https?://127\.0\.0\.1:\d+`)
+var address = regexp.MustCompile(`https?://127\.\d+\.\d+\.\d+:\d+`)
 
 // waitReady waits until the broker answers with all that it serves by default.
 func (b *Broker) waitReady() {
@@ -160,7 +169,8 @@ func (b *Broker) waitReady() {
 			return poll.Continue("no address yet:\n%s", b.log)
 		}
 		answer := b.Do(http.MethodGet, "/readyz", "", nil)
-		if answer.Status != http.StatusOK || bytes.Contains(answer.Body, []byte("not_ready")) {
+		drains := bytes.Contains(answer.Body, []byte("is draining")) // which a restart does not change
+		if answer.Status != http.StatusOK && !drains || bytes.Contains(answer.Body, []byte("not_ready")) {
 			return poll.Continue("not ready: %s\n%s", answer.Body, b.log)
 		}
 		return poll.Success()

@@ -1,12 +1,17 @@
 package harness
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
+	"time"
 
 	"gotest.tools/v3/assert"
+	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 )
@@ -41,6 +46,12 @@ func (b *Broker) begin() {
 // are new.
 func (b *Broker) Restart() {
 	b.t.Helper()
+	b.RestartWith()
+}
+
+// RestartWith is Restart with variables for that process alone, as NAME=value.
+func (b *Broker) RestartWith(env ...string) {
+	b.t.Helper()
 	select {
 	case <-b.ended:
 	default:
@@ -49,7 +60,32 @@ func (b *Broker) Restart() {
 	attributes := b.cmd.SysProcAttr
 	b.log, b.ended = &log{}, make(chan struct{})
 	b.command()
+	b.cmd.Env = append(b.cmd.Env, env...)
 	b.cmd.SysProcAttr = attributes
 	b.begin()
 	b.waitReady()
+}
+
+// Suspend stops the broker with SIGSTOP and waits until all of its threads stand still: they go on
+// for as long as none of them has been told.
+func (b *Broker) Suspend() {
+	b.t.Helper()
+	assert.NilError(b.t, syscall.Kill(b.PID, syscall.SIGSTOP))
+	poll.WaitOn(b.t, func(poll.LogT) poll.Result {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", b.PID))
+		if err != nil {
+			return poll.Error(err)
+		}
+		for _, thread := range threads {
+			text, err := os.ReadFile(thread)
+			if err != nil {
+				return poll.Continue("%v", err) // it has just ended
+			}
+			// The state is behind the name, which may have any character.
+			if state := text[bytes.LastIndexByte(text, ')')+1:]; !bytes.HasPrefix(state, []byte(" T ")) {
+				return poll.Continue("a thread runs: %s", text)
+			}
+		}
+		return poll.Success()
+	}, poll.WithTimeout(time.Minute), poll.WithDelay(time.Millisecond))
 }

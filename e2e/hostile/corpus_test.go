@@ -1,6 +1,7 @@
 package hostile_test
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -20,16 +21,23 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/hostile"
 )
 
+var all = flag.Bool("all", false, "run every program on every runtime, as make corpus does; otherwise every third runs on docker")
+
 // Every program of the corpus ends as it must, on every runtime, and nothing
-// outside of its sandbox changes.
+// outside of its sandbox changes. In the sandbox of either runtime is the same kernel; what
+// an engine sets up around it, a third of the programs see as well as all.
 func TestTheCorpus(t *testing.T) {
+	every := 3
+	if *all {
+		every = 1
+	}
 	t.Run("runsc", func(t *testing.T) {
 		needsRoot(t)
-		runCorpus(t, "runsc", fmt.Sprintf("cgroups = \"required\"\n  runsc = %q", binaries.Runsc(t)))
+		runCorpus(t, "runsc", 1, fmt.Sprintf("cgroups = \"required\"\n  runsc = %q", binaries.Runsc(t)))
 	})
 	t.Run("docker", func(t *testing.T) {
 		needsRoot(t)
-		runCorpus(t, "docker", fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", dockerengine.Find(t).Host))
+		runCorpus(t, "docker", every, fmt.Sprintf("runtime = \"docker\"\n  docker_host = %q", dockerengine.Find(t).Host))
 	})
 }
 
@@ -94,7 +102,8 @@ type corpus struct {
 	oneShots sync.Mutex // held by who has the one-shots of the tenant to himself
 }
 
-func runCorpus(t *testing.T, name, settings string) {
+// runCorpus runs every so many programs of the corpus.
+func runCorpus(t *testing.T, name string, every int, settings string) {
 	programs, err := hostile.Programs()
 	assert.NilError(t, err)
 	began := time.Now()
@@ -111,7 +120,10 @@ func runCorpus(t *testing.T, name, settings string) {
 	}
 	var passed, failed atomic.Int64
 	t.Run("programs", func(t *testing.T) {
-		for _, p := range programs {
+		for i, p := range programs {
+			if theme := themeOf(p); theme.Snapshots || theme.WaysOut || i%every != 0 { // see doc.go
+				continue
+			}
 			t.Run(p.Theme+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				t.Cleanup(func() {

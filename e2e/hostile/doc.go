@@ -52,6 +52,8 @@
 //	# --- meanwhile, elsewhere   in another session, while the first step runs
 //	# --- next one-shot          after the first step, as which it is in no session
 //	# --- one-shot of another tenant
+//	# --- in a copy              of the instance, by a snapshot after the first step
+//	# --- in a copy, meanwhile   by a snapshot that was taken while that runs
 //
 // What runs meanwhile needs a first step that calls hold, which returns when the
 // others are done. PLANTED in the environment of a later step is what the first one
@@ -61,6 +63,15 @@
 // offered to the next. Whether that has it is known by its hash seed: the first step
 // prints seed() of the prelude, and the next sandbox(), which is "handed over" or
 // "fresh".
+//
+// Each step in a copy has one of its own, and all of a program are of one snapshot. Such
+// programs are in the theme snapshots, which the tests of the provider self_managed run
+// with its runtime that has snapshots.
+//
+// Programs of the theme ways_out run in an instance with a network, by the tests of self_managed
+// too. HERE in their environment is the host and port that rules allow, for GET and paths below
+// /open/; SHUT is what no rule names; SECURE is the port of read.example.com, which gets a secret,
+// and of other.example.com. What is shut counts who asks it, which must be nobody.
 //
 // A step that finds nothing might be blind. If all that it prints is clean, it needs
 // a control, which is a further run that must print found: "control: together" runs

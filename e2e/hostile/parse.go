@@ -21,7 +21,7 @@ var (
 )
 
 // places that a later step may name.
-var places = []Place{NextExecution, AnotherSession, AnotherTenant, AfterDelete, Meanwhile, MeanwhileElsewhere, NextOneShot, OneShotOfAnother}
+var places = []Place{NextExecution, AnotherSession, AnotherTenant, AfterDelete, Meanwhile, MeanwhileElsewhere, NextOneShot, OneShotOfAnother, InACopy, InACopyMeanwhile}
 
 // Parse reads a program without its prelude. It takes nothing that doc.go does not
 // describe, for what is misspelt would not be checked.

@@ -37,6 +37,8 @@ const (
 	MeanwhileElsewhere Place = "meanwhile, elsewhere"
 	NextOneShot        Place = "next one-shot"
 	OneShotOfAnother   Place = "one-shot of another tenant"
+	InACopy            Place = "in a copy"
+	InACopyMeanwhile   Place = "in a copy, meanwhile"
 )
 
 // Step is one execution with what must come of it.

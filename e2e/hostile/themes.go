@@ -9,6 +9,10 @@ type Theme struct {
 	// Forked is set if another execution comes before each program, which is a fork
 	// then: the first interpreter of an instance is none.
 	Forked bool
+	// Snapshots is set if programs are run with snapshots, which not every runtime has.
+	Snapshots bool
+	// WaysOut is set if programs are run with a network, which has an allow-list.
+	WaysOut bool
 }
 
 // Themes of the corpus, in the order in which they are told.
@@ -25,5 +29,7 @@ var Themes = []Theme{
 	{Name: "executions", Title: "What one execution leaves to the next"},
 	{Name: "sessions", Title: "What one session leaves to another", Fresh: true},
 	{Name: "one_shots", Title: "What one one-shot leaves to the next of its tenant"},
+	{Name: "ways_out", Title: "A network with a list of what may be reached, and what could get around it", WaysOut: true},
+	{Name: "snapshots", Title: "Snapshots that are taken at a bad moment, and what a copy finds", Fresh: true, Snapshots: true},
 	{Name: "controls", Title: "What must work, so that no probe is blind", Fresh: true},
 }

@@ -296,6 +296,25 @@ func TestWhatAKilledRunLeftIsRemoved(t *testing.T) {
 	})
 }
 
+func TestTheSnapshotsOfAKilledRunAreRemoved(t *testing.T) {
+	s, dir := fakeE2B(t), t.TempDir()
+	s.e2b.Inject(e2bfake.Fault{On: "DELETE /templates/*/*", Status: http.StatusInternalServerError})
+	run := s.start(t, dir, "-cases", "^snapshots/")
+	poll.WaitOn(t, func(poll.LogT) poll.Result {
+		if len(s.e2b.Snapshots()) == 0 {
+			return poll.Continue("no snapshot yet")
+		}
+		return poll.Success()
+	}, poll.WithTimeout(time.Minute))
+	assert.NilError(t, run.Process.Kill())
+	assert.ErrorContains(t, run.Wait(), "killed")
+	s.mend()
+	result := icmd.RunCmd(s.runner(t, dir, "-clean"))
+	assert.Equal(t, result.ExitCode, 0, result.Combined())
+	assert.Equal(t, s.sandboxes(), 0)
+	assert.Equal(t, len(s.e2b.Snapshots()), 0)
+}
+
 // The broker makes sandboxes under its own name and label.
 func TestWhatTheBrokerOfAKilledRunLeftIsRemoved(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,6 +187,23 @@ func (p *plugin) cleanEntry(ctx context.Context, cloud cloud, e entry, say func(
 		}
 		say("removing %s, which a run had left", instance.ID)
 		err = errors.Join(err, provider.Destroy(ctx, instance.ID))
+	}
+	return errors.Join(err, cleanSnapshots(ctx, provider, e, say))
+}
+
+// cleanSnapshots deletes the snapshots that a run had left, which are paid for too.
+func cleanSnapshots(ctx context.Context, provider sdk.Provider, e entry, say func(string, ...any)) error {
+	snapshots, can := provider.(sdk.Snapshotter)
+	if !can || !slices.Contains(provider.Describe().Capabilities, sdk.CapabilitySnapshots) {
+		return nil
+	}
+	left, err := snapshots.ListSnapshots(ctx)
+	for _, one := range left {
+		if owner, ok := one.Labels[sdk.LabelBroker]; ok && owner != e.broker {
+			continue // as above
+		}
+		say("removing the snapshot %s, which a run had left", one.ID)
+		err = errors.Join(err, snapshots.DeleteSnapshot(ctx, one.ID))
 	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 // action is what one call does; doc.go describes the fields.
 type action struct {
 	Delay      duration `json:"delay"`
+	AwaitLease bool     `json:"await_lease"`
 	Hang       bool     `json:"hang"`
 	HangAfter  bool     `json:"hang_after"`
 	Fail       sdk.Code `json:"fail"`
@@ -49,6 +50,7 @@ type action struct {
 	Findings    []sdk.Finding   `json:"findings"`
 	Result      json.RawMessage `json:"result"`
 	Echo        bool            `json:"echo"`
+	Remember    string          `json:"remember"`
 }
 
 type duration time.Duration
@@ -112,6 +114,13 @@ func (p *provider) before(ctx context.Context, act action) error {
 	if act.Delay > 0 {
 		select {
 		case <-time.After(time.Duration(act.Delay)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for act.AwaitLease && sdk.LeaseOf(ctx).Held() != nil {
+		select {
+		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -18,6 +18,7 @@
 //
 //	delay        wait first; ends with the call's context, with the execution's
 //	             timeout (status "timeout"), or when it is interrupted
+//	await_lease  wait until the lease of the broker holds
 //	hang         true: never return, whatever happens to the context
 //	hang_after   true: the same once the call took effect
 //	fail         an error code, "SB000" to "SB015": return it
@@ -48,11 +49,14 @@
 //	status                      of the result, any word
 //	detail                      of the result
 //	result                      of the result, any JSON
+//	remember                    text that the instance keeps from then on, and that
+//	                            copies made from its snapshots begin with
 //	echo                        true: the result tells what the call received:
 //	                            instance_id, execution_id, language, arguments,
 //	                            env, instance_env, labels, template, timeout
 //	                            (seconds), output_limit, pid, broker_id, label,
-//	                            mark, logins, environment (of the process)
+//	                            mark, logins, environment (of the process),
+//	                            memory (what the instance remembers)
 //	lie                         "bad_json" (a result that is not JSON), and with
 //	                            the start mode liar also "no_result" and
 //	                            "too_much" (output above the limit)
@@ -85,10 +89,12 @@
 //	             unhealthy, any other word none of this
 //	on_validate  string: an action; of its fields hang, fail, field and message
 //	on_configure, on_health, on_create, on_execute, on_interrupt, on_destroy,
-//	on_list
+//	on_list, on_snapshot, on_delete_snapshot, on_list_snapshots
 //	             strings: an action as JSON, for every call of that name
 //	room         integer: how many instances there is room for; a creation above
 //	             waits for that 30 s, or as long as the broker says; 0 for no end
+//	warm         integer: how many instances of the template python it says that it has
+//	             ready, less those that there are
 //	unhealthy    string: what Health gives as the reason for not being healthy
 //
 // The file actions.json in the state directory, if there is one, overrides the

@@ -49,10 +49,16 @@ func (p *provider) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	if err := p.bird().fail("execute"); err != nil {
 		return result, err
 	}
+	if act.Remember != "" {
+		if err := p.instances().remember(req.InstanceID, act.Remember); err != nil {
+			return result, err
+		}
+		instance.Memory = act.Remember
+	}
 	result = act.result(started)
 	p.bird().result(&result)
 	if act.Echo {
-		if result.Result, err = json.Marshal(p.received(req, instance)); err != nil {
+		if result.Result, err = json.Marshal(p.received(ctx, req, instance)); err != nil {
 			return result, err
 		}
 	}
@@ -103,13 +109,14 @@ func logins(blocks []sdk.Settings) []map[string]any {
 }
 
 // received is what an echo tells.
-func (p *provider) received(req sdk.ExecuteRequest, instance stored) map[string]any {
+func (p *provider) received(ctx context.Context, req sdk.ExecuteRequest, instance stored) map[string]any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return map[string]any{
 		"instance_id":  req.InstanceID,
 		"execution_id": req.ExecutionID,
 		"language":     req.Language,
+		"trace_parent": sdk.TraceParent(ctx),
 		"arguments":    req.Arguments,
 		"env":          req.Env,
 		"instance_env": instance.Env,
@@ -123,5 +130,6 @@ func (p *provider) received(req sdk.ExecuteRequest, instance stored) map[string]
 		"mark":         p.config.Settings["mark"],
 		"logins":       logins(p.config.Settings.Blocks("login")),
 		"environment":  os.Environ(),
+		"memory":       instance.Memory,
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // steerable are the calls that have an on_... setting.
-var steerable = []string{"configure", "health", "create", "execute", "interrupt", "destroy", "list"}
+var steerable = []string{"configure", "health", "create", "execute", "interrupt", "destroy", "list", "snapshot", "delete_snapshot", "list_snapshots"}
 
 type provider struct {
 	mode   string
@@ -98,6 +98,7 @@ func (p *provider) Describe() sdk.Description {
 				}},
 			}},
 			{Name: "parrot", Type: sdk.TypeList, Description: "Where all settings are repeated."},
+			{Name: "warm", Type: sdk.TypeInteger, Default: int64(0), Min: sdk.Bound(0), Description: "How many instances it says that it has ready."},
 			{Name: "room", Type: sdk.TypeInteger, Default: int64(0), Min: sdk.Bound(0), Description: "How many instances there is room for."},
 			{Name: "unhealthy", Type: sdk.TypeString, Description: "Why Health says no."},
 		},
@@ -201,10 +202,25 @@ func (p *provider) Health(ctx context.Context) (health sdk.Health, err error) {
 			Details: map[string]string{"pid": strconv.Itoa(os.Getpid()), "instances": strconv.Itoa(instances)},
 			Metrics: []sdk.Metric{{Name: "instances", Help: "Instances that there are.", Kind: sdk.MetricGauge, Value: float64(instances)}},
 		}
+		health.Metrics = append(health.Metrics, p.capacity(instances)...)
 		p.bird().health(&health)
 		return p.bird().fail("health_call")
 	})
 	return health, err
+}
+
+// capacity is what it says of its room, where the settings have it say something.
+func (p *provider) capacity(instances int) (metrics []sdk.Metric) {
+	if warm, _ := p.settings()["warm"].(int64); warm > 0 {
+		metrics = append(metrics, sdk.Metric{
+			Name: sdk.MetricReadySandboxes, Help: "Instances that wait to be used.", Kind: sdk.MetricGauge,
+			Labels: map[string]string{sdk.MetricLabelTemplate: "python"}, Value: float64(max(0, int(warm)-instances)),
+		})
+	}
+	if room, _ := p.settings()["room"].(int64); room > 0 {
+		metrics = append(metrics, sdk.Metric{Name: sdk.MetricMaxSandboxes, Help: "Instances that there may be.", Kind: sdk.MetricGauge, Value: float64(room)})
+	}
+	return metrics
 }
 
 func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (instance sdk.Instance, err error) {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,35 +17,45 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-// store keeps the instances, in a file if it has one.
+// store keeps the instances and the snapshots, in a file each if it has a path.
 type store struct {
-	mu   sync.Mutex
-	path string
-	all  map[string]stored
+	mu        sync.Mutex
+	path      string
+	all       map[string]stored
+	snapshots map[string]snapshotted
 }
 
 type stored struct {
 	Instance sdk.Instance
 	Env      map[string]string
 	Key      string
+	// Memory is what the instance remembers.
+	Memory string
 }
 
 func newStore(path string) *store {
-	s := &store{path: path, all: map[string]stored{}}
-	if path == "" {
-		return s
+	s := &store{path: path, all: map[string]stored{}, snapshots: map[string]snapshotted{}}
+	if path != "" {
+		load(path, &s.all)
+		load(snapshotsPath(path), &s.snapshots)
 	}
+	return s
+}
+
+// snapshotsPath is where the snapshots are that belong to the instances in path.
+func snapshotsPath(path string) string { return filepath.Join(filepath.Dir(path), "snapshots.json") }
+
+func load(path string, into any) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s
+		return
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &s.all)
+		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
 		panic(err)
 	}
-	return s
 }
 
 func (s *store) create(req sdk.CreateRequest) (sdk.Instance, error) {
@@ -54,6 +66,18 @@ func (s *store) create(req sdk.CreateRequest) (sdk.Instance, error) {
 			return i.Instance, nil
 		}
 	}
+	var from snapshotted
+	if req.Snapshot != nil {
+		var err error
+		if from, err = s.opened(req.Snapshot); err != nil {
+			return sdk.Instance{}, err
+		}
+	}
+	env := maps.Clone(from.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, req.Env)
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
 	instance := sdk.Instance{
@@ -66,7 +90,7 @@ func (s *store) create(req sdk.CreateRequest) (sdk.Instance, error) {
 	if req.TTL > 0 {
 		instance.ExpiresAt = instance.CreatedAt.Add(req.TTL)
 	}
-	s.all[instance.ID] = stored{Instance: instance, Env: req.Env, Key: req.IdempotencyKey}
+	s.all[instance.ID] = stored{Instance: instance, Env: env, Key: req.IdempotencyKey, Memory: from.Memory}
 	return instance, s.save()
 }
 
@@ -108,13 +132,17 @@ func (s *store) save() error {
 	if s.path == "" {
 		return nil
 	}
-	text, err := json.Marshal(s.all)
+	return errors.Join(write(s.path, s.all), write(snapshotsPath(s.path), s.snapshots))
+}
+
+func write(path string, what any) error {
+	text, err := json.Marshal(what)
 	if err != nil {
 		return err
 	}
 	// Renamed into place, since a crash may come at any time.
-	if err := os.WriteFile(s.path+".new", text, 0o600); err != nil {
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(s.path+".new", s.path)
+	return os.Rename(path+".new", path)
 }

@@ -160,10 +160,16 @@ func (o *output) String() string {
 // start runs a proxy before a broker until the test ends.
 func (p proxy) start(t *testing.T, broker string) *front {
 	t.Helper()
+	return p.startAt(t, freeAddress(t), broker)
+}
+
+// startAt is start for a proxy that listens there.
+func (p proxy) startAt(t *testing.T, address, broker string) *front {
+	t.Helper()
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
 	binaries.Needs(t, p.program, p.pkg)
 	dir := t.TempDir()
-	f := &front{address: freeAddress(t), h2: freeAddress(t), log: &output{}}
+	f := &front{address: address, h2: freeAddress(t), log: &output{}}
 	assert.NilError(t, os.Mkdir(filepath.Join(dir, "internal"), 0o755))
 	assert.NilError(t, os.WriteFile(filepath.Join(dir, "internal", "secret"), []byte(secret), 0o644))
 	config := strings.NewReplacer("LISTEN", f.address, "H2", f.h2, "BROKER", strings.TrimPrefix(broker, "http://"), "STAMP", stamp, "DIR", dir).Replace(p.config)

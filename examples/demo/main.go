@@ -157,7 +157,7 @@ func providers(ctx context.Context) ([]provider, error) {
 func showProvider(ctx context.Context) error {
 	list, err := providers(ctx)
 	for _, p := range list {
-		fmt.Printf("\nProvider %s: runsc %s; pool %s\n", p.ID, p.Details["runsc"], p.Details["pool"])
+		fmt.Printf("\nProvider %s: runsc %s; %s sandboxes ready\n", p.ID, p.Details["runsc"], p.Details["ready"])
 		if weaker := p.Details["weaker"]; weaker != "" {
 			fmt.Println("Weaker than it could be:", weaker)
 		}

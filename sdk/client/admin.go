@@ -154,6 +154,7 @@ type AdminReload struct {
 	Revision    string            `json:"revision" doc:"Of the configuration that was tried."`
 	Change      AdminChange       `json:"change"`
 	Diagnostics []AdminDiagnostic `json:"diagnostics" nullable:"false" doc:"Why it was refused, and warnings."`
+	Restorable  bool              `json:"restorable,omitempty" doc:"Whether the files of the generation that it made are kept, so that they can be restored."`
 }
 
 // AdminChange is what differs from what was in force before.
@@ -197,6 +198,7 @@ type AdminConfigRequest struct {
 	Config       JSONObject `json:"config" doc:"Settings by name. Those that are not named stay as they are; null removes one, so that its default holds. A value that comes as it is shown changes nothing."`
 	Test         bool       `json:"test_connection,omitempty" doc:"Try the provider first, and change nothing if it is not well."`
 	SetActive    *bool      `json:"set_active,omitempty" doc:"Make it the active provider; true unless given."`
+	DryRun       bool       `json:"dry_run,omitempty" doc:"Only say what would change. Plugins are started to check their settings, and not configured."`
 }
 
 // AdminTestRequest asks whether a provider would work.
@@ -223,6 +225,7 @@ type AdminTest struct {
 type AdminActiveRequest struct {
 	Provider string    `json:"provider" minLength:"1" maxLength:"63" doc:"Its label."`
 	Fallback *[]string `json:"fallback,omitempty" maxItems:"100" doc:"The labels of those that take over from it, in this order. Unless given, the list stays as it is written; the provider itself is passed over in it."`
+	DryRun   bool      `json:"dry_run,omitempty" doc:"Only say what would change."`
 }
 
 // AdminChanged is the answer to a change that is in force.
@@ -231,6 +234,13 @@ type AdminChanged struct {
 	Message string      `json:"message"`
 	Data    AdminReload `json:"data"`
 	Test    *AdminTest  `json:"test,omitempty" doc:"Present if test_connection was asked for."`
+	AdminPreview
+}
+
+// AdminPreview is what a dry run says of a change.
+type AdminPreview struct {
+	Reload     *AdminReload `json:"reload,omitempty" doc:"Of a dry run: what would become of it, with the result would_apply, refused or unchanged."`
+	Difference *string      `json:"difference,omitempty" doc:"Of a dry run: a unified diff of the files of the configuration. Secrets are masked; a line with another secret differs although it may look alike."`
 }
 
 // AdminReloadRequest asks for the files to be read.
@@ -248,6 +258,24 @@ type AdminReloaded struct {
 type AdminGenerations struct {
 	_    struct{}      `additionalProperties:"true"`
 	Data []AdminReload `json:"data" nullable:"false" doc:"The newest first."`
+}
+
+// AdminDrainRequest takes a broker out, or back.
+type AdminDrainRequest struct {
+	Draining bool `json:"draining" doc:"Whether it leaves new sessions to others."`
+}
+
+// AdminDrainAnswer says whether a broker drains.
+type AdminDrainAnswer struct {
+	_    struct{}   `additionalProperties:"true"`
+	Data AdminDrain `json:"data"`
+}
+
+// AdminDrain is how far a broker is with draining.
+type AdminDrain struct {
+	_         struct{} `additionalProperties:"true"`
+	Draining  bool     `json:"draining" doc:"Whether it leaves new sessions to others."`
+	Instances int      `json:"instances" doc:"Of all tenants, that it still has, those that are being made, paused or ended included."`
 }
 
 // AdminStatusAnswer is how the broker is.
@@ -314,12 +342,14 @@ type AdminTenantRequest struct {
 	Name      string     `json:"name" maxLength:"32" pattern:"^[a-z0-9][a-z0-9_-]*$" patternDescription:"a-z, 0-9, _ and -, and begin with a letter or digit"`
 	Providers []string   `json:"providers,omitempty" nullable:"false" maxItems:"1000" doc:"The labels of those that it may use; all unless given."`
 	Quota     JSONObject `json:"quota,omitempty" doc:"Its own quotas, by the names of the configuration."`
+	DryRun    bool       `json:"dry_run,omitempty" doc:"Only say what would change. There is no token then."`
 }
 
 // AdminTenantChange gives a tenant other settings.
 type AdminTenantChange struct {
 	Providers *[]string  `json:"providers,omitempty" maxItems:"1000" doc:"The labels of those that it may use from now on; an empty list for all. Unless given they stay."`
 	Quota     JSONObject `json:"quota,omitempty" doc:"Quotas by the names of the configuration. Those that are not named stay; null removes its own, so that the one for all tenants holds."`
+	DryRun    bool       `json:"dry_run,omitempty" doc:"Only say what would change."`
 }
 
 // AdminTenantChanged is the answer to a change of a tenant that is in force.
@@ -328,6 +358,8 @@ type AdminTenantChanged struct {
 	Message string       `json:"message"`
 	Data    *AdminTenant `json:"data,omitempty" doc:"The tenant as it is now; absent if it was removed."`
 	Reload  AdminReload  `json:"reload"`
+
+	Difference *string `json:"difference,omitempty" doc:"Of a dry run: as in a change of a provider."`
 }
 
 // AdminNewToken is the answer to a change that made a token.
@@ -336,8 +368,10 @@ type AdminNewToken struct {
 	Message string      `json:"message"`
 	Token   string      `json:"token" doc:"The token, for the client. It is shown this once: the configuration has only its sum. Empty in an answer that is given again for its Idempotency-Key."`
 	TokenID string      `json:"token_id"`
-	Data    AdminTenant `json:"data" doc:"The tenant as it is now."`
+	Data    AdminTenant `json:"data" doc:"The tenant as it is now; without a name for one that a dry run would add."`
 	Reload  AdminReload `json:"reload"`
+
+	Difference *string `json:"difference,omitempty" doc:"Of a dry run: as in a change of a provider."`
 }
 
 // AdminInstanceList holds live instances of all tenants, in the order of their IDs.
@@ -345,6 +379,8 @@ type AdminInstanceList struct {
 	_    struct{}        `additionalProperties:"true"`
 	Data []AdminInstance `json:"data" nullable:"false"`
 	Next string          `json:"next,omitempty" doc:"If there are more: what to give as after for the next page."`
+	// Silent are the brokers that have not answered.
+	Silent []string `json:"silent,omitempty" doc:"Where there are several brokers: those that did not answer in time, whose part is missing."`
 }
 
 // AdminInstanceAnswer is one instance.
@@ -356,6 +392,7 @@ type AdminInstanceAnswer struct {
 // AdminInstance is an instance as administrators see it.
 type AdminInstance struct {
 	Tenant string `json:"tenant" doc:"Whose it is; also one that is no tenant any more." example:"acme"`
+	Broker string `json:"broker,omitempty" doc:"The ID of the broker that has it, where there are several."`
 	Instance
 }
 
@@ -386,7 +423,7 @@ func (a Admin) Provider(ctx context.Context, label string) (AdminProviderAnswer,
 }
 
 // Instances lists a page of the instances of all tenants. The query may have tenant, session_id,
-// provider, limit and after.
+// provider, state, text, limit and after.
 func (a Admin) Instances(ctx context.Context, query url.Values) (AdminInstanceList, error) {
 	return ask[AdminInstanceList](ctx, a.client, Request{Method: get, Path: adminPath("instances"), Query: query})
 }
@@ -429,6 +466,16 @@ func (a Admin) Generations(ctx context.Context) (AdminGenerations, error) {
 // Reload has the files of the configuration read again.
 func (a Admin) Reload(ctx context.Context, req AdminReloadRequest) (AdminReloaded, error) {
 	return ask[AdminReloaded](ctx, a.client, Request{Method: post, Path: adminPath("reload"), Body: req})
+}
+
+// Drain says whether the broker drains, and what it still has.
+func (a Admin) Drain(ctx context.Context) (AdminDrainAnswer, error) {
+	return ask[AdminDrainAnswer](ctx, a.client, Request{Method: get, Path: adminPath("drain")})
+}
+
+// SetDrain takes the broker that answers out, or back.
+func (a Admin) SetDrain(ctx context.Context, req AdminDrainRequest) (AdminDrainAnswer, error) {
+	return ask[AdminDrainAnswer](ctx, a.client, Request{Method: http.MethodPut, Path: adminPath("drain"), Body: req})
 }
 
 // Status says how the broker is.

@@ -32,14 +32,19 @@ const MaxAnswer = 256 << 20
 // New returns a client of the broker at a URL such as http://127.0.0.1:9385, with a
 // tenant's token, or an administrator's for Admin.
 func New(url, token string) *Client {
-	return &Client{url: strings.TrimSuffix(url, "/"), token: token, http: http.DefaultClient}
+	return &Client{url: strings.TrimSuffix(url, "/"), token: token, http: &http.Client{CheckRedirect: stay}}
 }
 
+// stay follows no redirection: the token goes to the broker alone. A program in an instance
+// may answer with one, which is its answer.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 // Over returns a client that sends its requests with another http.Client. Its timeout
-// would cut streams: give the calls contexts instead.
+// would cut streams: give the calls contexts instead. It follows no redirection.
 func (c *Client) Over(h *http.Client) *Client {
-	other := *c
-	other.http = h
+	other, over := *c, *h
+	over.CheckRedirect = stay
+	other.http = &over
 	return &other
 }
 
@@ -98,17 +103,22 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no broker answers: %w", err)
+		return nil, unanswered("no broker answers", err)
 	}
 	if resp.StatusCode < http.StatusBadRequest {
 		return resp, nil
 	}
+	return nil, refusal(resp)
+}
+
+// refusal reads the problem that an answer is, and closes it.
+func refusal(resp *http.Response) error {
 	defer resp.Body.Close()
 	problem := &Problem{}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, MaxAnswer)).Decode(problem); err != nil || problem.Code == "" {
-		return nil, fmt.Errorf("the broker answered %s", resp.Status)
+		return unanswered("the broker answered "+resp.Status, nil)
 	}
-	return nil, problem
+	return problem
 }
 
 // ask sends a request whose answer is one object, or nothing.
@@ -130,7 +140,7 @@ func (c *Client) read(resp *http.Response, into any) error {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer))
 	if err != nil {
-		return fmt.Errorf("the broker's answer broke off: %w", err)
+		return unanswered("the broker's answer broke off", err)
 	}
 	if len(text) == 0 && resp.StatusCode != http.StatusOK {
 		return nil
@@ -149,6 +159,7 @@ type Event = sse.Event
 type Events struct {
 	body   io.Closer
 	reader *sse.Reader
+	resume *resumption // nil for a stream that cannot go on where it breaks off
 }
 
 // NewEvents reads the events in the body of an answer.
@@ -202,13 +213,13 @@ func wholeExecution(e Execution) *Events {
 }
 
 func (c *Client) stranger() error {
-	return fmt.Errorf("what answers at %s is no sandbox broker", c.url)
+	return unanswered(fmt.Sprintf("what answers at %s is no sandbox broker", c.url), nil)
 }
 
 // Next returns the next event. EventError comes as the *Problem that it holds, and the
 // end of the stream as io.EOF.
 func (e *Events) Next() (Event, error) {
-	event, err := e.reader.Next()
+	event, err := e.next()
 	if err != nil || event.Name != EventError {
 		return event, err
 	}
@@ -252,6 +263,9 @@ const (
 // below is a path below an instance; its parts are names, and escaped.
 func below(id string, parts ...string) string {
 	path := pathInstances + "/" + url.PathEscape(id)
+	if volume, ok := strings.CutPrefix(id, volumeFiles); ok && !strings.Contains(volume, ":") { // the ID of an instance has two colons
+		path = pathVolumes + "/" + url.PathEscape(volume)
+	}
 	for _, part := range parts {
 		path += "/" + url.PathEscape(part)
 	}

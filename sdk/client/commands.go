@@ -133,9 +133,21 @@ func (c *Client) CommandLogs(ctx context.Context, id, command string, query url.
 	return ask[CommandLogs](ctx, c, Request{Method: get, Path: below(id, "commands", command, "logs"), Query: query})
 }
 
-// FollowCommand does so as events. The query may have follow besides.
+// FollowCommand does so as events. The query may have follow besides. Where the connection
+// breaks off, it is made again, behind the last output, a few times.
 func (c *Client) FollowCommand(ctx context.Context, id, command string, query url.Values) (*Events, error) {
-	return c.stream(ctx, Request{Method: get, Path: below(id, "commands", command, "logs"), Query: query})
+	again := func(ctx context.Context, after string) (*http.Response, error) {
+		from := c
+		if after != "" {
+			from = c.With("Last-Event-ID", after)
+		}
+		return from.Do(ctx, Request{Method: get, Path: below(id, "commands", command, "logs"), Query: query, Accept: acceptEvents})
+	}
+	resp, err := again(ctx, "") //nolint:bodyclose // Events.Close does
+	if err != nil {
+		return nil, err
+	}
+	return resuming(ctx, resp, "", again), nil
 }
 
 // WriteCommand writes to a command's standard input. The query may have end and timeout.

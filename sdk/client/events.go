@@ -9,6 +9,8 @@ const (
 	EventArtifact = "artifact"
 	EventResult   = "result"
 	EventDone     = "done"
+	// EventLost says that events are missing which the broker does not keep any more.
+	EventLost = "lost"
 	// EventError has a Problem. It is the last event of every stream that cannot go on.
 	EventError = "error"
 )

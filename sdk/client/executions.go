@@ -22,6 +22,8 @@ type ExecuteRequest struct {
 	ExecutionID  string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"Your name for this execution, by which it can be interrupted while it runs. Your executions in progress have different ones. The broker makes one if you do not."`
 	Keep         *bool             `json:"keep,omitempty" doc:"Whether to keep the instance afterwards. Default: true with session_id, else false. An instance that is not kept takes no new work from then on, and is destroyed when the executions that other requests began in it have ended."`
 	WaitMS       int64             `json:"wait_ms,omitempty" minimum:"0" doc:"Milliseconds that the request may wait for its turn when max_concurrent, max_instances or the provider has no room. Without it it is refused at once. The operator sets the maximum."`
+	Detached     bool              `json:"detached,omitempty" doc:"The execution outlives this request, which is answered 202 as soon as it is taken on, or with wait_ms before it waits: see GET /api/v1/executions/{execution}. Its output is remembered for a while, within limits."`
+	Webhook      *Webhook          `json:"webhook,omitempty" doc:"Where to post what became of it. It takes detached, and a host that the operator allows."`
 }
 
 // InstanceExecuteRequest runs code in a given instance.
@@ -37,6 +39,13 @@ type InstanceExecuteRequest struct {
 	Artifacts    ArtifactRequest   `json:"artifacts,omitempty,omitzero" doc:"As in POST /api/v1/execute."`
 	ExecutionID  string            `json:"execution_id,omitempty" minLength:"1" maxLength:"64" pattern:"^[A-Za-z0-9_.-]+$" patternDescription:"letters, digits, _ . -" doc:"As in POST /api/v1/execute."`
 	WaitMS       int64             `json:"wait_ms,omitempty" minimum:"0" doc:"As in POST /api/v1/execute, for max_concurrent."`
+	Detached     bool              `json:"detached,omitempty" doc:"The execution outlives this request, which is answered 202 as soon as it is taken on, or with wait_ms before it waits: see GET /api/v1/executions/{execution}. Its output is remembered for a while, within limits."`
+	Webhook      *Webhook          `json:"webhook,omitempty" doc:"Where to post what became of it. It takes detached, and a host that the operator allows."`
+}
+
+// Webhook says where a result goes.
+type Webhook struct {
+	URL string `json:"url" minLength:"1" maxLength:"2048" doc:"https, or http where the operator allows that for the host." example:"https://agent.example.com/hooks"`
 }
 
 // ArtifactRequest says which files come back.

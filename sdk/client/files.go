@@ -56,7 +56,7 @@ type MoveFileRequest struct {
 // SearchFilesRequest says what to look for and where.
 type SearchFilesRequest struct {
 	Pattern    string `json:"pattern" minLength:"1" maxLength:"1000" doc:"A regular expression in RE2 syntax, matched line by line."`
-	Path       string `json:"path,omitempty" minLength:"1" maxLength:"4096" doc:"A file, or a directory to look through; /workspace unless given."`
+	Path       string `json:"path,omitempty" minLength:"1" maxLength:"4096" doc:"A file, or a directory to look through; /workspace unless given, of a volume its root."`
 	Literal    bool   `json:"literal,omitempty" doc:"The pattern is plain text."`
 	IgnoreCase bool   `json:"ignore_case,omitempty"`
 	Glob       string `json:"glob,omitempty" minLength:"1" maxLength:"1000" doc:"Which files, by their path below path: *, ?, [a-z], {a,b}, and ** for any directories." example:"**/*.py"`

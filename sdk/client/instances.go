@@ -13,6 +13,7 @@ type CreateInstanceRequest struct {
 	Language     string            `json:"language,omitempty" minLength:"1" maxLength:"64" doc:"What most of the code will be written in."`
 	Template     string            `json:"template,omitempty" minLength:"1" maxLength:"64" doc:"What the instance is made for; beats language."`
 	Provider     string            `json:"provider,omitempty" minLength:"1" maxLength:"64" doc:"A provider by its ID, if it shall not be the usual one."`
+	Snapshot     string            `json:"snapshot,omitempty" minLength:"1" maxLength:"64" doc:"The ID of a snapshot to go on from. Provider and template are the snapshot's."`
 	Requirements []string          `json:"requirements,omitempty" nullable:"false" maxItems:"200" doc:"Packages to install before it is answered, of the language, or of the template." example:"[\"numpy\"]"`
 	Env          map[string]string `json:"env,omitempty" maxProperties:"100" doc:"Environment variables for every execution in it."`
 	Labels       map[string]string `json:"labels,omitempty" maxProperties:"50" doc:"Your own notes, to find the instance by: GET /api/v1/instances?label=name=value."`
@@ -20,7 +21,27 @@ type CreateInstanceRequest struct {
 	Idle         float64           `json:"idle,omitempty" exclusiveMinimum:"0" doc:"Seconds without use after which it is destroyed, even if its ttl would allow more. The operator sets the maximum, which is also the default."`
 	WaitMS       int64             `json:"wait_ms,omitempty" minimum:"0" doc:"Milliseconds that the request may wait for its turn when max_concurrent, max_instances or the provider has no room. Without it it is refused at once. The operator sets the maximum."`
 	Languages    []string          `json:"languages,omitempty" nullable:"false" maxItems:"20" doc:"Languages that its provider must run." example:"[\"python\",\"bash\"]"`
+	Volumes      []VolumeMount     `json:"volumes,omitempty" nullable:"false" maxItems:"16" doc:"Volumes that code finds in it. They say which provider it is on."`
 	Capabilities []string          `json:"capabilities,omitempty" nullable:"false" maxItems:"20" doc:"What its provider must be capable of, as GET /api/v1/providers lists it." example:"[\"files\",\"pause\"]"`
+	Network      *Network          `json:"network,omitempty" doc:"A part of what the operator allows you to reach; without it all of that, where the provider has networks."`
+}
+
+// Network says what an instance may reach, of what its tenant may.
+type Network struct {
+	None           bool          `json:"none,omitempty" doc:"Whether it shall reach nothing. It goes with nothing else."`
+	Allow          []NetworkRule `json:"allow,omitempty" nullable:"false" maxItems:"200" doc:"Hosts. Each must be within what the operator allows. None stands for all of that."`
+	MaxConnections int64         `json:"max_connections,omitempty" minimum:"1" maximum:"100000" doc:"Connections at once, if that shall be fewer than the operator allows."`
+	MaxBytes       int64         `json:"max_bytes,omitempty" minimum:"1" doc:"Bytes that it may send, and as many that it may receive, in its life."`
+}
+
+// NetworkRule is a host and what may be asked of it.
+type NetworkRule struct {
+	Host      string   `json:"host" minLength:"1" maxLength:"255" doc:"A name in small letters, *. before one for all below it, * for every name, or an address." example:"\"pypi.org\""`
+	Ports     []int64  `json:"ports,omitempty" nullable:"false" maxItems:"50" doc:"80 and 443 unless given."`
+	Methods   []string `json:"methods,omitempty" nullable:"false" maxItems:"50" doc:"Methods of HTTP; all that the operator allows unless given." example:"[\"GET\"]"`
+	Paths     []string `json:"paths,omitempty" nullable:"false" maxItems:"50" doc:"Paths, or /x/* for all below one; all that the operator allows unless given." example:"[\"/simple/*\"]"`
+	WebSocket bool     `json:"websocket,omitempty" doc:"Whether requests that are read may ask for a WebSocket."`
+	TCP       bool     `json:"tcp,omitempty" doc:"Whether any protocol may be spoken there."`
 }
 
 // RenewInstanceRequest asks for more time, or less.
@@ -45,6 +66,8 @@ type Instance struct {
 	Idle       float64           `json:"idle" doc:"Seconds after last_used_at until it is destroyed, if that comes before expires_at."`
 	Executions int               `json:"executions" doc:"Executions in progress."`
 	FrontDoor  string            `json:"front_door,omitempty" doc:"The front door that it was made by; absent for this API."`
+	From       string            `json:"from,omitempty" doc:"The ID of the snapshot that it goes on from, or of the instance that it is a fork of; absent for a fresh one."`
+	Volumes    []VolumeMount     `json:"volumes,omitempty" nullable:"false" doc:"Volumes that it has."`
 	Routing    *Routing          `json:"routing,omitempty" doc:"Why it is on this provider."`
 }
 
@@ -153,12 +176,18 @@ func (c *Client) RenewInstance(ctx context.Context, id string, req RenewInstance
 	return ask[Instance](ctx, c, Request{Method: post, Path: below(id, "renew"), Body: req})
 }
 
-// PauseInstance freezes an instance.
+// SetNetwork has an instance reach another part of what its tenant may from now on. What it may
+// not reach any more is cut off when this returns.
+func (c *Client) SetNetwork(ctx context.Context, id string, req Network) (Instance, error) {
+	return ask[Instance](ctx, c, Request{Method: http.MethodPut, Path: below(id, "network"), Body: req})
+}
+
+// PauseInstance has an instance stand still.
 func (c *Client) PauseInstance(ctx context.Context, id string) (Instance, error) {
 	return ask[Instance](ctx, c, Request{Method: post, Path: below(id, "pause")})
 }
 
-// ResumeInstance lets a frozen instance go on.
+// ResumeInstance lets a paused instance go on.
 func (c *Client) ResumeInstance(ctx context.Context, id string) (Instance, error) {
 	return ask[Instance](ctx, c, Request{Method: post, Path: below(id, "resume")})
 }

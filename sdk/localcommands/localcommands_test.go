@@ -500,6 +500,9 @@ func TestEndedCommandsStayKnownForAWhile(t *testing.T) {
 						read++
 						return io.EOF // one piece tells
 					})
+					if refused, ok := errors.AsType[*sdk.Error](err); ok && refused.Code == sdk.CodeNotFound {
+						return poll.Continue("%s was forgotten since the list was made", one.ID)
+					}
 					if err != nil && !errors.Is(err, io.EOF) {
 						return poll.Error(err)
 					}

@@ -89,7 +89,7 @@ func (a *archiver) want(asked string) error {
 	if path.IsAbs(asked) || !below {
 		return sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "%s: must be below %s", asked, a.at)
 	}
-	if _, _, err := a.at.files.split("paths", full); err != nil {
+	if _, _, err := a.at.files.split(a.at.instance, "paths", full); err != nil {
 		return err
 	}
 	at := a.at.below(name)

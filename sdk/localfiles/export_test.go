@@ -8,5 +8,5 @@ var ReplaceAll = replaceAll
 
 // Place says where a path leads, for the fuzz test.
 func Place(roots []string, path string) (root, name string, err error) {
-	return New(Options{Places: roots}).split("path", path)
+	return New(Options{Places: roots}).split("", "path", path)
 }

@@ -64,6 +64,9 @@ type Options struct {
 	// Places are where code can write, as it sees them: absolute paths. Relative paths
 	// begin at the first. /workspace and /tmp unless given.
 	Places []string
+	// PlacesOf, if not nil, returns the places of an instance that has others; nil for
+	// Places.
+	PlacesOf func(instanceID string) []string
 	// As calls its argument with the rights of the user that code runs as; nil leaves
 	// those of the plugin. All that names a file is called so, in pieces that wait for
 	// no other goroutine.
@@ -117,11 +120,13 @@ type place struct {
 	name  string // below top; "." for top itself
 	// field of the request that it came from, for errors.
 	field string
+	// instance that it is of.
+	instance string
 }
 
 // place checks a path, and finds where it leads on this machine.
 func (f *Files) place(instanceID, field, asked string) (place, error) {
-	top, name, err := f.split(field, asked)
+	top, name, err := f.split(instanceID, field, asked)
 	if err != nil {
 		return place{}, err
 	}
@@ -129,12 +134,18 @@ func (f *Files) place(instanceID, field, asked string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return place{files: f, path: filepath.Join(directory, top), top: top, name: name, field: field}, nil
+	return place{files: f, path: filepath.Join(directory, top), top: top, name: name, field: field, instance: instanceID}, nil
 }
 
 // split checks a path, and finds which of the places it is in. "." and ".." are taken out
 // of it as text; links are left to resolve.
-func (f *Files) split(field, asked string) (top, name string, err error) {
+func (f *Files) split(instanceID, field, asked string) (top, name string, err error) {
+	places := f.options.Places
+	if f.options.PlacesOf != nil {
+		if own := f.options.PlacesOf(instanceID); own != nil {
+			places = own
+		}
+	}
 	wrong := func(format string, args ...any) (string, string, error) {
 		return "", "", sdk.FieldErrorf(sdk.CodeInvalidRequest, field, format, args...)
 	}
@@ -150,7 +161,7 @@ func (f *Files) split(field, asked string) (top, name string, err error) {
 	}
 	full := asked
 	if !path.IsAbs(full) {
-		full = f.options.Places[0] + "/" + full
+		full = places[0] + "/" + full
 	}
 	full = path.Clean(full)
 	if len(full) > maxPath {
@@ -161,12 +172,12 @@ func (f *Files) split(field, asked string) (top, name string, err error) {
 			return wrong("has a name of more than %d bytes", maxName)
 		}
 	}
-	for _, top := range f.options.Places {
+	for _, top := range places {
 		if name, err := filepath.Rel(top, full); err == nil && filepath.IsLocal(name) {
 			return top, name, nil
 		}
 	}
-	return wrong("must be below %s", strings.Join(f.options.Places, " or "))
+	return wrong("must be below %s", strings.Join(places, " or "))
 }
 
 // String is the absolute path, as code sees it.

@@ -7,13 +7,12 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
-	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
+	"github.com/sandbox-broker/sandbox-broker/sdk/filetext"
 )
 
 // StatFile implements sdk.Files.
@@ -69,7 +68,7 @@ func (f *Files) ListFiles(ctx context.Context, req sdk.ListFilesRequest, pass fu
 	if err != nil {
 		return false, err
 	}
-	selects, err := globOf(req.Glob)
+	selects, err := filetext.Glob(req.Glob)
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +82,7 @@ func (f *Files) ListFiles(ctx context.Context, req sdk.ListFilesRequest, pass fu
 	w := &walker{ctx: ctx, at: at, depth: max(req.Depth, 1), visit: func(f found) error {
 		entry := at.below(f.name)
 		switch {
-		case !selects(f.name):
+		case !selects.Match(f.name):
 			return nil
 		case limit == 0, len(entry.String()) > maxPath:
 			truncated = true
@@ -115,19 +114,6 @@ func (at place) target(f found) string {
 	}
 	target, _ := rightly(at, func() (string, error) { return f.dir.readlink(f.base) })
 	return target
-}
-
-// globOf returns what tells whether a relative path matches; an empty glob matches
-// everything.
-func globOf(text string) (func(name string) bool, error) {
-	if text != "" {
-		text = path.Clean(text)
-	}
-	pattern, err := glob.Compile(text)
-	if err != nil {
-		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "%w", err)
-	}
-	return pattern.Match, nil
 }
 
 // ReadFile implements sdk.Files.

@@ -7,24 +7,13 @@ import (
 	"io"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
-)
-
-const (
-	maxReplacePaths = 1000
-	maxReplaceText  = 1 << 20
+	"github.com/sandbox-broker/sandbox-broker/sdk/filetext"
 )
 
 // ReplaceInFiles implements sdk.FileSearcher.
 func (f *Files) ReplaceInFiles(ctx context.Context, req sdk.ReplaceInFilesRequest) ([]sdk.FileReplacement, error) {
-	switch {
-	case req.Old == "":
-		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "old", "must not be empty")
-	case len(req.Old) > maxReplaceText:
-		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "old", "must have at most %d bytes", maxReplaceText)
-	case len(req.New) > maxReplaceText:
-		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "new", "must have at most %d bytes", maxReplaceText)
-	case len(req.Paths) > maxReplacePaths:
-		return nil, sdk.FieldErrorf(sdk.CodeInvalidRequest, "paths", "must be at most %d", maxReplacePaths)
+	if err := filetext.CheckReplace(req); err != nil {
+		return nil, err
 	}
 	places := make([]place, 0, len(req.Paths))
 	for _, name := range req.Paths { // before anything is changed

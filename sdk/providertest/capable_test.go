@@ -39,10 +39,16 @@ type capable struct {
 	pack          func(context.Context, sdk.ReadArchiveRequest) (io.ReadCloser, error)
 	dial          func(context.Context, string, uint16) (net.Conn, error)
 	pause         func(context.Context, string) error
+	released      func() bool
 	setTTL        func(context.Context, string, time.Duration) (time.Time, error)
 	meter         func(sdk.InstanceMetrics) sdk.InstanceMetrics
+	setNetwork    func(context.Context, string, sdk.NetworkPolicy) error
+	follow        func(context.Context, func(sdk.NetworkReport) error) error
 	install       func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error)
 	execute       func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error)
+	createVolume  func(context.Context, sdk.CreateVolumeRequest) (sdk.Volume, error)
+	deleteVolume  func(context.Context, string) error
+	listVolumes   func([]sdk.Volume) []sdk.Volume
 }
 
 func changing(change func(*capable)) func(*local.Provider) sdk.Provider {
@@ -54,7 +60,8 @@ func changing(change func(*capable)) func(*local.Provider) sdk.Provider {
 			stat:         func(info sdk.FileInfo, err error) (sdk.FileInfo, error) { return info, err },
 			listFiles:    p.ListFiles, readFile: p.ReadFile, writeFile: p.WriteFile, move: p.MoveFile, remove: p.RemoveFile, makeDirectory: p.MakeDirectory,
 			setMode: p.SetFileMode, search: p.SearchFiles, replace: func(r []sdk.FileReplacement) []sdk.FileReplacement { return r }, watch: p.WatchFiles, unpack: p.WriteArchive, pack: p.ReadArchive,
-			dial: p.DialPort, pause: p.Pause, setTTL: p.SetTTL, meter: func(m sdk.InstanceMetrics) sdk.InstanceMetrics { return m }, install: p.InstallPackages, execute: p.Execute,
+			dial: p.DialPort, pause: p.Pause, released: func() bool { return false }, setTTL: p.SetTTL, meter: func(m sdk.InstanceMetrics) sdk.InstanceMetrics { return m }, install: p.InstallPackages, setNetwork: p.SetNetwork, follow: p.FollowNetwork, execute: p.Execute,
+			createVolume: p.CreateVolume, deleteVolume: p.DeleteVolume, listVolumes: func(list []sdk.Volume) []sdk.Volume { return list },
 		}
 		change(c)
 		return c
@@ -63,6 +70,14 @@ func changing(change func(*capable)) func(*local.Provider) sdk.Provider {
 
 func (c *capable) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	return c.create(ctx, req)
+}
+
+func (c *capable) SetNetwork(ctx context.Context, id string, policy sdk.NetworkPolicy) error {
+	return c.setNetwork(ctx, id, policy)
+}
+
+func (c *capable) FollowNetwork(ctx context.Context, report func(sdk.NetworkReport) error) error {
+	return c.follow(ctx, report)
 }
 
 func (c *capable) Interrupt(ctx context.Context, id, execution string) error {
@@ -161,6 +176,10 @@ func (c *capable) DialPort(ctx context.Context, id string, port uint16) (net.Con
 
 func (c *capable) Pause(ctx context.Context, id string) error { return c.pause(ctx, id) }
 
+func (c *capable) PauseReleasing(ctx context.Context, id string) (bool, error) {
+	return c.released(), c.pause(ctx, id)
+}
+
 func (c *capable) SetTTL(ctx context.Context, id string, ttl time.Duration) (time.Time, error) {
 	return c.setTTL(ctx, id, ttl)
 }
@@ -176,4 +195,15 @@ func (c *capable) InstallPackages(ctx context.Context, req sdk.InstallPackagesRe
 
 func (c *capable) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	return c.execute(ctx, req, out)
+}
+
+func (c *capable) CreateVolume(ctx context.Context, req sdk.CreateVolumeRequest) (sdk.Volume, error) {
+	return c.createVolume(ctx, req)
+}
+
+func (c *capable) DeleteVolume(ctx context.Context, id string) error { return c.deleteVolume(ctx, id) }
+
+func (c *capable) ListVolumes(ctx context.Context) ([]sdk.Volume, error) {
+	list, err := c.Provider.ListVolumes(ctx)
+	return c.listVolumes(list), err
 }

@@ -13,7 +13,8 @@ import (
 
 // everyCapability lists those of the SDK.
 func everyCapability() []sdk.Capability {
-	all := []sdk.Capability{sdk.CapabilityArtifacts}
+	// To pause and to release is one call with to pause.
+	all := []sdk.Capability{sdk.CapabilityArtifacts, sdk.CapabilityPauseReleases}
 	for _, a := range capabilityCalls() {
 		all = append(all, a.capability)
 	}
@@ -51,12 +52,23 @@ func honest(c *scene, a capabilityCall) {
 		switch code := sdk.CodeOf(err); {
 		case !claimed:
 			c.refused(err, name+", which is not claimed,", sdk.CodeNotSupported)
-		case code == sdk.CodeNotSupported && a.capability != sdk.CapabilityPackages:
+		case code == sdk.CodeNotSupported && !slices.Contains(ofTheMachine, a.capability):
 			c.fail("%s is claimed, and refused as not supported: %v", name, err)
-		case err == nil && name != "DeleteContext" && name != "CheckPackages":
+		case err == nil && !succeedsAnyhow[name]:
 			c.fail("%s of an instance that does not exist succeeded", name)
 		}
 	}
+}
+
+// ofTheMachine are the capabilities that the operator, the machine or the account may lack though
+// the provider has them.
+var ofTheMachine = []sdk.Capability{sdk.CapabilityPackages, sdk.CapabilityVolumes, sdk.CapabilitySnapshots, sdk.CapabilityTemplates}
+
+// succeedsAnyhow are the calls that look for no instance, or for which one that is not there
+// is a success.
+var succeedsAnyhow = map[string]bool{
+	"DeleteVolume": true, "ListVolumes": true, "DeleteContext": true, "CheckPackages": true, "DeleteSnapshot": true, "ListSnapshots": true,
+	"ListTemplates": true, "RemoveTemplate": true, "ListOf": true, "Release": true,
 }
 
 func capabilityCalls() []capabilityCall {
@@ -172,6 +184,19 @@ func capabilityCalls() []capabilityCall {
 				return err
 			},
 		}},
+		{sdk.CapabilityNetwork, map[string]call{
+			"SetNetwork": func(ctx context.Context, s *session, id string) error {
+				return s.SetNetwork(ctx, id, sdk.NetworkPolicy{})
+			},
+		}},
+		{sdk.CapabilityAdoption, map[string]call{
+			"ListOf": func(ctx context.Context, s *session, _ string) error {
+				_, err := s.ListOf(ctx, "unknown"+randomWord())
+				return err
+			},
+			"Adopt":   func(ctx context.Context, s *session, id string) error { return s.Adopt(ctx, id, s.brokerID) },
+			"Release": func(ctx context.Context, s *session, id string) error { return s.Release(ctx, id) },
+		}},
 		{sdk.CapabilityPackages, map[string]call{
 			"CheckPackages": func(ctx context.Context, s *session, _ string) error {
 				return s.CheckPackages(ctx, s.Describe().Languages[0], []string{"x"})
@@ -181,6 +206,35 @@ func capabilityCalls() []capabilityCall {
 					InstanceID: id, Language: s.Describe().Languages[0], Requirements: []string{"x"}, Timeout: time.Minute, OutputLimit: 1,
 				}, newHeard())
 				return err
+			},
+		}},
+		{sdk.CapabilityVolumes, map[string]call{
+			"CreateVolume": func(ctx context.Context, s *session, id string) error {
+				_, err := s.CreateVolume(ctx, sdk.CreateVolumeRequest{Size: volumeBytes, From: id})
+				return err
+			},
+			"DeleteVolume": func(ctx context.Context, s *session, id string) error { return s.DeleteVolume(ctx, id) },
+			"ListVolumes":  func(ctx context.Context, s *session, _ string) error { _, err := s.ListVolumes(ctx); return err },
+		}},
+		{sdk.CapabilitySnapshots, map[string]call{
+			"Snapshot": func(ctx context.Context, s *session, id string) error {
+				_, err := s.Snapshot(ctx, sdk.SnapshotRequest{InstanceID: id, IdempotencyKey: randomWord(), Key: snapshotKey(), Transient: true})
+				return err
+			},
+			"DeleteSnapshot": func(ctx context.Context, s *session, id string) error { return s.DeleteSnapshot(ctx, id) },
+			"ListSnapshots":  func(ctx context.Context, s *session, _ string) error { _, err := s.ListSnapshots(ctx); return err },
+		}},
+		{sdk.CapabilityTemplates, map[string]call{
+			"BuildTemplate": func(ctx context.Context, s *session, _ string) error {
+				_, err := s.BuildTemplate(ctx, sdk.BuildTemplateRequest{Name: "t", Rootfs: "/no/such/directory"}, func(sdk.TemplateProgress) error { return nil })
+				return err
+			},
+			"ListTemplates": func(ctx context.Context, s *session, _ string) error {
+				_, err := s.ListTemplates(ctx)
+				return err
+			},
+			"RemoveTemplate": func(ctx context.Context, s *session, _ string) error {
+				return s.RemoveTemplate(ctx, "sha256:"+strings.Repeat("0", 64))
 			},
 		}},
 	}

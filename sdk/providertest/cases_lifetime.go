@@ -3,6 +3,8 @@ package providertest
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -20,6 +22,8 @@ func pauseCases() []Case {
 		{Group: group, Name: "a command is read, written to and signalled after a pause", run: commandsOutlivePause, needs: []sdk.Capability{sdk.CapabilityCommands}},
 		{Group: group, Name: "a context keeps its state", run: contextOutlivesPause, needs: []sdk.Capability{sdk.CapabilityContexts}},
 		{Group: group, Name: "a watch goes on, or says that it has ended", run: watchOutlivesPause, needs: []sdk.Capability{sdk.CapabilityFileWatch, sdk.CapabilityFiles}},
+		{Group: group, Name: "a pause says whether it has released, and says it again", run: pauseSaysWhatItReleased, needs: []sdk.Capability{sdk.CapabilityPauseReleases}},
+		{Group: group, Name: "what one pause after the other has released goes on", run: releasedGoesOn, needs: []sdk.Capability{sdk.CapabilityPauseReleases, sdk.CapabilityContexts}},
 		{Group: group, Name: "unknown instances are not found", run: pauseUnknown},
 	}, sdk.CapabilityPause)
 }
@@ -76,6 +80,41 @@ func pausedIsListed(c *scene) {
 func pausedIsDestroyed(c *scene) {
 	in := c.instance()
 	in.pause()
+	c.destroy(in.ID)
+	_, ok := c.listed()[in.ID]
+	c.check(!ok, "List has the instance %s that was destroyed", in.ID)
+}
+
+// release pauses an instance as the broker does.
+func (in instance) release() (released bool) {
+	in.must(in.call("PauseReleasing", func(ctx context.Context) (err error) {
+		released, err = in.PauseReleasing(ctx, in.ID)
+		return err
+	}), "pause")
+	return released
+}
+
+// "PauseReleasing is Pause" and "Of one that is paused already it says the same again."
+// (PauseReleaser)
+func pauseSaysWhatItReleased(c *scene) {
+	in := c.instance()
+	first := in.release()
+	equal(c, in.release(), first, "what a second pause says to have released")
+	in.resume()
+	in.prints(c.samples.Hello, "hello\n")
+}
+
+// "they are written down and go on from there" (PauseReleaser)
+func releasedGoesOn(c *scene) {
+	in := c.instance()
+	made := in.newContext()
+	made.run(c.samples.SetVariable).succeeded()
+	for range 3 {
+		in.release()
+		in.resume()
+		made.prints(c.samples.GetVariable, "1")
+	}
+	in.release()
 	c.destroy(in.ID)
 	_, ok := c.listed()[in.ID]
 	c.check(!ok, "List has the instance %s that was destroyed", in.ID)
@@ -228,4 +267,114 @@ func meterLimits(c *scene) {
 func meterUnknown(c *scene) {
 	_, err := c.InstanceMetrics(c.ctx, "unknown"+randomWord())
 	c.refused(err, "InstanceMetrics of an unknown instance", sdk.CodeNotFound)
+}
+
+// pauseLength is how long what must not happen in a pause has to show. It is no limit, so
+// patience does not change it.
+const pauseLength = 3 * time.Second
+
+// countInterval is the least time between two numbers of counting. It is long beside what a
+// loop of sh needs for itself on a busy machine: a command that counts through a pause would
+// otherwise be so slow that its count is one of the time before and after the pause.
+const countInterval = 500 * time.Millisecond
+
+// counting is a line for sh that counts in a file, and never faster than countInterval.
+const counting = "i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.5; done"
+
+var errNotYet = errors.New("not yet")
+
+// count is how far a command has counted.
+func (in commands) count() int {
+	_, out := in.follow(in.shell("cat count 2>/dev/null || echo 0"))
+	n, err := strconv.Atoi(strings.TrimSpace(out.stdout.String()))
+	in.must(err, "read what a command counts")
+	return n
+}
+
+// "Pause freezes every process" and "lets every process go on where it was" (Pauser):
+// those of commands too.
+func pauseStopsCommands(c *scene) {
+	in := c.instance().commands()
+	in.shell(counting)
+	c.eventually("a command counts", func(context.Context) error {
+		if in.count() == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	began := time.Now()
+	before := in.count()
+	in.pause()
+	// Where the calls take long, only a pause that is longer shows anything.
+	length := max(pauseLength, 4*time.Since(began))
+	c.pass(length)
+	in.resume()
+	after := in.count()
+	ran := time.Since(began) - length
+	// One number may be due at either end of the pause, whatever the time beside it.
+	if most := int(ran/countInterval) + 2; after-before > most {
+		c.fail("a command counted %d times over a pause of %v, and can have had the time for %d", after-before, length, most)
+	}
+	c.eventually("a command goes on after a pause", func(context.Context) error {
+		if in.count() <= after {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// "A command that a pause stops is running before, meanwhile and after it." (Pauser)
+func commandsOutlivePause(c *scene) {
+	in := c.instance().commands()
+	started := in.shell("echo first; read line; echo got $line; sleep 600", withStdin)
+	in.reads(started, "first\n")
+	in.pause()
+	in.resume()
+	list, err := c.ListCommands(c.ctx, in.ID)
+	c.must(err, "list the commands")
+	c.check(len(list) == 1 && list[0].ID == started.ID && list[0].State == sdk.CommandRunning, "the command does not run any more after a pause: %s", shown(list))
+	c.must(c.WriteCommand(c.ctx, in.ID, started.ID, []byte("it\n"), false), "write to the command after a pause")
+	in.reads(started, "first\ngot it\n")
+	in.signal(started, "SIGTERM")
+	ended, _ := in.follow(started)
+	equal(c, ended.State, sdk.CommandCancelled, "the state of a command that SIGTERM ended after a pause")
+	equal(c, ended.ExitCode, 128+15, "the exit code")
+}
+
+// "memory and files stay" (Pauser)
+func contextOutlivesPause(c *scene) {
+	in := c.instance()
+	made := in.newContext()
+	made.run(c.samples.SetVariable).succeeded()
+	in.pause()
+	in.resume()
+	made.prints(c.samples.GetVariable, "1")
+}
+
+// "Who follows a command or watches files meanwhile goes on afterwards, or is told
+// CodeConflict." (Pauser) None is left with a watch that says nothing any more.
+func watchOutlivesPause(c *scene) {
+	in := c.instance().files()
+	w := in.watch(false)
+	in.pause()
+	in.resume()
+	in.write("after-the-pause", "x")
+	timer := time.NewTimer(c.suite.within(callTimeout))
+	defer timer.Stop()
+	for {
+		select {
+		case change := <-w.changes:
+			if change.Path == "/workspace/after-the-pause" {
+				return
+			}
+		case <-w.ended:
+			c.refused(w.err, "WatchFiles over a pause", sdk.CodeConflict)
+			again := in.watch(false)
+			in.write("again", "x")
+			again.told("/workspace/again", sdk.FileCreated, sdk.FileModified, sdk.FileRenamed)
+			return
+		case <-timer.C:
+			c.fail("a watch neither tells of a change after a pause nor ends")
+		}
+	}
 }

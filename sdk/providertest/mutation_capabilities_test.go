@@ -481,6 +481,13 @@ func TestOtherWrongCapabilitiesAreFound(t *testing.T) {
 				return errors.Join(c.Provider.Pause(ctx, id), c.Resume(ctx, id))
 			}
 		})},
+		"a pause that says one thing and then the other": {among: "pause/", fails: []string{"a pause says whether it has released, and says it again"}, wraps: changing(func(c *capable) {
+			said := false
+			c.released = func() bool {
+				said = !said
+				return said
+			}
+		})},
 		"a pause that loses files": {among: "pause/", fails: []string{"files stay over a pause"}, wraps: changing(func(c *capable) {
 			c.pause = func(ctx context.Context, id string) error {
 				err := c.RemoveFile(ctx, id, "providertest.txt", false)

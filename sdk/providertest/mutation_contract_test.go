@@ -213,12 +213,15 @@ func TestWrongIsolationIsFound(t *testing.T) {
 
 func TestWrongEndsAndStartsAreFound(t *testing.T) {
 	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
+	var ending sync.WaitGroup
+	t.Cleanup(func() { close(over); ending.Wait() })
 	checkMutations(t, map[string]mutation{
 		"no end": {among: "process/it ends in order", patience: 0.1, fails: []string{"", " with an instance alive", " while code runs", " after all other cases"}, breaks: func(b *broken) {
-			b.close = func(context.Context) error {
+			b.close = func(ctx context.Context) error {
+				ending.Add(1)
+				defer ending.Done()
 				<-over
-				return nil
+				return b.Provider.Close(context.WithoutCancel(ctx))
 			}
 		}},
 		"instances that are listed and gone": {among: "process/after a restart List", fails: []string{" and Execute agree"}, breaks: func(b *broken) {

@@ -176,6 +176,7 @@ func TestCodeThatSurvivesAKillIsFound(t *testing.T) {
 			t.Parallel()
 			factory := func(logger hclog.Logger) sdk.Provider {
 				b := &broken{Provider: local.New(logger).(*local.Provider)}
+				t.Cleanup(func() { assert.Check(t, b.Provider.Close(context.Background())) }) // whom a kill spares
 				b.describe = func(d sdk.Description) sdk.Description {
 					d.Ephemeral = true
 					return d

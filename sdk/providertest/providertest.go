@@ -80,6 +80,7 @@ type settings struct {
 	breakage    Breakage
 	memoryLimit int64
 	requirement map[sdk.Language]Requirement
+	template    *Template
 	progress    func(Result)
 }
 
@@ -152,6 +153,21 @@ type Requirement struct {
 // WithRequirement allows the cases about packages of a language.
 func WithRequirement(language sdk.Language, r Requirement) Option {
 	return func(s *settings) { s.requirement[language] = r }
+}
+
+// Template is one that the provider can build where it is tested.
+type Template struct {
+	// Request describes it, but for its name.
+	Request sdk.BuildTemplateRequest
+	// Code in this language ends with exit code 0 in an instance of it, and with another
+	// in one that is not.
+	Language sdk.Language
+	Code     string
+}
+
+// WithTemplate allows the cases about templates.
+func WithTemplate(t Template) Option {
+	return func(s *settings) { s.template = &t }
 }
 
 // WithProgress is called after each case.

@@ -34,7 +34,7 @@ func newWorld(t *testing.T) world {
 			t.Skip(missing)
 		}
 	}
-	dir := fs.NewDir(t, "world", fs.WithFile("backend", ""), fs.WithDir("packages", fs.WithDir("first", fs.WithFile("__init__.py", ""))))
+	dir := fs.NewDir(t, "world", fs.WithFile("backend", ""), fs.WithDir("packages", fs.WithDir("first", fs.WithFile("__init__.py", ""))), fs.WithDir("template", fs.WithFile("of-the-template", "")))
 	return world{dir.Join("backend"), dir.Join("packages")}
 }
 
@@ -48,6 +48,10 @@ func (w world) options() []providertest.Option {
 		providertest.WithSettings(map[string]any{"token": "a-secret-of-the-settings", "backend": w.backend, "packages": w.packages}),
 		providertest.WithBreakage(w.break_),
 		providertest.WithRequirement(sdk.Python, providertest.Requirement{Name: "first", Code: "import first"}),
+		providertest.WithTemplate(providertest.Template{
+			Request:  sdk.BuildTemplateRequest{Rootfs: filepath.Join(filepath.Dir(w.backend), "template")},
+			Language: sdk.Bash, Code: "[ -e of-the-template ]",
+		}),
 		skipped("code starts in /workspace|commands/it starts in /workspace|a temporary file of one instance|^contexts/.*/it starts in the directory", "its instances have no file system of their own"),
 		skipped("ports/a port is one of its instance", "its instances have no network of their own"),
 	}
@@ -71,7 +75,7 @@ func TestMain(m *testing.M) {
 func TestAProviderThatKeepsItsPromisesPasses(t *testing.T) {
 	t.Parallel()
 	// Side by side, each on a provider of its own: most of it is waiting.
-	parts := []string{"^deadlines/", "^(execute|set_ttl|contexts|interrupt|backend)/", "^(streams|arguments|lifecycle)/"}
+	parts := []string{"^deadlines/", "^(execute|set_ttl|contexts|interrupt|backend)/", "^(streams|arguments|lifecycle)/", "^(snapshots|network|commands|metrics)/"}
 	for i, part := range append(parts, "the others") {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()

@@ -295,6 +295,11 @@ func (s *suite) cases() []Case {
 		lifetimeCases(),
 		meterCases(),
 		packageCases(withMain),
+		volumeCases(),
+		snapshotCases(withMain),
+		templateCases(),
+		networkCases(),
+		adoptionCases(),
 		endCases(),
 	)
 }

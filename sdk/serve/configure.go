@@ -23,7 +23,7 @@ func (s *server) Configure(ctx context.Context, req *providerv1.ConfigureRequest
 		StateDir: req.GetStateDir(),
 		Settings: settings,
 
-		AbandonedDirs: req.GetAbandonedDirs(),
+		AbandonedDirs: req.GetAbandonedDirs(), KeepDir: req.GetKeepDir(),
 	})
 	if err != nil {
 		return nil, err

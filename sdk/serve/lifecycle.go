@@ -17,7 +17,12 @@ func (s *server) Pause(ctx context.Context, req *providerv1.PauseRequest) (*prov
 	if err != nil {
 		return nil, err
 	}
-	return &providerv1.PauseResponse{}, p.Pause(ctx, req.GetInstanceId())
+	releaser, may := p.(sdk.PauseReleaser)
+	if !may {
+		return &providerv1.PauseResponse{}, p.Pause(ctx, req.GetInstanceId())
+	}
+	released, err := releaser.PauseReleasing(ctx, req.GetInstanceId())
+	return &providerv1.PauseResponse{Released: released}, err
 }
 
 func (s *server) Resume(ctx context.Context, req *providerv1.ResumeRequest) (*providerv1.ResumeResponse, error) {

@@ -36,11 +36,20 @@ func (f *levelFollower) follow(ctx context.Context) {
 	f.logger.SetLevel(level)
 }
 
-// withCall makes sdk.RequestID and sdk.Logger work in a call.
-func withCall(ctx context.Context, logger hclog.Logger) context.Context {
+// withCall makes sdk.RequestID, sdk.Logger and sdk.LeaseOf work in a call.
+func withCall(ctx context.Context, logger hclog.Logger, lease *sdk.Lease) context.Context {
+	if texts := metadata.ValueFromIncomingContext(ctx, wire.MetadataLease); len(texts) == 1 {
+		if _, epoch, left, ok := wire.ParseLease(texts[0]); ok {
+			lease.Extend(epoch, left)
+		}
+	}
+	ctx = sdk.WithLease(ctx, lease)
 	id := ""
 	if ids := metadata.ValueFromIncomingContext(ctx, wire.MetadataRequestID); len(ids) == 1 {
 		id = ids[0]
+	}
+	if parents := metadata.ValueFromIncomingContext(ctx, wire.MetadataTraceParent); len(parents) == 1 {
+		ctx = sdk.WithTraceParent(ctx, parents[0])
 	}
 	return sdk.WithCall(ctx, id, logger)
 }

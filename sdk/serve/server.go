@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/networkpolicy"
 	"github.com/sandbox-broker/sandbox-broker/sdk/serve/services"
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 
@@ -28,6 +29,11 @@ type server struct {
 	providerv1.UnimplementedLifetimeServiceServer
 	providerv1.UnimplementedMetricsServiceServer
 	providerv1.UnimplementedPackageServiceServer
+	providerv1.UnimplementedSnapshotServiceServer
+	providerv1.UnimplementedVolumeServiceServer
+	providerv1.UnimplementedTemplateServiceServer
+	providerv1.UnimplementedNetworkServiceServer
+	providerv1.UnimplementedAdoptionServiceServer
 	provider   sdk.Provider
 	logger     hclog.Logger
 	configured atomic.Bool // orders the write of provider before close's read
@@ -46,6 +52,11 @@ func (s *server) register(registrar grpc.ServiceRegistrar) {
 	providerv1.RegisterLifetimeServiceServer(registrar, s)
 	providerv1.RegisterMetricsServiceServer(registrar, s)
 	providerv1.RegisterPackageServiceServer(registrar, s)
+	providerv1.RegisterSnapshotServiceServer(registrar, s)
+	providerv1.RegisterVolumeServiceServer(registrar, s)
+	providerv1.RegisterTemplateServiceServer(registrar, s)
+	providerv1.RegisterNetworkServiceServer(registrar, s)
+	providerv1.RegisterAdoptionServiceServer(registrar, s)
 }
 
 // capable returns the provider as the interface of a capability.
@@ -57,7 +68,7 @@ func capable[T any](s *server, c sdk.Capability) (T, error) {
 // provider: a panic in one call becomes SB000 and ends nothing else, and every
 // error leaves with a code.
 func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
-	level := &levelFollower{logger: logger}
+	level, lease := &levelFollower{logger: logger}, &sdk.Lease{}
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(wire.MaxMessageBytes),
 		grpc.MaxSendMsgSize(wire.MaxMessageBytes),
@@ -68,14 +79,14 @@ func ServerOptions(logger hclog.Logger) []grpc.ServerOption {
 		// One name that is no UTF-8 shall not cost a whole answer.
 		grpc.ForceServerCodecV2(validtext.Codec(filechunk.Codec())),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-			ctx = withCall(ctx, logger)
+			ctx = withCall(ctx, logger, lease)
 			defer recoverTo(&err, sdk.Logger(ctx), info.FullMethod)
 			level.follow(ctx)
 			resp, err = handler(ctx, req)
 			return resp, wire.EncodeError(err)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-			ctx := withCall(stream.Context(), logger)
+			ctx := withCall(stream.Context(), logger, lease)
 			defer recoverTo(&err, sdk.Logger(ctx), info.FullMethod)
 			return wire.EncodeError(handler(srv, loggedStream{stream, ctx}))
 		}),
@@ -112,15 +123,45 @@ func (s *server) Health(ctx context.Context, _ *providerv1.HealthRequest) (*prov
 func (s *server) Create(ctx context.Context, req *providerv1.CreateRequest) (*providerv1.CreateResponse, error) {
 	create := sdk.CreateRequest{
 		Template:       req.GetTemplate(),
+		Image:          req.GetImage(),
 		Labels:         req.GetLabels(),
 		Env:            req.GetEnv(),
 		TTL:            req.GetTtl().AsDuration(),
 		IdempotencyKey: req.GetIdempotencyKey(),
 		Reuse:          req.GetReuse(),
+		Network:        wire.DecodeNetwork(req.GetNetwork()),
+	}
+	if create.Network != nil {
+		if _, err := capable[sdk.NetworkGovernor](s, sdk.CapabilityNetwork); err != nil {
+			return nil, err
+		}
+		if err := networkpolicy.Validate(*create.Network); err != nil {
+			return nil, err
+		}
 	}
 	if req.GetMaxQueue() != nil {
 		most := max(0, req.GetMaxQueue().AsDuration())
 		create.MaxQueue = &most
+	}
+	if source := req.GetSnapshot(); source != nil {
+		// One that knows of no snapshots would make a fresh instance.
+		if _, err := capable[sdk.Snapshotter](s, sdk.CapabilitySnapshots); err != nil {
+			return nil, err
+		}
+		if err := checkSnapshotKey(source.GetKey()); err != nil {
+			return nil, err
+		}
+		create.Snapshot = &sdk.SnapshotSource{ID: source.GetId(), Key: source.GetKey()}
+	}
+	if len(req.GetVolumes()) > 0 {
+		if _, err := capable[sdk.VolumeKeeper](s, sdk.CapabilityVolumes); err != nil {
+			return nil, err
+		}
+		mounts, err := wire.DecodeMounts(req.GetVolumes())
+		if err != nil {
+			return nil, err
+		}
+		create.Volumes = mounts
 	}
 	instance, err := s.provider.Create(ctx, create)
 	if err != nil {

@@ -193,7 +193,10 @@ func (*capable) DialPort(_ context.Context, _ string, port uint16) (net.Conn, er
 	return ours, nil
 }
 
-func (*capable) Pause(context.Context, string) error  { return nil }
+func (*capable) Pause(context.Context, string) error { return nil }
+func (*capable) PauseReleasing(_ context.Context, id string) (bool, error) {
+	return id == "released", nil
+}
 func (*capable) Resume(context.Context, string) error { return errors.New("stuck") }
 
 func (*capable) SetTTL(_ context.Context, _ string, ttl time.Duration) (time.Time, error) {
@@ -206,7 +209,7 @@ func (*capable) InstanceMetrics(context.Context, string) (sdk.InstanceMetrics, e
 
 func TestEveryInterfaceIsACapability(t *testing.T) {
 	assert.DeepEqual(t, connect(t, newCapable()).Describe().Capabilities, []sdk.Capability{
-		"artifacts", "interrupt", "contexts", "commands", "files", "file_search", "file_watch", "file_mode", "archives", "ports", "pause", "set_ttl", "metrics", "packages",
+		"artifacts", "interrupt", "contexts", "commands", "files", "file_search", "file_watch", "file_mode", "archives", "ports", "pause", "pause_releases", "set_ttl", "metrics", "packages", "snapshots", "templates",
 	})
 	assert.Equal(t, len(connect(t, &scripted{}).Describe().Capabilities), 0)
 }
@@ -237,6 +240,18 @@ func TestACapabilityThatIsLackingIsNamed(t *testing.T) {
 	_, err = c.InstallPackages(t.Context(), sdk.InstallPackagesRequest{Timeout: 1, OutputLimit: 1}, &recorder{})
 	lacks(err, sdk.CapabilityPackages)
 	lacks(c.CheckPackages(t.Context(), sdk.Python, nil), sdk.CapabilityPackages)
+	_, err = c.BuildTemplate(t.Context(), sdk.BuildTemplateRequest{From: "x"}, nil)
+	lacks(err, sdk.CapabilityTemplates)
+	_, err = c.ListTemplates(t.Context())
+	lacks(err, sdk.CapabilityTemplates)
+	lacks(c.RemoveTemplate(t.Context(), "x"), sdk.CapabilityTemplates)
+	_, err = c.Snapshot(t.Context(), sdk.SnapshotRequest{})
+	lacks(err, sdk.CapabilitySnapshots)
+	lacks(c.DeleteSnapshot(t.Context(), "s"), sdk.CapabilitySnapshots)
+	_, err = c.ListSnapshots(t.Context())
+	lacks(err, sdk.CapabilitySnapshots)
+	_, err = c.Create(t.Context(), sdk.CreateRequest{Snapshot: &sdk.SnapshotSource{ID: "s", Key: make([]byte, sdk.SnapshotKeyBytes)}})
+	lacks(err, sdk.CapabilitySnapshots)
 	lacks(c.WatchFiles(t.Context(), sdk.WatchFilesRequest{}, nil, nil), sdk.CapabilityFileWatch)
 }
 
@@ -401,6 +416,11 @@ func TestLifecycleCrossesTheWire(t *testing.T) {
 	c := connect(t, newCapable())
 	ctx := t.Context()
 	assert.NilError(t, c.Pause(ctx, "i"))
+	for _, id := range []string{"released", "frozen"} {
+		released, err := c.PauseReleasing(ctx, id)
+		assert.NilError(t, err)
+		assert.Equal(t, released, id == "released")
+	}
 	assert.Error(t, c.Resume(ctx, "i"), "SB000: stuck")
 	expires, err := c.SetTTL(ctx, "i", time.Hour)
 	assert.NilError(t, err)

@@ -36,6 +36,11 @@ type Client struct {
 	lifetime    providerv1.LifetimeServiceClient
 	metrics     providerv1.MetricsServiceClient
 	packages    providerv1.PackageServiceClient
+	snapshots   providerv1.SnapshotServiceClient
+	volumes     providerv1.VolumeServiceClient
+	templates   providerv1.TemplateServiceClient
+	network     providerv1.NetworkServiceClient
+	adoption    providerv1.AdoptionServiceClient
 	description sdk.Description
 }
 
@@ -52,9 +57,15 @@ var (
 	_ sdk.Archiver         = (*Client)(nil)
 	_ sdk.Ports            = (*Client)(nil)
 	_ sdk.Pauser           = (*Client)(nil)
+	_ sdk.PauseReleaser    = (*Client)(nil)
 	_ sdk.TTLSetter        = (*Client)(nil)
 	_ sdk.Meter            = (*Client)(nil)
 	_ sdk.PackageInstaller = (*Client)(nil)
+	_ sdk.Snapshotter      = (*Client)(nil)
+	_ sdk.VolumeKeeper     = (*Client)(nil)
+	_ sdk.TemplateBuilder  = (*Client)(nil)
+	_ sdk.NetworkGovernor  = (*Client)(nil)
+	_ sdk.Adopter          = (*Client)(nil)
 )
 
 // NewClient asks the plugin to describe itself, checks the answer and returns a
@@ -90,6 +101,11 @@ func InstanceClient(conn grpc.ClientConnInterface) *Client {
 		lifetime:   providerv1.NewLifetimeServiceClient(conn),
 		metrics:    providerv1.NewMetricsServiceClient(conn),
 		packages:   providerv1.NewPackageServiceClient(conn),
+		snapshots:  providerv1.NewSnapshotServiceClient(conn),
+		volumes:    providerv1.NewVolumeServiceClient(conn),
+		templates:  providerv1.NewTemplateServiceClient(conn),
+		network:    providerv1.NewNetworkServiceClient(conn),
+		adoption:   providerv1.NewAdoptionServiceClient(conn),
 	}
 }
 
@@ -104,7 +120,7 @@ func (c *Client) Configure(ctx context.Context, req sdk.ConfigureRequest) error 
 	}
 	_, err = c.rpc.Configure(ctx, &providerv1.ConfigureRequest{
 		Label: req.Label, BrokerId: req.BrokerID, StateDir: req.StateDir, Settings: settings,
-		AbandonedDirs: req.AbandonedDirs,
+		AbandonedDirs: req.AbandonedDirs, KeepDir: req.KeepDir,
 	})
 	return DecodeError(err)
 }
@@ -133,15 +149,27 @@ func (c *Client) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instanc
 	wr := &providerv1.CreateRequest{
 		Template: req.Template, Labels: req.Labels, Env: req.Env,
 		Ttl: durationpb.New(req.TTL), IdempotencyKey: req.IdempotencyKey, Reuse: req.Reuse,
+		Volumes: encodeMounts(req.Volumes), Image: req.Image, Network: EncodeNetwork(req.Network),
 	}
 	if req.MaxQueue != nil {
 		wr.MaxQueue = durationpb.New(*req.MaxQueue)
+	}
+	if s := req.Snapshot; s != nil {
+		wr.Snapshot = &providerv1.SnapshotSource{Id: s.ID, Key: s.Key}
 	}
 	resp, err := c.rpc.Create(ctx, wr)
 	if err != nil {
 		return sdk.Instance{}, DecodeError(err)
 	}
 	return decodeInstance(resp.GetInstance())
+}
+
+// encodeMounts encodes the volumes of an instance.
+func encodeMounts(mounts []sdk.VolumeMount) (list []*providerv1.VolumeMount) {
+	for _, m := range mounts {
+		list = append(list, &providerv1.VolumeMount{VolumeId: m.VolumeID, Path: m.Path, ReadOnly: m.ReadOnly})
+	}
+	return list
 }
 
 // Execute implements sdk.Provider.
@@ -204,18 +232,28 @@ func (c *Client) List(ctx context.Context) ([]sdk.Instance, error) {
 	if err != nil {
 		return nil, DecodeError(err)
 	}
-	instances, err := decodeList(resp.GetInstances(), decodeInstance)
+	return decodeInstances(resp.GetInstances())
+}
+
+// decodeInstances checks a list of instances.
+func decodeInstances(list []*providerv1.Instance) ([]sdk.Instance, error) {
+	instances, err := decodeList(list, decodeInstance)
 	if err != nil {
 		return nil, err
 	}
-	seen := make(map[string]bool, len(instances))
-	for _, i := range instances {
-		if seen[i.ID] {
-			return nil, misbehaved(fmt.Sprintf("listed the instance %q twice", i.ID))
+	return instances, listedOnce("instance", instances, func(i sdk.Instance) string { return i.ID })
+}
+
+// listedOnce refuses a list that has one ID twice.
+func listedOnce[T any](what string, list []T, id func(T) string) error {
+	seen := make(map[string]bool, len(list))
+	for _, item := range list {
+		if seen[id(item)] {
+			return misbehaved(fmt.Sprintf("listed the %s %q twice", what, id(item)))
 		}
-		seen[i.ID] = true
+		seen[id(item)] = true
 	}
-	return instances, nil
+	return nil
 }
 
 // Drain implements sdk.Drainer.
@@ -445,4 +483,26 @@ func (c *checkedOutput) artifact(wa *providerv1.Artifact) error {
 	}
 	c.bytes += int64(len(a.Data))
 	return c.out.Artifact(a)
+}
+
+// EncodeNetwork is a policy as messages have it; nil for none.
+func EncodeNetwork(p *sdk.NetworkPolicy) *providerv1.NetworkPolicy {
+	if p == nil {
+		return nil
+	}
+	w := &providerv1.NetworkPolicy{
+		MaxConnections: int64(p.MaxConnections), MaxBytes: p.MaxBytes,
+		TenantConnections: int64(p.TenantConnections), TenantBytes: p.TenantBytes,
+	}
+	for _, r := range p.Rules {
+		wr := &providerv1.NetworkRule{Host: r.Host, Methods: r.Methods, Paths: r.Paths, Websocket: r.WebSocket, Tcp: r.TCP, Private: r.Private}
+		for _, port := range r.Ports {
+			wr.Ports = append(wr.Ports, int32(port))
+		}
+		w.Rules = append(w.Rules, wr)
+	}
+	for _, s := range p.Secrets {
+		w.Secrets = append(w.Secrets, &providerv1.NetworkSecret{Name: s.Name, Header: s.Header, Value: s.Value, Hosts: s.Hosts})
+	}
+	return w
 }

@@ -20,6 +20,12 @@ func (c *Client) Pause(ctx context.Context, instanceID string) error {
 	return DecodeError(err)
 }
 
+// PauseReleasing implements sdk.PauseReleaser.
+func (c *Client) PauseReleasing(ctx context.Context, instanceID string) (released bool, err error) {
+	resp, err := c.pause.Pause(ctx, &providerv1.PauseRequest{InstanceId: instanceID})
+	return resp.GetReleased(), DecodeError(err)
+}
+
 // Resume implements sdk.Pauser.
 func (c *Client) Resume(ctx context.Context, instanceID string) error {
 	_, err := c.pause.Resume(ctx, &providerv1.ResumeRequest{InstanceId: instanceID})

@@ -1,5 +1,11 @@
 package wire
 
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
 // ProtocolVersion of the plugin contract that this SDK speaks; the highest that
 // broker and plugin share is used.
 const ProtocolVersion = 1
@@ -27,3 +33,27 @@ const MetadataLogLevel = "sandbox-broker-log-level"
 // MetadataRequestID is the name under which the broker sends the ID of the request
 // that a call is made for. Calls that no request asked for have none.
 const MetadataRequestID = "sandbox-broker-request-id"
+
+// MetadataTraceParent is the name under which the broker sends the trace that a call is a
+// part of, in the form of the W3C's Trace Context, as OpenTelemetry does over gRPC. There is
+// none where the broker makes no traces.
+const MetadataTraceParent = "traceparent"
+
+// MetadataLease is the name under which a broker that shares its state with others sends, with
+// each call, that it may have effects, in the form of LeaseText. A broker that is alone sends
+// none.
+const MetadataLease = "sandbox-broker-lease"
+
+// LeaseText is what MetadataLease has: whose lease it is, the epoch and how much of it is left.
+func LeaseText(brokerID string, epoch int64, left time.Duration) string {
+	return fmt.Sprintf("%s %d %d", brokerID, epoch, max(left, 0).Milliseconds())
+}
+
+// ParseLease reads what LeaseText has made.
+func ParseLease(text string) (brokerID string, epoch int64, left time.Duration, ok bool) {
+	var milliseconds int64
+	if n, err := fmt.Sscanf(text, "%s %d %d", &brokerID, &epoch, &milliseconds); n != 3 || err != nil || milliseconds < 0 || milliseconds > math.MaxInt32 {
+		return "", 0, 0, false
+	}
+	return brokerID, epoch, time.Duration(milliseconds) * time.Millisecond, true
+}

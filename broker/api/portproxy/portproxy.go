@@ -98,6 +98,9 @@ func (e *Exchange) Serve(w http.ResponseWriter, r *http.Request) (err error) {
 			panic(v)
 		}
 	}()
+	// Else net/http closes the body of the request when the answer begins, and the transport,
+	// which may be about to find the end of that body, takes it for broken: golang.org/issue/40747.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy.ServeHTTP(finalWriter{w}, r)
 	if failure != nil {
 		return because(r.Context())

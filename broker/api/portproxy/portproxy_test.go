@@ -14,6 +14,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/portproxy"
+	"github.com/sandbox-broker/sandbox-broker/e2e/lateend"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -410,4 +411,20 @@ func TestTheBrokersSubprotocolsStayWithIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestARequestMayEndAfterTheAnswerHasBegun(t *testing.T) {
+	late := lateend.New()
+	program := httptest.NewServer(http.HandlerFunc(late.Origin))
+	defer program.Close()
+	front := httptest.NewServer(late.Front(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := (&net.Dialer{}).DialContext(r.Context(), "tcp", program.Listener.Addr().String())
+		if assert.Check(t, err) {
+			defer conn.Close()
+			e := portproxy.Exchange{Conn: conn, Port: 8000, Path: "/", Prefix: prefix}
+			assert.Check(t, e.Serve(w, r))
+		}
+	})))
+	defer front.Close()
+	late.Ask(t, front.Client(), front.URL)
 }

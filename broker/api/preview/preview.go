@@ -100,9 +100,9 @@ func LoadKey(path string) ([]byte, error) {
 	text, err := privatefile.Read(path, maxKeyFile)
 	switch {
 	case err == nil:
-		key, err := encoding.DecodeString(string(text))
-		if err != nil || len(key) != KeySize {
-			return nil, fmt.Errorf("%s does not hold a key; remove it, and links to previews become invalid", path)
+		key, err := ParseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s %w; remove it, and links to previews become invalid", path, err)
 		}
 		return key, nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -120,6 +120,15 @@ const maxKeyFile = 1 << 10
 
 // FormatKey returns what a file with the key holds.
 func FormatKey(key []byte) []byte { return []byte(encoding.EncodeToString(key)) }
+
+// ParseKey reads what FormatKey has written.
+func ParseKey(text []byte) ([]byte, error) {
+	key, err := encoding.DecodeString(string(text))
+	if err != nil || len(key) != KeySize {
+		return nil, errors.New("does not hold a key")
+	}
+	return key, nil
+}
 
 // NewKey returns a random key.
 func NewKey() []byte {

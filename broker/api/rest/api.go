@@ -2,6 +2,7 @@ package rest
 
 import (
 	"cmp"
+	"context"
 	"reflect"
 	"slices"
 	"sync"
@@ -25,7 +26,7 @@ type APIOptions struct {
 	Tokens func(Header) []string
 	// Authenticate finds whose request it is, where tokens alone do not tell. Unless
 	// given, the tenants of the server know them by Tokens. An error is the refusal.
-	Authenticate func(Header) (tenant.Tenant, error)
+	Authenticate func(context.Context, Header) (tenant.Tenant, error)
 	// Problem puts a refusal into the words of the API. Unless given: a problem of
 	// RFC 9457.
 	Problem func(err error, requestID string) Problem

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -75,7 +77,10 @@ func (a *API) callerOf(header *fasthttp.RequestHeader) caller {
 func (a *API) authenticate(header *fasthttp.RequestHeader) caller {
 	if a.opts.Authenticate != nil {
 		who := caller{api: a}
-		who.tenant, who.refusal = a.opts.Authenticate(Header{header, a})
+		// Whether the client has gone is not seen before its request is read.
+		ctx, cancel := context.WithTimeout(a.server.base, a.server.requestTimeout())
+		defer cancel()
+		who.tenant, who.refusal = a.opts.Authenticate(ctx, Header{header, a})
 		who.known = who.refusal == nil
 		return who
 	}
@@ -154,8 +159,9 @@ func BearerTokens(header Header) []string {
 // headerReceived looks at a request before its body is read. Bodies that stream
 // stay on the connection, and those of strangers are limited: anybody could make
 // the broker hold as many bodies of the full size as there are connections. door is that
-// whose own listener the request came by; nil for the server's.
-func (s *Server) headerReceived(header *fasthttp.RequestHeader, door *API) fasthttp.RequestConfig {
+// whose own listener the request came by; nil for the server's. passed says that a peer has
+// passed the request on.
+func (s *Server) headerReceived(header *fasthttp.RequestHeader, door *API, passed bool) fasthttp.RequestConfig {
 	// A request before this one may have had the same place, and ended without a word: of
 	// some bodies that never come fasthttp tells nobody.
 	s.arrivals.release(header)
@@ -169,6 +175,12 @@ func (s *Server) headerReceived(header *fasthttp.RequestHeader, door *API) fasth
 		return fasthttp.RequestConfig{} // the handler sees it soon enough
 	}
 	who := s.apiOf(targetPath(header)).authenticate(header)
+	if peer.Has(who.refusal) && s.opts.Peers != nil && !passed {
+		// Its body goes to the peer as it comes. The refusal is asked for again.
+		s.arrivals.take(header, who, 0, *s.bounds.Load())
+		s.streams.Hold(header)
+		return fasthttp.RequestConfig{}
+	}
 	room := s.arrivals.take(header, who, s.bodyLength(header), *s.bounds.Load())
 	switch {
 	case !who.known && !who.admin:

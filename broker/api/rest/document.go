@@ -153,6 +153,12 @@ func (d *document) add(op Operation, in, out reflect.Type, body *decoder) {
 			Schema: &huma.Schema{Type: huma.TypeString},
 		})
 	}
+	if op.Continues {
+		described.Parameters = append(described.Parameters, &huma.Param{
+			Name: headerLastEventID, In: "header", Description: "The id of the last event that you have got: the stream goes on behind it.",
+			Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
 	for _, p := range op.Query {
 		described.Parameters = append(described.Parameters, p.describe())
 	}
@@ -178,6 +184,8 @@ func (d *document) add(op Operation, in, out reflect.Type, body *decoder) {
 		switch {
 		case op.Produces != "":
 			response.Content = binary(op.Produces)
+		case status == http.StatusAccepted && op.Accepted != nil:
+			response.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(op.Accepted)}}
 		case out != nil && out != reflect.TypeFor[None]():
 			response.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemaOf(out)}}
 		}

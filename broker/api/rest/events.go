@@ -70,6 +70,20 @@ func (s *EventStream) Send(ctx context.Context, name string, data any) error {
 	if err != nil {
 		return err
 	}
+	return s.SendEncoded(ctx, sse.Event{Name: name, Data: encoded})
+}
+
+// SendEncoded is Send for an event that is JSON already. It may have an ID.
+func (s *EventStream) SendEncoded(ctx context.Context, e sse.Event) error {
+	return s.write(ctx, func(b []byte) []byte { return e.Append(b) })
+}
+
+// Begin begins the answer before there is an event.
+func (s *EventStream) Begin(ctx context.Context) error {
+	return s.write(ctx, func(b []byte) []byte { return sse.AppendComment(b, "begin") })
+}
+
+func (s *EventStream) write(ctx context.Context, what func([]byte) []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pulse == nil {
@@ -80,7 +94,7 @@ func (s *EventStream) Send(ctx context.Context, name string, data any) error {
 		s.w.WriteHeader(http.StatusOK)
 		s.pulse = time.AfterFunc(heartbeat, s.beat)
 	}
-	s.buffer = sse.Event{Name: name, Data: encoded}.Append(s.buffer[:0])
+	s.buffer = what(s.buffer[:0])
 	// Both may fail where there are no deadlines; the wait is longer then.
 	_ = s.controller.SetWriteDeadline(time.Time{})
 	defer context.AfterFunc(ctx, func() { _ = s.controller.SetWriteDeadline(time.Now().Add(lastWords)) })()

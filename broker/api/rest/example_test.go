@@ -132,7 +132,7 @@ func (r *rates) Request(string) (remaining, limit float64, err error) {
 // meter counts by route and status.
 type meter chan string
 
-func (m meter) Request(method, route string, status int, code sdk.Code, _ time.Duration) {
+func (m meter) Request(_ context.Context, method, route string, status int, code sdk.Code, _ time.Duration) {
 	m <- fmt.Sprint(method, " ", route, " ", status, " ", code)
 }
 

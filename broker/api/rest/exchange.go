@@ -17,14 +17,24 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/admission"
 	"github.com/sandbox-broker/sandbox-broker/broker/origin"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
+	"github.com/sandbox-broker/sandbox-broker/broker/tracing/span"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // HeaderRequestID is the client's own name for a request, and ours in the answer.
 const HeaderRequestID = "X-Request-Id"
+
+// HeaderTraceParent is the trace that a request belongs to, by the W3C's Trace Context: the
+// client's own, and that of the broker's part of it in the answer.
+const HeaderTraceParent = "Traceparent"
 
 // exchange is what the log says about one request. It never holds code,
 // arguments, variables or tokens.
@@ -39,6 +49,10 @@ type exchange struct {
 	ticket *admission.Ticket
 	// inside names the front door that asks by Call.Inside; empty for other requests.
 	inside string
+	// outer is the request that it is made for, by Call.Inside; nil for other requests.
+	outer *exchange
+	// span is nil where there is none.
+	span trace.Span
 	// admin says that an administrator asks.
 	admin bool
 	// route is the pattern, not the path: paths hold IDs.
@@ -60,8 +74,23 @@ type exchange struct {
 	// atRoot says that the request came where its API is at the root: by a listener of its
 	// own, or for a host of its own.
 	atRoot bool
+	// ownListener says that it came by a listener of the front door's own.
+	ownListener bool
 	// etag of the answer, empty for none.
 	etag string
+	// hop is what a peer that has passed the request on has told with it; nil for others.
+	hop *peer.Hop
+	// stays says that what it makes is made here: who was to make it could not be reached.
+	stays bool
+	// placed says that the peer that it is passed on to is to make something, and has nothing
+	// of it yet.
+	placed bool
+	// passedTo is the ID of the peer that it was passed on to; empty for none.
+	passedTo string
+	// scheme is how the client has reached the broker that it knows: http or https.
+	scheme string
+	// body is what was read before the answer began, of a stream that may be passed on.
+	body []byte
 }
 
 type exchangeKey struct{}
@@ -86,13 +115,20 @@ func (s *Server) exchangeOf(c *fiber.Ctx) *exchange {
 		remote: c.Context().RemoteAddr().String(), ticket: admitted(c.Context().Conn()),
 	}
 	if door := doorOf(c.Context()); door != nil { // whether its path was looked at or not
-		x.api, x.atRoot = door, true
+		x.api, x.atRoot, x.ownListener = door, true, true
 	} else {
 		x.atRoot = standsAt(hostname(string(c.Request().Header.Host())), x.api)
 	}
 	if conn, ok := c.Context().Conn().(*insideConn); ok {
+		x.outer, x.hop = conn.outer, conn.outer.hop
 		x.inside, x.requestID, x.remote = conn.outer.api.opts.Name, conn.outer.requestID, conn.outer.remote
 	}
+	if hop := hopOf(c.Context()); hop != nil {
+		x.ticket.Trust()
+		x.ticket = nil // it counts for no tenant: its peer has others' calls on it next
+		x.hop, x.remote, x.inside = hop, hop.Remote, hop.Inside
+	}
+	x.scheme = schemeOf(c.Context())
 	c.Locals(exchangeKey{}, x)
 	c.Set(HeaderRequestID, x.requestID)
 	return x
@@ -104,6 +140,11 @@ func (x *exchange) asked(ctx context.Context) context.Context {
 	if x.admin {
 		cause = origin.Admin
 	}
+	if x.span != nil {
+		ctx = trace.ContextWithSpan(ctx, x.span)
+	}
+	// A key is with the broker that was asked with it.
+	ctx = peer.WithPlacing(ctx, x.api.server.opts.Peers != nil && x.hop == nil && !x.keyed && !x.stays)
 	return origin.With(ctx, origin.Origin{Cause: cause, Tenant: x.tenant, RequestID: x.requestID, Remote: x.remote, FrontDoor: cmp.Or(x.inside, x.api.opts.Name)})
 }
 
@@ -181,6 +222,14 @@ func (s *Server) clients() *hangups {
 func (s *Server) observe(c *fiber.Ctx) error {
 	x := s.exchangeOf(c)
 	err := next(c)
+	if x.stays { // it is the way in again, from here
+		return err
+	}
+	if to, ok := x.elsewhere(err); ok {
+		if err = s.passOn(c, x, to); err != nil && !x.streams && x.isLeft(err) {
+			err = c.RestartRouting()
+		}
+	}
 	if err != nil {
 		x.code = answerError(c, x, err)
 	}
@@ -188,6 +237,39 @@ func (s *Server) observe(c *fiber.Ctx) error {
 		s.log(x, method(c), c.Response().StatusCode(), err)
 	}
 	return nil
+}
+
+// elsewhere finds the peer that a request is to be passed on to, by the error that its
+// handler has come to.
+func (x *exchange) elsewhere(err error) (to peer.Peer, ok bool) {
+	to, ok = peer.Of(err)
+	x.placed = peer.WasPlaced(err)
+	return to, ok && x.api.server.passesOn(x)
+}
+
+// isLeft reports whether a request is this broker's after all, by the error of passing it on:
+// the peer that was to make something has not heard of it.
+func (x *exchange) isLeft(err error) bool {
+	x.stays = x.placed && x.hop == nil && peer.Unreached(err)
+	if x.stays {
+		x.passedTo = ""
+	}
+	return x.stays
+}
+
+// passOn has a request answered by a peer that Fiber has not answered.
+func (s *Server) passOn(c *fiber.Ctx, x *exchange, to peer.Peer) error {
+	if s.mayBeShort(c) {
+		return s.passShortOn(c, x, to)
+	}
+	return s.handOver(c, func(w http.ResponseWriter, r *http.Request) error { return s.forward(w, r, x, to) })
+}
+
+// keepBody keeps what a handler has read, until its answer begins: it may be a peer's.
+func (x *exchange) keepBody(c *fiber.Ctx) {
+	if x.api.server.passesOn(x) {
+		x.body = append([]byte{}, c.BodyRaw()...)
+	}
 }
 
 // next runs the rest of the chain and turns a panic into an error.
@@ -234,11 +316,18 @@ func (s *Server) protocolError(c *fiber.Ctx, err error) error {
 func (s *Server) log(x *exchange, method string, status int, err error) {
 	took := time.Since(x.start)
 	if s.opts.Meter != nil {
-		s.opts.Meter.Request(method, x.route, status, x.code, took)
+		s.opts.Meter.Request(x.asked(s.base), method, x.route, status, x.code, took)
 	}
+	x.endSpan(status)
 	fields := []any{
 		"request_id", x.requestID, "tenant", x.tenant, "method", method, "route", x.route,
 		"status", status, "code", string(x.code), "duration", took.Round(time.Microsecond).String(),
+	}
+	if x.passedTo != "" {
+		fields = append(fields, "passed_on_to", x.passedTo)
+	}
+	if x.hop != nil {
+		fields = append(fields, "passed_on_by", x.hop.From)
 	}
 	failed := status >= http.StatusInternalServerError && err != nil
 	switch {
@@ -272,4 +361,49 @@ func requestID(c *fiber.Ctx) string {
 		return strings.Clone(id)
 	}
 	return rand.Text()
+}
+
+// beginSpan begins the span of a request whose caller is known. What strangers send costs
+// nothing and is not read.
+func (s *Server) beginSpan(c *fiber.Ctx, x *exchange) {
+	if s.opts.Tracer == nil {
+		return
+	}
+	ctx, parent := s.base, ""
+	if x.outer != nil && x.outer.span != nil {
+		ctx = trace.ContextWithSpan(ctx, x.outer.span)
+	} else if sent := c.Context().Request.Header.PeekAll(HeaderTraceParent); len(sent) == 1 {
+		parent = string(sent[0])
+	}
+	verb := method(c)
+	ctx = s.opts.Tracer.Begin(ctx, parent, x.start, verb+" "+x.route, x.tenant,
+		semconv.HTTPRequestMethodKey.String(verb), semconv.HTTPRoute(x.route), span.RequestID.String(x.requestID), span.FrontDoor.String(x.api.opts.Name))
+	begun := trace.SpanFromContext(ctx)
+	if !begun.SpanContext().IsValid() {
+		return
+	}
+	x.span = begun
+	c.Set(HeaderTraceParent, traceParent(begun))
+}
+
+// traceParent is the header that names a span.
+func traceParent(s trace.Span) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), s), carrier)
+	return carrier["traceparent"]
+}
+
+// endSpan says in the span of a request how that was answered.
+func (x *exchange) endSpan(status int) {
+	if x.span == nil {
+		return
+	}
+	x.span.SetAttributes(semconv.HTTPResponseStatusCode(status))
+	if x.code != "" {
+		x.span.SetAttributes(span.Code.String(string(x.code)))
+	}
+	if status >= http.StatusInternalServerError {
+		x.span.SetStatus(codes.Error, string(x.code))
+	}
+	x.span.End()
 }

@@ -38,8 +38,10 @@ type patientListener struct {
 	net.Listener
 	stall  time.Duration
 	closed sync.Once
-	// encryption holds nil for plain HTTP; it may be nil itself.
+	// encryption holds nil for plain HTTP; it may be nil itself. Where connections come
+	// secretly or not at all, it holds nil for these.
 	encryption *atomic.Pointer[tls.Config]
+	secretly   bool
 }
 
 // Close closes the listener once. fasthttp keeps all that it ever had, and closes
@@ -51,6 +53,10 @@ func (l *patientListener) Close() (err error) {
 
 func (l *patientListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
+	for err == nil && l.secretly && l.encryption.Load() == nil {
+		_ = conn.Close()
+		conn, err = l.Listener.Accept()
+	}
 	if err != nil {
 		return nil, err // unwrapped: fasthttp looks into it
 	}
@@ -183,6 +189,10 @@ func (s *Server) SetTLS(t *TLS) {
 		s.encryption.Store(nil)
 		return
 	}
+	s.encryption.Store(encryption(t))
+}
+
+func encryption(t *TLS) *tls.Config {
 	config := &tls.Config{
 		Certificates: []tls.Certificate{t.Certificate},
 		MinVersion:   tls.VersionTLS12,
@@ -191,7 +201,7 @@ func (s *Server) SetTLS(t *TLS) {
 	if t.ClientCAs != nil {
 		config.ClientCAs, config.ClientAuth = t.ClientCAs, tls.RequireAndVerifyClientCert
 	}
-	s.encryption.Store(config)
+	return config
 }
 
 // secureConn is TLS on a patientConn. fasthttp begins the handshake, in the

@@ -152,7 +152,7 @@ func newOwn(a *API) *Own {
 			mark(fctx)
 			usual.ErrorHandler(fctx, err)
 		},
-		HeaderReceived: func(header *fasthttp.RequestHeader) fasthttp.RequestConfig { return s.headerReceived(header, a) },
+		HeaderReceived: func(header *fasthttp.RequestHeader) fasthttp.RequestConfig { return s.headerReceived(header, a, false) },
 		ConnState:      usual.ConnState,
 
 		Logger: usual.Logger, LogAllErrors: usual.LogAllErrors,
@@ -194,12 +194,13 @@ func (o *Own) Shutdown(ctx context.Context) error { return o.http.ShutdownWithCo
 // shutdownAll ends all that serves, at the same time.
 func (s *Server) shutdownAll(ctx context.Context) []error {
 	var group sync.WaitGroup
-	errs := make([]error, len(s.apis)+1)
+	errs := make([]error, len(s.apis)+2)
 	for i, a := range s.apis {
 		if a.own != nil {
 			group.Go(func() { errs[i] = a.own.Shutdown(ctx) })
 		}
 	}
+	group.Go(func() { errs[len(s.apis)+1] = s.peers.Shutdown(ctx) })
 	errs[len(s.apis)] = s.app.ShutdownWithContext(ctx)
 	group.Wait()
 	return errs

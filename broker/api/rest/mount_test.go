@@ -31,7 +31,7 @@ func addDoor(s *rest.Server, tenants rest.Tenants) *rest.API {
 			r := rest.RefusalOf(err, requestID)
 			return r.As(doorProblem, r)
 		},
-		Authenticate: func(h rest.Header) (tenant.Tenant, error) {
+		Authenticate: func(_ context.Context, h rest.Header) (tenant.Tenant, error) {
 			if strings.HasPrefix(h.Target(), "/secret/") {
 				return tenant.Tenant{Name: "by path"}, nil
 			}

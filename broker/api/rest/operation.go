@@ -55,6 +55,10 @@ type Operation struct {
 	// Codes that it may refuse with, beyond those that every operation of its
 	// kind has.
 	Codes []sdk.Code
+	// Continues says that its events have IDs, and that it takes the header Last-Event-ID.
+	Continues bool
+	// Accepted is the type of an answer with status 202, if that is another one.
+	Accepted reflect.Type
 	// Unprocessable says that a parameter in its path may be refused with 422.
 	Unprocessable bool
 }
@@ -83,6 +87,8 @@ type Call[In any] struct {
 	IfMatch string
 	// Key is the request's Idempotency-Key.
 	Key string
+	// LastEventID is the header of that name, of an operation that continues.
+	LastEventID string
 	// RequestID is in the log and in the answer.
 	RequestID string
 	// Timeout is how long a handler may take that answers at once.
@@ -181,6 +187,7 @@ func RegisterEither[In, Out any](a *API, op Operation, streams func(In) bool, an
 			return err
 		}
 		if events != nil && wantsEvents(c) && (streams == nil || streams(call.Body)) {
+			call.x.keepBody(c)
 			c.Request().ResetBody() // else it is kept as long as the stream
 			return s.handOver(c, func(w http.ResponseWriter, r *http.Request) error { return sendEvents(w, r, call, events) })
 		}
@@ -217,6 +224,7 @@ func Stream[In any](a *API, op Operation, handle func(w http.ResponseWriter, r *
 			return err
 		}
 		if body != nil || isRaw[In]() {
+			call.x.keepBody(c)
 			c.Request().ResetBody()
 		}
 		return a.server.handOver(c, func(w http.ResponseWriter, r *http.Request) error { return handle(w, r, call) })
@@ -292,11 +300,8 @@ func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In])
 		x := s.exchangeOf(c)
 		x.api, x.route, x.quiet = a, a.route(op), op.Quiet
 		call := Call[In]{
-			Path: c.AllParams(), Host: string(c.Request().Header.Host()), Scheme: "http",
+			Path: c.AllParams(), Host: string(c.Request().Header.Host()), Scheme: x.scheme,
 			RawQuery: string(c.Request().URI().QueryString()), RequestID: x.requestID, Timeout: s.requestTimeout(), x: x,
-		}
-		if c.Context().IsTLS() {
-			call.Scheme = "https"
 		}
 		var err error
 		if call.Tenant, err = admit(a, op, c, x); err != nil {
@@ -304,6 +309,11 @@ func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In])
 		}
 		if op.Conditional {
 			call.IfMatch = c.Get(fiber.HeaderIfMatch)
+		}
+		if op.Continues {
+			if call.LastEventID, err = lastEventID(c); err != nil {
+				return err
+			}
 		}
 		if !op.AnyQuery {
 			if call.Query, err = parseQuery(string(c.Request().URI().QueryString()), op.Query); err != nil {
@@ -324,6 +334,23 @@ func bind[In any](a *API, op Operation, handle func(c *fiber.Ctx, call Call[In])
 	} else {
 		s.app.Add(op.Method, route, handler)
 	}
+}
+
+const headerLastEventID = "Last-Event-ID"
+
+// maxEventID is the longest ID of an event, in bytes.
+const maxEventID = 128
+
+// lastEventID reads the header, which a client that reconnects sends by itself.
+func lastEventID(c *fiber.Ctx) (string, error) {
+	given := c.Request().Header.PeekAll(headerLastEventID)
+	if len(given) == 0 {
+		return "", nil
+	}
+	if len(given) > 1 || len(given[0]) > maxEventID {
+		return "", sdk.FieldErrorf(sdk.CodeInvalidRequest, headerLastEventID, "must be given once, with at most %d bytes", maxEventID)
+	}
+	return string(given[0]), nil
 }
 
 // path of a route, as the server is asked for it.
@@ -353,6 +380,7 @@ func admit(a *API, op Operation, c *fiber.Ctx, x *exchange) (tenant.Tenant, erro
 			return tenant.Tenant{}, err
 		}
 		x.admin = true
+		a.server.beginSpan(c, x)
 		x.ticket.Trust()
 		return tenant.Tenant{}, nil
 	}
@@ -360,6 +388,7 @@ func admit(a *API, op Operation, c *fiber.Ctx, x *exchange) (tenant.Tenant, erro
 		return tenant.Tenant{}, who.stranger()
 	}
 	x.tenant = who.tenant.Name
+	a.server.beginSpan(c, x)
 	if !x.ticket.Own(x.tenant) {
 		return tenant.Tenant{}, errTooManyConnections
 	}
@@ -369,7 +398,7 @@ func admit(a *API, op Operation, c *fiber.Ctx, x *exchange) (tenant.Tenant, erro
 // countRequest counts a request of a tenant, and says in the answer's headers how
 // many more may come, as draft-ietf-httpapi-ratelimit-headers has it.
 func (s *Server) countRequest(c *fiber.Ctx, tenant string) error {
-	if s.opts.Rates == nil {
+	if s.opts.Rates == nil || s.exchangeOf(c).hop != nil { // it was counted where it came
 		return nil
 	}
 	remaining, limit, err := s.opts.Rates.Request(tenant)
@@ -407,7 +436,7 @@ func send(c *fiber.Ctx, x *exchange, status int, answer any) error {
 func (s *Server) handOver(c *fiber.Ctx, handle StreamHandler) error {
 	x, method := s.exchangeOf(c), method(c)
 	err := s.streams.Take(c.Context(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.answerStream(&streamWriter{ResponseWriter: w}, r, x, method, handle)
+		s.answerStream(&streamWriter{ResponseWriter: w, x: x}, r, x, method, handle)
 	}))
 	switch {
 	case errors.Is(err, handover.ErrShuttingDown):

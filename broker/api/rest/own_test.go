@@ -76,7 +76,7 @@ func addHost(a *rest.API, domain string) {
 			label := rest.OnlyOne(h.Values("Box"))
 			return "box " + label, label != "" && domain == "boxes"
 		},
-		Open: func(asked rest.Asked) (string, rest.StreamHandler, error) {
+		Open: func(_ context.Context, asked rest.Asked) (string, rest.StreamHandler, error) {
 			if asked.Prefix != "" || strings.HasPrefix(asked.Label, "box ") {
 				return "acme", func(w http.ResponseWriter, r *http.Request) error {
 					body, err := io.ReadAll(r.Body)

@@ -222,6 +222,9 @@ func (x *exchange) problem(err error) (Problem, []byte) {
 // Encoder is an answer that writes itself as JSON.
 type Encoder interface{ EncodeJSON() ([]byte, error) }
 
+// Encode writes an answer, or the data of an event.
+func Encode(v any) ([]byte, error) { return encode(v) }
+
 func encode(v any) ([]byte, error) {
 	if own, ok := v.(Encoder); ok {
 		return own.EncodeJSON()

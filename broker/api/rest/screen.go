@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"net"
 	"net/http"
 	"net/url"
@@ -81,7 +82,7 @@ type Host struct {
 	// which is a front door. It may be nil.
 	MatchFields func(Header) (label string, ok bool)
 	// Open finds where it leads, and who owns that.
-	Open func(Asked) (owner string, handle StreamHandler, err error)
+	Open func(context.Context, Asked) (owner string, handle StreamHandler, err error)
 }
 
 // Asked is a request that a Host matches.
@@ -167,7 +168,11 @@ func (s *Server) answerHost(fctx *fasthttp.RequestCtx, h host, asked Asked) {
 	defer s.app.ReleaseCtx(c)
 	x := s.exchangeOf(c)
 	x.api, x.route = h.api, h.Route
-	if err := s.openHost(c, h, asked); err != nil {
+	err := s.openHost(c, h, asked)
+	if to, ok := x.elsewhere(err); ok {
+		err = s.passOn(c, x, to)
+	}
+	if err != nil {
 		x.code = answerError(c, x, err)
 		s.log(x, method(c), c.Response().StatusCode(), err)
 	}
@@ -177,11 +182,10 @@ func (s *Server) openHost(c *fiber.Ctx, h host, asked Asked) error {
 	if m := c.Method(); m == http.MethodTrace || m == http.MethodConnect {
 		return fiber.NewError(http.StatusMethodNotAllowed)
 	}
-	asked.Scheme = "http"
-	if c.Context().IsTLS() {
-		asked.Scheme = "https"
-	}
-	owner, handle, err := h.Open(asked)
+	asked.Scheme = s.exchangeOf(c).scheme
+	ctx, cancel := s.contextOf(c)
+	owner, handle, err := h.Open(ctx, asked)
+	cancel()
 	if err != nil {
 		return err
 	}

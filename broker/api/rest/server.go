@@ -15,6 +15,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/hashicorp/go-hclog"
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/handover"
 	"github.com/sandbox-broker/sandbox-broker/broker/background"
@@ -42,7 +43,16 @@ type Rates interface {
 
 // Meter counts what was answered; metrics.Metrics is it.
 type Meter interface {
-	Request(method, route string, status int, code sdk.Code, took time.Duration)
+	// Request is told in a context with the origin of the request.
+	Request(ctx context.Context, method, route string, status int, code sdk.Code, took time.Duration)
+}
+
+// Tracer begins the spans of requests; tracing.Tracing is it.
+type Tracer interface {
+	// Begin returns a context with the span of a request whose caller is known, which the
+	// server ends, or ctx as it is. traceParent is what the caller has sent in the header
+	// of that name, "" for none.
+	Begin(ctx context.Context, traceParent string, began time.Time, name, tenant string, attributes ...attribute.KeyValue) context.Context
 }
 
 // Options of a Server.
@@ -54,12 +64,18 @@ type Options struct {
 	Rates  Rates
 	Logger hclog.Logger
 	// Meter may be nil.
-	Meter  Meter
+	Meter Meter
+	// Tracer may be nil.
+	Tracer Tracer
 	Bounds Bounds
 	// Answers may be nil: requests with an Idempotency-Key are refused then.
 	Answers Answers
 	// TLS is nil for plain HTTP.
 	TLS *TLS
+	// Peers may be nil: then no call is passed on.
+	Peers Peers
+	// Questions may be nil: then peers are not answered what they ask themselves.
+	Questions Questions
 }
 
 // Bounds of a request.
@@ -83,13 +99,16 @@ type Server struct {
 	bounds atomic.Pointer[Bounds]
 	// encryption of new connections; nil for none.
 	encryption atomic.Pointer[tls.Config]
-	app        *fiber.App
-	ready      sync.Once
-	tasks      *background.Group
-	watching   sync.Once
-	hangups    *hangups // see clients
-	streams    *handover.Server
-	arrivals   *arrivals
+	// peerEncryption is that of new connections of peers; nil for none.
+	peerEncryption atomic.Pointer[tls.Config]
+	peers          *PeerServer
+	app            *fiber.App
+	ready          sync.Once
+	tasks          *background.Group
+	watching       sync.Once
+	hangups        *hangups // see clients
+	streams        *handover.Server
+	arrivals       *arrivals
 	// insideServer answers what front doors ask by Call.Inside.
 	insideServer *fasthttp.Server
 	apis         []*API
@@ -156,9 +175,12 @@ func NewServer(opts Options) *Server {
 	s.app.Use(s.observe)
 	server := s.app.Server()
 	server.Handler = s.screen(server.Handler)
-	server.HeaderReceived = func(header *fasthttp.RequestHeader) fasthttp.RequestConfig { return s.headerReceived(header, nil) }
+	server.HeaderReceived = func(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+		return s.headerReceived(header, nil, false)
+	}
 	server.ConnState = s.connState
 	s.insideServer = newInside(server)
+	s.peers = newPeerServer(s)
 	return s
 }
 
@@ -189,10 +211,14 @@ func (s *Server) Serve(listener net.Listener) error {
 }
 
 func (s *Server) serve(server *fasthttp.Server, listener net.Listener) error {
+	return s.serveOn(server, &patientListener{Listener: listener, stall: writeStall, encryption: &s.encryption})
+}
+
+func (s *Server) serveOn(server *fasthttp.Server, listener *patientListener) error {
 	s.ready.Do(func() { s.app.Handler() }) // builds the tree of routes, as Fiber's own Listener would
 	// The end of a server that has not begun to listen would be lost on fasthttp.
 	defer context.AfterFunc(s.base, func() { _ = listener.Close() })()
-	return server.Serve(&patientListener{Listener: listener, stall: writeStall, encryption: &s.encryption})
+	return server.Serve(listener)
 }
 
 // Shutdown stops taking connections, those of front doors too, waits for the requests in progress until

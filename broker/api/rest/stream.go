@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -32,8 +33,22 @@ func (t Told) Unwrap() error { return t.Err }
 
 // answerStream surrounds a stream as observe does every other request.
 func (s *Server) answerStream(w *streamWriter, r *http.Request, x *exchange, method string, handle StreamHandler) {
-	w.Header().Set(HeaderRequestID, x.requestID)
-	err := callStream(w, r.WithContext(x.asked(r.Context())), handle)
+	name := func() {
+		w.Header().Set(HeaderRequestID, x.requestID)
+		if x.span != nil {
+			w.Header().Set(HeaderTraceParent, traceParent(x.span))
+		}
+	}
+	name()
+	r = r.WithContext(x.asked(r.Context()))
+	s.watchBody(r, x)
+	err := callStream(w, r, handle)
+	if to, ok := x.elsewhere(err); ok && x.passedTo == "" {
+		if err = s.passStreamOn(w, r, x, to, err); err != nil && w.status == 0 && untouched(r) && x.isLeft(err) {
+			name()
+			err = callStream(w, r.WithContext(peer.WithPlacing(r.Context(), false)), handle)
+		}
+	}
 	failure, wasTold := errors.AsType[Told](err)
 	cut := err != nil && w.status != 0 && !wasTold
 	switch {
@@ -74,6 +89,7 @@ func callStream(w http.ResponseWriter, r *http.Request, handle StreamHandler) (e
 // all abilities of the http.ResponseWriter behind it.
 type streamWriter struct {
 	http.ResponseWriter
+	x      *exchange
 	status int // 0 until the answer begins
 }
 
@@ -124,5 +140,6 @@ func (w *streamWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *streamWriter) begin(status int) {
 	if w.status == 0 {
 		w.status = status
+		w.x.body = nil // nobody else is going to answer
 	}
 }

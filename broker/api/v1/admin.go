@@ -70,17 +70,19 @@ func (h adminRoutes) register(a *rest.API) {
 			{Name: "tenant", Doc: "Only those of this tenant."},
 			{Name: "session_id", Doc: "Only those of sessions of this name."},
 			{Name: "provider", Doc: "Only those of this provider."},
+			{Name: "state", Doc: "Only those that are running, or those that are paused."},
+			{Name: "text", Doc: "Only those with this in their ID, which has tenant and session, or in their template, in whatever case."},
 			{Name: "limit", Kind: rest.Integer, Least: 1, Most: maxPage, Doc: "At most so many; 100 unless given."},
 			{Name: "after", Doc: "Only those behind this ID: next of the page before."},
 		},
-		Success: []int{http.StatusOK},
+		Success: []int{http.StatusOK}, Codes: []sdk.Code{sdk.CodeUnavailable},
 	}, h.adminListInstances)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodGet, Path: oneInstance, ID: "adminGetInstance", Tag: tagAdmin, Admin: true,
 		Summary: "Look at an instance of any tenant",
 		Success: []int{http.StatusOK}, Codes: []sdk.Code{sdk.CodeNotFound},
-	}, func(_ context.Context, c rest.Call[rest.None]) (int, client.AdminInstanceAnswer, error) {
-		info, err := h.instances.Inspect(c.Path["id"])
+	}, func(ctx context.Context, c rest.Call[rest.None]) (int, client.AdminInstanceAnswer, error) {
+		info, err := h.instances.Inspect(ctx, c.Path["id"])
 		if err != nil {
 			return 0, client.AdminInstanceAnswer{}, err
 		}
@@ -94,6 +96,15 @@ func (h adminRoutes) register(a *rest.API) {
 		Success: []int{http.StatusNoContent}, Codes: append(providerCodes(), sdk.CodeNotFound),
 	}, func(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
 		return http.StatusNoContent, rest.None{}, h.instances.Kill(ctx, c.Path["id"])
+	})
+	rest.Register(a, rest.Operation{
+		Method: http.MethodGet, Path: oneInstance + "/metrics", ID: "adminInstanceMetrics", Tag: tagAdmin, Admin: true,
+		Summary: "What an instance of any tenant uses",
+		Details: "Now. It is no use of the instance, which ends in its time as if nobody had looked.",
+		Success: []int{http.StatusOK}, Codes: append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
+	}, func(ctx context.Context, c rest.Call[rest.None]) (int, client.AdminInstanceMetrics, error) {
+		m, err := h.instances.Measure(ctx, c.Path["id"])
+		return http.StatusOK, client.AdminInstanceMetrics{Data: metricsOf(m)}, err
 	})
 }
 
@@ -191,12 +202,23 @@ func lastBytes(text string, most int) string {
 	return fmt.Sprintf("…%s", strings.ToValidUTF8(text, ""))
 }
 
-func (h adminRoutes) adminListInstances(_ context.Context, c rest.Call[rest.None]) (int, client.AdminInstanceList, error) {
-	page := h.instances.ListAll(c.Query.Text("tenant"), instance.ListRequest{
-		Session: c.Query.Text("session_id"), Provider: c.Query.Text("provider"),
+func (h adminRoutes) adminListInstances(ctx context.Context, c rest.Call[rest.None]) (int, client.AdminInstanceList, error) {
+	req := instance.ListRequest{
+		Session: c.Query.Text("session_id"), Provider: c.Query.Text("provider"), Text: c.Query.Text("text"),
 		Limit: int(c.Query.Integer("limit", defaultPage)), After: c.Query.Text("after"),
-	})
+	}
+	switch state := c.Query.Text("state"); state {
+	case "":
+	case stateRunning, statePaused:
+		req.Paused = new(state == statePaused)
+	default:
+		return 0, client.AdminInstanceList{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "state", "must be %s or %s", stateRunning, statePaused)
+	}
+	page, err := h.instances.ListAllEverywhere(ctx, c.Query.Text("tenant"), req)
 	list := client.AdminInstanceList{Data: []client.AdminInstance{}}
+	if list.Silent, err = silent(err); err != nil {
+		return 0, client.AdminInstanceList{}, err
+	}
 	for _, info := range page.Instances {
 		list.Data = append(list.Data, adminInstanceOf(info))
 	}
@@ -207,5 +229,5 @@ func (h adminRoutes) adminListInstances(_ context.Context, c rest.Call[rest.None
 }
 
 func adminInstanceOf(info instance.Info) client.AdminInstance {
-	return client.AdminInstance{Tenant: info.ID.Tenant, Instance: instanceOf(info)}
+	return client.AdminInstance{Tenant: info.ID.Tenant, Broker: info.Broker, Instance: instanceOf(info)}
 }

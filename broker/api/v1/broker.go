@@ -21,7 +21,7 @@ func (h brokerRoutes) register(a *rest.API) {
 		Method: http.MethodGet, Path: "/api/v1/usage", ID: "usage", Tag: tagUsage,
 		Summary: "What you have used and may use",
 		Details: "Days and months are those of UTC. What is in progress counts as what was reserved for it: an execution with its whole timeout, an instance that costs money with the next minute of its life.",
-		Success: []int{http.StatusOK},
+		Success: []int{http.StatusOK}, Codes: []sdk.Code{sdk.CodeUnavailable},
 	}, h.usage)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodGet, Path: "/healthz", ID: "healthz", Tag: tagBroker, Public: true, Quiet: true,
@@ -31,7 +31,7 @@ func (h brokerRoutes) register(a *rest.API) {
 	rest.Register(a, rest.Operation{
 		Method: http.MethodGet, Path: "/readyz", ID: "readyz", Tag: tagBroker, Public: true, Quiet: true,
 		Summary: "Whether the broker takes work",
-		Details: "It does as long as the active provider or one of its fallback is ready, the audit log can be written and no shutdown has begun.",
+		Details: "It does as long as the active provider or one of its fallback is ready, the audit log can be written, no shutdown has begun and no administrator has it drain.",
 		Success: []int{http.StatusOK}, Codes: []sdk.Code{sdk.CodeUnavailable},
 	}, h.readyz)
 	rest.Register(a, rest.Operation{
@@ -55,6 +55,9 @@ func (h brokerRoutes) healthz(context.Context, rest.Call[rest.None]) (int, clien
 func (h brokerRoutes) readyz(context.Context, rest.Call[rest.None]) (int, client.Health, error) {
 	if h.Instances.Draining() {
 		return 0, client.Health{}, sdk.Errorf(sdk.CodeUnavailable, "The broker is shutting down.")
+	}
+	if h.Drain != nil && h.Drain.Drained() {
+		return 0, client.Health{}, sdk.Errorf(sdk.CodeUnavailable, "The broker is draining: an administrator has taken it out, and new sessions go to others. What it has goes on.")
 	}
 	if h.Audit != nil && h.Audit() != nil {
 		return 0, client.Health{}, sdk.Errorf(sdk.CodeUnavailable, "The audit log cannot be written, and nothing is done without it. The broker's log says why.")
@@ -114,11 +117,18 @@ func nobodyReady(them []client.NotReady) error {
 	return fault
 }
 
-func (h brokerRoutes) usage(_ context.Context, c rest.Call[rest.None]) (int, client.Usage, error) {
+func (h brokerRoutes) usage(ctx context.Context, c rest.Call[rest.None]) (int, client.Usage, error) {
 	used := quota.Usage{Tenant: c.Tenant.Name}
 	if h.Quotas != nil {
-		used = h.Quotas.Usage(c.Tenant.Name)
+		var err error
+		if used, err = h.Quotas.UsageEverywhere(ctx, c.Tenant.Name); err != nil {
+			return 0, client.Usage{}, err
+		}
 	}
+	return http.StatusOK, usageOf(used), nil
+}
+
+func usageOf(used quota.Usage) client.Usage {
 	answer := client.Usage{Tenant: used.Tenant, Limits: []client.UsageLine{}, Waiting: used.Waiting}
 	for _, line := range used.Lines {
 		one := client.UsageLine{Name: string(line.Limit)}
@@ -133,5 +143,5 @@ func (h brokerRoutes) usage(_ context.Context, c rest.Call[rest.None]) (int, cli
 		}
 		answer.Limits = append(answer.Limits, one)
 	}
-	return http.StatusOK, answer, nil
+	return answer
 }

@@ -3,13 +3,17 @@ package v1
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
+	"github.com/sandbox-broker/sandbox-broker/sdk/client/sse"
 )
 
 // commandEvents are the events of a command, whether a request starts it or reads
@@ -48,16 +52,25 @@ func (h commandRoutes) streamCommand(ctx context.Context, c rest.Call[client.Sta
 
 // streamLogs streams the output of a command that somebody has started.
 func (h commandRoutes) streamLogs(ctx context.Context, c rest.Call[rest.None], to *rest.EventStream) error {
-	req := logsRequest(c)
+	req, err := logsRequest(c)
+	if err != nil {
+		return err
+	}
 	return lending.WatchCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) error {
 		command, err := commands.Look(ctx, req.CommandID)
 		if err != nil {
 			return err
 		}
-		if err := to.Send(ctx, client.EventStarted, commandOf(command)); err != nil {
+		out := newCommandListener(ctx, to)
+		out.next = [2]int64{req.StdoutOffset, req.StderrOffset}
+		if c.LastEventID != "" { // it has got the first event
+			err = to.Begin(ctx)
+		} else {
+			err = to.Send(ctx, client.EventStarted, commandOf(command))
+		}
+		if err != nil {
 			return lending.Unheard{Err: err}
 		}
-		out := newCommandListener(ctx, to)
 		if command, err = commands.Read(ctx, req, out.text.Take); err != nil {
 			return err
 		}
@@ -70,6 +83,8 @@ type commandListener struct {
 	ctx  context.Context // of the request, as whose answer this lives
 	to   *rest.EventStream
 	text *lending.RuneCutter
+	// next is the offset behind what was sent of stdout and of stderr.
+	next [2]int64
 }
 
 func newCommandListener(ctx context.Context, to *rest.EventStream) *commandListener {
@@ -96,10 +111,36 @@ func (l *commandListener) send(piece sdk.CommandOutput) error {
 	} else {
 		part.Base64 = piece.Data
 	}
-	if err := l.to.Send(l.ctx, string(piece.Stream), part); err != nil {
+	which := 0
+	if piece.Stream == sdk.Stderr {
+		which = 1
+	}
+	l.next[which] = piece.Offset + int64(len(piece.Data))
+	data, err := rest.Encode(part)
+	if err != nil {
+		return err
+	}
+	if err := l.to.SendEncoded(l.ctx, sse.Event{ID: formatOffsets(l.next), Name: string(piece.Stream), Data: data}); err != nil {
 		return lending.Unheard{Err: err}
 	}
 	return nil
+}
+
+// formatOffsets is the ID of an event of a command: where stdout and stderr go on behind it.
+func formatOffsets(next [2]int64) string { return fmt.Sprintf("%d.%d", next[0], next[1]) }
+
+var offsetsForm = regexp.MustCompile(`^([0-9]{1,18})\.([0-9]{1,18})$`)
+
+// parseOffsets reads such an ID.
+func parseOffsets(id string) (next [2]int64, ok bool) {
+	parts := offsetsForm.FindStringSubmatch(id)
+	if parts == nil {
+		return next, false
+	}
+	for i := range next {
+		next[i], _ = strconv.ParseInt(parts[i+1], 10, 64) // 18 digits fit
+	}
+	return next, true
 }
 
 // maxLogs bounds a page of logs, in bytes of each stream.
@@ -109,10 +150,13 @@ func (h commandRoutes) commandLogs(ctx context.Context, c rest.Call[rest.None]) 
 	if c.Query.Boolean("follow") {
 		return 0, client.CommandLogs{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "follow", "needs the header Accept: text/event-stream")
 	}
-	req := logsRequest(c)
+	req, err := logsRequest(c)
+	if err != nil {
+		return 0, client.CommandLogs{}, err
+	}
 	var command sdk.Command
 	var output lending.Output
-	err := lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) (err error) {
+	err = lending.WithCommands(ctx, h.instances, c.Tenant, c.Path["id"], func(ctx context.Context, commands lending.Commands) (err error) {
 		command, output, err = commands.ReadPage(ctx, req, maxLogs)
 		return err
 	})
@@ -125,12 +169,21 @@ func (h commandRoutes) commandLogs(ctx context.Context, c rest.Call[rest.None]) 
 	return http.StatusOK, logs, nil
 }
 
-func logsRequest(c rest.Call[rest.None]) sdk.ReadCommandRequest {
-	return sdk.ReadCommandRequest{
+func logsRequest(c rest.Call[rest.None]) (sdk.ReadCommandRequest, error) {
+	req := sdk.ReadCommandRequest{
 		CommandID:    c.Path["command"],
 		StdoutOffset: c.Query.Integer("stdout_offset", 0), StderrOffset: c.Query.Integer("stderr_offset", 0),
 		Follow: c.Query.Boolean("follow"),
 	}
+	if c.LastEventID == "" {
+		return req, nil
+	}
+	next, ok := parseOffsets(c.LastEventID)
+	if !ok {
+		return req, sdk.FieldErrorf(sdk.CodeInvalidRequest, "Last-Event-ID", "is not the ID of an event of this stream")
+	}
+	req.StdoutOffset, req.StderrOffset = next[0], next[1]
+	return req, nil
 }
 
 // pageOf shows a part and where the next begins. Half a character at its end is left

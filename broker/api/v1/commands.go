@@ -48,13 +48,15 @@ func (h commandRoutes) register(a *rest.API) {
 		Method: http.MethodGet, Path: one + "/logs", ID: "commandLogs", Tag: tagCommands,
 		Summary: "Read what a command has printed",
 		Details: "Answers one page of what is kept: the last part of each stream. Ask again with the next offsets for more. " +
-			"With Accept: text/event-stream it is all of that as events, and with follow also what comes.",
+			"With Accept: text/event-stream it is all of that as events, and with follow also what comes. " +
+			"Output has the id STDOUT.STDERR, the offsets behind it: with Last-Event-ID the stream goes on there, also that of the request which has started the command.",
 		Query: []rest.Parameter{
 			{Name: "stdout_offset", Kind: rest.Integer, Doc: "The first byte of stdout to read, counted from the command's start. Default 0."},
 			{Name: "stderr_offset", Kind: rest.Integer, Doc: "The same of stderr."},
 			{Name: "follow", Kind: rest.Boolean, Doc: "Go on with what comes, until the command has ended. It takes Accept: text/event-stream."},
 		},
-		Success: []int{http.StatusOK}, Codes: codes, Events: commandEvents(),
+		Continues: true,
+		Success:   []int{http.StatusOK}, Codes: codes, Events: commandEvents(),
 	}, nil, h.commandLogs, h.streamLogs)
 	rest.Stream(a, rest.Operation{
 		Method: http.MethodPost, Path: one + "/stdin", ID: "writeCommand", Tag: tagCommands,

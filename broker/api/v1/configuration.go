@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,10 @@ type Configurator interface {
 	SaveProvider(ctx context.Context, req admin.ProviderSettings) (admin.Outcome, error)
 	Activate(ctx context.Context, req admin.Activation) (admin.Outcome, error)
 	Test(ctx context.Context, req admin.ProviderSettings) (admin.Trial, error)
+	Restore(ctx context.Context, generation int, ifMatch []string) (admin.Outcome, error)
+	PreviewProvider(ctx context.Context, req admin.ProviderSettings) (admin.Preview, error)
+	PreviewActivation(ctx context.Context, req admin.Activation) (admin.Preview, error)
+	PreviewRestore(ctx context.Context, generation int, ifMatch []string) (admin.Preview, error)
 	Reload(ctx context.Context, dry bool) (admin.Reload, error)
 	Generations() []admin.Reload
 	Status() admin.Status
@@ -88,6 +93,13 @@ func (h configurationRoutes) register(a *rest.API) {
 		return http.StatusOK, answer, nil
 	})
 	rest.Register(a, rest.Operation{
+		Method: http.MethodPost, Path: pathAdmin + "/generations/{number}/restore", ID: "adminRestore", Tag: tagAdmin, Admin: true, Tagged: true, Conditional: true,
+		Summary: "Bring in force the files of an earlier generation",
+		Details: "As they were when it came in force. It is a change as others are: all of it or nothing. Tokens that were revoked since let in again.",
+		Success: []int{http.StatusOK},
+		Codes:   []sdk.Code{sdk.CodeInvalidConfig, sdk.CodeNotFound, sdk.CodeUnavailable, sdk.CodeConflict},
+	}, h.restore)
+	rest.Register(a, rest.Operation{
 		Method: http.MethodPost, Path: pathAdmin + "/reload", ID: "adminReload", Tag: tagAdmin, Admin: true,
 		Summary: "Read the files of the configuration again",
 		Details: "As SIGHUP does, or as a dry run. A dry run says what would become of it, in the same form; one that finds mistakes answers 200 with the result refused and its diagnostics; a reload that does is a problem with them.",
@@ -115,6 +127,13 @@ func (h configurationRoutes) setConfig(ctx context.Context, c rest.Call[client.A
 	}
 	if req.IfMatch, err = revisions(c.IfMatch); err != nil {
 		return 0, client.AdminChanged{}, err
+	}
+	if c.Body.DryRun {
+		if req.Test {
+			return 0, client.AdminChanged{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "test_connection", "tries the provider, which a dry run does not; ask for it with POST /test")
+		}
+		preview, err := h.configurator.PreviewProvider(ctx, req)
+		return previewed(c, preview, belowConfig(err, req.Provider))
 	}
 	outcome, err := h.configurator.SaveProvider(ctx, req)
 	if err != nil {
@@ -157,9 +176,47 @@ func (h configurationRoutes) setActive(ctx context.Context, c rest.Call[client.A
 	if req.IfMatch, err = revisions(c.IfMatch); err != nil {
 		return 0, client.AdminChanged{}, err
 	}
+	if c.Body.DryRun {
+		preview, err := h.configurator.PreviewActivation(ctx, req)
+		return previewed(c, preview, err)
+	}
 	outcome, err := h.configurator.Activate(ctx, req)
 	c.SetETag(outcome.Reload.Revision)
 	return http.StatusOK, client.AdminChanged{Message: "Active provider updated", Data: adminReloadOf(outcome.Reload)}, err
+}
+
+func (h configurationRoutes) restore(ctx context.Context, c rest.Call[client.AdminRestoreRequest]) (int, client.AdminChanged, error) {
+	number, err := strconv.Atoi(c.Path["number"])
+	if err != nil {
+		return 0, client.AdminChanged{}, sdk.Errorf(sdk.CodeNotFound, "a generation has a number")
+	}
+	ifMatch, err := revisions(c.IfMatch)
+	if err != nil {
+		return 0, client.AdminChanged{}, err
+	}
+	if c.Body.DryRun {
+		preview, err := h.configurator.PreviewRestore(ctx, number, ifMatch)
+		return previewed(c, preview, err)
+	}
+	outcome, err := h.configurator.Restore(ctx, number, ifMatch)
+	c.SetETag(outcome.Reload.Revision)
+	return http.StatusOK, client.AdminChanged{Message: "Configuration restored", Data: adminReloadOf(outcome.Reload)}, err
+}
+
+// onlyPreviewed is the message of a dry run.
+const onlyPreviewed = "Nothing has changed: this is what would"
+
+// previewed answers a dry run. Its ETag is that of the files as they are, for the change
+// itself.
+func previewed[In any](c rest.Call[In], preview admin.Preview, err error) (int, client.AdminChanged, error) {
+	if err != nil {
+		return 0, client.AdminChanged{}, err
+	}
+	reload := adminReloadOf(preview.Reload)
+	c.SetETag(preview.Revision)
+	return http.StatusOK, client.AdminChanged{
+		Message: onlyPreviewed, Data: reload, AdminPreview: client.AdminPreview{Reload: &reload, Difference: &preview.Difference},
+	}, nil
 }
 
 func (h configurationRoutes) status(context.Context, rest.Call[rest.None]) (int, client.AdminStatusAnswer, error) {
@@ -305,7 +362,7 @@ func adminReloadOf(r admin.Reload) client.AdminReload {
 			TenantsAdded: words(r.Change.TenantsAdded), TenantsRemoved: words(r.Change.TenantsRemoved), TenantsChanged: words(r.Change.TenantsChanged),
 			Settings: words(r.Change.Settings),
 		},
-		Diagnostics: diagnosticsOf(r.Diagnostics),
+		Diagnostics: diagnosticsOf(r.Diagnostics), Restorable: r.Restorable,
 	}
 	for _, p := range r.Change.Providers {
 		reload.Change.Providers = append(reload.Change.Providers, client.AdminProviderChange{Provider: p.Provider, Action: string(p.Action), Draining: p.Draining})

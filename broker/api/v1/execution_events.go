@@ -1,17 +1,10 @@
 package v1
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"reflect"
 	"slices"
-	"unicode/utf8"
 
-	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
-	"github.com/sandbox-broker/sandbox-broker/broker/instance"
-	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -61,81 +54,4 @@ func (e ExecutionEnd) EncodeJSON() ([]byte, error) {
 		Artifacts    *string `json:"artifacts,omitempty"`
 		Result       *string `json:"result,omitempty"`
 	}{Execution: client.Execution(e)})
-}
-
-// streamExecution answers with the events of an execution.
-func streamExecution[In any](run runner[In]) rest.EventHandler[In] {
-	return func(request context.Context, c rest.Call[In], to *rest.EventStream) error {
-		ctx, cancel := context.WithTimeout(request, c.Timeout)
-		defer cancel()
-		listener := &eventListener{stream: to}
-		execution, err := run(ctx, c, listener)
-		if err != nil {
-			if request.Err() == nil {
-				_ = listener.end(request, false) // what cannot be written now, cannot be later
-			}
-			return err
-		}
-		if err := listener.end(request, execution.Result.Truncated); err != nil {
-			return err
-		}
-		if result := execution.Result.Result; result != nil {
-			if err := to.Send(request, client.EventResult, ExecutionResult{Result: result}); err != nil {
-				return err
-			}
-		}
-		return to.Send(request, client.EventDone, ExecutionEnd(executionOf(execution)))
-	}
-}
-
-// eventListener makes events of what an execution does.
-type eventListener struct {
-	stream *rest.EventStream
-	// cut holds the beginning of a character whose rest has not come.
-	cut [2][]byte
-}
-
-var _ instance.Listener = (*eventListener)(nil)
-
-func (l *eventListener) Started(ctx context.Context, where instance.Execution) error {
-	return l.stream.Send(ctx, client.EventStarted, client.ExecutionStarted{ExecutionID: where.ID, InstanceID: where.InstanceID, Provider: where.Provider})
-}
-
-func (l *eventListener) Stdout(ctx context.Context, p []byte) error {
-	return l.output(ctx, client.EventStdout, &l.cut[0], p)
-}
-
-func (l *eventListener) Stderr(ctx context.Context, p []byte) error {
-	return l.output(ctx, client.EventStderr, &l.cut[1], p)
-}
-
-func (l *eventListener) Artifact(ctx context.Context, a sdk.Artifact) error {
-	return l.stream.Send(ctx, client.EventArtifact, artifactOf(a))
-}
-
-func (l *eventListener) output(ctx context.Context, name string, cut *[]byte, p []byte) error {
-	p = append(*cut, p...)
-	whole := lending.WholeRunes(p)
-	*cut = bytes.Clone(p[len(whole):])
-	return l.part(ctx, name, whole)
-}
-
-// end sends what was held back. Where output was cut at the limit, half a
-// character at its end is not worth an event.
-func (l *eventListener) end(ctx context.Context, truncated bool) error {
-	if truncated {
-		return nil
-	}
-	return errors.Join(l.part(ctx, client.EventStdout, l.cut[0]), l.part(ctx, client.EventStderr, l.cut[1]))
-}
-
-func (l *eventListener) part(ctx context.Context, name string, p []byte) error {
-	switch {
-	case len(p) == 0:
-		return nil
-	case utf8.Valid(p):
-		return l.stream.Send(ctx, name, client.OutputPart{Text: string(p)})
-	default:
-		return l.stream.Send(ctx, name, client.OutputPart{Base64: p})
-	}
 }

@@ -25,11 +25,11 @@ func FuzzOutput(f *testing.F) {
 		w := httptest.NewRecorder()
 		stream := rest.NewEventStream(w)
 		defer stream.Close()
-		l := &eventListener{stream: stream}
+		l := &told{to: stream}
 		for left := text; left != ""; left = left[min(size, len(left)):] {
 			assert.NilError(t, l.Stdout(context.Background(), []byte(left[:min(size, len(left))])))
 		}
-		assert.NilError(t, l.end(context.Background(), false))
+		assert.NilError(t, l.rest(context.Background(), false))
 		var arrived []byte
 		exact := false
 		for r := sse.NewReader(w.Body, 1<<20); ; {

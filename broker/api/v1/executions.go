@@ -7,40 +7,51 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/executions"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // executionRoutes run code, and install packages for it.
-type executionRoutes struct{ instances Instances }
+type executionRoutes struct {
+	instances Instances
+	keeper    *executions.Keeper // nil where nothing is remembered
+	webhooks  Webhooks           // nil for none
+}
 
 func (h executionRoutes) register(a *rest.API) {
+	anywhere := executor[client.ExecuteRequest]{h, h.execute, func(r client.ExecuteRequest) wanted { return wanted{r.ExecutionID, r.Detached, r.Webhook} }}
+	within := executor[client.InstanceExecuteRequest]{h, h.executeInInstance, func(r client.InstanceExecuteRequest) wanted { return wanted{r.ExecutionID, r.Detached, r.Webhook} }}
 	rest.RegisterEither(a, rest.Operation{
 		Method: http.MethodPost, Path: "/api/v1/execute", ID: "execute", Tag: tagExecute,
 		Summary: "Run code",
 		Details: "Takes a fresh instance, or the session's if session_id is given, runs the code and destroys or keeps the instance. " +
 			"What becomes of the code is data: an execution that was taken on answers 200, with its status. " +
 			"A client that goes away cancels it.\n\n" +
-			"With Accept: text/event-stream the same comes as events while it happens. What fails before the code starts is answered as usual.",
-		Success: []int{http.StatusOK},
-		Codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
-		Events:  executionEvents(),
-	}, nil, answerExecution(h.execute), streamExecution(h.execute))
+			"With Accept: text/event-stream the same comes as events while it happens. What fails before the code starts is answered as usual.\n\n" +
+			"With detached it is answered 202 at once, or with events all the same, and the execution outlives its caller: look at it, follow it and end it by its ID, under /api/v1/executions.",
+		Success:  []int{http.StatusOK, http.StatusAccepted},
+		Accepted: reflect.TypeFor[client.ExecutionInfo](),
+		Codes:    append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
+		Events:   executionEvents(),
+	}, nil, anywhere.answer, anywhere.stream)
 	rest.RegisterEither(a, rest.Operation{
 		Method: http.MethodPost, Path: "/api/v1/instances/{id}/execute", ID: "executeInInstance", Tag: tagExecute,
-		Summary: "Run code in an instance",
-		Details: "As POST /api/v1/execute, in an instance that exists.",
-		Success: []int{http.StatusOK},
-		Codes:   append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
-		Events:  executionEvents(),
-	}, nil, answerExecution(h.executeInInstance), streamExecution(h.executeInInstance))
+		Summary:  "Run code in an instance",
+		Details:  "As POST /api/v1/execute, in an instance that exists.",
+		Success:  []int{http.StatusOK, http.StatusAccepted},
+		Accepted: reflect.TypeFor[client.ExecutionInfo](),
+		Codes:    append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
+		Events:   executionEvents(),
+	}, nil, within.answer, within.stream)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodDelete, Path: "/api/v1/instances/{id}/executions/{execution}", ID: "interruptExecution", Tag: tagExecute,
 		Summary: "Interrupt an execution",
@@ -59,22 +70,10 @@ func (h executionRoutes) register(a *rest.API) {
 	}, h.installPackages)
 }
 
-// runner carries out an execution, telling the listener, if it is not nil, what happens
-// meanwhile.
-type runner[In any] func(ctx context.Context, c rest.Call[In], listener instance.Listener) (instance.Execution, error)
-
-// answerExecution answers with one Execution.
-func answerExecution[In any](run runner[In]) rest.Handler[In, Execution] {
-	return func(ctx context.Context, c rest.Call[In]) (int, Execution, error) {
-		execution, err := run(ctx, c, nil)
-		return http.StatusOK, executionOf(execution), err
-	}
-}
-
-func (h executionRoutes) execute(ctx context.Context, c rest.Call[client.ExecuteRequest], listener instance.Listener) (instance.Execution, error) {
+func (h executionRoutes) execute(ctx context.Context, c rest.Call[client.ExecuteRequest], from hearing) (instance.Execution, error) {
 	return h.instances.Run(ctx, c.Tenant, instance.RunRequest{
 		ExecuteRequest: instance.ExecuteRequest{
-			ID:           c.Body.ExecutionID,
+			ID:           from.id,
 			Code:         c.Body.Code,
 			Language:     c.Body.Language,
 			Arguments:    json.RawMessage(c.Body.Arguments),
@@ -84,7 +83,7 @@ func (h executionRoutes) execute(ctx context.Context, c rest.Call[client.Execute
 			Context:      c.Body.Context,
 			Files:        c.Body.Artifacts.Files,
 			Wait:         waitOf(c.Body.WaitMS),
-			Listener:     listener,
+			Listener:     from.listener, Taken: from.taken,
 		},
 		Session:   c.Body.SessionID,
 		Template:  c.Body.Template,
@@ -94,9 +93,9 @@ func (h executionRoutes) execute(ctx context.Context, c rest.Call[client.Execute
 	})
 }
 
-func (h executionRoutes) executeInInstance(ctx context.Context, c rest.Call[client.InstanceExecuteRequest], listener instance.Listener) (instance.Execution, error) {
+func (h executionRoutes) executeInInstance(ctx context.Context, c rest.Call[client.InstanceExecuteRequest], from hearing) (instance.Execution, error) {
 	return h.instances.Execute(ctx, c.Tenant, c.Path["id"], instance.ExecuteRequest{
-		ID:           c.Body.ExecutionID,
+		ID:           from.id,
 		Code:         c.Body.Code,
 		Language:     c.Body.Language,
 		Arguments:    json.RawMessage(c.Body.Arguments),
@@ -107,12 +106,12 @@ func (h executionRoutes) executeInInstance(ctx context.Context, c rest.Call[clie
 		Context:      c.Body.Context,
 		Files:        c.Body.Artifacts.Files,
 		Wait:         waitOf(c.Body.WaitMS),
-		Listener:     listener,
+		Listener:     from.listener, Taken: from.taken,
 	})
 }
 
-func (h executionRoutes) interruptExecution(_ context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
-	return http.StatusAccepted, rest.None{}, h.instances.Interrupt(c.Tenant, c.Path["id"], c.Path["execution"])
+func (h executionRoutes) interruptExecution(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
+	return http.StatusAccepted, rest.None{}, h.instances.Interrupt(ctx, c.Tenant, c.Path["id"], c.Path["execution"])
 }
 
 // duration turns seconds into a duration, 0 only for 0. What is too long stays

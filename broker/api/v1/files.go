@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
@@ -16,7 +17,6 @@ import (
 )
 
 const (
-	workspace      = "/workspace"
 	defaultListing = 1000
 	defaultMatches = 100
 	maxListing     = 10_000
@@ -31,20 +31,44 @@ func fileCodes() []sdk.Code {
 	return append(providerCodes(), sdk.CodeInvalidRequest, sdk.CodeNotAllowed, sdk.CodeNotFound, sdk.CodeConflict)
 }
 
-func pathParameterOf(doc string) rest.Parameter {
-	return rest.Parameter{Name: "path", Required: true, Doc: doc + " Relative paths begin at /workspace."}
+// fileRoutes are about the files of an instance, or those of a volume.
+type fileRoutes struct {
+	instances lending.Instances
+	of        fileOwner
 }
 
-// fileRoutes are about the files of an instance.
-type fileRoutes struct{ instances Instances }
+// fileOwner is what has files: where its routes are, and how they are named.
+type fileOwner struct {
+	path, parameter string
+	// root is where relative paths begin.
+	root string
+	// suffix is in the names of the operations.
+	suffix string
+}
+
+var (
+	filesOfInstance = fileOwner{path: "/api/v1/instances/{id}", parameter: "id", root: "/workspace"}
+	filesOfVolume   = fileOwner{path: pathVolumes + "/{volume}", parameter: "volume", root: "/", suffix: "OfVolume"}
+)
+
+func (o fileOwner) operation(id string) string { return id + o.suffix }
+
+// doc is a text about the files of an instance as one about these.
+func (o fileOwner) doc(text string) string {
+	return strings.ReplaceAll(text, filesOfInstance.root, o.root)
+}
+
+func (o fileOwner) pathParameter(doc string) rest.Parameter {
+	return rest.Parameter{Name: "path", Required: true, Doc: doc + " Relative paths begin at " + o.root + "."}
+}
 
 func (h fileRoutes) register(a *rest.API) {
 	rest.Register(a, rest.Operation{
-		Method: http.MethodGet, Path: "/api/v1/instances/{id}/files", ID: "listFiles", Tag: tagFiles,
+		Method: http.MethodGet, Path: h.of.path + "/files", ID: h.of.operation("listFiles"), Tag: tagFiles,
 		Summary: "List a directory",
 		Details: "No symbolic link is followed.",
 		Query: []rest.Parameter{
-			{Name: "path", Doc: "The directory; /workspace unless given."},
+			{Name: "path", Doc: h.of.doc("The directory; /workspace unless given.")},
 			{Name: "depth", Kind: rest.Integer, Least: 1, Most: anyDepth, Doc: "Levels; 1, the directory's own entries, unless given. With glob all."},
 			{Name: "glob", Doc: "Only paths below the directory that match: *, ?, [a-z], {a,b}, and ** for any directories."},
 			{Name: "limit", Kind: rest.Integer, Least: 1, Most: maxListing, Doc: "Entries at most; 1000 unless given."},
@@ -52,63 +76,65 @@ func (h fileRoutes) register(a *rest.API) {
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.listFiles)
 	rest.Register(a, rest.Operation{
-		Method: http.MethodDelete, Path: "/api/v1/instances/{id}/files", ID: "removeFile", Tag: tagFiles,
+		Method: http.MethodDelete, Path: h.of.path + "/files", ID: h.of.operation("removeFile"), Tag: tagFiles,
 		Summary: "Remove a file, a symbolic link or a directory",
 		Query: []rest.Parameter{
-			pathParameterOf("What to remove."),
+			h.of.pathParameter("What to remove."),
 			{Name: "recursive", Kind: rest.Boolean, Doc: "A directory goes with all that is in it; else it must be empty."},
 		},
 		Success: []int{http.StatusNoContent}, Codes: fileCodes(),
 	}, h.removeFile)
 	rest.Register(a, rest.Operation{
-		Method: http.MethodGet, Path: "/api/v1/instances/{id}/files/stat", ID: "statFile", Tag: tagFiles,
+		Method: http.MethodGet, Path: h.of.path + "/files/stat", ID: h.of.operation("statFile"), Tag: tagFiles,
 		Summary: "Describe a file",
 		Details: "A symbolic link at the end of the path is described itself.",
-		Query:   []rest.Parameter{pathParameterOf("The file.")},
+		Query:   []rest.Parameter{h.of.pathParameter("The file.")},
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.statFile)
 	rest.Register(a, rest.Operation{
-		Method: http.MethodPost, Path: "/api/v1/instances/{id}/files/directories", ID: "makeDirectory", Tag: tagFiles,
+		Method: http.MethodPost, Path: h.of.path + "/files/directories", ID: h.of.operation("makeDirectory"), Tag: tagFiles,
 		Summary: "Make a directory",
 		Details: "One that exists is left as it is.",
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.makeDirectory)
 	rest.Register(a, rest.Operation{
-		Method: http.MethodPost, Path: "/api/v1/instances/{id}/files/mode", ID: "setFileMode", Tag: tagFiles,
+		Method: http.MethodPost, Path: h.of.path + "/files/mode", ID: h.of.operation("setFileMode"), Tag: tagFiles,
 		Summary: "Set the permission bits of a file or directory",
 		Details: "A symbolic link at the end of the path is followed, and what it leads to is described. What is in a directory keeps its own.",
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.setFileMode)
 	rest.Register(a, rest.Operation{
-		Method: http.MethodPost, Path: "/api/v1/instances/{id}/files/move", ID: "moveFile", Tag: tagFiles,
+		Method: http.MethodPost, Path: h.of.path + "/files/move", ID: h.of.operation("moveFile"), Tag: tagFiles,
 		Summary: "Move or rename a file or directory",
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.moveFile(sdk.Files.MoveFile))
 	rest.Register(a, rest.Operation{
-		Method: http.MethodPost, Path: "/api/v1/instances/{id}/files/copy", ID: "copyFile", Tag: tagFiles,
+		Method: http.MethodPost, Path: h.of.path + "/files/copy", ID: h.of.operation("copyFile"), Tag: tagFiles,
 		Summary: "Copy a file, or a directory with all that is in it",
 		Details: "It appears whole or not at all. Symbolic links are copied as such.",
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.moveFile(sdk.Files.CopyFile))
 	rest.Register(a, rest.Operation{
-		Method: http.MethodPost, Path: "/api/v1/instances/{id}/files/search", ID: "searchFiles", Tag: tagFiles,
+		Method: http.MethodPost, Path: h.of.path + "/files/search", ID: h.of.operation("searchFiles"), Tag: tagFiles,
 		Summary: "Find text in files",
 		Details: "Line by line; files with a NUL near their beginning are passed over.",
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.searchFiles)
 	rest.Register(a, rest.Operation{
-		Method: http.MethodPost, Path: "/api/v1/instances/{id}/files/replace", ID: "replaceInFiles", Tag: tagFiles,
+		Method: http.MethodPost, Path: h.of.path + "/files/replace", ID: h.of.operation("replaceInFiles"), Tag: tagFiles,
 		Summary: "Replace a text in files",
 		Details: "Each file is changed whole or not at all. If one fails, those before it are changed.",
 		Success: []int{http.StatusOK}, Codes: fileCodes(),
 	}, h.replaceInFiles)
 	h.registerTransfers(a)
-	h.registerWatch(a)
+	if h.of == filesOfInstance { // nobody is told what happens in a volume that no instance has
+		h.registerWatch(a)
+	}
 }
 
 func (h fileRoutes) statFile(ctx context.Context, c rest.Call[rest.None]) (int, client.File, error) {
 	var file client.File
-	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		info, err := files.StatFile(ctx, instanceID, c.Query.Text("path"))
 		file = fileOf(info)
 		return err
@@ -125,13 +151,13 @@ func (h fileRoutes) listFiles(ctx context.Context, c rest.Call[rest.None]) (int,
 		Depth: int(c.Query.Integer("depth", 1)), Limit: int(c.Query.Integer("limit", defaultListing)),
 	}
 	if req.Path == "" {
-		req.Path = workspace
+		req.Path = h.of.root
 	}
 	if req.Glob != "" && !c.Query.Given("depth") {
 		req.Depth = anyDepth
 	}
 	list, size := client.FileList{Files: []client.File{}}, 0
-	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) (err error) {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) (err error) {
 		req.InstanceID = instanceID
 		list.Truncated, err = files.ListFiles(ctx, req, func(infos []sdk.FileInfo) error {
 			for _, info := range infos {
@@ -151,7 +177,7 @@ func (h fileRoutes) listFiles(ctx context.Context, c rest.Call[rest.None]) (int,
 }
 
 func (h fileRoutes) removeFile(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
-	return http.StatusNoContent, rest.None{}, lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+	return http.StatusNoContent, rest.None{}, lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		return files.RemoveFile(ctx, instanceID, c.Query.Text("path"), c.Query.Boolean("recursive"))
 	})
 }
@@ -162,7 +188,7 @@ func (h fileRoutes) makeDirectory(ctx context.Context, c rest.Call[client.MakeDi
 		return 0, client.File{}, err
 	}
 	var file client.File
-	err = lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+	err = lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 		info, err := files.MakeDirectory(ctx, instanceID, c.Body.Path, mode)
 		file = fileOf(info)
 		return err
@@ -176,7 +202,7 @@ func (h fileRoutes) setFileMode(ctx context.Context, c rest.Call[client.SetFileM
 		return 0, client.File{}, err
 	}
 	var file client.File
-	err = lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileMode, func(ctx context.Context, files sdk.FileModeSetter, instanceID string) error {
+	err = lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFileMode, func(ctx context.Context, files sdk.FileModeSetter, instanceID string) error {
 		info, err := files.SetFileMode(ctx, instanceID, c.Body.Path, mode)
 		file = fileOf(info)
 		return err
@@ -188,7 +214,7 @@ func (h fileRoutes) setFileMode(ctx context.Context, c rest.Call[client.SetFileM
 func (h fileRoutes) moveFile(move func(sdk.Files, context.Context, sdk.MoveFileRequest) (sdk.FileInfo, error)) func(context.Context, rest.Call[client.MoveFileRequest]) (int, client.File, error) {
 	return func(ctx context.Context, c rest.Call[client.MoveFileRequest]) (int, client.File, error) {
 		var file client.File
-		err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
+		err := lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFiles, func(ctx context.Context, files sdk.Files, instanceID string) error {
 			info, err := move(files, ctx, sdk.MoveFileRequest{InstanceID: instanceID, From: c.Body.From, To: c.Body.To, Overwrite: c.Body.Overwrite})
 			file = fileOf(info)
 			return err
@@ -202,13 +228,13 @@ func (h fileRoutes) searchFiles(ctx context.Context, c rest.Call[client.SearchFi
 		Path: c.Body.Path, Pattern: c.Body.Pattern, Literal: c.Body.Literal, IgnoreCase: c.Body.IgnoreCase, Glob: c.Body.Glob, Limit: c.Body.Limit,
 	}
 	if req.Path == "" {
-		req.Path = workspace
+		req.Path = h.of.root
 	}
 	if req.Limit == 0 {
 		req.Limit = defaultMatches
 	}
 	list, size := client.FileMatchList{Matches: []client.FileMatch{}}, 0
-	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) (err error) {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) (err error) {
 		req.InstanceID = instanceID
 		list.Truncated, err = files.SearchFiles(ctx, req, func(matches []sdk.FileMatch) error {
 			for _, m := range matches {
@@ -229,7 +255,7 @@ func (h fileRoutes) searchFiles(ctx context.Context, c rest.Call[client.SearchFi
 
 func (h fileRoutes) replaceInFiles(ctx context.Context, c rest.Call[client.ReplaceInFilesRequest]) (int, client.FileReplacementList, error) {
 	list := client.FileReplacementList{Files: []client.FileReplacement{}}
-	err := lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) error {
+	err := lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFileSearch, func(ctx context.Context, files sdk.FileSearcher, instanceID string) error {
 		replaced, err := files.ReplaceInFiles(ctx, sdk.ReplaceInFilesRequest{InstanceID: instanceID, Paths: c.Body.Paths, Old: c.Body.Old, New: c.Body.New})
 		for _, r := range replaced {
 			list.Files = append(list.Files, client.FileReplacement{Path: r.Path, Count: r.Count})
@@ -262,11 +288,11 @@ func modeOf(text string) (fs.FileMode, error) {
 
 func (h fileRoutes) registerWatch(a *rest.API) {
 	rest.StreamEvents(a, rest.Operation{
-		Method: http.MethodGet, Path: "/api/v1/instances/{id}/files/watch", ID: "watchFiles", Tag: tagFiles,
+		Method: http.MethodGet, Path: h.of.path + "/files/watch", ID: h.of.operation("watchFiles"), Tag: tagFiles,
 		Summary: "Hear of changes of files",
 		Details: "Events until you close the connection or the instance's time is over. It is a use of the instance, which lives meanwhile, but not beyond its maximum lifetime.",
 		Query: []rest.Parameter{
-			{Name: "path", Doc: "The directory; /workspace unless given."},
+			{Name: "path", Doc: h.of.doc("The directory; /workspace unless given.")},
 			{Name: "recursive", Kind: rest.Boolean, Doc: "Whatever is below it too."},
 		},
 		Success: []int{http.StatusOK}, Codes: append(fileCodes(), sdk.CodeQuotaExceeded),
@@ -279,8 +305,8 @@ func (h fileRoutes) registerWatch(a *rest.API) {
 }
 
 func (h fileRoutes) watchFiles(ctx context.Context, c rest.Call[rest.None], to *rest.EventStream) error {
-	req := sdk.WatchFilesRequest{Path: cmp.Or(c.Query.Text("path"), workspace), Recursive: c.Query.Boolean("recursive")}
-	return lending.Use(ctx, h.instances, c.Tenant, c.Path["id"], sdk.CapabilityFileWatch, func(ctx context.Context, files sdk.FileWatcher, instanceID string) error {
+	req := sdk.WatchFilesRequest{Path: cmp.Or(c.Query.Text("path"), h.of.root), Recursive: c.Query.Boolean("recursive")}
+	return lending.Use(ctx, h.instances, c.Tenant, c.Path[h.of.parameter], sdk.CapabilityFileWatch, func(ctx context.Context, files sdk.FileWatcher, instanceID string) error {
 		req.InstanceID = instanceID
 		return files.WatchFiles(ctx, req,
 			func() error { return to.Send(ctx, client.EventReady, client.WatchReady{}) },

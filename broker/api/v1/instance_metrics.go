@@ -70,7 +70,7 @@ func (h instanceRoutes) streamMetrics(ctx context.Context, c rest.Call[rest.None
 			case sdk.CodeOf(err) == sdk.CodeConflict: // it is just being paused or resumed
 			default:
 				// What is being destroyed fails in many ways, with one reason.
-				if _, gone := h.instances.Get(c.Tenant, c.Path["id"]); gone != nil && ctx.Err() == nil {
+				if _, gone := h.instances.Get(ctx, c.Tenant, c.Path["id"]); gone != nil && ctx.Err() == nil {
 					return lending.Unheard{Err: gone}
 				}
 				return err

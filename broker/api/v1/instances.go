@@ -3,28 +3,33 @@ package v1
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // instanceRoutes are about the life of instances.
-type instanceRoutes struct{ instances Instances }
+type instanceRoutes struct {
+	instances Instances
+	snapshots Snapshots
+	volumes   Volumes
+}
 
 func (h instanceRoutes) register(a *rest.API) {
 	rest.Register(a, rest.Operation{
 		Method: http.MethodPost, Path: "/api/v1/instances", ID: "createInstance", Tag: tagInstances,
 		Summary: "Create an instance",
 		Details: "Answers 201 for a new instance and 200 for the one that the session already has on that provider. " +
-			"A template, ttl or idle that differs from the session's instance is a conflict.",
+			"A template, ttl, idle, network or snapshot that differs from the session's instance is a conflict. " +
+			"With snapshot it goes on from there, at the provider that has the snapshot and with its template.",
 		Resumes: true,
 		Success: []int{http.StatusCreated, http.StatusOK},
-		Codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed),
+		Codes:   append(providerCodes(), sdk.CodeConflict, sdk.CodeNotAllowed, sdk.CodeNotFound),
 	}, h.createInstance)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodGet, Path: "/api/v1/instances", ID: "listInstances", Tag: tagInstances,
@@ -61,16 +66,18 @@ func (h instanceRoutes) register(a *rest.API) {
 	}, h.destroyInstance)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodPost, Path: "/api/v1/instances/{id}/pause", ID: "pauseInstance", Tag: tagInstances,
-		Summary: "Freeze an instance",
-		Details: "Its processes stop where they are; memory and files stay, and so does its time limit. It takes no executions until it is resumed. Pausing a paused instance changes nothing.",
+		Summary: "Pause an instance",
+		Details: "Its processes stop where they are; memory and files stay, and so does its time limit. It takes no executions until it is resumed. Pausing a paused instance changes nothing. Where it holds no memory then, it counts for max_paused and not for max_instances; SB008 says that there is no room for another one.",
 		Success: []int{http.StatusOK}, Codes: append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
 	}, h.pauseInstance)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodPost, Path: "/api/v1/instances/{id}/resume", ID: "resumeInstance", Tag: tagInstances,
-		Summary: "Let a frozen instance go on",
+		Summary: "Let a paused instance go on",
+		Details: "One that holds no memory needs a place among max_instances again. SB008 says that there is none, or no room for it to run; it stays paused.",
 		Success: []int{http.StatusOK}, Codes: append(providerCodes(), sdk.CodeNotFound, sdk.CodeConflict),
 	}, h.resumeInstance)
 	h.registerMetrics(a)
+	h.registerNetwork(a)
 	rest.Register(a, rest.Operation{
 		Method: http.MethodGet, Path: "/api/v1/providers", ID: "listProviders", Tag: tagProviders,
 		Summary: "List the providers that you may use",
@@ -79,12 +86,25 @@ func (h instanceRoutes) register(a *rest.API) {
 }
 
 func (h instanceRoutes) createInstance(ctx context.Context, c rest.Call[client.CreateInstanceRequest]) (int, client.Instance, error) {
-	info, created, err := h.instances.Create(ctx, c.Tenant, instance.CreateRequest{
+	network, err := networkOf(c.Body.Network)
+	if err != nil {
+		return 0, client.Instance{}, err
+	}
+	if err := h.bound(ctx, c); err != nil {
+		return 0, client.Instance{}, err
+	}
+	provider, volumes, release, err := h.attach(c.Tenant, c.Body)
+	if err != nil {
+		return 0, client.Instance{}, h.apart(c.Tenant, c.Body.SessionID, err)
+	}
+	defer release()
+	req := instance.CreateRequest{
 		Session:      c.Body.SessionID,
 		Key:          c.Key,
 		Template:     c.Body.Template,
 		Language:     c.Body.Language,
-		Provider:     c.Body.Provider,
+		Provider:     provider,
+		Volumes:      volumes,
 		Env:          c.Body.Env,
 		Requirements: c.Body.Requirements,
 		Labels:       c.Body.Labels,
@@ -94,11 +114,27 @@ func (h instanceRoutes) createInstance(ctx context.Context, c rest.Call[client.C
 		Languages:    c.Body.Languages,
 		Capabilities: capabilitiesOf(c.Body.Capabilities),
 		FrontDoor:    c.FrontDoor(),
-	})
+		Network:      network,
+	}
+	if c.Body.Snapshot != "" {
+		if err := h.snapshots.Source(c.Tenant, c.Body.Snapshot, &req); err != nil {
+			return 0, client.Instance{}, h.apart(c.Tenant, c.Body.SessionID, err)
+		}
+	}
+	info, created, err := h.instances.Create(ctx, c.Tenant, req)
 	if created {
 		return http.StatusCreated, instanceOf(info), err
 	}
 	return http.StatusOK, instanceOf(info), err
+}
+
+// bound returns a peer.ElsewhereError for a session that another broker has, if what is asked for
+// is bound to a broker as well.
+func (h instanceRoutes) bound(ctx context.Context, c rest.Call[client.CreateInstanceRequest]) error {
+	if c.Body.Snapshot == "" && len(c.Body.Volumes) == 0 {
+		return nil
+	}
+	return h.instances.SessionElsewhere(ctx, c.Tenant, c.Body.SessionID)
 }
 
 // Bounds of a page of instances.
@@ -112,20 +148,14 @@ const (
 const settlePatience = 8 * time.Second
 
 func (h instanceRoutes) listInstances(ctx context.Context, c rest.Call[rest.None]) (int, client.InstanceList, error) {
+	labels, err := labelsOf(c.Query.All("label"))
+	if err != nil {
+		return 0, client.InstanceList{}, err
+	}
 	req := instance.ListRequest{
-		Labels:  map[string]string{},
+		Labels:  labels,
 		Session: c.Query.Text("session_id"), Provider: c.Query.Text("provider"),
 		Limit: int(c.Query.Integer("limit", defaultPage)), After: c.Query.Text("after"),
-	}
-	for _, label := range c.Query.All("label") {
-		name, value, ok := strings.Cut(label, "=")
-		if !ok {
-			return 0, client.InstanceList{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "label", "must be name=value")
-		}
-		if v, again := req.Labels[name]; again && v != value {
-			return 0, client.InstanceList{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "label", "an instance has one value for each name")
-		}
-		req.Labels[name] = value
 	}
 	unknown := 0
 	if req.Session != "" {
@@ -133,9 +163,17 @@ func (h instanceRoutes) listInstances(ctx context.Context, c rest.Call[rest.None
 		defer cancel()
 		unknown = len(h.instances.Settled(ctx, c.Tenant, req.Session, "")) // before the look, which finds what was settled meanwhile
 	}
-	page := h.instances.List(c.Tenant, req)
+	page, err := h.page(ctx, c.Tenant, req)
+	if err != nil {
+		return 0, client.InstanceList{}, err
+	}
 	if unknown > 0 && len(page.Instances) == 0 && req.After == "" {
 		return 0, client.InstanceList{}, unsettled()
+	}
+	if req.Session != "" && len(page.Instances) == 0 {
+		if err := h.instances.SessionElsewhere(ctx, c.Tenant, req.Session); err != nil {
+			return 0, client.InstanceList{}, err
+		}
 	}
 	list := client.InstanceList{Instances: []client.Instance{}}
 	for _, info := range page.Instances {
@@ -147,6 +185,15 @@ func (h instanceRoutes) listInstances(ctx context.Context, c rest.Call[rest.None
 	return http.StatusOK, list, nil
 }
 
+// page has the instances of all brokers, but of a session those of this one: a session is with
+// one broker, which is asked in the place of this one.
+func (h instanceRoutes) page(ctx context.Context, who tenant.Tenant, req instance.ListRequest) (instance.Page, error) {
+	if req.Session != "" {
+		return h.instances.List(who, req), nil
+	}
+	return h.instances.ListEverywhere(ctx, who, req)
+}
+
 // unsettled is the refusal to say that a session has no instance before that is known.
 func unsettled() error {
 	err := sdk.Errorf(sdk.CodeUnavailable, "The broker was restarted, and the provider of this session's instance has not said yet whether it still has it. Try again.")
@@ -154,13 +201,13 @@ func unsettled() error {
 	return err
 }
 
-func (h instanceRoutes) getInstance(_ context.Context, c rest.Call[rest.None]) (int, client.Instance, error) {
-	info, err := h.instances.Get(c.Tenant, c.Path["id"])
+func (h instanceRoutes) getInstance(ctx context.Context, c rest.Call[rest.None]) (int, client.Instance, error) {
+	info, err := h.instances.Get(ctx, c.Tenant, c.Path["id"])
 	return http.StatusOK, instanceOf(info), err
 }
 
-func (h instanceRoutes) renewInstance(_ context.Context, c rest.Call[client.RenewInstanceRequest]) (int, client.Instance, error) {
-	info, err := h.instances.Renew(c.Tenant, c.Path["id"], duration(c.Body.TTL))
+func (h instanceRoutes) renewInstance(ctx context.Context, c rest.Call[client.RenewInstanceRequest]) (int, client.Instance, error) {
+	info, err := h.instances.Renew(ctx, c.Tenant, c.Path["id"], duration(c.Body.TTL))
 	return http.StatusOK, instanceOf(info), err
 }
 
@@ -184,15 +231,23 @@ func instanceOf(info instance.Info) client.Instance {
 		Idle:       info.Idle.Seconds(),
 		Executions: info.Executions,
 		FrontDoor:  info.FrontDoor,
+		From:       info.From,
+		Volumes:    mountsOf(info.Volumes),
 		Routing:    routingOf(info.Routing),
 	}
 }
 
+// The states that are shown.
+const (
+	stateRunning = "running"
+	statePaused  = "paused"
+)
+
 func stateOf(info instance.Info) string {
 	if info.Paused {
-		return "paused"
+		return statePaused
 	}
-	return "running"
+	return stateRunning
 }
 
 func (h instanceRoutes) listProviders(_ context.Context, c rest.Call[rest.None]) (int, client.ProviderList, error) {

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -46,7 +47,7 @@ func (h portRoutes) previewLabel(host string) (label string, ok bool) {
 	return strings.CutSuffix(host, "."+hosts.Domain)
 }
 
-func (h portRoutes) openPreviewHost(asked rest.Asked) (string, rest.StreamHandler, error) {
+func (h portRoutes) openPreviewHost(_ context.Context, asked rest.Asked) (string, rest.StreamHandler, error) {
 	hosts := h.hosts.Load()
 	grant, err := h.grantOf(asked.Label)
 	if err != nil || hosts == nil {

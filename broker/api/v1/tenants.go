@@ -17,6 +17,9 @@ type TenantConfigurator interface {
 	AddTenant(ctx context.Context, req admin.TenantSettings) (admin.NewToken, error)
 	ChangeTenant(ctx context.Context, req admin.TenantSettings) (admin.Outcome, error)
 	RemoveTenant(ctx context.Context, name string, ifMatch []string) (admin.Outcome, error)
+	PreviewNewTenant(ctx context.Context, req admin.TenantSettings) (admin.Preview, error)
+	PreviewTenant(ctx context.Context, req admin.TenantSettings) (admin.Preview, error)
+	PreviewRemoval(ctx context.Context, name string, ifMatch []string) (admin.Preview, error)
 	AddToken(ctx context.Context, name string, ifMatch []string) (admin.NewToken, error)
 	RotateToken(ctx context.Context, name, id string, ifMatch []string) (admin.NewToken, error)
 	RevokeToken(ctx context.Context, name, id string, ifMatch []string) (admin.Outcome, error)
@@ -49,11 +52,15 @@ func (h tenantRoutes) register(a *rest.API) {
 	const tokenOnce = "The answer has the token. It is the only time that it can be seen."
 	rest.Register(a, look(pathTenants, "adminListTenants", "List the tenants"), h.list)
 	rest.Register(a, look(pathTenant, "adminGetTenant", "Look at a tenant", sdk.CodeNotFound), h.get)
-	rest.Register(a, change(http.MethodPost, pathTenants, "adminAddTenant", "Add a tenant with a token", tokenOnce, http.StatusCreated), h.add)
+	addition := change(http.MethodPost, pathTenants, "adminAddTenant", "Add a tenant with a token", tokenOnce+" A dry run is answered with 200.", http.StatusCreated)
+	addition.Success = append(addition.Success, http.StatusOK)
+	rest.Register(a, addition, h.add)
 	rest.Register(a, change(http.MethodPatch, pathTenant, "adminChangeTenant", "Change what a tenant may use",
 		"For requests that come from then on. Instances on a provider that it may no longer use live on to their end.", http.StatusOK, sdk.CodeNotFound), h.change)
-	rest.Register(a, change(http.MethodDelete, pathTenant, "adminRemoveTenant", "Let a tenant in no more",
-		"Its instances are destroyed, what runs in them is cancelled, and links, kept answers and what was used of quotas end with it: who gets the name later gets nothing else.", http.StatusOK, sdk.CodeNotFound), h.remove)
+	removal := change(http.MethodDelete, pathTenant, "adminRemoveTenant", "Let a tenant in no more",
+		"Its instances are destroyed, what runs in them is cancelled, and links, kept answers and what was used of quotas end with it: who gets the name later gets nothing else.", http.StatusOK, sdk.CodeNotFound)
+	removal.Query = []rest.Parameter{{Name: "dry_run", Kind: rest.Boolean, Doc: "Only say what would change."}}
+	rest.Register(a, removal, h.remove)
 	rest.Register(a, change(http.MethodPost, pathTokens, "adminAddToken", "Give a tenant a further token", tokenOnce, http.StatusCreated, sdk.CodeNotFound), h.addToken)
 	rest.Register(a, change(http.MethodPost, pathToken+"/rotate", "adminRotateToken", "Replace a token by a new one",
 		"The old one lets nobody in from then on. "+tokenOnce+" To change clients without a gap, add a token, and revoke the old one later.", http.StatusOK, sdk.CodeNotFound), h.rotateToken)
@@ -82,8 +89,18 @@ func (h tenantRoutes) add(ctx context.Context, c rest.Call[client.AdminTenantReq
 	if err != nil {
 		return 0, client.AdminNewToken{}, err
 	}
+	req := admin.TenantSettings{Name: c.Body.Name, Providers: c.Body.Providers, Quota: quota}
+	if c.Body.DryRun {
+		answer, err := tenantPreviewed(h, c, func(ifMatch []string) (admin.Preview, error) {
+			req.IfMatch = ifMatch
+			return h.tenants.PreviewNewTenant(ctx, req)
+		})
+		none := adminTenantOf(admin.Tenant{Quota: map[string]any{}})
+		return http.StatusOK, client.AdminNewToken{Message: answer.Message, Data: none, Reload: answer.Reload, Difference: answer.Difference}, err
+	}
 	return newToken(h, c, http.StatusCreated, "Tenant added", c.Body.Name, func(ifMatch []string) (admin.NewToken, error) {
-		return h.tenants.AddTenant(ctx, admin.TenantSettings{Name: c.Body.Name, Providers: c.Body.Providers, Quota: quota, IfMatch: ifMatch})
+		req.IfMatch = ifMatch
+		return h.tenants.AddTenant(ctx, req)
 	})
 }
 
@@ -96,6 +113,13 @@ func (h tenantRoutes) change(ctx context.Context, c rest.Call[client.AdminTenant
 	if req.Quota, err = settingsOf(c.Body.Quota); err != nil {
 		return 0, client.AdminTenantChanged{}, err
 	}
+	if c.Body.DryRun {
+		answer, err := tenantPreviewed(h, c, func(ifMatch []string) (admin.Preview, error) {
+			req.IfMatch = ifMatch
+			return h.tenants.PreviewTenant(ctx, req)
+		})
+		return http.StatusOK, answer, err
+	}
 	return tenantChanged(h, c, "Tenant changed", func(ifMatch []string) (admin.Outcome, error) {
 		req.IfMatch = ifMatch
 		return h.tenants.ChangeTenant(ctx, req)
@@ -103,6 +127,12 @@ func (h tenantRoutes) change(ctx context.Context, c rest.Call[client.AdminTenant
 }
 
 func (h tenantRoutes) remove(ctx context.Context, c rest.Call[rest.None]) (int, client.AdminTenantChanged, error) {
+	if c.Query.Boolean("dry_run") {
+		answer, err := tenantPreviewed(h, c, func(ifMatch []string) (admin.Preview, error) {
+			return h.tenants.PreviewRemoval(ctx, c.Path["name"], ifMatch)
+		})
+		return http.StatusOK, answer, err
+	}
 	return tenantChanged(h, c, "Tenant removed", func(ifMatch []string) (admin.Outcome, error) {
 		return h.tenants.RemoveTenant(ctx, c.Path["name"], ifMatch)
 	})
@@ -161,6 +191,24 @@ func tenantChanged[In any](h tenantRoutes, c rest.Call[In], message string, chan
 	}
 	c.SetETag(outcome.Reload.Revision)
 	return http.StatusOK, answer, err
+}
+
+// tenantPreviewed answers a dry run with the tenant as it is.
+func tenantPreviewed[In any](h tenantRoutes, c rest.Call[In], preview func(ifMatch []string) (admin.Preview, error)) (client.AdminTenantChanged, error) {
+	ifMatch, err := revisions(c.IfMatch)
+	if err != nil {
+		return client.AdminTenantChanged{}, err
+	}
+	p, err := preview(ifMatch)
+	if err != nil {
+		return client.AdminTenantChanged{}, err
+	}
+	answer := client.AdminTenantChanged{Message: onlyPreviewed, Reload: adminReloadOf(p.Reload), Difference: &p.Difference}
+	if t, _, err := h.tenants.Tenant(c.Path["name"]); err == nil {
+		answer.Data = new(adminTenantOf(t))
+	}
+	c.SetETag(p.Revision)
+	return answer, nil
 }
 
 func adminTenantOf(t admin.Tenant) client.AdminTenant {

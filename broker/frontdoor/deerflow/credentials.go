@@ -1,6 +1,7 @@
 package deerflow
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -34,7 +35,7 @@ var errNoKey = sdk.Errorf(sdk.CodeNotAuthenticated, "A valid API key is needed: 
 
 // authenticate finds the tenant: by its API key, or below the URL of a sandbox by that. A
 // key is of no use there: clients never send one.
-func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
+func (d *Door) authenticate(ctx context.Context, h rest.Header) (tenant.Tenant, error) {
 	path, _, _ := strings.Cut(h.Target(), "?")
 	below, data := strings.CutPrefix(path, "/s/")
 	if !data {
@@ -46,7 +47,10 @@ func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 	token, route, _ := strings.Cut(below, "/")
 	// Whether it is there yet, after a restart, and whether it is paused, the handlers look.
 	name, _ := instanceOf(token)
-	info, _ := d.instances.Named(name)
+	info, err := d.instances.Named(ctx, name)
+	if frontdoor.Elsewhere(info, err) {
+		return tenant.Tenant{}, err // which knows its token
+	}
 	if info.FrontDoor == Name && frontdoor.Same(token, d.tokens.of(info.ID)) {
 		if who, known := d.tenants.Tenant(info.ID.Tenant); known {
 			return who, nil

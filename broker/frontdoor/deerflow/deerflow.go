@@ -34,11 +34,14 @@ const Name = "deerflow"
 // Instances makes and uses sandboxes; instance.Service is it.
 type Instances interface {
 	Create(ctx context.Context, who tenant.Tenant, req instance.CreateRequest) (instance.Info, bool, error)
-	Named(name string) (instance.Info, error)
+	Named(ctx context.Context, name string) (instance.Info, error)
 	List(who tenant.Tenant, req instance.ListRequest) instance.Page
+	ListEverywhere(ctx context.Context, who tenant.Tenant, req instance.ListRequest) (instance.Page, error)
 	Settled(ctx context.Context, who tenant.Tenant, session, frontDoor string) (unknown []instance.Info)
+	SettledEverywhere(ctx context.Context, who tenant.Tenant, frontDoor string) (unknown []instance.Info, err error)
+	SessionElsewhere(ctx context.Context, who tenant.Tenant, session string) error
 	Confirm(ctx context.Context, who tenant.Tenant, id string) error
-	Renew(who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
+	Renew(ctx context.Context, who tenant.Tenant, id string, ttl time.Duration) (instance.Info, error)
 	Resume(ctx context.Context, who tenant.Tenant, id string) (instance.Info, error)
 	Lease(ctx context.Context, who tenant.Tenant, id string, capability sdk.Capability) (*instance.Lease, error)
 	Destroy(ctx context.Context, who tenant.Tenant, id string) error
@@ -107,6 +110,9 @@ func (d *Door) known(ctx context.Context, who tenant.Tenant, id string, atMost t
 	if info, ok = d.find(who, id); !ok && len(unknown) > 0 {
 		err = errUnsettled()
 	}
+	if !ok && err == nil {
+		err = d.instances.SessionElsewhere(ctx, who, id)
+	}
 	return info, ok, err
 }
 
@@ -122,7 +128,10 @@ func (d *Door) of(ctx context.Context, token string) (instance.Info, error) {
 	if !ok {
 		return instance.Info{}, errGone
 	}
-	info, err := d.instances.Named(name)
+	info, err := d.instances.Named(ctx, name)
+	if frontdoor.Elsewhere(info, err) {
+		return instance.Info{}, err
+	}
 	if info.FrontDoor != Name || !frontdoor.Same(token, d.tokens.of(info.ID)) {
 		return instance.Info{}, errGone
 	}
@@ -130,7 +139,7 @@ func (d *Door) of(ctx context.Context, token string) (instance.Info, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		d.instances.Settled(ctx, tenant.Tenant{Name: info.ID.Tenant}, info.ID.Session, Name)
-		info, err = d.instances.Named(name)
+		info, err = d.instances.Named(ctx, name)
 	}
 	switch {
 	case isNotFound(err):

@@ -25,6 +25,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/frontdoortest"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer/peertest"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands"
@@ -141,6 +142,7 @@ type fixture struct {
 	box     *box
 	service *instance.Service
 	server  *api.Server
+	opened  api.Options
 	address string
 	client  *http.Client
 	log     *lockedBuffer
@@ -210,6 +212,10 @@ func start(t *testing.T, changes ...func(*frontdoor.Settings)) *fixture {
 		f.service.Shutdown(ctx)
 	})
 	f.url = f.create(firstID, acmeKey)
+	if beside {
+		f.opened.PreviewKey = nil // each broker has its own
+		f.address = peertest.Beside(t, peertest.Owner{Server: f.server, Service: f.service}, f.opened, instancetest.Catalog{b}).Address
+	}
 	return f
 }
 
@@ -258,12 +264,13 @@ func (f *fixture) serve() {
 	credentials := func(name string) tenant.Credentials {
 		return tenant.Credentials{Tenant: tenant.Tenant{Name: name}, TokenSHA256: [][32]byte{sha256.Sum256([]byte(name + "-token"))}}
 	}
-	server, err := api.NewServer(api.Options{
+	opened := api.Options{
 		Instances: f.service, Logger: hclog.New(&hclog.LoggerOptions{Output: f.log, Level: hclog.Trace}), PreviewKey: make([]byte, 32),
 		Tenants:    tenant.NewDirectory([]tenant.Credentials{credentials("acme"), credentials("rival")}),
 		FrontDoors: map[string]frontdoor.Settings{deerflow.Name: f.settings},
 		Bounds:     api.Bounds{MaxBody: 2 << 20, RequestTimeout: f.within},
-	})
+	}
+	server, err := api.NewServer(opened)
 	assert.NilError(t, err)
 	f.server = server
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -277,6 +284,29 @@ func (f *fixture) serve() {
 		defer cancel()
 		assert.Check(t, server.Shutdown(ctx))
 		assert.Check(t, <-ended)
+	})
+	f.opened = opened
+}
+
+// beside has start send all requests but the first one, which makes the sandbox, to another
+// broker.
+var beside bool
+
+func TestASandboxOfAnotherBroker(t *testing.T) {
+	beside = true
+	defer func() { beside = false }()
+	t.Run("a shell", TestCommandsOfOneShellWaitForEachOther)
+	t.Run("the token", TestTheTokenOfASandboxIsOfUseThereAlone)
+	t.Run("files", TestPathsOfFilesLeadNowhereElse)
+	t.Run("a client that leaves", TestAClientThatLeavesGivesUpItsCommand)
+	t.Run("a sandbox that is paused", TestASandboxThatIsPausedIsResumedByItsCreator)
+	t.Run("the provisioner", func(t *testing.T) {
+		f := start(t)
+		assert.Equal(t, f.create(firstID, acmeKey), f.url, "the second broker finds the sandbox of the first one")
+		f.do(http.MethodGet, "/api/sandboxes/"+firstID, "", acmeKey).wants(http.StatusOK)
+		f.do(http.MethodDelete, "/api/sandboxes/"+firstID, "", acmeKey).wants(http.StatusOK)
+		assert.Equal(t, len(f.box.Live()), 0)
+		f.do(http.MethodGet, "/api/sandboxes/"+firstID, "", acmeKey).wants(http.StatusNotFound)
 	})
 }
 

@@ -291,7 +291,7 @@ func (d *Door) get(ctx context.Context, c rest.Call[rest.None]) (int, sandbox, e
 	if !ok {
 		return 0, sandbox{}, errGone
 	}
-	if info, err = d.instances.Renew(c.Tenant, info.ID.String(), 0); err != nil {
+	if info, err = d.instances.Renew(ctx, c.Tenant, info.ID.String(), 0); err != nil {
 		return 0, sandbox{}, err
 	}
 	if info.Paused {
@@ -326,12 +326,19 @@ type sandboxList struct {
 // list shows also those of which nobody knows yet, after a restart, whether they are there:
 // clients adopt what is listed when they start, and end it when they do not need it.
 func (d *Door) list(ctx context.Context, c rest.Call[rest.None]) (int, sandboxList, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	answer := sandboxList{Sandboxes: []sandbox{}}
-	unknown := d.instances.Settled(ctx, c.Tenant, "", Name)
+	unknown, err := d.instances.SettledEverywhere(waiting, c.Tenant, Name)
+	if err != nil {
+		return 0, sandboxList{}, err
+	}
+	page, err := d.instances.ListEverywhere(ctx, c.Tenant, instance.ListRequest{FrontDoor: Name})
+	if err != nil {
+		return 0, sandboxList{}, err
+	}
 	seen := map[instance.ID]bool{}
-	for _, info := range d.instances.List(c.Tenant, instance.ListRequest{FrontDoor: Name}).Instances {
+	for _, info := range page.Instances {
 		seen[info.ID] = true
 		answer.Sandboxes = append(answer.Sandboxes, d.shown(callOf(c), info))
 	}

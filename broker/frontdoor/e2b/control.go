@@ -1,15 +1,12 @@
 package e2b
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,20 +34,17 @@ func (d *Door) registerControl() {
 	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: "/sandboxes/{id}/connect"}, d.connect)
 	rest.Register(d.api, rest.Operation{Method: http.MethodPost, Path: "/v2/sandboxes/{id}/connect"}, d.connect)
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: "/sandboxes/{id}/metrics", AnyQuery: true}, d.metrics)
+	rest.Register(d.api, rest.Operation{Method: http.MethodPut, Path: "/sandboxes/{id}/network"}, d.setNetwork)
 	for _, not := range []struct{ method, path, what string }{
-		{http.MethodPut, "/sandboxes/{id}/network", "rules for the network that change"},
-		{http.MethodPost, "/sandboxes/{id}/fork", "forks"},
-		{http.MethodPost, "/sandboxes/{id}/snapshots", "snapshots"},
 		{http.MethodGet, "/sandboxes/{id}/logs", "logs of sandboxes"},
 		{http.MethodGet, "/v2/sandboxes/{id}/logs", "logs of sandboxes"},
-		{http.MethodGet, "/snapshots", "snapshots"},
 		{http.MethodGet, "/templates", "templates that clients see or make: the operator names them"},
 		{http.MethodPost, "/templates", "templates that clients see or make: the operator names them"},
 		{http.MethodPost, "/v2/templates", "templates that clients see or make: the operator names them"},
 		{http.MethodPost, "/v3/templates", "templates that clients see or make: the operator names them"},
 		{http.MethodGet, "/templates/*", "templates that clients see or make: the operator names them"},
 		{http.MethodPost, "/templates/*", "templates that clients see or make: the operator names them"},
-		{http.MethodDelete, "/templates/*", "snapshots, nor templates that clients make"},
+		{http.MethodDelete, "/templates/tags", "templates that clients see or make: the operator names them"},
 		{http.MethodPost, "/v2/templates/*", "templates that clients see or make: the operator names them"},
 		{http.MethodGet, "/volumes", "volumes"},
 		{http.MethodPost, "/volumes", "volumes"},
@@ -82,7 +76,10 @@ func (d *Door) health(w http.ResponseWriter, r *http.Request, _ rest.Call[rest.N
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	info, err := d.instances.Named(id)
+	info, err := d.instances.Named(r.Context(), id)
+	if frontdoor.Elsewhere(info, err) {
+		return err
+	}
 	if info.FrontDoor != Name || info.Paused || isNotFound(err) {
 		return &sandboxGone{error: noSandbox(), sandbox: frontdoor.Clipped(id)}
 	}
@@ -116,7 +113,7 @@ const (
 func (d *Door) sandboxOf(info instance.Info) sandboxAnswer {
 	n := noteOf(info)
 	a := sandboxAnswer{
-		SandboxID: info.ID.Instance, TemplateID: n.Template, Alias: n.Template, ClientID: clientID, EnvdVersion: envdVersion,
+		SandboxID: info.ID.Instance, TemplateID: n.Template, Alias: n.alias(info), ClientID: clientID, EnvdVersion: envdVersion,
 		EnvdAccessToken: d.tokens.envd(info.ID), TrafficAccessToken: d.tokens.traffic(info.ID), Domain: d.domainOf(),
 	}
 	return a
@@ -144,12 +141,16 @@ type sandboxDetail struct {
 	EnvdAccessToken string    `json:"envdAccessToken"`
 	Domain          *string   `json:"domain"`
 	Lifecycle       lifecycle `json:"lifecycle"`
-	Network         *network  `json:"network,omitempty"`
+	// AllowInternetAccess is false, or not said.
+	AllowInternetAccess *bool       `json:"allowInternetAccess,omitempty"`
+	Network             *networking `json:"network,omitempty"`
 }
 
-// network is what the creator has said of it.
-type network struct {
-	AllowPublicTraffic bool `json:"allowPublicTraffic"`
+// networking is what its owner has said of its network.
+type networking struct {
+	AllowPublicTraffic bool     `json:"allowPublicTraffic"`
+	AllowOut           []string `json:"allowOut,omitempty"`
+	DenyOut            []string `json:"denyOut,omitempty"`
 }
 
 type lifecycle struct {
@@ -166,7 +167,7 @@ const (
 func listedOf(info instance.Info) listedSandbox {
 	n := noteOf(info)
 	l := listedSandbox{
-		TemplateID: n.Template, Alias: n.Template, SandboxID: info.ID.Instance, ClientID: clientID,
+		TemplateID: n.Template, Alias: n.alias(info), SandboxID: info.ID.Instance, ClientID: clientID,
 		StartedAt: info.CreatedAt.UTC(), EndAt: info.ExpiresAt.UTC(),
 		CPUCount: sizeOf(info, sdk.MetadataCPUs), MemoryMB: sizeOf(info, sdk.MetadataMemoryMB), DiskSizeMB: sizeOf(info, sdk.MetadataDiskMB),
 		State: stateRunning, EnvdVersion: envdVersion, Metadata: info.Labels,
@@ -187,17 +188,14 @@ func sizeOf(info instance.Info, name string) int {
 	return int(math.Ceil(n))
 }
 
-func (d *Door) get(_ context.Context, c rest.Call[rest.None]) (int, sandboxDetail, error) {
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+func (d *Door) get(ctx context.Context, c rest.Call[rest.None]) (int, sandboxDetail, error) {
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, sandboxDetail{}, err
 	}
-	var said *network
-	if noteOf(info).Private {
-		said = &network{}
-	}
+	said, internet := d.networkOf(info)
 	return http.StatusOK, sandboxDetail{
-		Network:       said,
+		Network: said, AllowInternetAccess: internet,
 		listedSandbox: listedOf(info), EnvdAccessToken: d.tokens.envd(info.ID), Domain: d.sandboxOf(info).Domain,
 		Lifecycle: lifecycleOf(info),
 	}, nil
@@ -213,7 +211,7 @@ func lifecycleOf(info instance.Info) lifecycle {
 
 // kill ends a sandbox.
 func (d *Door) kill(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, rest.None{}, err
 	}
@@ -247,37 +245,37 @@ func (d *Door) setTimeout(ctx context.Context, c rest.Call[rest.Raw]) (int, rest
 	if err != nil {
 		return 0, rest.None{}, err
 	}
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, rest.None{}, err
 	}
 	if ttl == 0 {
 		return http.StatusNoContent, rest.None{}, d.instances.Destroy(ctx, c.Tenant, info.ID.String())
 	}
-	_, err = d.instances.Renew(c.Tenant, info.ID.String(), ttl)
+	_, err = d.instances.Renew(ctx, c.Tenant, info.ID.String(), ttl)
 	return http.StatusNoContent, rest.None{}, err
 }
 
 // refresh moves the end of a sandbox away, never nearer.
-func (d *Door) refresh(_ context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
+func (d *Door) refresh(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
 	ttl, _, err := secondsOf(c.Body, "duration", 0, 3600)
 	if err != nil {
 		return 0, rest.None{}, err
 	}
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, rest.None{}, err
 	}
-	_, err = d.extend(info, c, max(ttl, oldTimeout))
+	_, err = d.extend(ctx, info, c, max(ttl, oldTimeout))
 	return http.StatusNoContent, rest.None{}, err
 }
 
 // extend has a sandbox live for ttl from now at least.
-func (d *Door) extend(info instance.Info, c rest.Call[rest.Raw], ttl time.Duration) (instance.Info, error) {
+func (d *Door) extend(ctx context.Context, info instance.Info, c rest.Call[rest.Raw], ttl time.Duration) (instance.Info, error) {
 	if time.Until(info.ExpiresAt) >= ttl {
 		return info, nil
 	}
-	return d.instances.Renew(c.Tenant, info.ID.String(), ttl)
+	return d.instances.Renew(ctx, c.Tenant, info.ID.String(), ttl)
 }
 
 // pause freezes a sandbox. It is kept as long as the operator lets a sandbox live.
@@ -289,7 +287,7 @@ func (d *Door) pause(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None
 	if raw, given := fields["memory"]; given && string(raw) == "false" {
 		return 0, rest.None{}, refused("memory", "must be true here: a pause keeps what runs")
 	}
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err == nil && info.Paused {
 		err = sdk.Errorf(sdk.CodeConflict, "The sandbox is paused already.")
 	}
@@ -297,7 +295,7 @@ func (d *Door) pause(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None
 		return 0, rest.None{}, err
 	}
 	if _, err = d.instances.Pause(ctx, c.Tenant, info.ID.String()); err == nil {
-		_, err = d.instances.Renew(c.Tenant, info.ID.String(), maxTimeout*time.Second)
+		_, err = d.instances.Renew(ctx, c.Tenant, info.ID.String(), maxTimeout*time.Second)
 	}
 	return http.StatusNoContent, rest.None{}, err
 }
@@ -311,7 +309,7 @@ func (d *Door) resume(ctx context.Context, c rest.Call[rest.Raw]) (int, sandboxA
 	if !given {
 		ttl = oldTimeout
 	}
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err == nil && !info.Paused {
 		err = sdk.Errorf(sdk.CodeConflict, "The sandbox is running already.")
 	}
@@ -331,14 +329,14 @@ func (d *Door) connect(ctx context.Context, c rest.Call[rest.Raw]) (int, sandbox
 	if !given {
 		ttl = newTimeout
 	}
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, sandboxAnswer{}, err
 	}
 	if info.Paused {
 		return d.wake(ctx, c, info, ttl)
 	}
-	info, err = d.extend(info, c, ttl)
+	info, err = d.extend(ctx, info, c, ttl)
 	if err == nil && info.Paused { // its time was over in between
 		return d.wake(ctx, c, info, ttl)
 	}
@@ -349,169 +347,8 @@ func (d *Door) wake(ctx context.Context, c rest.Call[rest.Raw], info instance.In
 	if _, err := d.instances.Resume(ctx, c.Tenant, info.ID.String()); err != nil {
 		return 0, sandboxAnswer{}, err
 	}
-	info, err := d.instances.Renew(c.Tenant, info.ID.String(), ttl)
+	info, err := d.instances.Renew(ctx, c.Tenant, info.ID.String(), ttl)
 	return http.StatusCreated, d.sandboxOf(info), err
-}
-
-// listRunning is the list of clients of long ago: all that run, at once.
-func (d *Door) listRunning(_ context.Context, c rest.Call[rest.None]) (int, []listedSandbox, error) {
-	query, err := url.ParseQuery(c.RawQuery)
-	if err != nil {
-		return 0, nil, refused("query", "is malformed")
-	}
-	labels, err := metadataOf(query.Get("metadata"))
-	if err != nil {
-		return 0, nil, err
-	}
-	all := d.sandboxes(c, labels)
-	return http.StatusOK, slices.DeleteFunc(all, func(s listedSandbox) bool { return s.State != stateRunning }), nil
-}
-
-// sandboxes are the tenant's, the newest first.
-func (d *Door) sandboxes(c rest.Call[rest.None], labels map[string]string) []listedSandbox {
-	all := []listedSandbox{}
-	for _, info := range d.instances.List(c.Tenant, instance.ListRequest{Labels: labels, FrontDoor: Name}).Instances {
-		all = append(all, listedOf(info))
-	}
-	slices.SortFunc(all, newestFirst)
-	return all
-}
-
-func newestFirst(a, b listedSandbox) int {
-	return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.SandboxID, b.SandboxID))
-}
-
-// maxPage is how many a page of a list has at most, and unless asked for less.
-const maxPage = 100
-
-// list shows the tenant's sandboxes, in pages.
-func (d *Door) list(_ context.Context, c rest.Call[rest.None]) (int, []listedSandbox, error) {
-	query, err := url.ParseQuery(c.RawQuery)
-	if err != nil {
-		return 0, nil, refused("query", "is malformed")
-	}
-	labels, err := metadataOf(query.Get("metadata"))
-	if err != nil {
-		return 0, nil, err
-	}
-	limit := maxPage
-	if text := query.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
-			return 0, nil, refused("limit", "must be a number from 1 to %d", maxPage)
-		}
-	}
-	keep, err := filterOf(query)
-	if err != nil {
-		return 0, nil, err
-	}
-	all := slices.DeleteFunc(d.sandboxes(c, labels), func(s listedSandbox) bool { return !keep(s) })
-	if wanted := statesOf(query); len(wanted) == 0 || slices.Contains(wanted, stateRunning) {
-		c.SetHeader("X-Total-Running", strconv.Itoa(runningOf(all)))
-	}
-	switch query.Get("order") {
-	case "", "desc":
-	case "asc":
-		slices.Reverse(all)
-	default:
-		return 0, nil, refused("order", "must be asc or desc")
-	}
-	from := 0
-	if token := query.Get("nextToken"); token != "" {
-		last, err := placeOf(token)
-		if err != nil {
-			return 0, nil, err
-		}
-		// The one after it, or, if it has ended since, where it would be.
-		from, _ = slices.BinarySearchFunc(all, last, func(s, last listedSandbox) int {
-			order := newestFirst(s, last)
-			if query.Get("order") == "asc" {
-				order = -order
-			}
-			return cmp.Or(order, -1)
-		})
-	}
-	page := all[from:min(from+limit, len(all))]
-	if from+limit < len(all) {
-		last := page[len(page)-1]
-		c.SetHeader("X-Next-Token", base64.RawURLEncoding.EncodeToString([]byte(last.StartedAt.Format(time.RFC3339Nano)+placeSeparator+last.SandboxID)))
-	}
-	return http.StatusOK, page, nil
-}
-
-// placeSeparator stands in a token of a page between the time and the sandbox.
-const placeSeparator = "__"
-
-// placeOf reads such a token.
-func placeOf(token string) (listedSandbox, error) {
-	text, err := base64.RawURLEncoding.DecodeString(token)
-	at, id, found := strings.Cut(string(text), placeSeparator)
-	started, timeErr := time.Parse(time.RFC3339Nano, at)
-	if err != nil || !found || timeErr != nil {
-		return listedSandbox{}, refused("nextToken", "is not one that a list has answered")
-	}
-	return listedSandbox{StartedAt: started, SandboxID: id}, nil
-}
-
-// statesOf are those that a list is asked for; none for all.
-func statesOf(query url.Values) (states []string) {
-	for _, value := range query["state"] {
-		states = append(states, strings.Split(value, ",")...)
-	}
-	return states
-}
-
-func runningOf(all []listedSandbox) (n int) {
-	for _, s := range all {
-		if s.State == stateRunning {
-			n++
-		}
-	}
-	return n
-}
-
-// filterOf reads by what else a list is filtered.
-func filterOf(query url.Values) (func(listedSandbox) bool, error) {
-	states := statesOf(query)
-	for _, state := range states {
-		if state != stateRunning && state != statePaused {
-			return nil, refused("state", "must be running, paused or both")
-		}
-	}
-	var after time.Time
-	if text := query.Get("startedAfter"); text != "" {
-		var err error
-		if after, err = time.Parse(time.RFC3339, text); err != nil {
-			return nil, refused("startedAfter", "must be a time as RFC 3339 has it")
-		}
-	}
-	template := query.Get("template")
-	return func(s listedSandbox) bool {
-		return (len(states) == 0 || slices.Contains(states, s.State)) && !s.StartedAt.Before(after) && (template == "" || s.TemplateID == template)
-	}, nil
-}
-
-// metadataOf reads what a list is to be filtered by: pairs whose names and values are
-// encoded once more than the query is.
-func metadataOf(text string) (map[string]string, error) {
-	malformed := refused("metadata", "must be written as key=value&key2=value2, each key once")
-	text, err := url.QueryUnescape(text)
-	if err != nil {
-		return nil, malformed
-	}
-	labels := map[string]string{}
-	for pair := range strings.SplitSeq(text, "&") {
-		if pair == "" {
-			continue
-		}
-		name, value, _ := strings.Cut(pair, "=")
-		name, nameErr := url.QueryUnescape(name)
-		value, valueErr := url.QueryUnescape(value)
-		if _, twice := labels[name]; nameErr != nil || valueErr != nil || name == "" || twice {
-			return nil, malformed
-		}
-		labels[name] = value
-	}
-	return labels, nil
 }
 
 // sandboxMetrics is one sample.
@@ -529,7 +366,7 @@ type sandboxMetrics struct {
 
 // metrics is what a sandbox uses now, as the only sample: none is kept.
 func (d *Door) metrics(ctx context.Context, c rest.Call[rest.None]) (int, []sandboxMetrics, error) {
-	info, err := d.controlled(c.Tenant, c.Path["id"])
+	info, err := d.controlled(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, nil, err
 	}
@@ -549,7 +386,7 @@ func (d *Door) metricsOfSeveral(ctx context.Context, c rest.Call[rest.None]) (in
 	}
 	found := map[string]sandboxMetrics{}
 	for _, id := range ids {
-		info, err := d.controlled(c.Tenant, id)
+		info, err := d.controlled(ctx, c.Tenant, id)
 		if err != nil {
 			continue // as one that has ended
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
-	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -36,6 +35,14 @@ type note struct {
 	Private bool `json:"private,omitempty"`
 	// AutoResume is whether traffic resumes it.
 	AutoResume bool `json:"auto_resume,omitempty"`
+}
+
+// alias is the name of its template; one that goes on from a snapshot has none.
+func (n note) alias(info instance.Info) string {
+	if info.From != "" {
+		return ""
+	}
+	return n.Template
 }
 
 func noteOf(info instance.Info) note {
@@ -75,7 +82,7 @@ func isNothing(raw json.RawMessage) bool {
 
 // readCreate reads a request for a sandbox. What cannot be honoured is refused by name,
 // before anything is made.
-func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) (instance.CreateRequest, error) {
+func readCreate(raw []byte, timeout time.Duration, who tenant.Tenant, settings frontdoor.Settings) (instance.CreateRequest, error) {
 	var none instance.CreateRequest
 	fields, err := objectOf(raw)
 	if err != nil {
@@ -101,14 +108,16 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 		}
 		timeout = time.Duration(*body.Timeout) * time.Second
 	}
-	switch {
-	case body.AutoPauseMemory != nil && !*body.AutoPauseMemory:
+	if body.AutoPauseMemory != nil && !*body.AutoPauseMemory {
 		return none, refused("autoPauseMemory", "must be true here: a pause keeps what runs")
-	// Older SDKs always send true, so that it says nothing of what the caller needs.
-	case body.AllowInternetAccess != nil && !*body.AllowInternetAccess && settings.Network != config.NetworkDeny:
-		return none, refused("allow_internet_access", "cannot be denied here; leave it out, or have the operator say what sandboxes may reach (network)")
 	}
-	private, err := readNetwork(body.Network, settings.PublicPorts)
+	private, out, err := readNetwork(body.Network, settings.PublicPorts)
+	if err != nil {
+		return none, err
+	}
+	// Older SDKs always send true, so that it says nothing of what the caller needs.
+	out.closed = out.closed || body.AllowInternetAccess != nil && !*body.AllowInternetAccess
+	asked, err := out.request(who.Network, settings.Network)
 	if err != nil {
 		return none, err
 	}
@@ -116,7 +125,7 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 	switch {
 	case body.TemplateID == "":
 		return none, refused("templateID", "is required")
-	case !known:
+	case !known && !isSnapshot(body.TemplateID):
 		return none, sdk.Errorf(sdk.CodeNotFound, "The template %s was not found; there are: %s.", frontdoor.Clipped(body.TemplateID), strings.Join(slices.Sorted(maps.Keys(settings.Templates)), ", "))
 	}
 	kept := note{Template: body.TemplateID, Private: private, AutoResume: body.AutoResume != nil && body.AutoResume.Enabled}
@@ -133,40 +142,44 @@ func readCreate(raw []byte, timeout time.Duration, settings frontdoor.Settings) 
 	return instance.CreateRequest{
 		Fixed: true, PauseAtEnd: body.AutoPause, FrontDoor: Name, Note: string(text), Template: template, TTL: timeout,
 		Env: env, Labels: body.Metadata, Provider: settings.Provider, Wait: settings.Wait,
-		Capabilities: capabilities,
+		Capabilities: capabilities, Network: asked,
 	}, nil
 }
 
-// readNetwork reads what a creator says of the network: nothing but whether ports take a
-// token. public says whether the operator lets them do without.
-func readNetwork(raw json.RawMessage, public bool) (private bool, err error) {
+// readNetwork reads what a creator says of the network: whether ports take a token, and what
+// may be reached. public says whether the operator lets them do without.
+func readNetwork(raw json.RawMessage, public bool) (private bool, out egress, err error) {
 	if isNothing(raw) {
-		return false, nil
+		return false, out, nil
 	}
 	fields, err := objectOf(raw)
 	if err != nil {
-		return false, refused("network", "is not of the type that the API has for it")
+		return false, out, refused("network", "is not of the type that the API has for it")
 	}
 	const traffic = "allowPublicTraffic"
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if name != traffic && !isNothing(fields[name]) {
-			return false, refused("network."+frontdoor.Clipped(name), "is not served here, and would change what you get; leave it out")
+		if name != traffic && name != fieldAllow && name != fieldDeny && !isNothing(fields[name]) {
+			return false, out, refused("network."+frontdoor.Clipped(name), "is not served here, and would change what you get; leave it out")
 		}
 	}
 	var allowed *bool
 	if value, given := fields[traffic]; given && json.Unmarshal(value, &allowed) != nil {
-		return false, refused("network."+traffic, "is not of the type that the API has for it")
+		return false, out, refused("network."+traffic, "is not of the type that the API has for it")
 	}
 	if allowed != nil && *allowed && !public {
-		return false, refused("network."+traffic, "cannot be true here: the operator has each port take the traffic access token (public_ports)")
+		return false, out, refused("network."+traffic, "cannot be true here: the operator has each port take the traffic access token (public_ports)")
 	}
-	return allowed != nil && !*allowed, nil
+	out, err = readEgress(fields, "network.")
+	return allowed != nil && !*allowed, out, err
 }
 
 // createFor makes a sandbox, which lives as long as is said here unless its creator says.
 func (d *Door) createFor(timeout time.Duration) rest.Handler[rest.Raw, sandboxAnswer] {
 	return func(ctx context.Context, c rest.Call[rest.Raw]) (int, sandboxAnswer, error) {
-		req, err := readCreate(c.Body, timeout, *d.settings.Load())
+		req, err := readCreate(c.Body, timeout, c.Tenant, *d.settings.Load())
+		if err == nil {
+			err = d.goOn(c.Tenant, &req)
+		}
 		if err != nil {
 			return 0, sandboxAnswer{}, err
 		}
@@ -213,10 +226,10 @@ func (d *Door) furnish(ctx context.Context, who tenant.Tenant, info instance.Inf
 
 // controlled is the tenant's sandbox that a path names, by its ID alone or with the client
 // that clients of long ago write behind it.
-func (d *Door) controlled(who tenant.Tenant, name string) (instance.Info, error) {
+func (d *Door) controlled(ctx context.Context, who tenant.Tenant, name string) (instance.Info, error) {
 	id, client, found := strings.Cut(name, "-")
 	if found && client != clientID {
 		return instance.Info{}, noSandbox()
 	}
-	return d.sandbox(who, id)
+	return d.sandbox(ctx, who, id)
 }

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
@@ -54,7 +55,7 @@ var (
 
 // authenticate finds the tenant: by its API key, or, of what is asked of a sandbox, by the
 // sandbox's token. The key is of no use there: clients never send it.
-func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
+func (d *Door) authenticate(ctx context.Context, h rest.Header) (tenant.Tenant, error) {
 	path, query, _ := strings.Cut(h.Target(), "?")
 	at, err := d.targetOf(h.Host(), h.Values)
 	switch {
@@ -68,9 +69,12 @@ func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 		}
 		return tenant.Tenant{}, errNoKey
 	case path == routeFiles && rest.OnlyOne(h.Values(headerAccessToken)) == "":
-		return d.authenticateSigned(at.sandbox, h.Method(), query)
+		return d.authenticateSigned(ctx, at.sandbox, h.Method(), query)
 	}
-	info, err := d.instances.Named(at.sandbox)
+	info, err := d.instances.Named(ctx, at.sandbox)
+	if frontdoor.Elsewhere(info, err) {
+		return tenant.Tenant{}, err // which knows its tokens
+	}
 	if info.FrontDoor != Name || isNotFound(err) {
 		return tenant.Tenant{}, &sandboxGone{error: noSandbox(), sandbox: frontdoor.Clipped(at.sandbox)}
 	}
@@ -96,13 +100,16 @@ func (d *Door) owner(info instance.Info) (tenant.Tenant, error) {
 // authenticateSigned is for addresses of files that carry no header: their signature has
 // been made with the token of the sandbox, which is looked for among those of the sandbox
 // that is named, or, where none is, of all.
-func (d *Door) authenticateSigned(named, method, rawQuery string) (tenant.Tenant, error) {
+func (d *Door) authenticateSigned(ctx context.Context, named, method, rawQuery string) (tenant.Tenant, error) {
 	query, err := url.ParseQuery(rawQuery)
 	if err != nil || query.Get("signature") == "" {
 		return tenant.Tenant{}, errNoAccess
 	}
 	if named != "" {
-		info, err := d.instances.Named(named)
+		info, err := d.instances.Named(ctx, named)
+		if frontdoor.Elsewhere(info, err) {
+			return tenant.Tenant{}, err
+		}
 		if info.FrontDoor != Name || isNotFound(err) || !d.tokens.signed(info.ID, method, query, time.Now()) {
 			return tenant.Tenant{}, errNoAccess
 		}

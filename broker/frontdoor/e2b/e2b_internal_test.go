@@ -19,6 +19,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/e2b/envdv1"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -33,46 +34,62 @@ func fieldOf(err error) string {
 
 func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 	settings := frontdoor.Settings{Templates: map[string]string{"base": "", "data": "python"}, Provider: "second", Wait: time.Second}
+	who := tenant.Tenant{Network: &sdk.NetworkPolicy{Rules: []sdk.NetworkRule{{Host: "a.example"}, {Host: "db.example", Ports: []int{5432}, TCP: true}}}}
 	for more, fault := range map[string]string{
-		``:                                       "",
-		`,"timeout":1`:                           "",
-		`,"timeout":0`:                           "timeout",
-		`,"timeout":-5`:                          "timeout",
-		`,"timeout":1.5`:                         "timeout",
-		`,"timeout":"60"`:                        "timeout",
-		`,"timeout":1e99`:                        "timeout",
-		`,"metadata":null`:                       "",
-		`,"metadata":{"a":1}`:                    "metadata",
-		`,"envVars":["A=b"]`:                     "envVars",
-		`,"secure":false`:                        "",
-		`,"secure":true`:                         "",
-		`,"allow_internet_access":true`:          "",
-		`,"allow_internet_access":false`:         "allow_internet_access",
-		`,"allow_internet_access":null`:          "",
-		`,"autoPause":false`:                     "",
-		`,"autoPause":true`:                      "",
-		`,"autoPause":1`:                         "autoPause",
-		`,"autoPauseMemory":true`:                "",
-		`,"autoPauseMemory":false`:               "autoPauseMemory",
-		`,"autoResume":{"enabled":false}`:        "",
-		`,"autoResume":{"enabled":true}`:         "",
-		`,"autoResume":true`:                     "autoResume",
-		`,"network":{}`:                          "",
-		`,"network":{"allowPublicTraffic":null}`: "",
-		`,"network":{"allowPublicTraffic":true}`: "network.allowPublicTraffic",
-		`,"network":{"allowPublicTraffic":"no"}`: "network.allowPublicTraffic",
-		`,"network":{"denyOut":["1.2.3.4"]}`:     "network.denyOut",
-		`,"network":{"denyOut":[],"rules":{}}`:   "",
-		`,"network":["a"]`:                       "network",
-		`,"mcp":{"a":{}}`:                        "mcp",
-		`,"iam":{"tokens":{"a":{}}}`:             "iam",
-		`,"volumeMounts":[]`:                     "",
-		`,"volumeMounts":[{"name":"v"}]`:         "volumeMounts",
-		`,"somethingNew":0`:                      "somethingNew",
-		`,"templateID":""`:                       "templateID",
-		`,"templateID":7`:                        "templateID",
+		``:                                             "",
+		`,"timeout":1`:                                 "",
+		`,"timeout":0`:                                 "timeout",
+		`,"timeout":-5`:                                "timeout",
+		`,"timeout":1.5`:                               "timeout",
+		`,"timeout":"60"`:                              "timeout",
+		`,"timeout":1e99`:                              "timeout",
+		`,"metadata":null`:                             "",
+		`,"metadata":{"a":1}`:                          "metadata",
+		`,"envVars":["A=b"]`:                           "envVars",
+		`,"secure":false`:                              "",
+		`,"secure":true`:                               "",
+		`,"allow_internet_access":true`:                "",
+		`,"allow_internet_access":false`:               "",
+		`,"allow_internet_access":null`:                "",
+		`,"autoPause":false`:                           "",
+		`,"autoPause":true`:                            "",
+		`,"autoPause":1`:                               "autoPause",
+		`,"autoPauseMemory":true`:                      "",
+		`,"autoPauseMemory":false`:                     "autoPauseMemory",
+		`,"autoResume":{"enabled":false}`:              "",
+		`,"autoResume":{"enabled":true}`:               "",
+		`,"autoResume":true`:                           "autoResume",
+		`,"network":{}`:                                "",
+		`,"network":{"allowPublicTraffic":null}`:       "",
+		`,"network":{"allowPublicTraffic":true}`:       "network.allowPublicTraffic",
+		`,"network":{"allowPublicTraffic":"no"}`:       "network.allowPublicTraffic",
+		`,"network":{"denyOut":["1.2.3.4"]}`:           "network.denyOut",
+		`,"network":{"denyOut":["1.2.3.0/24","::/0"]}`: "network.denyOut",
+		`,"network":{"denyOut":["a.example"]}`:         "network.denyOut",
+		`,"network":{"denyOut":"0.0.0.0/0"}`:           "network.denyOut",
+		`,"network":{"denyOut":["0.0.0.0/0"]}`:         "",
+		`,"network":{"allowOut":["a.example"]}`:        "network.allowOut",
+		`,"network":{"allowOut":["0.0.0.0/0"],"denyOut":["0.0.0.0/0"]}`:             "network.allowOut",
+		`,"network":{"allowOut":["*"],"denyOut":["0.0.0.0/0"]}`:                     "network.allowOut",
+		`,"network":{"allowOut":["a_b!"],"denyOut":["0.0.0.0/0"]}`:                  "network.allowOut",
+		`,"network":{"allowOut":[1],"denyOut":["0.0.0.0/0"]}`:                       "network.allowOut",
+		`,"network":{"allowOut":["a.example","b.example"],"denyOut":["0.0.0.0/0"]}`: "network.allowOut.1",
+		`,"network":{"allowOut":["db.example"]},"allow_internet_access":false`:      "network.allowOut.0",
+		`,"network":{"allowOut":["A.example."]},"allow_internet_access":false`:      "",
+		`,"network":{"egressProxy":{"address":"a:1"}}`:                              "network.egressProxy",
+		`,"network":{"maskRequestHost":"a"}`:                                        "network.maskRequestHost",
+		`,"network":{"rules":{"a.example":[]}}`:                                     "network.rules",
+		`,"network":{"denyOut":[],"rules":{}}`:                                      "",
+		`,"network":["a"]`:                                                          "network",
+		`,"mcp":{"a":{}}`:                                                           "mcp",
+		`,"iam":{"tokens":{"a":{}}}`:                                                "iam",
+		`,"volumeMounts":[]`:                                                        "",
+		`,"volumeMounts":[{"name":"v"}]`:                                            "volumeMounts",
+		`,"somethingNew":0`:                                                         "somethingNew",
+		`,"templateID":""`:                                                          "templateID",
+		`,"templateID":7`:                                                           "templateID",
 	} {
-		req, err := readCreate([]byte(`{"templateID":"data"`+more+`}`), newTimeout, settings)
+		req, err := readCreate([]byte(`{"templateID":"data"`+more+`}`), newTimeout, who, settings)
 		assert.Check(t, is.Equal(fieldOf(err), fault), more)
 		if fault == "" {
 			assert.Check(t, is.Nil(err), more)
@@ -80,24 +97,24 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`[]`, `null`, `{`, `"x"`, `7`} {
-		_, err := readCreate([]byte(body), newTimeout, settings)
+		_, err := readCreate([]byte(body), newTimeout, tenant.Tenant{}, settings)
 		assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest}, body)
 	}
-	_, err := readCreate([]byte(`{"templateID":"other"}`), newTimeout, settings)
+	_, err := readCreate([]byte(`{"templateID":"other"}`), newTimeout, tenant.Tenant{}, settings)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeNotFound})
 
 	for _, public := range []bool{false, true} {
 		settings.PublicPorts = public
 		for more, private := range map[string]bool{``: false, `,"network":{"allowPublicTraffic":false}`: true} {
-			req, err := readCreate([]byte(`{"templateID":"base"`+more+`}`), newTimeout, settings)
+			req, err := readCreate([]byte(`{"templateID":"base"`+more+`}`), newTimeout, tenant.Tenant{}, settings)
 			assert.NilError(t, err)
 			assert.Check(t, is.Equal(noteOf(instance.Info{Note: req.Note}).Private, private), more)
 		}
 	}
-	_, err = readCreate([]byte(`{"templateID":"base","network":{"allowPublicTraffic":true}}`), newTimeout, settings)
+	_, err = readCreate([]byte(`{"templateID":"base","network":{"allowPublicTraffic":true}}`), newTimeout, tenant.Tenant{}, settings)
 	assert.NilError(t, err)
 	settings.Network = config.NetworkDeny
-	_, err = readCreate([]byte(`{"templateID":"base","allow_internet_access":false}`), newTimeout, settings)
+	_, err = readCreate([]byte(`{"templateID":"base","allow_internet_access":false}`), newTimeout, tenant.Tenant{}, settings)
 	assert.NilError(t, err)
 }
 
@@ -108,7 +125,7 @@ func TestHowLongASandboxLives(t *testing.T) {
 		`{"templateID":"base","timeout":null}`: newTimeout,
 		`{"templateID":"base","timeout":62}`:   62 * time.Second,
 	} {
-		req, err := readCreate([]byte(body), newTimeout, settings)
+		req, err := readCreate([]byte(body), newTimeout, tenant.Tenant{}, settings)
 		assert.NilError(t, err)
 		assert.Check(t, is.Equal(req.TTL, want), body)
 	}
@@ -363,10 +380,10 @@ func FuzzCreate(f *testing.F) {
 	f.Add(`{"templateID":"base","timeout":60,"metadata":{"a":"b"},"autoResume":{"enabled":true}}`)
 	settings := frontdoor.Settings{Templates: map[string]string{"base": ""}}
 	f.Fuzz(func(t *testing.T, body string) {
-		req, err := readCreate([]byte(body), newTimeout, settings)
+		req, err := readCreate([]byte(body), newTimeout, tenant.Tenant{}, settings)
 		code := sdk.CodeOf(err)
 		if err != nil {
-			assert.Assert(t, code == sdk.CodeInvalidRequest || code == sdk.CodeNotFound, err)
+			assert.Assert(t, code == sdk.CodeInvalidRequest || code == sdk.CodeNotFound || code == sdk.CodeNotAllowed, err)
 			return
 		}
 		assert.Assert(t, req.TTL >= time.Second && req.TTL <= maxTimeout*time.Second && req.Fixed && req.FrontDoor == Name)

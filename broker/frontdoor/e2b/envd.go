@@ -82,7 +82,7 @@ func (d *Door) named(r *http.Request, who tenant.Tenant) (instance.Info, error) 
 		return instance.Info{}, err
 	}
 	id := at.sandbox
-	info, err := d.sandbox(who, id)
+	info, err := d.sandbox(r.Context(), who, id)
 	switch {
 	case isNotFound(err):
 		return info, &sandboxGone{error: err, sandbox: frontdoor.Clipped(id)}

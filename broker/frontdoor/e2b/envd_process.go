@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -214,6 +215,10 @@ func (d envd) signal(ctx context.Context, call *asked, req *envdv1.SendSignalReq
 	})
 }
 
+// inputPatience is how long a process may leave its input unread, as in the broker's own API. Half
+// of it is what the SDKs wait for an answer.
+const inputPatience = 30 * time.Second
+
 // write gives a process its input.
 func write(ctx context.Context, commands lending.Commands, command sdk.Command, input *envdv1.ProcessInput) error {
 	switch given := input.GetInput().(type) {
@@ -221,12 +226,12 @@ func write(ctx context.Context, commands lending.Commands, command sdk.Command, 
 		if !command.Terminal {
 			return refused("input.pty", "is for a process with a terminal")
 		}
-		return commands.Write(ctx, command.ID, given.Pty, false)
+		return commands.WriteFrom(ctx, command.ID, bytes.NewReader(given.Pty), false, inputPatience)
 	case *envdv1.ProcessInput_Stdin:
 		if command.Terminal {
 			return refused("input.stdin", "is for a process without a terminal")
 		}
-		return commands.Write(ctx, command.ID, given.Stdin, false)
+		return commands.WriteFrom(ctx, command.ID, bytes.NewReader(given.Stdin), false, inputPatience)
 	default:
 		return refused("input", "is required")
 	}

@@ -26,6 +26,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer/peertest"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/snapshot"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
@@ -101,8 +104,9 @@ func newBox(t *testing.T) *box {
 	b.commands = localcommands.New(localcommands.Options{Check: func(string) error { return nil }, Start: b.programs.Start, Terminals: true})
 	b.files = localfiles.New(localfiles.Options{Directory: func(string) (string, error) { return b.root, nil }, Places: []string{"/home", "/tmp"}})
 	b.Provider = &instancetest.Provider{
-		Name: "first", Capabilities: []sdk.Capability{sdk.CapabilityCommands, sdk.CapabilityFiles, sdk.CapabilityFileWatch, sdk.CapabilityContexts},
-		OnPause: func(context.Context, string, bool) error { return nil },
+		Name: "first", Capabilities: []sdk.Capability{sdk.CapabilityCommands, sdk.CapabilityFiles, sdk.CapabilityFileWatch, sdk.CapabilityContexts, sdk.CapabilityNetwork},
+		Snapshots: &instancetest.Snapshots{Bytes: 10},
+		OnPause:   func(context.Context, string, bool) error { return nil },
 	}
 	measured := time.UnixMilli(1_700_000_000_000)
 	b.OnMeasure = func(context.Context, string) (sdk.InstanceMetrics, error) {
@@ -150,13 +154,14 @@ func (b *box) execute(_ context.Context, req sdk.ExecuteRequest, out sdk.Output)
 
 // fixture is the door on a real TCP listener, with a sandbox.
 type fixture struct {
-	t       testing.TB
-	box     *box
-	service *instance.Service
-	server  *api.Server
-	address string // of the listener
-	client  *http.Client
-	sandbox created
+	t         testing.TB
+	box       *box
+	service   *instance.Service
+	snapshots *snapshot.Service
+	server    *api.Server
+	address   string // of the listener
+	client    *http.Client
+	sandbox   created
 }
 
 // created is a sandbox as its creator is told of it.
@@ -176,6 +181,16 @@ func keyOf(header string) [32]byte {
 	return sha256.Sum256([]byte(strings.TrimPrefix(header, "X-API-KEY: ")))
 }
 
+// reach is what the operator allows the first tenant.
+func reach() *sdk.NetworkPolicy {
+	return &sdk.NetworkPolicy{Rules: []sdk.NetworkRule{
+		{Host: "*.example.com"},
+		{Host: "api.example.org", Methods: []string{"GET"}},
+		{Host: "db.example.net", Ports: []int{5432}, TCP: true},
+		{Host: "192.0.2.7", Ports: []int{443, 5432}, TCP: true, Private: true},
+	}}
+}
+
 // start opens the door and makes a sandbox.
 func start(t *testing.T, options ...func(*api.Options, *box)) *fixture {
 	t.Helper()
@@ -188,7 +203,7 @@ func start(t *testing.T, options ...func(*api.Options, *box)) *fixture {
 		Answers: answers, Logger: hclog.NewNullLogger(), PreviewKey: make([]byte, 32),
 		FrontDoors: map[string]frontdoor.Settings{"e2b": {Path: "/e2b", Templates: map[string]string{"base": "", "code-interpreter-v1": "", "data": "python"}}},
 		Tenants: tenant.NewDirectory([]tenant.Credentials{
-			{Tenant: tenant.Tenant{Name: "acme"}, TokenSHA256: [][32]byte{keyOf(apiKey)}},
+			{Tenant: tenant.Tenant{Name: "acme", Network: reach()}, TokenSHA256: [][32]byte{keyOf(apiKey)}},
 			{Tenant: tenant.Tenant{Name: "umbrella"}, TokenSHA256: [][32]byte{keyOf(another)}},
 		}),
 		Bounds: api.Bounds{MaxBody: 2 << 20, RequestTimeout: time.Minute},
@@ -196,8 +211,16 @@ func start(t *testing.T, options ...func(*api.Options, *box)) *fixture {
 	for _, option := range options {
 		option(&opened, f.box)
 	}
-	f.service = instance.NewService(instance.Options{Catalog: instancetest.Catalog{catalog{f.box}}, Limits: instancetest.Limits(), Logger: opened.Logger})
+	f.service = instance.NewService(instance.Options{Catalog: instancetest.Catalog{catalog{f.box}}, Limits: instancetest.Limits(), Tenants: opened.Tenants, Logger: opened.Logger})
 	opened.Instances = f.service
+	quotas, err := quota.NewKeeper(quota.Options{Rules: quota.Rules{Tenants: map[string]quota.Limits{"acme": {Snapshots: 3}}}})
+	assert.NilError(t, err)
+	f.snapshots = snapshot.NewService(snapshot.Options{
+		Instances: f.service, Providers: func() []instance.Provider { return instance.Reachable(f.service) },
+		Quotas: quotas, Journal: snapshot.NewStoreJournal(kept), Secret: make([]byte, 32), Logger: opened.Logger,
+		Limits: snapshot.Limits{DefaultTTL: time.Hour, MaxTTL: 2 * time.Hour, Timeout: time.Minute}, Known: func(string) bool { return true },
+	})
+	opened.Snapshots = f.snapshots
 	f.server, err = api.NewServer(opened)
 	assert.NilError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -212,13 +235,42 @@ func start(t *testing.T, options ...func(*api.Options, *box)) *fixture {
 		for _, id := range f.box.Live() {
 			assert.Check(t, f.box.commands.EndCommands(ctx, id))
 		}
+		f.snapshots.Close()
+		quotas.Close()
 		f.service.Shutdown(ctx)
 		assert.Check(t, f.server.Shutdown(ctx))
 		assert.Check(t, <-ended)
 		assert.Check(t, kept.Close())
 	})
 	f.sandbox = f.create(`{"templateID":"base","timeout":600}`)
+	if beside {
+		opened.PreviewKey = nil // each broker has its own
+		f.address = peertest.Beside(t, peertest.Owner{Server: f.server, Service: f.service}, opened, instancetest.Catalog{catalog{f.box}}).Address
+	}
 	return f
+}
+
+// beside has start send all requests but the first one, which makes the sandbox, to another
+// broker.
+var beside bool
+
+func TestASandboxOfAnotherBroker(t *testing.T) {
+	beside = true
+	defer func() { beside = false }()
+	for name, test := range map[string]func(*testing.T){
+		"processes": TestProcessesOnTheWire, "files": TestFilesOnTheWire, "directories": TestFilesystemOnTheWire, "code": TestCodeOnTheWire,
+		"uploads that are not whole": TestUploadsThatAreNotWhole, "silent streams": TestAStreamThatIsSilentGivesSignsOfLife,
+		"processes without their clients": TestAProcessGoesOnWithoutItsClient, "watchers": TestWatchersTellWhatChanged,
+		"the end of a sandbox": TestTheEndOfASandboxMoves, "a sandbox that is paused": TestASandboxThatIsPaused,
+		"programs at hosts": TestAProgramIsReachedByAHostOfItsOwn, "programs by fields": TestAProgramIsReachedByFieldsOfTheHeader, "WebSockets": TestAWebSocketIsPassedOn,
+		"ports that do not answer": TestPortsThatDoNotAnswer,
+	} {
+		t.Run(name, test)
+	}
+	t.Run("a large body", func(t *testing.T) { // that of a stranger is bounded, and nobody knows here who asks
+		f := start(t)
+		f.ask(http.MethodPost, "/execute", `{"code":"`+strings.Repeat("#", 200<<10)+`"}`).wants(http.StatusOK)
+	})
 }
 
 // create makes a sandbox.

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/portproxy"
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
+	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -135,7 +137,7 @@ func (t target) answers(path string) bool {
 
 // openProgram finds the program that a request is for. Nobody needs a credential unless the
 // creator of the sandbox, or the operator, says so.
-func (d *Door) openProgram(asked rest.Asked) (owner string, handle rest.StreamHandler, err error) {
+func (d *Door) openProgram(ctx context.Context, asked rest.Asked) (owner string, handle rest.StreamHandler, err error) {
 	at, err := d.targetOf(asked.Header.Host(), asked.Header.Values)
 	if err != nil {
 		return "", nil, err
@@ -144,7 +146,10 @@ func (d *Door) openProgram(asked rest.Asked) (owner string, handle rest.StreamHa
 	if err != nil {
 		return "", nil, err
 	}
-	info, err := d.instances.Named(id)
+	info, err := d.instances.Named(ctx, id)
+	if frontdoor.Elsewhere(info, err) {
+		return "", nil, err
+	}
 	unknown := info.FrontDoor != Name || isNotFound(err)
 	if private := noteOf(info).Private || !d.settings.Load().PublicPorts; private {
 		given := rest.OnlyOne(asked.Header.Values(headerTrafficToken))

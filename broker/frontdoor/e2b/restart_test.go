@@ -25,14 +25,19 @@ import (
 type left struct {
 	e2b.Instances
 	unknown error
+	// elsewhere says that this broker does not have it, and cannot find out who does.
+	elsewhere bool
 }
 
 var box1 = instance.Info{ID: instance.ID{Tenant: "acme", Session: "s", Instance: "box"}, FrontDoor: e2b.Name}
 
 // Named implements e2b.Instances.
-func (l *left) Named(name string) (instance.Info, error) {
+func (l *left) Named(_ context.Context, name string) (instance.Info, error) {
 	if name != "box" {
 		return instance.Info{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
+	}
+	if l.elsewhere {
+		return instance.Info{}, l.unknown
 	}
 	return box1, l.unknown
 }
@@ -62,7 +67,7 @@ func door(t testing.TB, instances e2b.Instances) *fixture {
 	server := rest.NewServer(rest.Options{
 		Tenants: tenants, Logger: hclog.NewNullLogger(), Bounds: rest.Bounds{MaxBody: 64 << 10, RequestTimeout: time.Minute},
 	})
-	e2b.Add(server, instances, tenants, []byte("a key that is kept")).Apply(&frontdoor.Settings{Path: "/e2b"})
+	e2b.Add(server, instances, nil, tenants, []byte("a key that is kept")).Apply(&frontdoor.Settings{Path: "/e2b"})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
 	ended := make(chan error, 1)
@@ -114,6 +119,19 @@ func TestASandboxOfWhichNobodyKnowsYetIsNotGone(t *testing.T) {
 	} {
 		f.do(test.method, test.path, "", test.headers...).refuses(test.status, test.code)
 	}
+}
+
+// The same holds for one of another broker, while the database does not say of which. Its tokens
+// are known to that one alone.
+func TestASandboxOfAnotherBrokerIsNotGoneWhileTheDatabaseIsAway(t *testing.T) {
+	f := door(t, &left{unknown: sdk.Errorf(sdk.CodeUnavailable, "the database is away"), elsewhere: true})
+	const named, token = "E2b-Sandbox-Id: box", "X-Access-Token: x"
+	for path, headers := range map[string][]string{
+		"/sandboxes/box": {apiKey}, "/health": {named}, "/files?path=a": {named, token}, "/files?path=a&signature=x": {named}, "/contexts": {named, token},
+	} {
+		f.do(http.MethodGet, path, "", headers...).refuses(http.StatusServiceUnavailable, sdk.CodeUnavailable)
+	}
+	f.do(http.MethodGet, "/sandboxes/other", "", apiKey).refuses(http.StatusNotFound, sdk.CodeNotFound)
 }
 
 // Whatever comes in the place of a message, what is answered is a stream that has an end, or

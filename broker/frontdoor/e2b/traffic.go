@@ -25,7 +25,7 @@ func (d *Door) awake(ctx context.Context, who tenant.Tenant, info instance.Info)
 	resumed := d.resumes.DoChan(id, func() (any, error) {
 		now, err := d.instances.Resume(context.WithoutCancel(ctx), who, id)
 		if err == nil {
-			now, err = d.instances.Renew(who, id, max(now.TTL, leastAwake))
+			now, err = d.instances.Renew(ctx, who, id, max(now.TTL, leastAwake))
 		}
 		return now, err
 	})

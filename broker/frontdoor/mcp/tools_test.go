@@ -16,6 +16,8 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer/peertest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -424,4 +426,32 @@ func TestNamesAndTextsOfToolsAreShort(t *testing.T) {
 		assert.Check(t, tool.Annotations.DestructiveHint != nil && tool.Annotations.OpenWorldHint != nil, tool.Name)
 		assert.Check(t, !tool.Annotations.ReadOnlyHint || !*tool.Annotations.DestructiveHint, tool.Name)
 	}
+}
+
+func TestASessionOfAnotherBroker(t *testing.T) {
+	var opened api.Options
+	f := start(t, func(o *api.Options, _ *box) { opened = *o })
+	call(t, f.overHTTP(token, nil), "create_session", arguments{"session": "s"})
+	opened.PreviewKey = nil // each broker has its own
+	f.address = peertest.Beside(t, peertest.Owner{Server: f.server, Service: f.service}, opened, instancetest.Catalog{&instancetest.Provider{Name: "first"}}).Address
+	session := f.overHTTP(token, nil)
+	for _, step := range []struct {
+		tool string
+		with arguments
+		want string
+	}{
+		{"run_code", arguments{"language": "python", "code": "print moin", "session": "s"}, "exit code 0\nmoin\n"},
+		{"write_file", arguments{"session": "s", "path": "a.txt", "content": "one\n"}, "4 bytes are in /workspace/a.txt\n"},
+		{"read_file", arguments{"session": "s", "path": "a.txt"}, "one\n"},
+		{"run_command", arguments{"session": "s", "command": "cat a.txt", "cwd": "/workspace"}, "exit code 0\none\n"},
+		{"end_session", arguments{"session": "s"}, "The session has ended.\n"},
+	} {
+		result := call(t, session, step.tool, step.with)
+		assert.Check(t, !result.IsError, "%s: %s", step.tool, textOf(result))
+		assert.Check(t, is.Equal(textOf(result), step.want), "%s", step.tool)
+	}
+	assert.Equal(t, len(f.box.Live()), 0)
+	f.box.mu.Lock()
+	defer f.box.mu.Unlock()
+	assert.Equal(t, f.box.created[0].FrontDoor, "mcp")
 }

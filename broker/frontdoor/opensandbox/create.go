@@ -2,7 +2,6 @@ package opensandbox
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
-	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -29,6 +27,7 @@ type image struct {
 // note is what is kept with an instance, to be shown again.
 type note struct {
 	Image      string   `json:"image"`
+	Snapshot   string   `json:"snapshot,omitempty"`
 	Entrypoint []string `json:"entrypoint"`
 }
 
@@ -52,6 +51,10 @@ var interpreter = []string{"/opt/opensandbox/code-interpreter.sh"}
 // creation is what a client has asked for.
 type creation struct {
 	instance instance.CreateRequest
+	// tenant is what the operator lets sandboxes of the tenant reach.
+	tenant *sdk.NetworkPolicy
+	// snapshot that the sandbox goes on from; empty for none.
+	snapshot string
 	// entrypoint to start; nil for none.
 	entrypoint []string
 }
@@ -72,6 +75,7 @@ type createBody struct {
 		URI  string          `json:"uri"`
 		Auth json.RawMessage `json:"auth"`
 	} `json:"image"`
+	SnapshotID     string             `json:"snapshotId"`
 	Entrypoint     []string           `json:"entrypoint"`
 	Timeout        *json.Number       `json:"timeout"`
 	ResourceLimits map[string]string  `json:"resourceLimits"`
@@ -86,11 +90,11 @@ type createBody struct {
 }
 
 // honoured are the fields of createBody.
-var honoured = []string{"image", "entrypoint", "timeout", "resourceLimits", "env", "metadata", "networkPolicy", "secureAccess", "platform"}
+var honoured = []string{"image", "snapshotId", "entrypoint", "timeout", "resourceLimits", "env", "metadata", "networkPolicy", "secureAccess", "platform"}
 
 // readCreate reads a request for a sandbox. What cannot be honoured is refused by name,
 // before anything is made.
-func (d *Door) readCreate(raw []byte, settings frontdoor.Settings) (creation, error) {
+func (d *Door) readCreate(raw []byte, who tenant.Tenant, settings frontdoor.Settings) (creation, error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
 		return creation{}, sdk.Errorf(sdk.CodeInvalidRequest, "The body must be a JSON object.")
@@ -107,7 +111,7 @@ func (d *Door) readCreate(raw []byte, settings frontdoor.Settings) (creation, er
 			}
 		}
 	}
-	req := creation{instance: instance.CreateRequest{Fixed: true, FrontDoor: Name, Labels: body.Metadata, Env: map[string]string{}}}
+	req := creation{tenant: who.Network, instance: instance.CreateRequest{Fixed: true, FrontDoor: Name, Labels: body.Metadata, Env: map[string]string{}}}
 	for name, value := range body.Env {
 		if value != nil {
 			req.instance.Env[name] = *value
@@ -123,7 +127,10 @@ func (d *Door) readCreate(raw []byte, settings frontdoor.Settings) (creation, er
 	if err := checkMetadata(body.Metadata); err != nil {
 		return creation{}, err
 	}
-	n := note{Image: body.Image.URI, Entrypoint: body.Entrypoint}
+	n := note{Snapshot: body.SnapshotID, Entrypoint: body.Entrypoint}
+	if body.Image != nil {
+		n.Image = body.Image.URI
+	}
 	if n.Entrypoint == nil {
 		n.Entrypoint = idle
 	}
@@ -146,11 +153,18 @@ func isNothing(raw json.RawMessage) bool {
 }
 
 // readImage finds the template that the operator gives for an image. There is no default:
-// what is run in something else than it was asked for may do something else.
+// what is run in something else than it was asked for may do something else. What goes on
+// from a snapshot is made of what that was made of.
 func readImage(body createBody, settings frontdoor.Settings, req *creation) error {
+	given := body.Image != nil && body.Image.URI != ""
 	switch {
-	case body.Image == nil || body.Image.URI == "":
-		return refused("image.uri", "is required")
+	case given && body.SnapshotID != "":
+		return refused("snapshotId", "cannot be given with an image: one of the two says what the sandbox is made of")
+	case body.SnapshotID != "":
+		req.snapshot = body.SnapshotID
+		return nil
+	case !given:
+		return refused("image.uri", "is required, or a snapshotId")
 	case !isNothing(body.Image.Auth) && len(body.Image.Auth) > 0:
 		return refused("image.auth", "is not served here: which images there are is the operator's")
 	}
@@ -220,25 +234,6 @@ func readResources(body createBody, _ frontdoor.Settings, _ *creation) error {
 		case !quantity.MatchString(body.ResourceLimits[name]):
 			return refused("resourceLimits."+name, "must be a quantity such as 500m or 512Mi")
 		}
-	}
-	return nil
-}
-
-// readNetworkPolicy takes a policy that says what holds anyhow. Where nobody has said what
-// does, it takes none.
-func readNetworkPolicy(body createBody, settings frontdoor.Settings, _ *creation) error {
-	p := body.NetworkPolicy
-	if p == nil {
-		return nil
-	}
-	holds := map[string]string{config.NetworkDeny: actionDeny, config.NetworkAllow: actionAllow}[settings.Network]
-	switch asked := cmp.Or(p.DefaultAction, actionDeny); {
-	case holds == "" && p.DefaultAction == "" && len(p.Egress) == 0:
-		return nil
-	case holds == "":
-		return refused("networkPolicy", "cannot be had here: nothing keeps it, and what sandboxes reach is their provider's matter (the operator can say what holds, by network in the block front_door)")
-	case asked != holds || len(p.Egress) > 0:
-		return refused("networkPolicy", "cannot be had here: what holds for all sandboxes is defaultAction %q, without rules", holds)
 	}
 	return nil
 }

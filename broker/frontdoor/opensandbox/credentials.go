@@ -1,6 +1,7 @@
 package opensandbox
 
 import (
+	"context"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
@@ -50,7 +51,7 @@ var (
 // authenticate finds the tenant: by its API key, or below the address of a sandbox's port
 // by the token of that sandbox. There a key may be where the token is expected, as newer
 // clients send it.
-func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
+func (d *Door) authenticate(ctx context.Context, h rest.Header) (tenant.Tenant, error) {
 	keys := append(rest.BearerTokens(h), h.Values(headerAPIKey)...)
 	id, ok := sandboxOf(h.Target())
 	if !ok {
@@ -64,7 +65,11 @@ func (d *Door) authenticate(h rest.Header) (tenant.Tenant, error) {
 	given := append(h.Values(headerAccessToken), h.Values(headerEgressAuth)...)
 	if token := rest.OnlyOne(given); token != "" {
 		// Whether it is there yet, after a restart, the handlers look.
-		if info, _ := d.instances.Named(id); info.FrontDoor == Name && d.tokens.belongs(token, info.ID) {
+		info, err := d.instances.Named(ctx, id)
+		if frontdoor.Elsewhere(info, err) {
+			return tenant.Tenant{}, err // which knows its token
+		}
+		if info.FrontDoor == Name && d.tokens.belongs(token, info.ID) {
 			if who, known := d.tenants.Tenant(info.ID.Tenant); known {
 				return who, nil
 			}

@@ -29,7 +29,7 @@ var scopes = []string{"container", "runtime", "lifecycle", "network", "process",
 
 // diagnostics tells the events of a sandbox's life. There are no logs of the container,
 // which is the provider's; programs have logs of their own, by their commands.
-func (d *Door) diagnostics(_ context.Context, c rest.Call[rest.None]) (int, diagnosticsAnswer, error) {
+func (d *Door) diagnostics(ctx context.Context, c rest.Call[rest.None]) (int, diagnosticsAnswer, error) {
 	kind := c.Path["kind"]
 	if kind != "logs" && kind != "events" {
 		return 0, diagnosticsAnswer{}, sdk.Errorf(sdk.CodeNotFound, "There are diagnostics of logs and of events.")
@@ -45,7 +45,7 @@ func (d *Door) diagnostics(_ context.Context, c rest.Call[rest.None]) (int, diag
 	if !slices.Contains(scopes, scope) {
 		return 0, diagnosticsAnswer{}, refused("scope", "DIAGNOSTICS_SCOPE_UNSUPPORTED: must be one of %s", strings.Join(scopes, ", "))
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, diagnosticsAnswer{}, err
 	}

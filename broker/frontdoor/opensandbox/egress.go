@@ -54,9 +54,11 @@ func (d *Door) registerEgress(base string) {
 	rest.Register(d.api, rest.Operation{Method: http.MethodPut, Path: base + "/extensions"}, func(context.Context, rest.Call[rest.Raw]) (int, rest.None, error) {
 		return 0, rest.None{}, &rest.Error{Code: sdk.CodeNotSupported, Status: http.StatusPreconditionFailed, Detail: "CAPABILITY_UNAVAILABLE: this egress policy has no extensions."}
 	})
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+	rest.Register(d.api, rest.Operation{Method: http.MethodPatch, Path: base + "/policy"}, d.patchPolicy)
+	rest.Register(d.api, rest.Operation{Method: http.MethodDelete, Path: base + "/policy"}, d.deleteRules)
+	for _, method := range []string{http.MethodPost, http.MethodPut} {
 		rest.Register(d.api, rest.Operation{Method: method, Path: base + "/policy"}, func(context.Context, rest.Call[rest.Raw]) (int, rest.None, error) {
-			return 0, rest.None{}, unavailable("the egress policy of a sandbox is the operator's and cannot be changed.")
+			return 0, rest.None{}, unavailable("an egress policy is changed rule by rule here: by PATCH and DELETE.")
 		})
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
@@ -68,16 +70,9 @@ func (d *Door) registerEgress(base string) {
 	}
 }
 
-func (d *Door) egressHealth(_ context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
-	_, err := d.sandbox(c.Tenant, c.Path["id"])
+func (d *Door) egressHealth(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
+	_, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	return http.StatusOK, rest.None{}, err
-}
-
-func (d *Door) policy(_ context.Context, c rest.Call[rest.None]) (int, policyStatus, error) {
-	action := d.defaultAction()
-	status := policyStatus{Status: "ok", Mode: action + "_all", EnforcementMode: "none", Policy: networkPolicy{DefaultAction: action, Egress: []egressRule{}}}
-	_, err := d.sandbox(c.Tenant, c.Path["id"])
-	return http.StatusOK, status, err
 }
 
 // capabilityList are the kinds of extensions that there are.
@@ -86,8 +81,8 @@ type capabilityList struct {
 	Resources       []any  `json:"resources"`
 }
 
-func (d *Door) egressCapabilities(_ context.Context, c rest.Call[rest.None]) (int, capabilityList, error) {
-	_, err := d.sandbox(c.Tenant, c.Path["id"])
+func (d *Door) egressCapabilities(ctx context.Context, c rest.Call[rest.None]) (int, capabilityList, error) {
+	_, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	return http.StatusOK, capabilityList{ProtocolVersion: "extensions.opensandbox.io/v1alpha1", Resources: []any{}}, err
 }
 
@@ -97,7 +92,7 @@ type extensionList struct {
 	Conditions []any `json:"conditions"`
 }
 
-func (d *Door) egressExtensions(_ context.Context, c rest.Call[rest.None]) (int, extensionList, error) {
-	_, err := d.sandbox(c.Tenant, c.Path["id"])
+func (d *Door) egressExtensions(ctx context.Context, c rest.Call[rest.None]) (int, extensionList, error) {
+	_, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	return http.StatusOK, extensionList{Resources: []any{}, Conditions: []any{}}, err
 }

@@ -28,8 +28,8 @@ func (d execd) register(base string) {
 }
 
 // ping says whether the sandbox can be used.
-func (d execd) ping(_ context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+func (d execd) ping(ctx context.Context, c rest.Call[rest.None]) (int, rest.None, error) {
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err == nil && info.Paused {
 		err = sdk.Errorf(sdk.CodeConflict, "The sandbox is paused.")
 	}

@@ -51,7 +51,7 @@ func languageOf(name string) (sdk.Language, error) {
 
 // withContexts lends the contexts of a sandbox.
 func (d execd) withContexts(ctx context.Context, who tenant.Tenant, id string, use func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error) error {
-	info, err := d.sandbox(who, id)
+	info, err := d.sandbox(ctx, who, id)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (d execd) runCode(w http.ResponseWriter, r *http.Request, c rest.Call[rest.
 // executeIn runs code in a context of a sandbox. Its events are those of a cell, or those
 // of a command.
 func (d execd) executeIn(w http.ResponseWriter, r *http.Request, c rest.Call[rest.Raw], req instance.ExecuteRequest, asCommand bool) error {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}
@@ -383,12 +383,12 @@ func (d execd) interruptCode(ctx context.Context, c rest.Call[rest.Raw]) (int, r
 	if err != nil {
 		return 0, rest.None{}, err
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, rest.None{}, err
 	}
 	if execution, running := d.running.find(info, id); running {
-		return http.StatusOK, rest.None{}, d.instances.Interrupt(c.Tenant, info.ID.String(), execution)
+		return http.StatusOK, rest.None{}, d.instances.Interrupt(ctx, c.Tenant, info.ID.String(), execution)
 	}
 	return http.StatusOK, rest.None{}, d.withContexts(ctx, c.Tenant, c.Path["id"], func(ctx context.Context, contexts sdk.Contexts, lease *instance.Lease) error {
 		_, err := lending.FindContext(ctx, contexts, lease, id)

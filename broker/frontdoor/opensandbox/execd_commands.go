@@ -143,7 +143,7 @@ func (d execd) runCommand(w http.ResponseWriter, r *http.Request, c rest.Call[re
 	if err != nil {
 		return err
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (d execd) interruptCommand(ctx context.Context, c rest.Call[rest.Raw]) (int
 	if err != nil {
 		return 0, rest.None{}, err
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, rest.None{}, err
 	}
@@ -297,7 +297,7 @@ type commandState struct {
 }
 
 func (d execd) commandStatus(ctx context.Context, c rest.Call[rest.None]) (int, commandState, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, commandState{}, err
 	}
@@ -355,7 +355,7 @@ func (d execd) commandLogs(w http.ResponseWriter, r *http.Request, c rest.Call[r
 			return refused("cursor", "must be what an earlier answer's header %s says", headerCursor)
 		}
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}

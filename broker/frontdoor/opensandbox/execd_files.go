@@ -134,7 +134,7 @@ func pathOf(name string) string {
 
 // files lends the files of a sandbox.
 func files[T any](ctx context.Context, d execd, who tenant.Tenant, id string, capability sdk.Capability, use func(ctx context.Context, files T, instanceID string) error) error {
-	info, err := d.sandbox(who, id)
+	info, err := d.sandbox(ctx, who, id)
 	if err != nil {
 		return err
 	}

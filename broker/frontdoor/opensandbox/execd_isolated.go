@@ -28,14 +28,14 @@ func (d execd) registerIsolated(base string) {
 	}
 }
 
-func (d execd) isolationOf(_ context.Context, c rest.Call[rest.None]) (int, isolation, error) {
-	_, err := d.sandbox(c.Tenant, c.Path["id"])
+func (d execd) isolationOf(ctx context.Context, c rest.Call[rest.None]) (int, isolation, error) {
+	_, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	return http.StatusOK, isolation{Message: "This server has no isolated sessions; a sandbox of its own is as good."}, err
 }
 
 // refuseIsolation answers as OpenSandbox's own daemon does where it cannot isolate.
-func (d execd) refuseIsolation(_ context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
-	if _, err := d.sandbox(c.Tenant, c.Path["id"]); err != nil {
+func (d execd) refuseIsolation(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
+	if _, err := d.sandbox(ctx, c.Tenant, c.Path["id"]); err != nil {
 		return 0, rest.None{}, err
 	}
 	return 0, rest.None{}, spoken("NOT_SUPPORTED", &rest.Error{

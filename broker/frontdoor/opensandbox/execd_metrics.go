@@ -45,7 +45,7 @@ func metricsOf(now sdk.InstanceMetrics, percent float64) metrics {
 func mib(bytes int64) float64 { return math.Round(float64(bytes)/(1<<20)*100) / 100 }
 
 func (d execd) metrics(ctx context.Context, c rest.Call[rest.None]) (int, metrics, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, metrics{}, err
 	}
@@ -61,7 +61,7 @@ func (d execd) metrics(ctx context.Context, c rest.Call[rest.None]) (int, metric
 // watchMetrics tells them every second, a line each, until the client leaves. What cannot
 // be measured, because the sandbox is just being paused or resumed, is left out.
 func (d execd) watchMetrics(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}

@@ -81,8 +81,8 @@ type executionInstance struct {
 	Capacity  int    `json:"capacity"`
 }
 
-func (d execd) executionInstance(_ context.Context, c rest.Call[rest.None]) (int, executionInstance, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+func (d execd) executionInstance(ctx context.Context, c rest.Call[rest.None]) (int, executionInstance, error) {
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err == nil && d.operations.kept == nil {
 		err = errNoOperations
 	}
@@ -201,8 +201,8 @@ type asked struct {
 // operationOf finds what the name of an operation means to the sandbox of a path. Kinds do
 // not know each other's names. No Idempotency-Key has a space in it, so that none is the
 // key of an operation.
-func (d execd) operationOf(who tenant.Tenant, sandbox, kind, id string) (asked, error) {
-	info, err := d.sandbox(who, sandbox)
+func (d execd) operationOf(ctx context.Context, who tenant.Tenant, sandbox, kind, id string) (asked, error) {
+	info, err := d.sandbox(ctx, who, sandbox)
 	if err != nil {
 		return asked{}, err
 	}
@@ -219,7 +219,7 @@ func (d execd) operationOf(who tenant.Tenant, sandbox, kind, id string) (asked, 
 // start, in a directory as a client writes that, is started once at most, whatever happens
 // to the broker. request is what has to be the same.
 func (d execd) begin(ctx context.Context, c rest.Call[rest.Raw], kind, id string, request any, program sdk.CommandRequest, cwd string) (int, operation, error) {
-	of, err := d.operationOf(c.Tenant, c.Path["id"], kind, id)
+	of, err := d.operationOf(ctx, c.Tenant, c.Path["id"], kind, id)
 	if err == nil && !time.Now().Before(of.expiry) {
 		err = errExpired
 	}
@@ -353,7 +353,7 @@ func (d execd) lookUp(r *http.Request, c rest.Call[rest.None]) (operation, error
 	if kind != kindCommand && kind != kindPTY {
 		return operation{}, errKind
 	}
-	of, err := d.operationOf(c.Tenant, c.Path["id"], kind, rest.OnlyOne(r.Header.Values(headerOperation)))
+	of, err := d.operationOf(r.Context(), c.Tenant, c.Path["id"], kind, rest.OnlyOne(r.Header.Values(headerOperation)))
 	if err != nil {
 		return operation{}, err
 	}

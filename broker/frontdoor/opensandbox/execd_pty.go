@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -59,7 +60,7 @@ func (d execd) createTerminal(ctx context.Context, c rest.Call[rest.Raw]) (int, 
 			return 0, session{}, err
 		}
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, session{}, err
 	}
@@ -130,7 +131,7 @@ func (d execd) deleteTerminal(ctx context.Context, c rest.Call[rest.None]) (int,
 }
 
 func (d execd) withTerminal(ctx context.Context, c rest.Call[rest.None], use func(context.Context, lending.Commands, sdk.Command) error) error {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (d execd) attachTerminal(w http.ResponseWriter, r *http.Request, c rest.Cal
 	if c.Query.Text("pty") == "0" {
 		return refused("pty", "must be 1: a session has a terminal from its start on")
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}
@@ -167,9 +168,9 @@ func (d execd) attachTerminal(w http.ResponseWriter, r *http.Request, c rest.Cal
 		at := terminal{info.ID.String(), command.ID}
 		// What has ended is shown to whoever asks: the client that saw the end may come
 		// again before it has gone.
-		mine, held := &seat{}, (*seat)(nil)
+		mine, held, came := &seat{}, (*seat)(nil), d.seats.arrive()
 		if command.State == sdk.CommandRunning {
-			mine, held = d.seats.take(at)
+			mine, held = d.seats.take(at, came)
 		}
 		if mine == nil && c.Query.Text("takeover") != "1" {
 			return sdk.Errorf(sdk.CodeConflict, "Another client is connected to this terminal. With takeover=1 it has to go.")
@@ -185,7 +186,12 @@ func (d execd) attachTerminal(w http.ResponseWriter, r *http.Request, c rest.Cal
 		defer conn.CloseNow()
 		frames := &terminalFrames{commands: commands, conn: conn, id: command.ID, next: min(since, command.StdoutBytes), replayed: command.StdoutBytes}
 		if mine == nil {
-			if mine = d.seats.takeOver(ctx, at, held); mine == nil {
+			mine, held = d.seats.takeOver(ctx, at, came, held)
+			if mine == nil && held.came > came {
+				_ = conn.Close(closeTakenOver, codeTakenOver)
+				return nil
+			}
+			if mine == nil {
 				_ = frames.tell(ctx, serverFrame{Type: frameError, Code: codeConnected, Error: "The client that is connected to this terminal does not go."})
 				_ = conn.Close(websocket.StatusTryAgainLater, codeConnected)
 				return nil
@@ -235,6 +241,7 @@ func sit(ctx context.Context, s *seat, conn *websocket.Conn, use func(context.Co
 // seats are the clients at the terminals, one at each. They end with their connections,
 // and these with the broker.
 type seats struct {
+	came  atomic.Int64
 	mu    sync.Mutex
 	taken map[terminal]*seat
 }
@@ -244,13 +251,18 @@ type terminal struct{ instance, command string }
 
 // seat is the place of one client.
 type seat struct {
+	came int64
 	lost chan struct{} // closed when the client has to go
 	free chan struct{} // closed when it has gone
 	once sync.Once
 }
 
+// arrive says when a client comes, as a number: who waits for a seat does not take it from who
+// came later.
+func (s *seats) arrive() int64 { return s.came.Add(1) }
+
 // take returns a seat for who comes, or else that of who is there.
-func (s *seats) take(at terminal) (mine, held *seat) {
+func (s *seats) take(at terminal, came int64) (mine, held *seat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if held = s.taken[at]; held != nil {
@@ -259,25 +271,26 @@ func (s *seats) take(at terminal) (mine, held *seat) {
 	if s.taken == nil {
 		s.taken = map[terminal]*seat{}
 	}
-	mine = &seat{lost: make(chan struct{}), free: make(chan struct{})}
+	mine = &seat{came: came, lost: make(chan struct{}), free: make(chan struct{})}
 	s.taken[at] = mine
 	return mine, nil
 }
 
-// takeOver has who is there go, and returns a seat, or nil if that takes too long.
-func (s *seats) takeOver(ctx context.Context, at terminal, held *seat) (mine *seat) {
+// takeOver has who is there go, and returns a seat; or nil, and that of who stays, if that
+// takes too long, or if a client has it that came later.
+func (s *seats) takeOver(ctx context.Context, at terminal, came int64, held *seat) (mine, stays *seat) {
 	ctx, cancel := context.WithTimeout(ctx, takingTime)
 	defer cancel()
-	for held != nil {
+	for held != nil && held.came < came {
 		held.once.Do(func() { close(held.lost) })
 		select {
 		case <-held.free:
 		case <-ctx.Done():
-			return nil
+			return nil, held
 		}
-		mine, held = s.take(at)
+		mine, held = s.take(at, came)
 	}
-	return mine
+	return mine, held
 }
 
 // leave gives a seat back that was taken.

@@ -392,6 +392,6 @@ func TestThePolicyWhereNobodyPromisesOne(t *testing.T) {
 	policy := f.do(http.MethodGet, "/sandboxes/"+f.sandbox+"/proxy/18080/policy", "", "OPENSANDBOX-EGRESS-AUTH: "+f.token).wants(http.StatusOK)
 	assert.Equal(t, policy.text, `{"status":"ok","mode":"allow_all","enforcementMode":"none","policy":{"defaultAction":"allow","egress":[]}}`)
 	refusal := f.do(http.MethodPost, "/v1/sandboxes", `{"image": {"uri": "python:3.12"}, "networkPolicy": {"defaultAction": "deny"}}`, apiKey)
-	refusal.refuses(http.StatusBadRequest, "SB010")
-	assert.Check(t, is.Contains(refusal.text, "networkPolicy"))
+	refusal.refuses(http.StatusNotImplemented, "SB015")
+	assert.Check(t, is.Contains(refusal.text, "network"))
 }

@@ -23,7 +23,7 @@ import (
 // and so on; what is said of a file comes before it. What came before a mistake is
 // written.
 func (d execd) upload(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (d execd) download(w http.ResponseWriter, r *http.Request, c rest.Call[rest
 		return refused("path", "is required")
 	}
 	name := pathOf(query.Get("path"))
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}

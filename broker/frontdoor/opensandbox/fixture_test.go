@@ -25,6 +25,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/idempotency"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer/peertest"
+	"github.com/sandbox-broker/sandbox-broker/broker/quota"
+	"github.com/sandbox-broker/sandbox-broker/broker/snapshot"
 	"github.com/sandbox-broker/sandbox-broker/broker/store"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
@@ -47,6 +50,7 @@ type fixture struct {
 	t        *testing.T
 	box      *box
 	service  *instance.Service
+	kept     *snapshot.Service
 	state    *store.Store
 	server   *api.Server
 	answers  *idempotency.Answers
@@ -54,7 +58,8 @@ type fixture struct {
 	sandbox  string // ID of the sandbox
 	token    string // of the sandbox
 	client   *http.Client
-	endpoint string // path of execd
+	endpoint string           // path of execd
+	second   *peertest.Broker // nil where there is none beside
 }
 
 type fake = instancetest.Provider
@@ -182,6 +187,11 @@ var previewKey = make([]byte, 32)
 
 const apiKey = "OPEN-SANDBOX-API-KEY: acme-token"
 
+// reach is what the operator allows the first tenant.
+func reach() *sdk.NetworkPolicy {
+	return &sdk.NetworkPolicy{Rules: []sdk.NetworkRule{{Host: "*.example.com"}, {Host: "api.example.org", Methods: []string{"GET"}}}}
+}
+
 // start opens the door and makes a sandbox.
 func start(t *testing.T, options ...func(*box)) *fixture {
 	t.Helper()
@@ -190,20 +200,29 @@ func start(t *testing.T, options ...func(*box)) *fixture {
 		option(f.box)
 	}
 	logger := hclog.NewNullLogger()
-	f.service = instance.NewService(instance.Options{Catalog: instancetest.Catalog{f.box}, Limits: instancetest.Limits(), Logger: logger})
+	tenants := tenant.NewDirectory([]tenant.Credentials{
+		{Tenant: tenant.Tenant{Name: "acme", Network: reach()}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("acme-token"))}},
+		{Tenant: tenant.Tenant{Name: "umbrella"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("umbrella-token"))}},
+	})
+	f.service = instance.NewService(instance.Options{Catalog: instancetest.Catalog{f.box}, Limits: instancetest.Limits(), Tenants: tenants, Logger: logger})
 	kept, err := store.Open(filepath.Join(scratch.Dir(t), "state.db"), store.Options{})
 	assert.NilError(t, err)
 	f.state = kept
 	f.answers, err = idempotency.Open(kept)
 	assert.NilError(t, err)
-	server, err := api.NewServer(api.Options{
-		Instances: f.service, Answers: f.answers, Logger: logger, FrontDoors: door, PreviewKey: previewKey,
-		Tenants: tenant.NewDirectory([]tenant.Credentials{
-			{Tenant: tenant.Tenant{Name: "acme"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("acme-token"))}},
-			{Tenant: tenant.Tenant{Name: "umbrella"}, TokenSHA256: [][32]byte{sha256.Sum256([]byte("umbrella-token"))}},
-		}),
-		Bounds: api.Bounds{MaxBody: 2 << 20, RequestTimeout: time.Minute},
+	quotas, err := quota.NewKeeper(quota.Options{Rules: quota.Rules{Tenants: map[string]quota.Limits{"acme": {Snapshots: 3}}}})
+	assert.NilError(t, err)
+	f.kept = snapshot.NewService(snapshot.Options{
+		Instances: f.service, Providers: func() []instance.Provider { return instance.Reachable(f.service) },
+		Quotas: quotas, Journal: snapshot.NewStoreJournal(kept), Secret: make([]byte, 32), Logger: logger,
+		Limits: snapshot.Limits{DefaultTTL: time.Hour, MaxTTL: 2 * time.Hour, Timeout: time.Minute}, Known: func(string) bool { return true },
 	})
+	opened := api.Options{
+		Instances: f.service, Snapshots: f.kept, Answers: f.answers, Logger: logger, FrontDoors: door, PreviewKey: previewKey,
+		Tenants: tenants,
+		Bounds:  api.Bounds{MaxBody: 2 << 20, RequestTimeout: time.Minute},
+	}
+	server, err := api.NewServer(opened)
 	assert.NilError(t, err)
 	f.server = server
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -218,6 +237,8 @@ func start(t *testing.T, options ...func(*box)) *fixture {
 		for _, id := range f.box.Live() {
 			assert.Check(t, f.box.commands.EndCommands(ctx, id))
 		}
+		f.kept.Close()
+		quotas.Close()
 		f.service.Shutdown(ctx)
 		assert.Check(t, server.Shutdown(ctx))
 		assert.Check(t, <-ended)
@@ -230,7 +251,44 @@ func start(t *testing.T, options ...func(*box)) *fixture {
 	f.do(http.MethodGet, "/v1/sandboxes/"+f.sandbox+"/endpoints/44772", "", apiKey).wants(http.StatusOK).decode(&endpoint)
 	f.token = endpoint.Headers["X-EXECD-ACCESS-TOKEN"]
 	f.endpoint = "/sandboxes/" + f.sandbox + "/proxy/44772"
+	if beside {
+		opened.PreviewKey = nil // each broker has its own
+		f.second = peertest.Beside(t, peertest.Owner{Server: f.server, Service: f.service}, opened, instancetest.Catalog{f.box})
+		f.address = f.second.Address
+	}
 	return f
+}
+
+// beside has start send all requests but the first ones, which make the sandbox, to another
+// broker.
+var beside bool
+
+func TestASandboxOfAnotherBroker(t *testing.T) {
+	beside = true
+	defer func() { beside = false }()
+	for name, test := range map[string]func(*testing.T){
+		"files": TestFilesAreMoved, "text in files": TestTextIsReplaced, "directories": TestDirectoriesAreListedToADepth,
+		"files of another tenant": TestFilesOfAnotherTenantAreNotThere, "metrics": TestAWatchHasALineForEachLook,
+		"operations": TestOf100EqualOperationsAtOnceOneIsBegun, "a shell": TestAShellAtATerminal,
+		"terminals without clients": TestATerminalGoesOnWithoutItsClient, "streams": TestACommandIsStreamedWholeToWhoeverReads,
+		"code": TestTheEventsOfACell, "ports": TestPortsBelowTheDaemon, "WebSockets": TestAWebSocketReachesTheUsersProgram,
+		"metadata": TestNoPatchOfMetadataIsLostToAnother,
+	} {
+		t.Run(name, test)
+	}
+	t.Run("by a listener of the door's own", func(t *testing.T) {
+		f := start(t)
+		own := f.second.Server.FrontDoors()["opensandbox"]
+		own.Open(true)
+		address := peertest.Serve(t, own)
+		f.server.FrontDoors()["opensandbox"].Open(true)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/v1/sandboxes/"+f.sandbox+"/endpoints/44772", nil)
+		assert.NilError(t, err)
+		req.Header.Set("OPEN-SANDBOX-API-KEY", "acme-token")
+		var endpoint struct{ Endpoint string }
+		f.send(req).wants(http.StatusOK).decode(&endpoint)
+		assert.Equal(t, endpoint.Endpoint, address+"/sandboxes/"+f.sandbox+"/proxy/44772")
+	})
 }
 
 // execd asks the sandbox's daemon.

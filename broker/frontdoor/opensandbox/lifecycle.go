@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,9 +33,6 @@ func (d *Door) registerLifecycle() {
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: "/v1/sandboxes/{id}/endpoints/{port}", AnyQuery: true}, d.endpoint)
 	rest.Register(d.api, rest.Operation{Method: http.MethodGet, Path: "/v1/sandboxes/{id}/diagnostics/{kind}", AnyQuery: true}, d.diagnostics)
 	for _, never := range []struct{ path, what string }{
-		{"/v1/sandboxes/{id}/snapshots", "snapshots"},
-		{"/v1/snapshots", "snapshots"},
-		{"/v1/snapshots/{snapshot}", "snapshots"},
 		{"/v1/pools", "pools"},
 		{"/v1/pools/{name}", "pools"},
 		{"/v1/templates", "templates"},
@@ -67,6 +63,7 @@ func (d *Door) countEvent(context.Context, rest.Call[rest.Raw]) (int, rest.None,
 type sandbox struct {
 	ID         string            `json:"id"`
 	Image      *image            `json:"image,omitempty"`
+	SnapshotID string            `json:"snapshotId,omitempty"`
 	Status     sandboxStatus     `json:"status"`
 	Entrypoint []string          `json:"entrypoint"`
 	Metadata   map[string]string `json:"metadata"`
@@ -88,8 +85,11 @@ const (
 func sandboxOfInstance(info instance.Info) sandbox {
 	n := noteOf(info)
 	s := sandbox{
-		ID: info.ID.Instance, Image: &image{URI: n.Image}, Status: sandboxStatus{stateRunning}, Entrypoint: n.Entrypoint,
+		ID: info.ID.Instance, SnapshotID: n.Snapshot, Status: sandboxStatus{stateRunning}, Entrypoint: n.Entrypoint,
 		Metadata: info.Labels, CreatedAt: info.CreatedAt.UTC(), ExpiresAt: info.ExpiresAt.UTC(),
+	}
+	if n.Snapshot == "" {
+		s.Image = &image{URI: n.Image}
 	}
 	if info.Paused {
 		s.Status.State = statePaused
@@ -103,11 +103,14 @@ func sandboxOfInstance(info instance.Info) sandbox {
 // create makes a sandbox and answers when its ports can be asked for.
 func (d *Door) create(ctx context.Context, c rest.Call[rest.Raw]) (int, sandbox, error) {
 	settings := d.settings.Load()
-	req, err := d.readCreate(c.Body, *settings)
+	req, err := d.readCreate(c.Body, c.Tenant, *settings)
 	if err != nil {
 		return 0, sandbox{}, err
 	}
 	req.instance.Provider, req.instance.Wait, req.instance.Key = settings.Provider, settings.Wait, c.Key
+	if err := d.goOn(c.Tenant, req.snapshot, &req.instance); err != nil {
+		return 0, sandbox{}, asSent(err)
+	}
 	info, created, err := d.instances.Create(ctx, c.Tenant, req.instance)
 	if err != nil {
 		return 0, sandbox{}, asSent(err)
@@ -116,19 +119,19 @@ func (d *Door) create(ctx context.Context, c rest.Call[rest.Raw]) (int, sandbox,
 		return 0, sandbox{}, err
 	}
 	shown := sandboxOfInstance(info)
-	shown.Image = nil // as in OpenSandbox's own answer
+	shown.Image, shown.SnapshotID = nil, "" // as in OpenSandbox's own answer
 	c.SetHeader("Location", c.Mounted()+"/v1/sandboxes/"+shown.ID)
 	return http.StatusAccepted, shown, nil
 }
 
-func (d *Door) get(_ context.Context, c rest.Call[rest.None]) (int, sandbox, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+func (d *Door) get(ctx context.Context, c rest.Call[rest.None]) (int, sandbox, error) {
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	return http.StatusOK, sandboxOfInstance(info), err
 }
 
 // destroy ends a sandbox. A client asks once more when it did not hear the answer.
 func (d *Door) destroy(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, rest.None{}, err
 	}
@@ -136,7 +139,7 @@ func (d *Door) destroy(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.No
 }
 
 func (d *Door) pause(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err == nil && info.Paused {
 		err = sdk.Errorf(sdk.CodeConflict, "The sandbox is paused already.")
 	}
@@ -148,7 +151,7 @@ func (d *Door) pause(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None
 }
 
 func (d *Door) resume(ctx context.Context, c rest.Call[rest.Raw]) (int, rest.None, error) {
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err == nil && !info.Paused {
 		err = sdk.Errorf(sdk.CodeConflict, "The sandbox is not paused.")
 	}
@@ -165,14 +168,14 @@ type expiration struct {
 
 // renew moves the end of a sandbox, to no later than its maximum lifetime: what is granted
 // is in the answer.
-func (d *Door) renew(_ context.Context, c rest.Call[rest.Raw]) (int, expiration, error) {
+func (d *Door) renew(ctx context.Context, c rest.Call[rest.Raw]) (int, expiration, error) {
 	var body struct {
 		ExpiresAt *time.Time `json:"expiresAt"`
 	}
 	if err := json.Unmarshal(c.Body, &body); err != nil || body.ExpiresAt == nil {
 		return 0, expiration{}, refused("expiresAt", "is required: a time as RFC 3339 has it, such as 2026-01-02T15:04:05Z")
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, expiration{}, err
 	}
@@ -180,17 +183,17 @@ func (d *Door) renew(_ context.Context, c rest.Call[rest.Raw]) (int, expiration,
 	if ttl <= 0 {
 		return 0, expiration{}, refused("expiresAt", "must be in the future")
 	}
-	info, err = d.instances.Renew(c.Tenant, info.ID.String(), ttl)
+	info, err = d.instances.Renew(ctx, c.Tenant, info.ID.String(), ttl)
 	return http.StatusOK, expiration{info.ExpiresAt.UTC()}, err
 }
 
 // patchMetadata is a JSON merge patch: null removes.
-func (d *Door) patchMetadata(_ context.Context, c rest.Call[rest.Raw]) (int, sandbox, error) {
+func (d *Door) patchMetadata(ctx context.Context, c rest.Call[rest.Raw]) (int, sandbox, error) {
 	patch := map[string]*string{}
 	if err := json.Unmarshal(c.Body, &patch); err != nil || patch == nil {
 		return 0, sandbox{}, refused("metadata", "must be an object whose values are text, or null to remove one")
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, sandbox{}, err
 	}
@@ -204,7 +207,7 @@ func (d *Door) patchMetadata(_ context.Context, c rest.Call[rest.Raw]) (int, san
 		return 0, sandbox{}, err
 	}
 	if len(patch) > 0 {
-		info, err = d.instances.Relabel(c.Tenant, info.ID.String(), func(labels map[string]string) {
+		info, err = d.instances.Relabel(ctx, c.Tenant, info.ID.String(), func(labels map[string]string) {
 			for name := range patch {
 				delete(labels, name)
 			}
@@ -222,7 +225,7 @@ type endpointAnswer struct {
 }
 
 // endpoint answers the same with the server's proxy and without: this door is it.
-func (d *Door) endpoint(_ context.Context, c rest.Call[rest.None]) (int, endpointAnswer, error) {
+func (d *Door) endpoint(ctx context.Context, c rest.Call[rest.None]) (int, endpointAnswer, error) {
 	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil {
 		return 0, endpointAnswer{}, refused("query", "is malformed")
@@ -239,7 +242,7 @@ func (d *Door) endpoint(_ context.Context, c rest.Call[rest.None]) (int, endpoin
 	if err != nil || port == 0 {
 		return 0, endpointAnswer{}, refused("port", "must be a number from 1 to 65535")
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(ctx, c.Tenant, c.Path["id"])
 	if err != nil {
 		return 0, endpointAnswer{}, err
 	}
@@ -279,18 +282,10 @@ const (
 )
 
 // list shows the tenant's sandboxes, the newest first.
-func (d *Door) list(_ context.Context, c rest.Call[rest.None]) (int, sandboxList, error) {
+func (d *Door) list(ctx context.Context, c rest.Call[rest.None]) (int, sandboxList, error) {
 	query, err := frontdoor.Query(c.RawQuery)
 	if err != nil {
 		return 0, sandboxList{}, refused("query", "is malformed")
-	}
-	page, err := numberOf(query, "page", 1, math.MaxInt32)
-	if err != nil {
-		return 0, sandboxList{}, err
-	}
-	size, err := numberOf(query, "pageSize", defaultPageSize, maxPageSize)
-	if err != nil {
-		return 0, sandboxList{}, err
 	}
 	// One value holds all pairs. Some clients encode it twice.
 	labels, err := metadataOf(query.Get("metadata"))
@@ -298,8 +293,12 @@ func (d *Door) list(_ context.Context, c rest.Call[rest.None]) (int, sandboxList
 		return 0, sandboxList{}, err
 	}
 	states := query["state"]
+	page, err := d.instances.ListEverywhere(ctx, c.Tenant, instance.ListRequest{Labels: labels, FrontDoor: Name})
+	if err != nil {
+		return 0, sandboxList{}, err
+	}
 	var all []sandbox
-	for _, info := range d.instances.List(c.Tenant, instance.ListRequest{Labels: labels, FrontDoor: Name}).Instances {
+	for _, info := range page.Instances {
 		s := sandboxOfInstance(info)
 		if len(states) == 0 || slices.ContainsFunc(states, func(state string) bool { return strings.EqualFold(state, s.Status.State) }) {
 			all = append(all, s)
@@ -311,15 +310,8 @@ func (d *Door) list(_ context.Context, c rest.Call[rest.None]) (int, sandboxList
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
-	answer := sandboxList{Items: []sandbox{}, Pagination: pagination{
-		Page: page, PageSize: size, TotalItems: len(all), TotalPages: (len(all) + size - 1) / size,
-	}}
-	answer.Pagination.HasNextPage = page < answer.Pagination.TotalPages
-	if page <= answer.Pagination.TotalPages {
-		from := (page - 1) * size
-		answer.Items = all[from:min(from+size, len(all))]
-	}
-	return http.StatusOK, answer, nil
+	shown, place, err := pageOf(all, query)
+	return http.StatusOK, sandboxList{Items: append([]sandbox{}, shown...), Pagination: place}, err
 }
 
 func numberOf(query url.Values, name string, otherwise, most int) (int, error) {

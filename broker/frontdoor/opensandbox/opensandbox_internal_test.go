@@ -18,6 +18,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
 	"github.com/sandbox-broker/sandbox-broker/config"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -155,7 +156,7 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 		`,"metadata":{"opensandbox.io/a":"b"}`: "metadata.opensandbox.io/a",
 		`,"networkPolicy":{"defaultAction":"deny"}`:                                                "",
 		`,"networkPolicy":{"defaultAction":"allow"}`:                                               "networkPolicy",
-		`,"networkPolicy":{"defaultAction":"deny","egress":[{"action":"allow","target":"x.org"}]}`: "networkPolicy",
+		`,"networkPolicy":{"defaultAction":"deny","egress":[{"action":"allow","target":"x.org"}]}`: "networkPolicy.egress",
 		`,"networkPolicy":{"defaultAction":"deny","mode":"strict"}`:                                "networkPolicy.mode",
 		`,"networkPolicy":{"egress":[{"action":"allow","target":"x.org","port":1}]}`:               "networkPolicy.egress.port",
 		`,"image":{"uri":"python:3.12","digest":"sha256:1"}`:                                       "image.digest",
@@ -179,7 +180,7 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 		`,"image":{"uri":"python:3.12","auth":{"username":"u"}}`: "image.auth",
 		`,"somethingNew":{"a":1}`:                                "somethingNew",
 	} {
-		req, err := d.readCreate([]byte("{"+usual+more+"}"), settings)
+		req, err := d.readCreate([]byte("{"+usual+more+"}"), tenant.Tenant{}, settings)
 		assert.Check(t, is.Equal(fieldOf(err), fault), more)
 		if fault == "" {
 			assert.Check(t, is.Nil(err), more)
@@ -188,36 +189,49 @@ func TestWhatCannotBeHonouredIsRefusedByName(t *testing.T) {
 			assert.Check(t, req.instance.Fixed && req.instance.Template == "py" && req.instance.FrontDoor == Name, more)
 		}
 	}
-	_, err := d.readCreate([]byte(`[]`), settings)
+	_, err := d.readCreate([]byte(`[]`), tenant.Tenant{}, settings)
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeInvalidRequest})
 }
 
 func TestAPolicyOfTheNetwork(t *testing.T) {
+	allowed := &sdk.NetworkPolicy{Rules: []sdk.NetworkRule{{Host: "*.example.com", Private: true}, {Host: "api.example.org", Methods: []string{"GET"}}}}
+	none := &network.Request{None: true}
 	for name, test := range map[string]struct {
 		network, policy string
-		ok              bool
+		want            *network.Request
+		field           string
 	}{
-		"what holds":                    {config.NetworkDeny, `{"defaultAction":"deny","egress":[]}`, true},
-		"what an empty one means":       {config.NetworkDeny, `{}`, true},
-		"what does not hold":            {config.NetworkDeny, `{"defaultAction":"allow"}`, false},
-		"all, which holds":              {config.NetworkAllow, `{"defaultAction":"allow"}`, true},
-		"an empty one, which is less":   {config.NetworkAllow, `{}`, false},
-		"a rule":                        {config.NetworkAllow, `{"defaultAction":"allow","egress":[{"action":"deny","target":"x.org"}]}`, false},
-		"none, where nobody promises":   {"", `null`, true},
-		"empty, where nobody promises":  {"", `{"egress":[]}`, true},
-		"deny, where nobody promises":   {"", `{"defaultAction":"deny"}`, false},
-		"allow, where nobody promises":  {"", `{"defaultAction":"allow"}`, false},
-		"a rule, where nobody promises": {"", `{"egress":[{"action":"deny","target":"x.org"}]}`, false},
+		"what holds":                    {config.NetworkDeny, `{"defaultAction":"deny","egress":[]}`, nil, ""},
+		"what an empty one means":       {config.NetworkDeny, `{}`, nil, ""},
+		"what does not hold":            {config.NetworkDeny, `{"defaultAction":"allow"}`, nil, "networkPolicy"},
+		"more than holds":               {config.NetworkDeny, `{"egress":[{"action":"allow","target":"a.example.com"}]}`, nil, "networkPolicy.egress"},
+		"all, which holds":              {config.NetworkAllow, `{"defaultAction":"allow"}`, nil, ""},
+		"an empty one, which is less":   {config.NetworkAllow, `{}`, none, ""},
+		"all but a host":                {config.NetworkAllow, `{"defaultAction":"allow","egress":[{"action":"deny","target":"x.org"}]}`, nil, "networkPolicy"},
+		"none, where nobody promises":   {"", `null`, nil, ""},
+		"empty, where nobody promises":  {"", `{"egress":[]}`, nil, ""},
+		"deny, where nobody promises":   {"", `{"defaultAction":"deny"}`, none, ""},
+		"allow, where nobody promises":  {"", `{"defaultAction":"allow"}`, nil, "networkPolicy"},
+		"a rule that says nothing more": {"", `{"egress":[{"action":"deny","target":"x.org"}]}`, none, ""},
+		"hosts of the tenant's": {"", `{"egress":[{"action":"allow","target":"A.example.com."},{"action":"allow","target":"a.example.com"},{"action":"allow","target":"api.example.org"}]}`, &network.Request{
+			Rules: []sdk.NetworkRule{{Host: "a.example.com"}, {Host: "api.example.org", Methods: []string{"GET"}}},
+		}, ""},
+		"the first rule for a host":   {"", `{"egress":[{"action":"deny","target":"a.example.com"},{"action":"allow","target":"a.example.com"}]}`, none, ""},
+		"a host that is not allowed":  {"", `{"egress":[{"action":"allow","target":"a.example.com"},{"action":"allow","target":"evil.example"}]}`, nil, "networkPolicy.egress.1"},
+		"a part of what is allowed":   {"", `{"egress":[{"action":"allow","target":"*.example.com"},{"action":"deny","target":"b.example.com"}]}`, nil, "networkPolicy.egress.1"},
+		"everything by a star":        {"", `{"egress":[{"action":"allow","target":"*"}]}`, nil, "networkPolicy.egress.0.target"},
+		"a block of addresses":        {"", `{"egress":[{"action":"allow","target":"10.0.0.0/8"}]}`, nil, "networkPolicy.egress.0.target"},
+		"an action that there is not": {"", `{"egress":[{"action":"log","target":"a.example.com"}]}`, nil, "networkPolicy.egress.0.action"},
+		"a default that there is not": {"", `{"defaultAction":"log"}`, nil, "networkPolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := frontdoor.Settings{Images: map[string]string{"python:3.12": ""}, Network: test.network}
-			_, err := (&Door{}).readCreate([]byte(`{"image":{"uri":"python:3.12"},"networkPolicy":`+test.policy+`}`), settings)
-			want := "networkPolicy"
-			if test.ok {
-				want = ""
+			got, err := (&Door{}).readCreate([]byte(`{"image":{"uri":"python:3.12"},"networkPolicy":`+test.policy+`}`), tenant.Tenant{Network: allowed}, settings)
+			assert.Equal(t, fieldOf(err), test.field, "%v", err)
+			if test.field == "" {
 				assert.NilError(t, err)
+				assert.DeepEqual(t, got.instance.Network, test.want)
 			}
-			assert.Equal(t, fieldOf(err), want)
 		})
 	}
 }
@@ -289,7 +303,7 @@ type executing struct {
 	asked instance.ExecuteRequest
 }
 
-func (*executing) Named(name string) (instance.Info, error) {
+func (*executing) Named(_ context.Context, name string) (instance.Info, error) {
 	return instance.Info{ID: instance.ID{Instance: name}, FrontDoor: Name}, nil
 }
 

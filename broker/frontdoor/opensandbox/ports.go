@@ -40,7 +40,7 @@ func (d *Door) passToPort(w http.ResponseWriter, r *http.Request, c rest.Call[re
 	if name := c.Path["port"]; name == portExecd || name == portEgress {
 		return sdk.Errorf(sdk.CodeNotFound, "There is no such route on port %s.", name)
 	}
-	info, err := d.sandbox(c.Tenant, c.Path["id"])
+	info, err := d.sandbox(r.Context(), c.Tenant, c.Path["id"])
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func refused(field, format string, args ...any) error {
 }
 
 // sentAs has the client's names for fields of the requests that are made of its own.
-var sentAs = map[string]string{"ttl": "timeout", "labels": "metadata", "note": "entrypoint", "template": "image.uri"}
+var sentAs = map[string]string{"ttl": "timeout", "labels": "metadata", "note": "entrypoint", "template": "image.uri", "snapshot": "snapshotId"}
 
 // asSent gives a refusal of a field the name by which the client has sent that.
 func asSent(err error) error {

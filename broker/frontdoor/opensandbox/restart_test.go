@@ -26,7 +26,7 @@ type left struct {
 }
 
 // Named implements opensandbox.Instances.
-func (l *left) Named(name string) (instance.Info, error) {
+func (l *left) Named(_ context.Context, name string) (instance.Info, error) {
 	if name != "box" {
 		return instance.Info{}, sdk.Errorf(sdk.CodeNotFound, "no such instance")
 	}
@@ -49,7 +49,7 @@ func TestASandboxOfWhichNobodyKnowsYetIsNotGone(t *testing.T) {
 		Tenants: tenants, Logger: hclog.NewNullLogger(), Bounds: rest.Bounds{MaxBody: 64 << 10, RequestTimeout: time.Minute},
 	})
 	instances := &left{}
-	opensandbox.Add(server, instances, tenants, nil, []byte("a key")).Apply(&frontdoor.Settings{Path: "/opensandbox"})
+	opensandbox.Add(server, instances, nil, tenants, nil, []byte("a key")).Apply(&frontdoor.Settings{Path: "/opensandbox"})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
 	ended := make(chan error, 1)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor/frontdoortest"
+	"github.com/sandbox-broker/sandbox-broker/broker/instance/instancetest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -105,6 +106,7 @@ func withEverything(t *testing.T, b *box) {
 	t.Cleanup(program.Close)
 	b.SameID = ""
 	b.Capabilities = append(b.Capabilities, sdk.CapabilityContexts)
+	b.Snapshots = &instancetest.Snapshots{Bytes: 10}
 	b.OnPause = func(context.Context, string, bool) error { return nil }
 	interrupted := make(chan struct{})
 	b.OnInterrupt = func(context.Context, string, string) error { close(interrupted); return nil }
@@ -179,16 +181,27 @@ func TestLifecycleOnTheWire(t *testing.T) {
 	transcripts(t, "diagnostics", key("GET", own+"/diagnostics/events?scope=lifecycle", ""), key("GET", own+"/diagnostics/logs?scope=all", ""), key("GET", own+"/diagnostics/logs?scope=cosmos", ""))
 	var never []string
 	for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
-		for _, path := range []string{own + "/snapshots", "/v1/snapshots", "/v1/snapshots/s1", "/v1/pools", "/v1/pools/p1", "/v1/templates", "/v1/templates/t1"} {
+		for _, path := range []string{"/v1/pools", "/v1/pools/p1", "/v1/templates", "/v1/templates/t1"} {
 			never = append(never, key(method, path, ""))
 		}
 	}
 	transcripts(t, "never", never...)
+	made := snapshotID.FindStringSubmatch(f.do(http.MethodPost, own+"/snapshots", `{"name":"first"}`, apiKey).wants(http.StatusAccepted).text)[1]
+	goesOn := fmt.Sprintf(`{"snapshotId":%q,"entrypoint":["tail","-f","/dev/null"],"timeout":600,"metadata":{"a":"b"}}`, made)
+	transcripts(t, "snapshots",
+		key("POST", own+"/snapshots", ""), key("POST", own+"/snapshots", `{"name":""}`), key("POST", own+"/snapshots", `{"memory":true}`), key("POST", missing+"/snapshots", `{}`),
+		key("GET", "/v1/snapshots?sandboxId="+f.sandbox+"&state=Ready&name=first&page=1&pageSize=1", ""), key("GET", "/v1/snapshots?state=Creating&state=Failed", ""), key("GET", "/v1/snapshots?pageSize=0", ""),
+		key("GET", "/v1/snapshots/"+made, ""), key("GET", "/v1/snapshots/nonsense", ""), f.wire("GET", "/v1/snapshots/"+made, "", "OPEN-SANDBOX-API-KEY: umbrella-token"),
+		key("POST", sandboxes, goesOn), key("POST", sandboxes, `{"snapshotId":"nonsense"}`), key("POST", sandboxes, `{"snapshotId":"s","image":{"uri":"python:3.12"}}`),
+		key("DELETE", "/v1/snapshots/"+made, ""), key("DELETE", "/v1/snapshots/"+made, ""))
 	transcripts(t, "mounts", key("GET", "/v1"+f.endpoint+"/ping", ""), f.exchange("GET", "/ping", ""), f.exchange("GET", "/nowhere", ""), key("GET", "/v1/nowhere", ""))
 	transcripts(t, "pause", key("POST", own+"/pause", ""), key("POST", own+"/pause", ""), f.exchange("GET", "/ping", ""), key("POST", own+"/resume", ""), key("POST", own+"/resume", ""))
 	transcripts(t, "ping", f.exchange("GET", "/ping", ""), f.wire("GET", f.endpoint+"/ping", "", ""), f.wire("GET", f.endpoint+"/ping", "", "X-EXECD-ACCESS-TOKEN: nonsense"))
 	transcripts(t, "destroy", key("DELETE", own, ""), key("DELETE", own, ""), f.exchange("GET", "/ping", ""))
 }
+
+// snapshotID is that of an answer.
+var snapshotID = regexp.MustCompile(`"id":"([^"]+)"`)
 
 // commandID is that in the first event of a stream.
 var commandID = regexp.MustCompile(`"init","text":"([^"]+)"`)
@@ -263,7 +276,7 @@ func TestOtherPortsOnTheWire(t *testing.T) {
 		return f.wire(method, "/sandboxes/"+f.sandbox+"/proxy/18080"+path, body, auth)
 	}
 	transcripts(t, "egress", egress("GET", "/healthz", ""), egress("GET", "/policy", ""), egress("GET", "/capabilities", ""), egress("GET", "/extensions", ""), egress("PUT", "/extensions", `{"revision":0,"resources":[]}`),
-		egress("POST", "/policy", "{}"), egress("PUT", "/policy", "{}"), egress("PATCH", "/policy", `[{"action":"allow","target":"x.org"}]`), egress("DELETE", "/policy", `["x.org"]`))
+		egress("POST", "/policy", "{}"), egress("PUT", "/policy", "{}"), egress("PATCH", "/policy", `[{"action":"allow","target":"x.org"}]`), egress("PATCH", "/policy", `{}`), egress("DELETE", "/policy", `["x.org"]`), egress("DELETE", "/policy", `[]`))
 	var vault []string
 	for _, method := range []string{"GET", "POST", "PATCH", "DELETE"} {
 		for _, path := range []string{"", "/credentials", "/credentials/c1"} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/frontdoor"
+	"github.com/sandbox-broker/sandbox-broker/broker/peer"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -13,6 +14,9 @@ import (
 // for every status but 200, and its Go port sends the request up to three times again for
 // one of the 5xx: that is kept for what did not come so far.
 func unserved(err error, requestID string) (int, answer, error) {
+	if peer.Has(err) { // it is passed on
+		return 0, answer{}, err
+	}
 	r := rest.RefusalOf(err, requestID)
 	a := answer{Artifacts: []artifact{}, Status: statusRunner, Code: r.Code, RequestID: requestID}
 	switch r.Code {

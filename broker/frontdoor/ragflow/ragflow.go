@@ -75,7 +75,7 @@ var errStranger = sdk.Errorf(sdk.CodeNotAuthenticated, "A valid token is needed:
 
 // authenticate finds the tenant by the token, wherever that is. Who gives none is the
 // tenant that the operator has named for that, if he has.
-func (d *Door) authenticate(h rest.Header) (who tenant.Tenant, err error) {
+func (d *Door) authenticate(_ context.Context, h rest.Header) (who tenant.Tenant, err error) {
 	tokens := append(rest.BearerTokens(h), h.Values(headerToken)...)
 	path, _, _ := strings.Cut(h.Target(), "?")
 	if parts := strings.Split(path, "/"); len(parts) == 3 {

@@ -31,6 +31,8 @@ type Provider struct {
 	OnList      func(ctx context.Context) error
 	// OnPause, if set, answers Pause and Resume, which are capabilities then.
 	OnPause func(ctx context.Context, id string, pause bool) error
+	// Releases says that what is paused holds no memory.
+	Releases bool
 	// OnMeasure, if set, makes this a provider that measures its instances.
 	OnMeasure func(ctx context.Context, id string) (sdk.InstanceMetrics, error)
 	// OnDialPort, if set, makes this a provider whose instances have ports.
@@ -46,6 +48,8 @@ type Provider struct {
 	OnInstall func(ctx context.Context, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error)
 	// OnWait is what Provider(ctx), the wait for readiness, does.
 	OnWait func(ctx context.Context) error
+	// Snapshots, if set, make this a provider that can keep its instances as they are.
+	Snapshots *Snapshots
 	// Capabilities beside those of the fields above.
 	Capabilities []sdk.Capability
 	// SameID, if set, is the ID of every instance.
@@ -62,6 +66,7 @@ type Provider struct {
 
 	mu         sync.Mutex
 	instances  map[string]sdk.Instance
+	networks   map[string]*sdk.NetworkPolicy
 	executions []sdk.ExecuteRequest
 	created    []sdk.CreateRequest
 }
@@ -69,7 +74,7 @@ type Provider struct {
 var (
 	_ instance.Provider = (*Provider)(nil)
 	_ sdk.Provider      = (*Served)(nil)
-	_ sdk.Pauser        = (*Served)(nil)
+	_ sdk.PauseReleaser = (*Served)(nil)
 	_ sdk.Meter         = (*Served)(nil)
 	_ sdk.Interrupter   = (*Served)(nil)
 	_ sdk.Ports         = (*Served)(nil)
@@ -122,6 +127,9 @@ func (p *Provider) Description() sdk.Description {
 	d.Capabilities = slices.Clone(p.Capabilities)
 	if p.OnPause != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPause)
+		if p.Releases {
+			d.Capabilities = append(d.Capabilities, sdk.CapabilityPauseReleases)
+		}
 	}
 	if p.OnMeasure != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityMetrics)
@@ -134,6 +142,9 @@ func (p *Provider) Description() sdk.Description {
 	}
 	if p.OnListContexts != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityContexts)
+	}
+	if p.Snapshots != nil {
+		d.Capabilities = append(d.Capabilities, sdk.CapabilitySnapshots)
 	}
 	if p.OnInstall != nil {
 		d.Capabilities = append(d.Capabilities, sdk.CapabilityPackages)
@@ -220,6 +231,9 @@ func (s *Served) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instanc
 		i.ExpiresAt = i.CreatedAt.Add(s.p.OwnLife)
 	}
 	s.p.add(i)
+	if _, there := s.p.networks[i.ID]; !there { // an instance that there is keeps its own
+		s.p.govern(i.ID, req.Network)
+	}
 	return i, nil
 }
 
@@ -240,6 +254,11 @@ func (s *Served) Execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Ou
 
 // Pause implements sdk.Pauser.
 func (s *Served) Pause(ctx context.Context, id string) error { return s.p.OnPause(ctx, id, true) }
+
+// PauseReleasing implements sdk.PauseReleaser.
+func (s *Served) PauseReleasing(ctx context.Context, id string) (bool, error) {
+	return s.p.Releases, s.p.OnPause(ctx, id, true)
+}
 
 // Resume implements sdk.Pauser.
 func (s *Served) Resume(ctx context.Context, id string) error { return s.p.OnPause(ctx, id, false) }

@@ -8,11 +8,11 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"go.etcd.io/bbolt"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/instance"
 	"github.com/sandbox-broker/sandbox-broker/broker/instance/registry"
@@ -21,8 +21,8 @@ import (
 
 // Store is where the records are; *store.Store is it.
 type Store interface {
-	Update(ctx context.Context, change func(tx *bbolt.Tx) error) error
-	View(read func(tx *bbolt.Tx) error) error
+	Update(ctx context.Context, change func(tx store.Tx) error) error
+	View(read func(tx store.Tx) error) error
 }
 
 // Journal is an instance.Journal in a Store.
@@ -35,14 +35,14 @@ func New(s Store) Journal { return Journal{s} }
 
 // Write implements instance.Journal.
 func (j Journal) Write(ctx context.Context, r instance.Record) error {
-	return j.store.Update(ctx, func(tx *bbolt.Tx) error {
+	return j.store.Update(ctx, func(tx store.Tx) error {
 		return store.Put(tx, store.Instances, r.ID.String(), r)
 	})
 }
 
 // Amend implements instance.Journal.
 func (j Journal) Amend(ctx context.Context, id instance.ID, change func(*instance.Record)) error {
-	return j.store.Update(ctx, func(tx *bbolt.Tx) error {
+	return j.store.Update(ctx, func(tx store.Tx) error {
 		var r instance.Record
 		found, err := store.Get(tx, store.Instances, id.String(), &r)
 		if !found || err != nil {
@@ -55,7 +55,7 @@ func (j Journal) Amend(ctx context.Context, id instance.ID, change func(*instanc
 
 // End implements instance.Journal.
 func (j Journal) End(ctx context.Context, ended ...instance.Ended) error {
-	return j.store.Update(ctx, func(tx *bbolt.Tx) error {
+	return j.store.Update(ctx, func(tx store.Tx) error {
 		for _, e := range ended {
 			if err := store.Delete(tx, store.Instances, e.ID.String()); err != nil {
 				return err
@@ -73,25 +73,26 @@ func (j Journal) End(ctx context.Context, ended ...instance.Ended) error {
 
 // remember adds one that ended under the next number, and drops the oldest above the
 // bound: numbers have no gaps, so the first and the last say how many there are.
-func remember(tx *bbolt.Tx, e instance.Ended) error {
-	bucket := store.Ended.Of(tx)
-	last, err := bucket.NextSequence()
+func remember(tx store.Tx, e instance.Ended) error {
+	last, err := tx.Next(store.Ended)
 	if err != nil {
 		return err
 	}
 	if err := store.Put(tx, store.Ended, string(binary.BigEndian.AppendUint64(nil, last)), e); err != nil {
 		return err
 	}
-	cursor := bucket.Cursor()
-	for key, value := cursor.First(); len(key) == 8; key, value = cursor.First() {
-		if last-binary.BigEndian.Uint64(key) < registry.MaxTombstones && !outdated(value) {
-			return nil
+	var old []string
+	err = tx.Scan(store.Ended, "", func(key string, value []byte) (bool, error) {
+		kept := len(key) != 8 || last-binary.BigEndian.Uint64([]byte(key)) < registry.MaxTombstones && !outdated(value)
+		if !kept {
+			old = append(old, key)
 		}
-		if err := cursor.Delete(); err != nil {
-			return err
-		}
+		return !kept, nil
+	})
+	for _, key := range old {
+		err = errors.Join(err, tx.Delete(store.Ended, key))
 	}
-	return nil
+	return err
 }
 
 // outdated reports whether nobody is told any more. What cannot be read is not.
@@ -105,7 +106,7 @@ func outdated(value []byte) bool {
 // where it is found.
 func (j Journal) Load(ctx context.Context, logger hclog.Logger) (past instance.Past, err error) {
 	var damaged []string
-	err = j.store.View(func(tx *bbolt.Tx) error {
+	err = j.store.View(func(tx store.Tx) error {
 		err := store.Each(tx, store.Instances, func(key string, r instance.Record, err error) error {
 			if err == nil && r.ID.String() != key {
 				err = fmt.Errorf("record %q of %s is that of %q", key, store.Instances, r.ID)
@@ -131,7 +132,7 @@ func (j Journal) Load(ctx context.Context, logger hclog.Logger) (past instance.P
 	if err != nil || len(damaged) == 0 {
 		return past, err
 	}
-	return past, j.store.Update(ctx, func(tx *bbolt.Tx) error {
+	return past, j.store.Update(ctx, func(tx store.Tx) error {
 		if err := store.NoteLoss(tx, fmt.Sprintf("records of instances that could not be read: %d", len(damaged))); err != nil {
 			return err
 		}

@@ -11,14 +11,18 @@ import (
 )
 
 // comparison is one list of a provider beside what the registry expected of it when it
-// was asked. served says that the provider served then. reason is why what it does not
-// list is no more.
+// was asked. meanwhile knows what has ended since. served says that the provider served
+// then. Of those in unsettled it proves nothing that they are not listed. reason is why what
+// is not listed is no more.
 type comparison struct {
-	owner    routing.Provider
-	expected map[*registry.Entry]registry.Instance
-	served   bool
-	listed   []sdk.Instance
-	reason   string
+	owner     routing.Provider
+	expected  map[*registry.Entry]registry.Instance
+	meanwhile *registry.Watch
+	served    bool
+	listed    []sdk.Instance
+	reason    string
+	asked     time.Time
+	unsettled map[*registry.Entry]bool
 }
 
 // compare ends entries that are not listed, adopts what an earlier process left,
@@ -77,6 +81,9 @@ func (r *Reconciler) strangers(c comparison) (there map[string]bool, strangers m
 			if name = i.Labels[sdk.LabelInstance]; r.BrokerID != "" && i.Labels[sdk.LabelBroker] != r.BrokerID {
 				continue
 			}
+			if c.meanwhile.Ended(name) {
+				continue // made and ended since the provider was asked; the next list tells
+			}
 		}
 		known, expected := byName[name]
 		if e, now := r.Registry.ByName(name); e != nil && !expected && !now.State.Left() {
@@ -97,7 +104,11 @@ func (r *Reconciler) settleLeft(c comparison, listed map[string][]sdk.Instance) 
 	now, serves := time.Now(), r.serves(owner)
 	mayAdopt := func() bool { return !c.served || slices.Contains(r.Catalog.Providers(), owner) }
 	for _, e := range r.Registry.Left(owner.Label()) {
-		left := e.Snapshot().Left
+		snapshot := e.Snapshot()
+		if snapshot.Loaded.After(c.asked) || c.unsettled[e] {
+			continue // the next list tells
+		}
+		left := snapshot.Left
 		found := listed[left.ID.Instance]
 		i := pick(left, found)
 		if i >= 0 {
@@ -160,7 +171,7 @@ func (c comparison) endUnlisted(there map[string]bool) (lost int) {
 	}
 	now := time.Now()
 	for e, i := range c.expected {
-		if !there[i.Sandbox.ID] && now.Sub(i.Created) >= patience && e.Lose(c.reason) {
+		if !there[i.Sandbox.ID] && !c.unsettled[e] && now.Sub(i.Created) >= patience && e.Lose(c.reason) {
 			lost++
 		}
 	}

@@ -50,7 +50,7 @@ func (r *Reconciler) orphanDestroyed(key registry.SandboxKey, tenant string, fai
 	}
 	var o orphan
 	if tenant != "" {
-		o.permit = r.Quotas.Adopt(tenant, key.Provider)
+		o.permit = r.Quotas.Adopt(tenant, key.Provider, false)
 	}
 	r.orphans[key] = o
 }

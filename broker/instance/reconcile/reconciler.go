@@ -49,6 +49,8 @@ type Registry interface {
 	Left(label string) []*registry.Entry
 	// On are those on a provider whose creation has ended with a clear answer.
 	On(p routing.Provider) []*registry.Entry
+	// Watch notes what ends until it is closed.
+	Watch() *registry.Watch
 	// Retiring are providers that get no new instances, and have some still.
 	Retiring() []routing.Provider
 	// Lost reports whether nobody can reach a provider any more.
@@ -57,15 +59,23 @@ type Registry interface {
 
 // Quotas count instances.
 type Quotas interface {
-	// Adopt counts in an instance that there is already, whatever the limits.
-	Adopt(tenant, provider string) *quota.Instance
+	// Adopt counts in an instance that there is already, whatever the limits: among those that
+	// are paused and hold no memory, or among the others.
+	Adopt(tenant, provider string, paused bool) *quota.Instance
 }
 
 // Bounds of an instance's life: MaxLifetime, and by how much longer a provider may keep
 // it.
 type Bounds struct{ MaxLifetime, Slack time.Duration }
 
-// Options of a Reconciler. All are required but Incomplete.
+// Holders says which of the instances that a provider of a label lists are those of other
+// brokers, dead or alive: by the last parts of their IDs, and by what the provider calls them
+// where that is empty.
+type Holders interface {
+	HeldByOthers(ctx context.Context, label string, names map[string]string) (held map[string]bool, err error)
+}
+
+// Options of a Reconciler. All are required but Incomplete and Holders.
 type Options struct {
 	Catalog  routing.Catalog
 	Registry Registry
@@ -85,6 +95,9 @@ type Options struct {
 	// Incomplete, if not nil, says that the journal has lost records. It is called once,
 	// when every provider has said what it has.
 	Incomplete func()
+	// Holders says what other brokers have that share the state of this one; nil where there
+	// are none. What they have is destroyed by nobody else.
+	Holders Holders
 	// Lifetime ends the work, and Writing returns the context of what is written down
 	// although nobody waits for it.
 	Lifetime context.Context
@@ -103,13 +116,15 @@ type Reconciler struct {
 	// Incomplete was not called.
 	listed     map[string]bool
 	incomplete func()
+	// told are the entries of whose adoption the process of a provider knows.
+	told map[routing.Provider]map[*registry.Entry]bool
 }
 
 // New returns a Reconciler.
 func New(o Options) *Reconciler {
 	return &Reconciler{
 		Options: o, orphans: map[registry.SandboxKey]orphan{}, lists: map[routing.Provider]*list{},
-		listed: map[string]bool{}, incomplete: o.Incomplete,
+		listed: map[string]bool{}, incomplete: o.Incomplete, told: map[routing.Provider]map[*registry.Entry]bool{},
 	}
 }
 
@@ -119,6 +134,7 @@ func New(o Options) *Reconciler {
 // not know is destroyed. Instances of another provider of the same label are left alone,
 // listed or not, and so are those that carry another broker's ID.
 func (r *Reconciler) Started(ctx context.Context, owner routing.Provider, provider sdk.Provider) error {
+	r.forgetTold(owner)
 	reason := registry.ReasonLost
 	if owner.Description().Ephemeral {
 		reason = registry.ReasonProcess
@@ -131,19 +147,23 @@ func (r *Reconciler) reconcile(ctx context.Context, owner routing.Provider, prov
 	asked := time.Now()
 	// Those made while the provider is being asked are not expected, nor those of which
 	// nobody knows.
+	meanwhile := r.Registry.Watch()
+	defer meanwhile.Close()
 	expected, served := r.snapshots(owner), r.serves(owner)
+	unsettled := r.tellAdopted(ctx, owner, provider)
 	listed, err := provider.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list the instances of provider %q: %w", owner.Label(), err)
 	}
 	failpoint.Hit(failpoint.ReconcileListed)
-	adopted, orphans := r.compare(comparison{owner: owner, expected: expected, served: served, listed: listed, reason: reason})
+	adopted, orphans := r.compare(comparison{owner: owner, expected: expected, meanwhile: meanwhile, served: served, listed: listed, reason: reason, asked: asked, unsettled: unsettled})
 	if len(adopted) > 0 {
 		failpoint.Hit(failpoint.ReconcileAdopted)
 	}
 	r.noteAdopted(ctx, adopted)
+	known := r.spareOthers(ctx, owner, provider, listed, orphans)
 	err = r.destroyOrphans(ctx, owner, provider, orphans)
-	if err == nil {
+	if err == nil && known {
 		r.hasListed(owner, asked)
 	}
 	return err
@@ -245,6 +265,13 @@ func (r *Reconciler) InForce() {
 		if awaited[p.Label()] && p.Status().Ready {
 			r.Tasks.Go("reconcile "+p.Label(), func() { r.reconcileOne(p) })
 		}
+	}
+}
+
+// Soon reconciles with the provider of a label in the background, if that is ready.
+func (r *Reconciler) Soon(label string) {
+	if p := routing.Labelled(r.Catalog.Providers(), label); p != nil && p.Status().Ready {
+		r.Tasks.Go("reconcile "+label, func() { r.reconcileOne(p) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -119,11 +120,16 @@ func (r *Registry) retry(e *Entry, c Claim) (Claimed, error) {
 		return Claimed{}, stillUnknown(left)
 	}
 	spec := c.Spec
-	spec.Template, spec.TTL, spec.Idle, spec.Labels = left.Template, left.TTL, left.Idle, left.Labels
+	spec.Template, spec.Image, spec.TTL, spec.Idle, spec.Labels = left.Template, left.Image, left.TTL, left.Idle, left.Labels
 	spec.Fixed, spec.PauseAtEnd, spec.FrontDoor, spec.Note = left.Fixed, left.PauseAtEnd, left.FrontDoor, left.Note
+	spec.From, spec.Fork = left.From, left.Fork
+	spec.Volumes = left.Volumes
+	spec.Network = left.Network
 	if err := c.Matches(spec); err != nil {
 		return Claimed{}, err
 	}
+	// What it goes on from may be kept from more by now.
+	spec.Network = network.Both(left.Network, c.Spec.Network)
 	claimed := Claimed{Entry: e, Begun: true, Retried: &left, Permit: e.permit}
 	c.Spec, e.permit, e.provider = spec, nil, c.Provider
 	if err := r.transition(e, Retried); err != nil {

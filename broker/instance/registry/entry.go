@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -14,13 +15,26 @@ import (
 // Spec is what an instance is from its creation on.
 type Spec struct {
 	Template string
-	TTL      time.Duration // what a use leaves at least
-	Idle     time.Duration // the limit of disuse
-	Labels   map[string]string
+	// Image is what the template was built to, where it is one of the operator.
+	Image  string
+	TTL    time.Duration // what a use leaves at least
+	Idle   time.Duration // the limit of disuse
+	Labels map[string]string
 	// Claimed, OneShot, Fixed and PauseAtEnd are as in its Record, and so are FrontDoor and
 	// Note.
 	Claimed, OneShot, Fixed, PauseAtEnd bool
 	FrontDoor, Note                     string
+	// From is what it goes on from: the ID of a snapshot, or of an instance that it is a
+	// fork of. It is empty for a fresh one.
+	From string
+	// Fork is as in its Record.
+	Fork string
+	// Carries is as in its Record.
+	Carries string
+	// Volumes that it has.
+	Volumes []Volume
+	// Network is what its creation asked for, and is not changed; nil for what its tenant has.
+	Network *network.Request
 	// Intended is when its creation began.
 	Intended time.Time
 	// Routing is why it is on its provider.
@@ -75,6 +89,9 @@ type Instance struct {
 	// by language.
 	Installed map[string]bool
 	Contexts  map[string]string
+	// Governed is the fingerprint of the network that its provider was told of last; nil if
+	// nobody in this process has told it.
+	Governed *string
 
 	Waiters    int // who waits for its creation
 	Holds      int // uses in progress
@@ -87,10 +104,19 @@ type Instance struct {
 	EndPause bool
 	// UseNoted means that the journal knows, or is being told, that it was used.
 	UseNoted bool
-	// Left is the record of an earlier process, as long as no more is known.
-	Left Record
+	// Left is the record of an earlier process, as long as no more is known, and Loaded when
+	// it came to the registry.
+	Left   Record
+	Loaded time.Time
 	// Changed closes when the state is another one.
 	Changed <-chan struct{}
+}
+
+// Paused reports whether it is shown as paused: it takes no executions.
+func (i Instance) Paused() bool { return paused(i.State, i.EndPause) }
+
+func paused(state State, endPause bool) bool {
+	return state == Paused || state == Resuming || endPause
 }
 
 // Entry is the handle of an instance. All its methods may be called concurrently.
@@ -107,6 +133,7 @@ type Entry struct {
 	changed        chan struct{}
 	cancel         context.CancelFunc // of the creation
 	left           Record
+	loaded         time.Time
 	sandbox        sdk.Instance
 	sandboxID      string // also of one that is left
 	permit         *quota.Instance
@@ -121,6 +148,7 @@ type Entry struct {
 	retryAt        time.Time // of a destruction that failed
 	installed      map[string]bool
 	contexts       map[string]string
+	governed       *string
 	waiters        int
 	holds          int
 	executions     int
@@ -164,11 +192,25 @@ func (e *Entry) snapshot() Instance {
 		Spec: e.Spec, ID: e.id, Provider: e.provider, Label: e.label, State: e.state, Sandbox: e.sandbox, Permit: e.permit,
 		Outcome: e.outcome, Failure: e.failure, AmbiguousSince: e.ambiguousSince, Cancelled: e.cancelled,
 		Created: e.created, LastUsed: e.lastUsed, Expires: e.expires, Deadline: e.deadline,
-		Installed: e.installed, Contexts: e.contexts,
+		Installed: e.installed, Contexts: e.contexts, Governed: e.governed,
 		Waiters: e.waiters, Holds: e.holds, Executions: e.executions,
-		StopReason: e.stopReason, NotKept: e.notKept, EndPause: e.endPause, UseNoted: e.useNoted, Left: e.left, Changed: e.changed,
+		StopReason: e.stopReason, NotKept: e.notKept, EndPause: e.endPause, UseNoted: e.useNoted, Left: e.left, Loaded: e.loaded, Changed: e.changed,
 	}
 	return i
+}
+
+// AskNetwork puts what the owner asks for in the place of what the creation asked for.
+func AskNetwork(e *Entry, asked *network.Request) {
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	e.Network = asked
+}
+
+// Govern notes the fingerprint of the network that the provider was told of.
+func Govern(e *Entry, fingerprint string) {
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	e.governed = &fingerprint
 }
 
 // locked runs change and sets the time at which the entry is to be looked at next.

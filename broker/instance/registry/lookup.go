@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
@@ -140,6 +141,11 @@ type ListRequest struct {
 	Labels map[string]string
 	// Session, Provider and FrontDoor by name.
 	Session, Provider, FrontDoor string
+	// Text is a part of the ID, which has tenant and session, or of the template, in
+	// whatever case.
+	Text string
+	// Paused selects those that are paused, or those that are not; nil for both.
+	Paused *bool
 	// Ending has those in the answer too that are being destroyed.
 	Ending bool
 	// Limit of instances in the answer; 0 for none.
@@ -201,7 +207,8 @@ func (r *Registry) inOrder(tenants []string, after string) iter.Seq[*Entry] {
 
 func (e *Entry) selected(req ListRequest) bool {
 	if req.Session != "" && req.Session != e.id.Session || req.Provider != "" && req.Provider != e.label ||
-		req.FrontDoor != "" && req.FrontDoor != e.FrontDoor {
+		req.FrontDoor != "" && req.FrontDoor != e.FrontDoor ||
+		req.Paused != nil && *req.Paused != paused(e.state, e.endPause) || req.Text != "" && !named(e, req.Text) {
 		return false
 	}
 	for name, value := range req.Labels {
@@ -210,6 +217,12 @@ func (e *Entry) selected(req ListRequest) bool {
 		}
 	}
 	return true
+}
+
+// named reports whether a text is a part of the names of an instance.
+func named(e *Entry, text string) bool {
+	text = strings.ToLower(text)
+	return strings.Contains(strings.ToLower(e.name), text) || strings.Contains(strings.ToLower(e.Template), text)
 }
 
 // Counts says how many instances are in each state, by the label of the provider.
@@ -302,9 +315,9 @@ func (e *Entry) Adopt(owner routing.Provider, listed sdk.Instance, maxLifetime t
 			return
 		}
 		e.Spec = Spec{
-			Template: left.Template, TTL: left.TTL, Idle: left.Idle, Labels: left.Labels, Claimed: left.Claimed,
-			OneShot: left.OneShot, Fixed: left.Fixed, PauseAtEnd: left.PauseAtEnd, FrontDoor: left.FrontDoor, Note: left.Note,
-			Intended: left.Intended, Routing: left.Routing,
+			Template: left.Template, Image: left.Image, TTL: left.TTL, Idle: left.Idle, Labels: left.Labels, Claimed: left.Claimed,
+			OneShot: left.OneShot, Fixed: left.Fixed, PauseAtEnd: left.PauseAtEnd, FrontDoor: left.FrontDoor, Note: left.Note, Volumes: left.Volumes,
+			Intended: left.Intended, Routing: left.Routing, From: left.From, Fork: left.Fork, Carries: left.Carries, Network: left.Network,
 		}
 		e.provider, e.sandbox, e.contexts, e.useNoted = owner, listed, left.Contexts, left.Used
 		if left.Made == "" {

@@ -2,8 +2,10 @@ package registry
 
 import (
 	"maps"
+	"slices"
 	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/broker/network"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -27,12 +29,14 @@ func (id ID) String() string { return id.Tenant + ":" + id.Session + ":" + id.In
 // is written, and nothing if it ends with the process of its provider. It holds no
 // secrets: what the creator put into the environment is not in it.
 type Record struct {
-	ID       ID                `json:"id"`
-	Provider string            `json:"provider"` // by label
-	Template string            `json:"template,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	TTL      time.Duration     `json:"ttl"`
-	Idle     time.Duration     `json:"idle"`
+	ID       ID     `json:"id"`
+	Provider string `json:"provider"` // by label
+	Template string `json:"template,omitempty"`
+	// Image is what the template was built to, where it is one of the operator.
+	Image  string            `json:"image,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	TTL    time.Duration     `json:"ttl"`
+	Idle   time.Duration     `json:"idle"`
 	// Ephemeral says that it ends with the process of its provider, and so with that of
 	// the broker.
 	Ephemeral bool `json:"ephemeral,omitempty"`
@@ -50,6 +54,16 @@ type Record struct {
 	// Note is what that has to know of it, and says nothing to anybody else.
 	FrontDoor string `json:"front_door,omitempty"`
 	Note      string `json:"note,omitempty"`
+	// From is what it goes on from: the ID of a snapshot, or of an instance that it is a
+	// fork of.
+	From string `json:"from,omitempty"`
+	// Fork is the snapshot behind the fork that it is a copy of, by the broker's ID; empty for
+	// none. Until all copies are made, it is known by that which of them belong together.
+	Fork string `json:"fork,omitempty"`
+	// Volumes that it has, or is to have.
+	Volumes []Volume `json:"volumes,omitempty"`
+	// Network is what its creation asked for; nil for what its tenant has.
+	Network *network.Request `json:"network,omitempty"`
 	// Routing is why it is on its provider.
 	Routing routing.Placement `json:"routing,omitzero"`
 
@@ -64,11 +78,41 @@ type Record struct {
 	// its end was moved.
 	Used   bool `json:"used,omitempty"`
 	Paused bool `json:"paused,omitempty"`
-	// Contexts are the provider's IDs of the default contexts, by language.
+	// Released means that it certainly is paused and holds no memory: it counts among the paused
+	// instances of its tenant.
+	Released bool `json:"released,omitempty"`
+	// Contexts are the provider's IDs of the default contexts, by language. Of one that goes
+	// on from a snapshot they are known before it is made.
 	Contexts map[string]string `json:"contexts,omitempty"`
+	// Carries is the ID of the broker that the provider's instance carries, or has carried,
+	// where another broker has made it; empty for this one.
+	Carries string `json:"carries,omitempty"`
 	// Ending means that it was given up, and that its destruction did not work or that
 	// its session got another one before it was confirmed.
 	Ending bool `json:"ending,omitempty"`
+}
+
+// Volume is one that an instance has.
+type Volume struct {
+	// Name is its tenant's for it, ID that of the provider.
+	Name     string `json:"name"`
+	ID       string `json:"id"`
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// HasVolume reports whether an instance of a provider has a volume, or may have it: also
+// one that is being made or destroyed.
+func (r *Registry) HasVolume(label, id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		has := func(v Volume) bool { return v.ID == id }
+		if e.label == label && (slices.ContainsFunc(e.Volumes, has) || slices.ContainsFunc(e.left.Volumes, has)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Adoptable reports whether somebody may still ask for the instance. One that was
@@ -85,13 +129,14 @@ func (r Record) holdsSession() bool { return r.Adoptable() || r.OneShot && r.Cla
 func (i Instance) Record() Record {
 	r := Record{
 		Ephemeral: i.Provider.Description().Ephemeral,
-		ID:        i.ID, Provider: i.Label, Template: i.Template, Labels: maps.Clone(i.Labels),
+		ID:        i.ID, Provider: i.Label, Template: i.Template, Image: i.Image, Labels: maps.Clone(i.Labels),
 		TTL: i.TTL, Idle: i.Idle, Claimed: i.Claimed, OneShot: i.OneShot, Fixed: i.Fixed, PauseAtEnd: i.PauseAtEnd,
-		FrontDoor: i.FrontDoor, Note: i.Note,
+		FrontDoor: i.FrontDoor, Note: i.Note, From: i.From, Fork: i.Fork, Carries: i.Carries, Volumes: i.Volumes, Network: i.Network, Contexts: i.Contexts,
 		Intended: i.Intended, Made: i.Sandbox.ID, Routing: i.Routing, Ending: i.State.Detached(),
 	}
 	if r.Made != "" {
-		r.Metadata, r.Used, r.Paused, r.Contexts = maps.Clone(i.Sandbox.Metadata), i.UseNoted, i.State.MayBePaused(), i.Contexts
+		r.Metadata, r.Used, r.Paused = maps.Clone(i.Sandbox.Metadata), i.UseNoted, i.State.MayBePaused()
+		r.Released = r.Paused && i.Permit.Paused()
 		r.Created, r.Expires, r.Deadline = i.Created, i.Expires, i.Deadline
 	}
 	return r

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/quota"
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
@@ -60,6 +61,7 @@ type Registry struct {
 	counts     map[string]*[Gone + 1]int // by label
 	retired    map[routing.Provider]*retirement
 	tombstones tombstones
+	watches    map[*Watch]struct{}
 }
 
 // fleet is what there is on a provider.
@@ -87,15 +89,47 @@ func New(effects Effects) *Registry {
 		expiry:   newQueue(func(e *Entry) *int { return &e.expiryAt }),
 		charging: newQueue(func(e *Entry) *int { return &e.chargeAt }),
 		counts:   map[string]*[Gone + 1]int{}, retired: map[routing.Provider]*retirement{},
+		watches: map[*Watch]struct{}{},
 	}
 }
 
-// Load takes over the record of an earlier process, with what the quotas count for it.
-// It is called before anything else.
+// Watch notes which instances end while it is open. What a provider listed meanwhile may
+// have them still.
+type Watch struct {
+	registry *Registry
+	ended    map[string]struct{}
+}
+
+// Watch opens one, which its caller closes.
+func (r *Registry) Watch() *Watch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := &Watch{registry: r, ended: map[string]struct{}{}}
+	r.watches[w] = struct{}{}
+	return w
+}
+
+// Ended reports whether an instance has ended, by the last part of its ID.
+func (w *Watch) Ended(instance string) bool {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	_, ended := w.ended[instance]
+	return ended
+}
+
+// Close ends the noting.
+func (w *Watch) Close() {
+	w.registry.mu.Lock()
+	defer w.registry.mu.Unlock()
+	delete(w.registry.watches, w)
+}
+
+// Load takes over the record of an earlier process, or of another broker, with what the
+// quotas count for it.
 func (r *Registry) Load(left Record, permit *quota.Instance) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := &Entry{registry: r, left: left, changed: make(chan struct{}), expiryAt: -1, chargeAt: -1}
+	e := &Entry{registry: r, left: left, loaded: time.Now(), changed: make(chan struct{}), expiryAt: -1, chargeAt: -1}
 	e.id, e.name, e.label, e.permit, e.state = left.ID, left.ID.String(), left.Provider, permit, Unknown
 	if left.Ending {
 		e.state = Orphaned
@@ -184,6 +218,9 @@ func (r *Registry) holder(e *Entry, sandboxID string) *Entry {
 func (r *Registry) remove(e *Entry) {
 	delete(r.entries, e.name)
 	delete(r.byName, e.id.Instance)
+	for w := range r.watches {
+		w.ended[e.id.Instance] = struct{}{}
+	}
 	r.disown(e)
 	work := WorkKey{e.id.Tenant, e.id.Session}
 	if i := slices.Index(r.work[work], e); i >= 0 {

@@ -10,7 +10,8 @@
 // If the watchdog is killed, its program gets SIGKILL from the kernel and a host that
 // adopts orphans ends the rest. What nobody is left to end, because host and watchdog
 // were killed at the same moment, carries a mark in its environment, by which
-// EndLeftBehind finds it later.
+// EndLeftBehind finds it later. By the same mark it waits for programs whose watchdog
+// gives them time yet.
 //
 // What the program says and how it is spoken to is the business of package
 // pluginhost. The package works on Linux only.

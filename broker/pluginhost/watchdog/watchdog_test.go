@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/pluginhost/watchdog"
@@ -106,6 +107,7 @@ type scene struct {
 	orders  io.WriteCloser
 	lines   *bufio.Scanner
 	program int
+	script  string
 }
 
 func newScene(t *testing.T, script string, change ...func(*exec.Cmd)) *scene {
@@ -120,7 +122,8 @@ func newScene(t *testing.T, script string, change ...func(*exec.Cmd)) *scene {
 	syscall.ForkLock.RUnlock()
 	assert.NilError(t, os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o755)) //nolint:gosec // another user runs it
 	s := &scene{t: t, token: fmt.Sprintf("%d%d", os.Getpid(), time.Now().UnixNano())}
-	s.host = exec.Command(self, filepath.Join(dir, "script"), s.token)
+	s.script = filepath.Join(dir, "script")
+	s.host = exec.Command(self, s.script, s.token)
 	s.host.Env = append(os.Environ(), "WATCHDOG_TEST_HOST=yes")
 	s.host.Stderr = os.Stderr
 	for _, c := range change {
@@ -341,15 +344,37 @@ func TestWhatNobodyIsLeftToEndIsFoundByItsMark(t *testing.T) {
 	}
 }
 
-// A watchdog whose host has died gives its program time to end in order.
-func TestWhatAWatchdogSeesToIsNotLeftBehind(t *testing.T) {
+// inOrder needs a moment to end, as a plugin does that puts away what it has.
+const inOrder = `#!/bin/sh
+echo up
+(sleep 2.$1; echo in order > "$0.done")
+`
+
+// The host has died, and the watchdog gives its program time to end in order: until then
+// nobody may have what the program had.
+func TestWhatAWatchdogSeesToEndsInOrder(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, inOrder)
+	dog := s.watchdog()
+	s.signal(s.host.Process.Pid, unix.SIGKILL)
+	watchdog.EndLeftBehind(s.token)
+	assert.Check(t, is.Len(s.members(), 0))
+	assert.Check(t, gone(dog)(t) == poll.Success())
+	said, err := os.ReadFile(s.script + ".done")
+	assert.NilError(t, err)
+	assert.Equal(t, string(said), "in order\n")
+}
+
+// A watchdog that is stopped ends nothing, and nobody waits for it without end.
+func TestWhatAStoppedWatchdogSeesToIsEnded(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, family)
 	s.allUp()
-	watchdog.EndLeftBehind(s.token)
-	assert.NilError(t, unix.Kill(s.program, 0))
-	s.order()
-	assert.Equal(t, s.told("gone "), "was killed by signal SIGKILL")
+	dog := s.watchdog()
+	s.signal(dog, unix.SIGSTOP)
+	watchdog.EndLeftBehind(s.token) // its host lives: the kernel wakes who has lost it
+	poll.WaitOn(t, gone(s.program), poll.WithTimeout(2*time.Minute))
+	poll.WaitOn(t, gone(dog), poll.WithTimeout(2*time.Minute))
 }
 
 func TestAHostNeedsAProgramToBeTheWatchdog(t *testing.T) {

@@ -52,6 +52,10 @@ type Cloud struct {
 	ghosts map[string]ghost
 	keys   map[string]string
 	made   int
+	// snapshots, volumes and templates by their names.
+	snapshots map[string]*snapshot
+	volumes   map[string]*volume
+	templates map[string]Template
 }
 
 type ghost struct {
@@ -66,12 +70,16 @@ func Start(o Options) (*Cloud, error) {
 		random: rand.New(rand.NewPCG(o.Seed, 1)),
 		once:   map[string]Lie{}, told: map[Lie]int{},
 		alive: map[string]Instance{}, insides: map[string]*inside{}, shown: map[string]time.Time{}, ghosts: map[string]ghost{}, keys: map[string]string{},
+		snapshots: map[string]*snapshot{}, volumes: map[string]*volume{}, templates: map[string]Template{},
 	}
 	c.mux.HandleFunc("POST /create", handle(c, "create", c.create))
 	c.mux.HandleFunc("POST /execute", handle(c, "execute", c.execute))
 	c.mux.HandleFunc("POST /destroy", handle(c, "destroy", c.destroy))
 	c.mux.HandleFunc("POST /list", handle(c, "list", c.list))
 	c.handleInside()
+	c.handleSnapshots()
+	c.handleVolumes()
+	c.handleTemplates()
 	err := c.Up()
 	if err == nil {
 		c.address = c.server.Listener.Addr().String() // with the port, where none was chosen
@@ -134,9 +142,20 @@ func (c *Cloud) create(r *http.Request, req CreateRequest) (Instance, error) {
 	if i, found := c.alive[c.keys[req.Key]]; found && req.Key != "" && !c.lies.NoKeys {
 		return i, nil
 	}
+	if _, found := c.templates[req.Image]; req.Image != "" && !found {
+		return Instance{}, refusal{http.StatusUnprocessableEntity, "template: it was not built"}
+	}
+	if err := c.mount(req.Volumes); err != nil {
+		return Instance{}, err
+	}
+	in, err := c.opened(req.Snapshot)
+	if err != nil {
+		return Instance{}, err
+	}
+	in.mounts = req.Volumes
 	c.made++
-	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: req.Labels, CreatedAt: time.Now()}
-	c.alive[i.ID], c.insides[i.ID], c.keys[req.Key] = i, newInside(), i.ID
+	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: req.Labels, CreatedAt: time.Now(), Template: req.Template, Image: req.Image}
+	c.alive[i.ID], c.insides[i.ID], c.keys[req.Key] = i, in, i.ID
 	c.shown[i.ID] = i.CreatedAt.Add(upTo(c.random, c.lies.ListLate))
 	c.note(Effect{Kind: Created, Instance: i, Process: r.Header.Get(ProcessHeader)})
 	return i, nil
@@ -151,7 +170,7 @@ func (c *Cloud) Stray(broker string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made++
-	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: map[string]string{sdk.LabelBroker: broker}, CreatedAt: time.Now()}
+	i := Instance{ID: fmt.Sprintf("cloud-%06d", c.made), Labels: map[string]string{sdk.LabelBroker: broker}, CreatedAt: time.Now(), Template: "wait"}
 	c.alive[i.ID], c.insides[i.ID] = i, newInside()
 	c.note(Effect{Kind: Created, Instance: i, Process: StrayProcess})
 }

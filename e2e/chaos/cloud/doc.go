@@ -1,6 +1,7 @@
 // Package cloud is a small service of sandboxes over HTTP, which outlives the broker
 // and the plugins that speak to it, as a cloud does. It runs no code: an execution
-// is a wait, and so is a command; files are kept. It notes each of its own effects,
+// is a wait, and so is a command; files are kept, in instances, in snapshots of them and in
+// volumes. What it builds of an image is a name. It notes each of its own effects,
 // whatever it answers, and it lies on request: it hangs, fails or breaks the connection
 // before or after the effect, lists what was made only later, and what was destroyed
 // still for a while. It can be down, too.
@@ -13,6 +14,9 @@ type Instance struct {
 	ID        string            `json:"id"`
 	Labels    map[string]string `json:"labels"`
 	CreatedAt time.Time         `json:"created_at"`
+	// Template that it is made of, and what that was built to; empty for none that was built.
+	Template string `json:"template"`
+	Image    string `json:"image,omitempty"`
 }
 
 // CreateRequest is the body of POST /create.
@@ -20,6 +24,12 @@ type CreateRequest struct {
 	Labels map[string]string `json:"labels"`
 	// Key makes the creation idempotent, unless the cloud ignores keys.
 	Key string `json:"key"`
+	// Template and Image are as in Instance.
+	Template string `json:"template"`
+	Image    string `json:"image,omitempty"`
+	// Snapshot that it goes on from; nil for none.
+	Snapshot *Source `json:"snapshot,omitempty"`
+	Volumes  []Mount `json:"volumes,omitempty"`
 }
 
 // ExecuteRequest is the body of POST /execute.

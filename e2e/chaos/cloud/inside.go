@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,19 +71,22 @@ type inside struct {
 	files    map[string]File
 	contexts []Context
 	named    int // so many have got names
+	// mounts are the volumes of an instance. A volume itself has files and nothing else.
+	mounts   []Mount
+	ofVolume bool
 }
 
 func newInside() *inside { return &inside{files: map[string]File{}} }
 
 // handleInside registers the calls about what is in an instance.
 func (c *Cloud) handleInside() {
-	for path, do := range map[string]func(e *Effect, in *inside, req InsideRequest) (any, error){
+	for name, do := range map[string]func(e *Effect, in *inside, req InsideRequest) (any, error){
 		"start": c.start, "commands": c.commands, "signal": c.signal, "type": c.typed,
 		"write": c.write, "read": c.read, "mkdir": c.mkdir,
 		"context": c.context, "contexts": c.contexts, "forget": c.forget,
 		"pause": c.pause, "resume": c.resume,
 	} {
-		c.mux.HandleFunc("POST /"+path, handle(c, path, func(r *http.Request, req InsideRequest) (any, error) {
+		c.mux.HandleFunc("POST /"+name, handle(c, name, func(r *http.Request, req InsideRequest) (any, error) {
 			return c.within(r, req, do)
 		}))
 	}
@@ -94,16 +98,23 @@ func (c *Cloud) within(r *http.Request, req InsideRequest, do func(e *Effect, in
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i, found := c.alive[req.Instance]
+	in := c.insides[req.Instance]
+	if v := c.volumes[req.Instance]; v != nil && ofFiles(r.URL.Path) {
+		i, in, found = Instance{ID: v.ID, Labels: v.Labels}, v.in, true
+	}
 	if !found {
 		return nil, refusal{http.StatusNotFound, "no such instance"}
 	}
 	effect := Effect{Instance: i, Process: r.Header.Get(ProcessHeader), Broker: r.Header.Get(BrokerHeader)}
-	answer, err := do(&effect, c.insides[i.ID], req)
+	answer, err := do(&effect, in, req)
 	if err == nil && effect.Kind != "" {
 		c.note(effect)
 	}
 	return answer, err
 }
+
+// ofFiles reports whether a call may be about a volume.
+func ofFiles(call string) bool { return call == "/write" || call == "/read" || call == "/mkdir" }
 
 // programIn finds the program at the end of a text.
 func programIn(text string) (program Program, err error) {
@@ -156,8 +167,8 @@ func (in *inside) attend(req InsideRequest) Command {
 	}
 	_, after, _ := strings.Cut(strings.Join(req.Argv, " "), "set -- ")
 	line, _, _ := strings.Cut(after, "\n")
-	for _, path := range strings.Fields(line) {
-		in.files[path] = File{Path: path, Written: now, Directory: true}
+	for _, name := range strings.Fields(line) {
+		in.files[name] = File{Path: name, Written: now, Directory: true}
 	}
 	in.commands = append(in.commands, command)
 	return command
@@ -244,26 +255,50 @@ func (c *Cloud) signal(_ *Effect, in *inside, req InsideRequest) (any, error) {
 	return in.commands[at], nil
 }
 
+var errReadOnly = refusal{http.StatusConflict, "the volume is read-only there"}
+
 func (c *Cloud) write(e *Effect, in *inside, req InsideRequest) (any, error) {
+	files, at, readOnly := c.files(in, req.Path)
+	if readOnly {
+		return nil, errReadOnly
+	}
 	e.Kind, e.Path = Wrote, req.Path
-	in.files[req.Path] = File{Path: req.Path, Content: req.Content, Written: time.Now()}
-	return in.files[req.Path], nil
+	files[at] = File{Path: in.absolute(req.Path), Content: req.Content, Written: time.Now()}
+	return files[at], nil
 }
 
 func (c *Cloud) mkdir(e *Effect, in *inside, req InsideRequest) (any, error) {
-	if _, found := in.files[req.Path]; found {
+	files, at, readOnly := c.files(in, req.Path)
+	if readOnly {
+		return nil, errReadOnly
+	}
+	if _, found := files[at]; found {
 		return nil, refusal{http.StatusConflict, "it is there already"}
 	}
 	e.Kind, e.Path = Made, req.Path
-	in.files[req.Path] = File{Path: req.Path, Written: time.Now(), Directory: true}
-	return in.files[req.Path], nil
+	files[at] = File{Path: in.absolute(req.Path), Written: time.Now(), Directory: true}
+	return files[at], nil
+}
+
+// absolute is a path as answers have it.
+func (in *inside) absolute(name string) string {
+	switch {
+	case path.IsAbs(name):
+		return name
+	case in.ofVolume:
+		return path.Join("/", name)
+	default:
+		return path.Join("/workspace", name)
+	}
 }
 
 func (c *Cloud) read(_ *Effect, in *inside, req InsideRequest) (any, error) {
-	file, found := in.files[req.Path]
+	files, at, _ := c.files(in, req.Path)
+	file, found := files[at]
 	if !found {
 		return nil, refusal{http.StatusNotFound, "no such file"}
 	}
+	file.Path = in.absolute(req.Path)
 	return file, nil
 }
 

@@ -22,6 +22,13 @@ const (
 	Prepared Kind = "prepared" // a context
 	Paused   Kind = "paused"
 	Resumed  Kind = "resumed"
+	Kept     Kind = "kept" // as a snapshot
+	Dropped  Kind = "dropped"
+	Allotted Kind = "allotted" // a volume
+	Freed    Kind = "freed"
+	Built    Kind = "built" // a template
+	// Discarded is a template that nothing is made of any more.
+	Discarded Kind = "discarded"
 	// Killed is a client, and with it what it was doing.
 	Killed Kind = "killed"
 )
@@ -37,6 +44,10 @@ type Effect struct {
 	// Argv is that of a command, whose Program is in it, and Path that of a file or a directory.
 	Argv []string
 	Path string
+	// Snapshot, Volume and Template are what was made, or is no more.
+	Snapshot Snapshot
+	Volume   Volume
+	Template Template
 	// Process is that of the client, as it says, and Broker the one that started it.
 	Process, Broker string
 	// Cloud is the name of the one where it happened.

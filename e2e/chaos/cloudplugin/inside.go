@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	_ sdk.Commands = (*provider)(nil)
-	_ sdk.Files    = (*provider)(nil)
-	_ sdk.Contexts = (*provider)(nil)
-	_ sdk.Pauser   = (*provider)(nil)
+	_ sdk.Commands      = (*provider)(nil)
+	_ sdk.Files         = (*provider)(nil)
+	_ sdk.Contexts      = (*provider)(nil)
+	_ sdk.PauseReleaser = (*provider)(nil)
 )
 
 // StartCommand implements sdk.Commands.
@@ -223,6 +223,12 @@ func (p *provider) DeleteContext(ctx context.Context, instanceID, contextID stri
 // Pause implements sdk.Pauser.
 func (p *provider) Pause(ctx context.Context, instanceID string) error {
 	return p.call(ctx, "pause", cloud.InsideRequest{Instance: instanceID}, nil)
+}
+
+// PauseReleasing implements sdk.PauseReleaser: what is paused is none of what runs.
+func (p *provider) PauseReleasing(ctx context.Context, instanceID string) (released bool, err error) {
+	err = p.Pause(ctx, instanceID)
+	return err == nil, err
 }
 
 // Resume implements sdk.Pauser.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -75,7 +76,9 @@ func (p *provider) Health(context.Context) (sdk.Health, error) { return sdk.Heal
 
 func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	var made cloud.Instance
-	err := p.call(ctx, "create", cloud.CreateRequest{Labels: req.Labels, Key: req.IdempotencyKey}, &made)
+	err := p.call(ctx, "create", cloud.CreateRequest{
+		Labels: req.Labels, Key: req.IdempotencyKey, Template: req.Template, Image: req.Image, Snapshot: sourceOf(req.Snapshot), Volumes: mountsOf(req.Volumes),
+	}, &made)
 	return instance(made), err
 }
 
@@ -112,7 +115,7 @@ func (p *provider) List(ctx context.Context) ([]sdk.Instance, error) {
 }
 
 func instance(i cloud.Instance) sdk.Instance {
-	return sdk.Instance{ID: i.ID, Template: "wait", Labels: i.Labels, CreatedAt: i.CreatedAt}
+	return sdk.Instance{ID: i.ID, Template: i.Template, Labels: i.Labels, CreatedAt: i.CreatedAt}
 }
 
 // call asks the cloud.
@@ -142,13 +145,15 @@ func (p *provider) call(ctx context.Context, path string, request, answer any) e
 	case err != nil:
 		return sdk.Errorf(sdk.CodeConnectionFailed, "the connection to the cloud broke: %w", err)
 	case resp.StatusCode == http.StatusNotFound:
-		return &sdk.Error{Code: sdk.CodeNotFound, Message: string(bytes.TrimSpace(text)), NoEffect: true}
+		return refused(sdk.CodeNotFound, text)
+	case resp.StatusCode == http.StatusUnprocessableEntity:
+		return refused(sdk.CodeInvalidRequest, text)
 	case resp.StatusCode == http.StatusGone:
 		gone := sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "%s", bytes.TrimSpace(text))
 		gone.NoEffect = true
 		return gone
 	case resp.StatusCode == http.StatusConflict:
-		return &sdk.Error{Code: sdk.CodeConflict, Message: string(bytes.TrimSpace(text)), NoEffect: true}
+		return refused(sdk.CodeConflict, text)
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return sdk.Errorf(sdk.CodeQuotaExceeded, "%s", bytes.TrimSpace(text))
 	case resp.StatusCode != http.StatusOK:
@@ -160,4 +165,14 @@ func (p *provider) call(ctx context.Context, path string, request, answer any) e
 		return fmt.Errorf("the answer of the cloud: %w", err)
 	}
 	return nil
+}
+
+// refused is the error for a refusal, whose text may begin with a field.
+func refused(code sdk.Code, text []byte) error {
+	said := string(bytes.TrimSpace(text))
+	field, message, has := strings.Cut(said, ": ")
+	if !has {
+		field, message = "", said
+	}
+	return &sdk.Error{Code: code, Field: field, Message: message, NoEffect: true}
 }

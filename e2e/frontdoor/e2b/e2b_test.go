@@ -37,9 +37,9 @@ func install(t *testing.T, name string) string {
 }
 
 // use has an SDK use sandboxes, and returns which features worked and which were refused.
-func use(t *testing.T, dir string, b *harness.Broker, sdk string) string {
+func use(t *testing.T, dir, broker, sdk, brokers string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "node", "client.mjs", b.URL+"/e2b", harness.Token, sdk)
+	cmd := exec.CommandContext(t.Context(), "node", "client.mjs", broker+"/e2b", harness.Token, sdk, brokers)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "E2B_VALIDATE_API_KEY=false") // the harness's token is none of E2B's form
 	var said bytes.Buffer
@@ -59,10 +59,13 @@ func TestTheSDKsUseSandboxes(t *testing.T) {
 				if sdk != "e2b" && provider != frontdoor.SelfManaged {
 					continue // the providers differ in what the newest one finds too
 				}
-				t.Run(sdk, func(t *testing.T) { features.ReportOutput(t, provider, use(t, dir, b, sdk)) })
+				t.Run(sdk, func(t *testing.T) { features.ReportOutput(t, provider, use(t, dir, b.URL, sdk, "one")) })
 			}
 		})
 	}
+	t.Run("through several brokers", func(t *testing.T) {
+		features.ReportOutput(t, frontdoor.SelfManaged, use(t, dir, frontdoor.Several(t, door), "e2b", "several"))
+	})
 	if !t.Failed() {
 		features.CheckPage(t, "e2b")
 	}

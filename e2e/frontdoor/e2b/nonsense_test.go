@@ -82,7 +82,7 @@ func newVictim(t *testing.T, b *harness.Broker, key, secret string) victim {
 	ask("/contexts", asJSON, `{"language":"python"}`)
 	ask("/filesystem.Filesystem/CreateWatcher", asJSON, `{"path":"/tmp"}`)
 	v.context, v.watcher = told.ID, told.WatcherID
-	const message = `{"process":{"cmd":"/bin/sleep","args":["3000"]}}`
+	const message = `{"process":{"cmd":"/bin/bash","args":["-c","cat >/dev/null; sleep 3000"]}}`
 	v.process = pid.FindStringSubmatch(ask("/process.Process/Start", "application/connect+json", "\x00\x00\x00\x00"+string(rune(len(message)))+message))[1]
 	return v
 }
@@ -98,6 +98,7 @@ func TestNonsense(t *testing.T) {
 		Harmful: []string{
 			"DELETE /sandboxes/{id}", "POST /sandboxes/{id}/pause", "POST /sandboxes/{id}/resume", "POST /sandboxes/{id}/timeout",
 			"DELETE /contexts/{context}",
+			"POST /sandboxes/{id}/snapshots", // each of which is the memory of a sandbox
 		},
 		Endless:   []string{"POST /process.Process/Start", "POST /process.Process/Connect", "POST /filesystem.Filesystem/WatchDir"},
 		Enveloped: []string{"POST /process.Process/Start", "POST /process.Process/Connect", "POST /process.Process/StreamInput", "POST /filesystem.Filesystem/WatchDir"},
@@ -108,6 +109,7 @@ func TestNonsense(t *testing.T) {
 		},
 		Undo: map[string]string{
 			"POST /sandboxes": "DELETE /sandboxes/%s", "POST /v2/sandboxes": "DELETE /sandboxes/%s", "POST /contexts": "DELETE /contexts/%s",
+			"POST /sandboxes/{id}/fork":                 "DELETE /sandboxes/%s",
 			"POST /filesystem.Filesystem/CreateWatcher": `POST /filesystem.Filesystem/RemoveWatcher {"watcherId":"%s"}`,
 		},
 		Refusal:  refusalFault,
@@ -125,6 +127,8 @@ func bodies(mine, theirs victim) map[string]string {
 	const process, files = "POST /process.Process/", "POST /filesystem.Filesystem/"
 	return map[string]string{
 		"POST /v2/sandboxes":              `{"templateID":"base","timeout":600,"metadata":{"a":"b"},"envVars":{"A":"b"},"secure":true,"allow_internet_access":true,"autoPause":false,"autoResume":{"enabled":false},"network":null}`,
+		"PUT /sandboxes/{id}/network":     `{"allowOut":["a.example"],"denyOut":["0.0.0.0/0"],"allow_internet_access":false}`,
+		"POST /sandboxes/{id}/fork":       `{"count":1,"timeout":60}`,
 		"POST /sandboxes/{id}/timeout":    `{"timeout":3600}`,
 		"POST /sandboxes/{id}/refreshes":  `{"duration":60}`,
 		"POST /sandboxes/{id}/connect":    `{"timeout":60}`,

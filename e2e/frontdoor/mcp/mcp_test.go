@@ -82,8 +82,9 @@ func TestPublishedToolsUseTheDoor(t *testing.T) {
 	dir := install(t)
 	b := frontdoor.Real(t, door)
 	for name, server := range map[string][]string{
-		"HTTP":  {b.URL + "/mcp", "--header", "Authorization: Bearer " + harness.Token},
-		"stdio": {filepath.Join(b.Dir, "bin", "sandbox-broker"), "mcp", "-e", "SANDBOX_BROKER_URL=" + b.URL, "-e", "SANDBOX_BROKER_TOKEN=" + harness.Token},
+		"HTTP through several brokers": {frontdoor.Several(t, door) + "/mcp", "--header", "Authorization: Bearer " + harness.Token},
+		"HTTP":                         {b.URL + "/mcp", "--header", "Authorization: Bearer " + harness.Token},
+		"stdio":                        {filepath.Join(b.Dir, "bin", "sandbox-broker"), "mcp", "-e", "SANDBOX_BROKER_URL=" + b.URL, "-e", "SANDBOX_BROKER_TOKEN=" + harness.Token},
 	} {
 		t.Run("the inspector over "+name, func(t *testing.T) {
 			ask := func(exitCode int, args ...string) answer {

@@ -127,17 +127,20 @@ func (c *Cloud) Calls(action string) int {
 }
 
 // Sandboxes counts those that live.
-func (c *Cloud) Sandboxes() int {
+func (c *Cloud) Sandboxes() int { return len(c.Living()) }
+
+// Living are the IDs of those that live.
+func (c *Cloud) Living() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sweep()
-	n := 0
+	var all []string
 	for _, b := range c.boxes {
 		if b.status != statusTerminated {
-			n++
+			all = append(all, b.id)
 		}
 	}
-	return n
+	return all
 }
 
 // Expire ends all sandboxes, as their idle timeout does.

@@ -213,12 +213,18 @@ func freeze(ctx context.Context, j *jail.Jail, line string) error {
 // reach passes requests on, with their path below prefix, and answers by fail where
 // nobody is there.
 func reach(transport http.RoundTripper, prefix string, fail func(http.ResponseWriter)) http.Handler {
-	return http.StripPrefix(prefix, &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: "localhost"})
 			r.Out.Header.Del("Authorization")
 		},
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { fail(w) },
-	})
+	}
+	return http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Else net/http closes the body of the request when the answer begins, and the transport,
+		// which may be about to find the end of that body, takes it for broken: golang.org/issue/40747.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(w, r)
+	}))
 }

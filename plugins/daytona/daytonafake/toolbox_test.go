@@ -186,7 +186,7 @@ func TestTerminalsOfTheOldDaemon(t *testing.T) {
 	assert.Equal(t, made.object(t)["sessionId"], "t")
 	assert.Equal(t, ask(t, http.MethodPost, toolbox+"/process/pty", `{"id":"t"}`).status, 409)
 	conn := dial(t, toolbox+"/process/pty/t/connect", nil)
-	assert.NilError(t, conn.Write(t.Context(), websocket.MessageBinary, []byte("echo [$X $(stty size)]; exit 5\n")))
+	assert.NilError(t, conn.Write(t.Context(), websocket.MessageBinary, []byte("echo \"[$X $(stty size)]\"; exit 5\n")))
 	messages, code, reason := heard(t, conn)
 	assert.Equal(t, messages[0], `{"status":"connected","type":"control"}`)
 	assert.Check(t, is.Contains(strings.Join(messages, ""), "[y 20 90]"))

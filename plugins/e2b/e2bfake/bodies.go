@@ -33,6 +33,8 @@ var (
 
 	// A reference is a name, with a namespace before it and a tag behind it if wanted.
 	templateForm = regexp.MustCompile(`^([a-zA-Z0-9_-]+/)?[a-zA-Z0-9_-]+(:[a-zA-Z0-9_.-]+)?$`)
+	// What names a snapshot is made lower case by the original, which the fake wants done.
+	snapshotForm = regexp.MustCompile(`^([a-z0-9_-]+/)?[a-z0-9_-]+(:[a-z0-9_.-]+)?$`)
 	// Variables are what the shell and envd can keep.
 	variableForm = regexp.MustCompile(`^[^=\x00]+$`)
 
@@ -62,6 +64,12 @@ var (
 			"metadata": regexp.MustCompile(`.`), "nextToken": regexp.MustCompile(`.`),
 			"limit": regexp.MustCompile(`^([1-9][0-9]?|100)$`), "state": regexp.MustCompile(`^(running|paused)(,(running|paused))?$`),
 		}},
+		"POST /sandboxes/{id}/snapshots": {body: shape.Object{Optional: map[string]shape.Shape{"name": shape.Text{Form: snapshotForm, Most: 200}}}},
+		"GET /snapshots": {query: map[string]*regexp.Regexp{
+			"limit": regexp.MustCompile(`^([1-9][0-9]?|100)$`), "nextToken": regexp.MustCompile(`.`),
+			"sandboxID": regexp.MustCompile(`^[a-z0-9]+$`), "name": snapshotForm,
+		}},
+		"DELETE /templates/{id}":         {},
 		"GET /sandboxes/{id}":            {},
 		"DELETE /sandboxes/{id}":         {},
 		"GET /templates/aliases/{alias}": {},

@@ -61,6 +61,7 @@ func TestBodiesOfTheControlAPIAreWhatIsPublished(t *testing.T) {
 	const (
 		create, createNew   = "POST /sandboxes", "POST /v2/sandboxes"
 		connect, connectNew = "POST /sandboxes/iabc/connect", "POST /v2/sandboxes/iabc/connect"
+		snapshot            = "POST /sandboxes/iabc/snapshots"
 		timeout, pause      = "POST /sandboxes/iabc/timeout", "POST /sandboxes/iabc/pause"
 		good                = ""
 	)
@@ -119,6 +120,22 @@ func TestBodiesOfTheControlAPIAreWhatIsPublished(t *testing.T) {
 		{pause, `null`, "the body must be an object"},
 		{pause, `{"memory":true}`, good},
 		{pause, `{"memory":false}`, "memory asks for what the fake does not have"},
+		{snapshot, `{}`, good},
+		{snapshot, `{"name":"our-team/mine_1:v1.2"}`, good},
+		{snapshot, ``, "is no JSON"},
+		{snapshot, `{"name":""}`, "name must be of the form"},
+		{snapshot, `{"name":"Mine"}`, "name must be of the form"},
+		{snapshot, `{"name":"a b"}`, "name must be of the form"},
+		{snapshot, `{"name":"another/mine"}`, "must match your team"},
+		{"GET /snapshots?limit=0", ``, `parameter "limit" in query must be of the form`},
+		{"GET /snapshots?name=Mine", ``, `parameter "name" in query must be of the form`},
+		{"GET /snapshots?name=another/mine", ``, "must match your team"},
+		{"GET /snapshots?nextToken=x", ``, "Invalid next token"},
+		{"GET /snapshots?sandboxId=iabc", ``, `parameter "sandboxId" in query is not known`},
+		{"DELETE /templates/our-team%2Fmine:default", ``, good},
+		{"DELETE /templates/base", ``, good},
+		{"DELETE /templates/a%20b", ``, "Invalid template ID"},
+		{"DELETE /templates/mine", `{}`, "must be empty"},
 		{"GET /sandboxes/iabc", ``, good},
 		{"GET /sandboxes/iabc", `{}`, "must be empty"},
 		{"GET /sandboxes/iabc?a=b", ``, `parameter "a" in query is not known`},

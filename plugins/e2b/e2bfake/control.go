@@ -1,6 +1,7 @@
 package e2bfake
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +37,9 @@ func (s *Server) control() http.Handler {
 	mux.HandleFunc("DELETE /sandboxes/{id}", s.kill)
 	mux.HandleFunc("POST /sandboxes/{id}/timeout", s.setTimeout)
 	mux.HandleFunc("POST /sandboxes/{id}/pause", s.pause)
+	mux.HandleFunc("POST /sandboxes/{id}/snapshots", s.keepSandbox)
+	mux.HandleFunc("GET /snapshots", s.listSnapshots)
+	mux.HandleFunc("DELETE /templates/{id}", s.deleteTemplate)
 	mux.HandleFunc("GET /templates/aliases/{alias}", s.alias)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Api-Key") != s.options.APIKey {
@@ -116,7 +120,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 		seconds = *req.Timeout
 	}
 	private := req.Network.AllowPublicTraffic != nil && !*req.Network.AllowPublicTraffic
-	template, _, _ := strings.Cut(req.TemplateID, ":")
+	sb, from := s.newSandbox(req.TemplateID)
 	switch {
 	case seconds > s.options.MaxTimeout:
 		problem(w, http.StatusBadRequest, "", fmt.Sprintf("Timeout cannot be greater than %d seconds", s.options.MaxTimeout))
@@ -124,7 +128,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 	case private && !req.Secure && !recent:
 		problem(w, http.StatusBadRequest, "", "private traffic needs a secure sandbox")
 		return
-	case template != InterpreterTemplate && template != BaseTemplate:
+	case sb == nil:
 		problem(w, http.StatusNotFound, "", fmt.Sprintf("template '%s' not found", req.TemplateID))
 		return
 	}
@@ -132,7 +136,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 		problem(w, http.StatusBadRequest, "", err.Error())
 		return
 	}
-	sb := &sandbox{id: newID(), template: template, metadata: req.Metadata, startedAt: time.Now(), envdVersion: s.options.EnvdVersion}
+	sb.metadata, sb.startedAt = req.Metadata, time.Now()
 	if req.Secure || recent {
 		sb.token = newToken()
 	}
@@ -144,7 +148,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 	}
 	defer s.creating.Done()
 	// What has begun is finished, whether or not the client waits.
-	if err := s.launch(sb, agent.Config{Version: s.options.EnvdVersion, Env: req.EnvVars, Token: sb.token, Interpreter: template == InterpreterTemplate}); err != nil {
+	if err := s.launch(sb, agent.Config{Version: sb.envdVersion, Env: req.EnvVars, Token: sb.token, Interpreter: sb.interpreter}, from); err != nil {
 		s.mu.Lock()
 		delete(s.sandboxes, sb.id)
 		s.mu.Unlock()
@@ -156,6 +160,28 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, recent bool) {
 	sb.mu.Unlock()
 	sb.lives(time.Duration(seconds)*time.Second, func() { s.remove(sb.id) })
 	answer(w, http.StatusCreated, sb.asCreated())
+}
+
+// newSandbox is one that is to be made of a template, and what it goes on from if that is a
+// snapshot; nil if there is no such template.
+func (s *Server) newSandbox(templateID string) (*sandbox, *build) {
+	ref, ok := parseReference(templateID)
+	if !ok {
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.snapshotOf(ref); one != nil {
+		b := one.buildOf(cmp.Or(ref.tag, defaultTag))
+		if b == nil {
+			return nil, nil
+		}
+		return &sandbox{id: newID(), template: one.id, alias: one.alias, interpreter: b.interpreter, envdVersion: b.envdVersion}, b
+	}
+	if ref.alias != InterpreterTemplate && ref.alias != BaseTemplate {
+		return nil, nil
+	}
+	return &sandbox{id: newID(), template: ref.alias, alias: ref.alias, interpreter: ref.alias == InterpreterTemplate, envdVersion: s.options.EnvdVersion}, nil
 }
 
 // admit counts a sandbox that is about to start.
@@ -196,7 +222,7 @@ const clientID = "6532622b"
 func (sb *sandbox) asCreated() sandboxResponse {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
-	resp := sandboxResponse{SandboxID: sb.id, TemplateID: sb.template, Alias: sb.template, ClientID: clientID, EnvdVersion: sb.envdVersion, EnvdAccessToken: sb.token}
+	resp := sandboxResponse{SandboxID: sb.id, TemplateID: sb.template, Alias: sb.alias, ClientID: clientID, EnvdVersion: sb.envdVersion, EnvdAccessToken: sb.token}
 	if sb.trafficToken != "" {
 		resp.TrafficAccessToken = &sb.trafficToken
 	}

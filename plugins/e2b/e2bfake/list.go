@@ -20,7 +20,7 @@ func (sb *sandbox) asListed() map[string]any {
 		state = "paused"
 	}
 	return map[string]any{
-		"templateID": sb.template, "alias": sb.template, "sandboxID": sb.id, "clientID": clientID,
+		"templateID": sb.template, "alias": sb.alias, "sandboxID": sb.id, "clientID": clientID,
 		"startedAt": sb.startedAt.UTC().Format(time.RFC3339Nano), "endAt": sb.endAt.UTC().Format(time.RFC3339Nano),
 		"cpuCount": 2, "memoryMB": 2048, "diskSizeMB": 10240, "state": state, "envdVersion": sb.envdVersion,
 		"metadata": maps.Clone(sb.metadata),

@@ -57,7 +57,7 @@ func (s *Server) proxy() http.Handler {
 		switch {
 		case port == envdPort:
 			sb.reach(agent.EnvdSocket, port).ServeHTTP(w, r)
-		case port == interpreterPort && sb.template == InterpreterTemplate:
+		case port == interpreterPort && sb.interpreter:
 			sb.reach(agent.InterpreterSocket, port).ServeHTTP(w, r)
 		default:
 			refuse(w, http.StatusBadGateway, map[string]any{"sandboxId": id, "message": fmt.Sprintf("The sandbox is running but port %d is not open", port), "port": port})

@@ -3,7 +3,7 @@ package e2bfake
 import (
 	"context"
 	"crypto/rand"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -25,11 +25,14 @@ import (
 type sandbox struct {
 	id, template string
 	envdVersion  string
-	metadata     map[string]string
-	startedAt    time.Time
-	jail         *jail.Jail
-	dir          string
-	transports   map[string]*http.Transport // by socket
+	// alias is that of the template; interpreter says whether it has the code interpreter.
+	alias       string
+	interpreter bool
+	metadata    map[string]string
+	startedAt   time.Time
+	jail        *jail.Jail
+	dir         string
+	transports  map[string]*http.Transport // by socket
 	// unlisted is guarded by the server.
 	unlisted int
 
@@ -40,6 +43,7 @@ type sandbox struct {
 	expiry       *time.Timer
 	paused       bool
 	starting     bool
+	keeping      bool
 	kills        int
 	endOnce      sync.Once
 }
@@ -47,13 +51,19 @@ type sandbox struct {
 func newID() string { return "i" + strings.ToLower(rand.Text())[:20] }
 
 // launch starts the sandbox and returns when envd listens.
-func (s *Server) launch(sb *sandbox, config agent.Config) error {
+func (s *Server) launch(sb *sandbox, config agent.Config, from *build) error {
 	sb.dir = s.socketDir(sb.id)
 	if err := os.Mkdir(sb.dir, 0o755); err != nil {
 		return err
 	}
 	if err := sb.setKills(0); err != nil {
 		return err
+	}
+	if from != nil {
+		config.Kept = &from.kept
+		if err := os.Link(from.files, filepath.Join(sb.dir, agent.FilesKept)); err != nil {
+			return err
+		}
 	}
 	executable, err := os.Executable()
 	if err != nil {
@@ -115,6 +125,15 @@ func (sb *sandbox) lives(d time.Duration, over func()) {
 
 // ask makes a call of the agent that nobody outside can make.
 func (sb *sandbox) ask(ctx context.Context, path string, body io.Reader) error {
+	return sb.call(ctx, path, body, http.StatusNoContent, nil)
+}
+
+// askFor is ask for a call that has an answer.
+func (sb *sandbox) askFor(ctx context.Context, path string, into any) error {
+	return sb.call(ctx, path, nil, http.StatusOK, into)
+}
+
+func (sb *sandbox) call(ctx context.Context, path string, body io.Reader, status int, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent"+path, body)
 	if err != nil {
 		return err
@@ -124,10 +143,14 @@ func (sb *sandbox) ask(ctx context.Context, path string, body io.Reader) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusNoContent {
-		return errors.New(resp.Status)
+	if resp.StatusCode != status {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return fmt.Errorf("%s: %s", resp.Status, said)
 	}
-	return nil
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
 }
 
 func (sb *sandbox) replaceToken(ctx context.Context) error {
@@ -146,7 +169,7 @@ func newToken() string { return "tok_" + strings.ToLower(rand.Text()) }
 // reach is the way to a socket of the sandbox, through HTTP. Whatever goes wrong on it
 // before the first byte looks like a port at which nothing listens.
 func (sb *sandbox) reach(socket string, port int) http.Handler {
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: "sandbox"})
 		},
@@ -157,4 +180,10 @@ func (sb *sandbox) reach(socket string, port int) http.Handler {
 			refuse(w, http.StatusBadGateway, map[string]any{"sandboxId": sb.id, "message": "The sandbox is running but port is not open", "port": port})
 		},
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Else net/http closes the body of the request when the answer begins, and the transport,
+		// which may be about to find the end of that body, takes it for broken: golang.org/issue/40747.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(w, r)
+	})
 }

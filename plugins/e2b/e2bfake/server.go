@@ -11,6 +11,9 @@
 // lies (Fault): it loses answers of calls that had an effect, cuts streams, refuses, is
 // late.
 //
+// A snapshot has the files of a sandbox as they were. Of memory it has an imitation: the cells
+// of a kernel are run again, but for those that failed, and what runs is started again.
+//
 // Requests must be what is published: members that are needed, types, ranges, forms, values
 // of enumerations. Where the original is not known to mind, the fake does: at parameters and
 // at members of messages to envd and the code interpreter that are not known. Those of the
@@ -72,6 +75,9 @@ type Options struct {
 	MaxSandboxes int
 	// EnvdVersion that sandboxes have, the newest if empty; they lack what came later.
 	EnvdVersion string
+	// RestartAtSnapshot resets connections into a sandbox of which a snapshot was made, as the
+	// original does where it starts the machine afresh for it.
+	RestartAtSnapshot bool
 	// MaxTimeout that a sandbox may be made with, in seconds; 0 for a day.
 	MaxTimeout int
 }
@@ -109,6 +115,9 @@ type Server struct {
 	sandboxes map[string]*sandbox
 	// unlisted is how many lists a new sandbox is missing from.
 	unlisted int
+	// snapshots are in the order in which they were made; so many are left out of lists.
+	snapshots         []*snapshot
+	unlistedSnapshots int
 	// created counts all sandboxes that were ever made.
 	created int
 	// unread are members of bodies that nobody reads.

@@ -17,7 +17,7 @@ var _ sdk.Ports = (*Calls)(nil)
 const dialTimeout = 10 * time.Second
 
 // DialPort implements sdk.Ports. Connections do not hinder a pause: they stand
-// still with everything else.
+// still with everything else, or break where the instance leaves its sandbox.
 func (c *Calls) DialPort(ctx context.Context, instanceID string, port uint16) (conn net.Conn, err error) {
 	err = c.ask(ctx, instanceID, func(guest *wire.Client) (err error) {
 		dialling, cancel := context.WithTimeout(ctx, dialTimeout)

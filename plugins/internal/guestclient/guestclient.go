@@ -53,6 +53,7 @@ type Client struct {
 	conn    *grpc.ClientConn
 	rpc     guestv1.GuestServiceClient
 	install guestv1.InstallServiceClient
+	network guestv1.NetworkServiceClient
 }
 
 // New makes a client of the only connection that there is. Close it before the connection.
@@ -71,16 +72,23 @@ const (
 	silence     = 10 * time.Second
 )
 
+// recordSize is the most that one read of a connection returns that TLS is spoken on. A larger
+// buffer would hold no more, and a plugin has one for each of its sandboxes.
+const recordSize = 16 << 10
+
 // Redialing makes a client that connects, with dial, whenever it has no connection: what the
 // guest serves outlives its connections. A connection that is silent is tried, and given up
 // where nothing comes.
 func Redialing(dial func(context.Context) (net.Conn, error)) (*Client, error) {
 	return newClient(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) },
+		grpc.WithReadBufferSize(recordSize),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: mostRedial},
 			MinConnectTimeout: startBound,
 		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
+		// Also where nothing is asked: a connection whose machine was lost for a moment is dead
+		// on the guest's side alone, and the next call would find that out too late.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence, PermitWithoutStream: true}),
 	)
 }
 
@@ -88,12 +96,16 @@ func newClient(dial func(context.Context, string) (net.Conn, error), options ...
 	// What a guest says is bounded as what a plugin says.
 	cc, err := grpc.NewClient("passthrough:guest", append(append(wire.DialOptions(),
 		grpc.WithContextDialer(dial),
+		grpc.WithChainUnaryInterceptor(tellTrace), grpc.WithChainStreamInterceptor(tellTraceOfStream),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // the connection has its own
 	), options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the guest: %w", err)
 	}
-	return &Client{conn: cc, rpc: guestv1.NewGuestServiceClient(cc), install: guestv1.NewInstallServiceClient(cc)}, nil
+	return &Client{
+		conn: cc, rpc: guestv1.NewGuestServiceClient(cc),
+		install: guestv1.NewInstallServiceClient(cc), network: guestv1.NewNetworkServiceClient(cc),
+	}, nil
 }
 
 // Instance is the guest as the agent of an instance: the capabilities that it

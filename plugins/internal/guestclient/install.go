@@ -25,6 +25,9 @@ const maxTunnels = 128
 // tunnelChunk is how much of a connection travels at once.
 const tunnelChunk = 32 << 10
 
+// tunnelStream carries one connection.
+type tunnelStream = grpc.BidiStreamingClient[guestv1.TunnelRequest, guestv1.TunnelResponse]
+
 // Installer is a program that installs packages.
 type Installer struct {
 	Argv []string
@@ -67,7 +70,7 @@ func (c *Client) Install(ctx context.Context, installer Installer, timeout time.
 			case room <- struct{}{}:
 				tunnels.Go(func() {
 					defer func() { <-room }()
-					c.tunnel(callCtx, e.Connect, connector)
+					tunnel(callCtx, e.Connect, connector, c.install.Tunnel)
 				})
 			default:
 				unread = sdk.Errorf(sdk.CodeUnavailable, "the installation asked for too many connections")
@@ -83,11 +86,11 @@ func (c *Client) Install(ctx context.Context, installer Installer, timeout time.
 }
 
 // tunnel answers one request for a connection, and returns when that has ended.
-func (c *Client) tunnel(ctx context.Context, asked *guestv1.Connect, connector Connector) {
+func tunnel(ctx context.Context, asked *guestv1.Connect, connector Connector, open func(context.Context, ...grpc.CallOption) (tunnelStream, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	conn, err := dial(ctx, asked, connector)
-	stream, broken := c.install.Tunnel(ctx)
+	stream, broken := open(ctx)
 	if broken != nil {
 		if err == nil {
 			_ = conn.Close()
@@ -143,7 +146,7 @@ func (c *Client) tunnel(ctx context.Context, asked *guestv1.Connect, connector C
 
 // finish ends a tunnel whose far side has ended. What was sent before arrives:
 // the guest ends the call when it has come to the end of it.
-func finish(stream grpc.BidiStreamingClient[guestv1.TunnelRequest, guestv1.TunnelResponse], err error) {
+func finish(stream tunnelStream, err error) {
 	if !errors.Is(err, io.EOF) || stream.CloseSend() != nil {
 		return
 	}

@@ -72,7 +72,7 @@ func TestWhereAnotherConnectionCanBeHadThatIsUsed(t *testing.T) {
 	t.Cleanup(func() { assert.Check(t, client.Close()) })
 
 	env := map[string]string{"A": "b", "BYTES": "\xff\xfe=\n"}
-	assert.NilError(t, client.Remember(t.Context(), env))
+	assert.NilError(t, client.Remember(t.Context(), env, time.Time{}))
 	ended := make(chan error, 1)
 	go func() {
 		_, err := client.Execute(t.Context(), sdk.ExecuteRequest{Language: sdk.Bash, Timeout: time.Hour, OutputLimit: 1 << 10}, nil, &counted{})
@@ -86,7 +86,7 @@ func TestWhereAnotherConnectionCanBeHadThatIsUsed(t *testing.T) {
 		if err != nil {
 			return poll.Continue("%v", err)
 		}
-		assert.DeepEqual(t, got, env)
+		assert.DeepEqual(t, got.Env, env)
 		return poll.Success()
 	}, poll.WithTimeout(time.Minute))
 }

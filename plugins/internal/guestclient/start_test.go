@@ -141,7 +141,7 @@ func connect(t *testing.T, g guestServer) *guestclient.Client {
 	server := grpc.NewServer(wire.EncodeErrors()...)
 	guestv1.RegisterGuestServiceServer(server, g)
 	providerv1.RegisterProviderServiceServer(server, g)
-	listener := stdio.NewListener(stdio.NewConn(fromPlugin, toPlugin))
+	listener := stdio.NewLine(fromPlugin, toPlugin)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	conn := stdio.NewConn(fromGuest, toGuest)

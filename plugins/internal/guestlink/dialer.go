@@ -18,9 +18,9 @@ var (
 	// ErrSomebodyElse means that somebody answered who is not the guest: its pod is gone, and
 	// its address is another's now.
 	ErrSomebodyElse = errors.New("somebody else answers in the guest's place")
-	// ErrRefused means that the guest answered and does not take the key: it was made for
-	// another key or pod.
-	ErrRefused = errors.New("the guest refuses the key")
+	// ErrRefused means that the guest answered and does not take the credential: it was made
+	// for another authority, or is in another pod.
+	ErrRefused = errors.New("the guest refuses the credential")
 )
 
 // Dialer connects to the guest of one pod.
@@ -28,8 +28,10 @@ type Dialer struct {
 	// Connect makes a connection on which TLS is spoken. Its deadlines are not used, but
 	// closing it must end its calls.
 	Connect func(ctx context.Context) (net.Conn, error)
-	// Key is that of Key for the pod.
-	Key ed25519.PrivateKey
+	// Authority is the one that the pod was made with.
+	Authority ed25519.PrivateKey
+	// Pod is the UID of the pod.
+	Pod string
 	// Guest is who must answer.
 	Guest Fingerprint
 }
@@ -42,7 +44,7 @@ func (d Dialer) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the fingerprint of the guest %w", err)
 	}
-	own, err := certificate(d.Key)
+	own, err := credential(d.Authority, d.Pod)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func isAlert(err error, from string) bool {
 	return ok && op.Op == from
 }
 
-// readAccepted waits until the guest has taken the key: in TLS 1.3 a client's handshake ends
+// readAccepted waits until the guest has taken the credential: in TLS 1.3 a client's handshake ends
 // before the server has looked at its certificate.
 func readAccepted(ctx context.Context, conn *tls.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"math/big"
@@ -28,22 +29,31 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var secret = []byte("a secret that is no secret, as it is in a test")
 
-func key(t testing.TB, pod string) ed25519.PrivateKey {
+// scope is where the pods of these tests are.
+const scope = "default"
+
+func authority(t testing.TB, scope string) ed25519.PrivateKey {
 	t.Helper()
-	k, err := guestlink.Key(secret, pod)
+	k, err := guestlink.Authority(secret, scope)
 	assert.NilError(t, err)
 	return k
+}
+
+func listen(t *testing.T, scope, pod string) *guestlink.Listener {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	public, err := guestlink.ParsePublic(guestlink.Public(authority(t, scope)))
+	assert.NilError(t, err)
+	l, err := guestlink.Listen(inner, public, pod)
+	assert.NilError(t, err)
+	return l
 }
 
 // newGuest listens as the guest of a pod does, and echoes.
 func newGuest(t *testing.T, pod string) *guestlink.Listener {
 	t.Helper()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.NilError(t, err)
-	public, err := guestlink.ParsePublic(guestlink.Public(key(t, pod)))
-	assert.NilError(t, err)
-	l, err := guestlink.Listen(inner, public)
-	assert.NilError(t, err)
+	l := listen(t, scope, pod)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -82,8 +92,8 @@ func checkEcho(t *testing.T, conn net.Conn) {
 }
 
 func TestThePluginAndItsGuestKnowEachOther(t *testing.T) {
-	guest := newGuest(t, "default/pod-1")
-	d := guestlink.Dialer{Connect: to(guest.Addr()), Key: key(t, "default/pod-1"), Guest: guest.Fingerprint()}
+	guest := newGuest(t, "pod-1")
+	d := guestlink.Dialer{Connect: to(guest.Addr()), Authority: authority(t, scope), Pod: "pod-1", Guest: guest.Fingerprint()}
 	for range 2 { // the first stays open
 		conn, err := d.Dial(t.Context())
 		assert.NilError(t, err)
@@ -93,32 +103,34 @@ func TestThePluginAndItsGuestKnowEachOther(t *testing.T) {
 }
 
 func TestADialerSaysWhyThereIsNoConnection(t *testing.T) {
-	guest, neighbour := newGuest(t, "default/pod-1"), newGuest(t, "default/pod-2")
-	own := key(t, "default/pod-1")
+	guest, neighbour := newGuest(t, "pod-1"), newGuest(t, "pod-2")
+	own := authority(t, scope)
 	never := errors.New("there is no route")
 	for name, c := range map[string]struct {
-		connect func(context.Context) (net.Conn, error)
-		key     ed25519.PrivateKey
-		guest   guestlink.Fingerprint
-		want    error
+		connect   func(context.Context) (net.Conn, error)
+		authority ed25519.PrivateKey
+		pod       string
+		guest     guestlink.Fingerprint
+		want      error
 	}{
 		"nobody listens": {
-			func(context.Context) (net.Conn, error) { return nil, never }, own, guest.Fingerprint(), never,
+			func(context.Context) (net.Conn, error) { return nil, never }, own, "pod-1", guest.Fingerprint(), never,
 		},
 		"and that is known by its kind": {
-			func(context.Context) (net.Conn, error) { return nil, never }, own, guest.Fingerprint(), guestlink.ErrNoConnection,
+			func(context.Context) (net.Conn, error) { return nil, never }, own, "pod-1", guest.Fingerprint(), guestlink.ErrNoConnection,
 		},
-		"the connection breaks off":                 {to(server(t, "")), own, guest.Fingerprint(), guestlink.ErrNoConnection},
-		"the address has become a neighbour's":      {to(neighbour.Addr()), own, guest.Fingerprint(), guestlink.ErrSomebodyElse},
-		"somebody answers in plain text":            {to(server(t, "HTTP/1.1 400 Bad Request\r\n\r\n")), own, guest.Fingerprint(), guestlink.ErrSomebodyElse},
-		"somebody answers with an alert":            {to(server(t, "\x15\x03\x03\x00\x02\x02\x46")), own, guest.Fingerprint(), guestlink.ErrSomebodyElse},
-		"somebody answers with another certificate": {to(tlsServer(t, &tls.Config{})), own, guest.Fingerprint(), guestlink.ErrSomebodyElse},
-		"somebody speaks TLS 1.2":                   {to(tlsServer(t, &tls.Config{MaxVersion: tls.VersionTLS12})), own, guest.Fingerprint(), guestlink.ErrSomebodyElse},
-		"the key is another pod's":                  {to(guest.Addr()), key(t, "default/pod-2"), guest.Fingerprint(), guestlink.ErrRefused},
-		"the key is that of another secret":         {to(guest.Addr()), ed25519.NewKeyFromSeed(make([]byte, 32)), guest.Fingerprint(), guestlink.ErrRefused},
+		"the connection breaks off":                 {to(server(t, "")), own, "pod-1", guest.Fingerprint(), guestlink.ErrNoConnection},
+		"the address has become a neighbour's":      {to(neighbour.Addr()), own, "pod-1", guest.Fingerprint(), guestlink.ErrSomebodyElse},
+		"somebody answers in plain text":            {to(server(t, "HTTP/1.1 400 Bad Request\r\n\r\n")), own, "pod-1", guest.Fingerprint(), guestlink.ErrSomebodyElse},
+		"somebody answers with an alert":            {to(server(t, "\x15\x03\x03\x00\x02\x02\x46")), own, "pod-1", guest.Fingerprint(), guestlink.ErrSomebodyElse},
+		"somebody answers with another certificate": {to(tlsServer(t, &tls.Config{})), own, "pod-1", guest.Fingerprint(), guestlink.ErrSomebodyElse},
+		"somebody speaks TLS 1.2":                   {to(tlsServer(t, &tls.Config{MaxVersion: tls.VersionTLS12})), own, "pod-1", guest.Fingerprint(), guestlink.ErrSomebodyElse},
+		"the credential is another pod's":           {to(guest.Addr()), own, "pod-2", guest.Fingerprint(), guestlink.ErrRefused},
+		"the authority is that of another place":    {to(guest.Addr()), authority(t, "other"), "pod-1", guest.Fingerprint(), guestlink.ErrRefused},
+		"the authority is that of another secret":   {to(guest.Addr()), ed25519.NewKeyFromSeed(make([]byte, 32)), "pod-1", guest.Fingerprint(), guestlink.ErrRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := guestlink.Dialer{Connect: c.connect, Key: c.key, Guest: c.guest}.Dial(t.Context())
+			_, err := guestlink.Dialer{Connect: c.connect, Authority: c.authority, Pod: c.pod, Guest: c.guest}.Dial(t.Context())
 			assert.ErrorIs(t, err, c.want)
 			kinds := 0
 			for _, kind := range []error{guestlink.ErrNoConnection, guestlink.ErrSomebodyElse, guestlink.ErrRefused} {
@@ -129,8 +141,10 @@ func TestADialerSaysWhyThereIsNoConnection(t *testing.T) {
 			assert.Equal(t, kinds, 1, "%v", err)
 		})
 	}
-	_, err := guestlink.Dialer{Connect: to(guest.Addr()), Key: own, Guest: "nonsense"}.Dial(t.Context())
+	_, err := guestlink.Dialer{Connect: to(guest.Addr()), Authority: own, Pod: "pod-1", Guest: "nonsense"}.Dial(t.Context())
 	assert.ErrorContains(t, err, "the fingerprint of the guest is no public key")
+	_, err = guestlink.Dialer{Connect: to(guest.Addr()), Authority: own, Guest: guest.Fingerprint()}.Dial(t.Context())
+	assert.ErrorContains(t, err, "the UID of the pod is missing")
 }
 
 func TestADialerWaitsForSilenceNoLongerThanItsContext(t *testing.T) {
@@ -142,8 +156,8 @@ func TestADialerWaitsForSilenceNoLongerThanItsContext(t *testing.T) {
 		cancel(nil)
 	}()
 	connect := func(context.Context) (net.Conn, error) { return ours, nil }
-	guest := guestlink.Fingerprint(guestlink.Public(key(t, "guest")))
-	_, err := guestlink.Dialer{Connect: connect, Key: key(t, "p"), Guest: guest}.Dial(ctx)
+	guest := guestlink.Fingerprint(guestlink.Public(authority(t, "guest")))
+	_, err := guestlink.Dialer{Connect: connect, Authority: authority(t, scope), Pod: "p", Guest: guest}.Dial(ctx)
 	assert.ErrorIs(t, err, guestlink.ErrNoConnection)
 	assert.ErrorIs(t, err, context.Canceled)
 }
@@ -164,7 +178,7 @@ func server(t *testing.T, says string) net.Addr {
 
 func tlsServer(t *testing.T, config *tls.Config) net.Addr {
 	t.Helper()
-	config.Certificates = []tls.Certificate{certificate(t, key(t, "somebody"))}
+	config.Certificates = []tls.Certificate{certificate(t, "somebody", authority(t, "somebody"), nil)}
 	return serve(t, func(conn net.Conn) {
 		c := tls.Server(conn, config)
 		_ = c.Handshake()
@@ -196,21 +210,40 @@ func serve(t *testing.T, each func(net.Conn)) net.Addr {
 	return l.Addr()
 }
 
-func certificate(t testing.TB, k ed25519.PrivateKey) tls.Certificate {
+// certificate is one with a name, for a key, by another certificate or by itself.
+func certificate(t testing.TB, name string, k ed25519.PrivateKey, by *tls.Certificate) tls.Certificate {
 	t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(7)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
+	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: name}}
+	parent, signer := template, k
+	var chain [][]byte
+	if by != nil {
+		issuer, err := x509.ParseCertificate(by.Certificate[0])
+		assert.NilError(t, err)
+		parent, signer, chain = issuer, by.PrivateKey.(ed25519.PrivateKey), by.Certificate
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, k.Public(), signer)
 	assert.NilError(t, err)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: k}
+	return tls.Certificate{Certificate: append([][]byte{der}, chain...), PrivateKey: k}
 }
 
-// Whoever has no key reads not a byte but an alert, and is hung up on.
+func freshKey(t testing.TB) ed25519.PrivateKey {
+	t.Helper()
+	_, k, err := ed25519.GenerateKey(rand.Reader)
+	assert.NilError(t, err)
+	return k
+}
+
+// Whoever has no credential reads not a byte but an alert, and is hung up on.
 func TestAGuestSaysNothingToOthers(t *testing.T) {
-	guest := newGuest(t, "default/pod-1")
-	own := certificate(t, key(t, "default/pod-1"))
-	others := certificate(t, key(t, "default/pod-2"))
-	// The certificate has the client's key, and the private key is another.
-	stolen := tls.Certificate{Certificate: own.Certificate, PrivateKey: key(t, "default/pod-2")}
+	guest := newGuest(t, "pod-1")
+	root := certificate(t, "authority", authority(t, scope), nil)
+	own := certificate(t, "pod-1", freshKey(t), &root)
+	// The certificate is the client's, and the private key is another.
+	stolen := tls.Certificate{Certificate: own.Certificate, PrivateKey: freshKey(t)}
+	// One whom the authority trusts with a pod signs for the next.
+	handedOn := certificate(t, "pod-1", freshKey(t), &own)
+	others := certificate(t, "pod-2", freshKey(t), &root)
+	second := tls.Certificate{Certificate: [][]byte{others.Certificate[0], own.Certificate[0]}, PrivateKey: others.PrivateKey}
 	with := func(c ...tls.Certificate) *tls.Config {
 		return &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if len(c) == 0 {
@@ -225,10 +258,14 @@ func TestAGuestSaysNothingToOthers(t *testing.T) {
 		config *tls.Config
 		want   string
 	}{
-		"no certificate":       {with(), "certificate required"},
-		"another pod's key":    {with(others), "bad certificate"},
-		"a stolen certificate": {with(stolen), "error decrypting message"},
-		"TLS 1.2":              {old, "protocol version not supported"},
+		"no certificate":           {with(), "certificate required"},
+		"another pod's":            {with(others), "bad certificate"},
+		"one without a name":       {with(certificate(t, "", freshKey(t), &root)), "bad certificate"},
+		"one by itself":            {with(certificate(t, "pod-1", freshKey(t), nil)), "bad certificate"},
+		"one by its own issuer":    {with(handedOn), "bad certificate"},
+		"this pod's as the second": {with(second), "bad certificate"},
+		"a stolen certificate":     {with(stolen), "error decrypting message"},
+		"TLS 1.2":                  {old, "protocol version not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := to(guest.Addr())(t.Context())
@@ -265,8 +302,8 @@ func openFiles(t testing.TB) int {
 
 // As those of user code might, 200 connections say nothing.
 func TestThePluginGetsInWhileOthersTakeAllTheRoom(t *testing.T) {
-	guest := newGuest(t, "default/pod-1")
-	d := guestlink.Dialer{Connect: to(guest.Addr()), Key: key(t, "default/pod-1"), Guest: guest.Fingerprint()}
+	guest := newGuest(t, "pod-1")
+	d := guestlink.Dialer{Connect: to(guest.Addr()), Authority: authority(t, scope), Pod: "pod-1", Guest: guest.Fingerprint()}
 	before := openFiles(t)
 	var idle []net.Conn
 	for range 200 {
@@ -303,17 +340,12 @@ func TestThePluginGetsInWhileOthersTakeAllTheRoom(t *testing.T) {
 }
 
 func TestAListenerThatClosesWaitsForNobody(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.NilError(t, err)
-	public, err := guestlink.ParsePublic(guestlink.Public(key(t, "p")))
-	assert.NilError(t, err)
-	l, err := guestlink.Listen(inner, public)
-	assert.NilError(t, err)
+	l := listen(t, scope, "p")
 	silent, err := to(l.Addr())(t.Context())
 	assert.NilError(t, err)
 	defer silent.Close()
-	// One has shown its key, and nobody has accepted it yet.
-	conn, err := guestlink.Dialer{Connect: to(l.Addr()), Key: key(t, "p"), Guest: l.Fingerprint()}.Dial(t.Context())
+	// One has shown its credential, and nobody has accepted it yet.
+	conn, err := guestlink.Dialer{Connect: to(l.Addr()), Authority: authority(t, scope), Pod: "p", Guest: l.Fingerprint()}.Dial(t.Context())
 	assert.NilError(t, err)
 	defer conn.Close()
 
@@ -328,24 +360,29 @@ func TestAListenerThatClosesWaitsForNobody(t *testing.T) {
 	}
 }
 
-func TestAKeyIsOnePodsAlone(t *testing.T) {
-	one := key(t, "default/pod-1")
-	assert.DeepEqual(t, one, key(t, "default/pod-1"))
-	assert.Assert(t, !one.Equal(key(t, "default/pod-2")))
-	other, err := guestlink.Key(append([]byte("x"), secret...), "default/pod-1")
+func TestAnAuthorityIsThatOfASecretAndAPlace(t *testing.T) {
+	one := authority(t, "default")
+	assert.DeepEqual(t, one, authority(t, "default"))
+	assert.Assert(t, !one.Equal(authority(t, "other")))
+	other, err := guestlink.Authority(append([]byte("x"), secret...), "default")
 	assert.NilError(t, err)
 	assert.Assert(t, !one.Equal(other))
-	_, err = guestlink.Key(secret[:31], "default/pod-1")
+	_, err = guestlink.Authority(secret[:31], "default")
 	assert.ErrorContains(t, err, "has 31 bytes and needs 32")
 	// Pods that run must not become strangers by a new version of the plugin.
-	assert.Equal(t, guestlink.Public(one), "c60sJhEScBXhVjHD7H2IWpvmKkO37flYcqYJVe3gZOI")
+	assert.Equal(t, guestlink.Public(one), "jn3SaExiUVHJ8UAlCcijnoE2aCSj115sCXOoNQ+wdQc")
+}
+
+func TestAGuestMustKnowItsPod(t *testing.T) {
+	_, err := guestlink.Listen(nil, nil, "")
+	assert.ErrorContains(t, err, "the UID of the pod is missing")
 }
 
 func TestAPublicKeyHasOneText(t *testing.T) {
-	text := guestlink.Public(key(t, "p"))
+	text := guestlink.Public(authority(t, "p"))
 	public, err := guestlink.ParsePublic(text)
 	assert.NilError(t, err)
-	assert.Assert(t, public.Equal(key(t, "p").Public()))
+	assert.Assert(t, public.Equal(authority(t, "p").Public()))
 	for name, wrong := range map[string]string{
 		"nothing": "", "padding": text + "=", "a line end": text + "\n", "a line end within": text[:9] + "\n" + text[9:],
 		"a byte less": text[:42], "a byte more": text + "AA", "bits that count for nothing": text[:42] + "B",

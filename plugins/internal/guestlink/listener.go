@@ -23,12 +23,12 @@ const (
 	maxAcceptPause = time.Second
 )
 
-// accepted is what the guest says first, when it has taken the client's key. Another version
+// accepted is what the guest says first, when it has taken the client's credential. Another version
 // of the link would say another byte.
 const accepted = '1'
 
 // errNotTheClient is why a handshake fails; the other side sees a bad certificate.
-var errNotTheClient = errors.New("the peer does not have the client's key")
+var errNotTheClient = errors.New("the peer has no credential for this pod")
 
 // Listener accepts connections of the one client, whoever else there is. It implements
 // net.Listener.
@@ -47,8 +47,12 @@ type Listener struct {
 var _ net.Listener = (*Listener)(nil)
 
 // Listen makes a key for this listener and accepts the connections of inner, which it takes
-// over, for a client that has the key. Close ends it.
-func Listen(inner net.Listener, client ed25519.PublicKey) (*Listener, error) {
+// over, for a client to which the authority has given a credential for the pod of this UID.
+// Close ends it.
+func Listen(inner net.Listener, authority ed25519.PublicKey, pod string) (*Listener, error) {
+	if pod == "" {
+		return nil, errNoPod
+	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
@@ -65,7 +69,7 @@ func Listen(inner net.Listener, client ed25519.PublicKey) (*Listener, error) {
 			SessionTicketsDisabled: true,
 			ClientAuth:             tls.RequireAnyClientCert,
 			VerifyConnection: func(state tls.ConnectionState) error {
-				if !peerHas(state, client) {
+				if !peerMayUse(state, authority, pod) {
 					return errNotTheClient
 				}
 				return nil
@@ -83,7 +87,7 @@ func Listen(inner net.Listener, client ed25519.PublicKey) (*Listener, error) {
 // Fingerprint is who the client must expect.
 func (l *Listener) Fingerprint() Fingerprint { return l.fingerprint }
 
-// Accept returns a connection whose client has proven its key. A handshake that takes long
+// Accept returns a connection whose client has proven its right. A handshake that takes long
 // holds up nobody.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
@@ -128,7 +132,7 @@ func (l *Listener) acceptAll() {
 	}
 }
 
-// authenticate hands the connection on once its client has proven its key, and closes that
+// authenticate hands the connection on once its client has proven its right, and closes that
 // of anybody else without a word.
 func (l *Listener) authenticate(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(l.closing, HandshakeTimeout)
@@ -151,7 +155,7 @@ func (l *Listener) authenticate(raw net.Conn) {
 	}
 }
 
-// sayAccepted tells the client that its key was taken, which TLS 1.3 does not.
+// sayAccepted tells the client that its credential was taken, which TLS 1.3 does not.
 func sayAccepted(ctx context.Context, conn *tls.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })
 	_, err := conn.Write([]byte{accepted})

@@ -7,6 +7,7 @@ package guestpackages
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/url"
@@ -125,6 +126,9 @@ type Programs struct {
 type Instance interface {
 	// Guest is the way to its guest.
 	Guest() *guestclient.Client
+	// Programs are what its sandbox has, if that is not what all of them have; ok is false
+	// else.
+	Programs() (own Programs, ok bool)
 	// Installing is held while an installer runs: those of one language write to one
 	// directory.
 	Installing() *sync.Mutex
@@ -141,6 +145,7 @@ type Sources struct {
 	egress   *egress.Egress // nil if nothing may be installed
 	wheels   *egress.Wheels // nil if there is no directory of them
 	programs func() Programs
+	settings Settings
 }
 
 // Options of Sources. The zero values are those of this machine.
@@ -154,7 +159,7 @@ type Options struct {
 
 // Open makes of the settings what installations need. The caller owes a Close.
 func Open(s Settings, o Options) (*Sources, error) {
-	from := &Sources{programs: o.Programs}
+	from := &Sources{programs: o.Programs, settings: s}
 	if !s.On() {
 		return from, nil
 	}
@@ -205,6 +210,16 @@ func indexURL(setting, text string) (*url.URL, error) {
 		return nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, setting, "must end with the path")
 	}
 	return u, nil
+}
+
+// Identity is another text when an installation may come to something else: from other
+// places, or by other wheels in the directory.
+func (from *Sources) Identity() string {
+	var wheels time.Time
+	if info, err := os.Stat(from.settings.WheelDir); err == nil {
+		wheels = info.ModTime()
+	}
+	return fmt.Sprintf("%q %d", fmt.Sprintf("%+v", from.settings), wheels.UnixNano())
 }
 
 // Close ends what serves packages.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -22,29 +23,108 @@ func (from *Sources) Check(language sdk.Language, requirements []string) error {
 
 // Install installs packages in an instance, which is not paused meanwhile.
 func (from *Sources) Install(ctx context.Context, i Instance, req sdk.InstallPackagesRequest, out sdk.Output) (sdk.ExecuteResult, error) {
-	if err := from.Check(req.Language, req.Requirements); err != nil {
+	in, err := from.Begin(i, req)
+	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	if !i.Installing().TryLock() {
-		return sdk.ExecuteResult{}, sdk.Errorf(sdk.CodeConflict, "another installation is running in the instance")
-	}
-	defer i.Installing().Unlock()
+	defer in.End()
+	return in.Install(ctx, req.Timeout, out)
+}
 
-	said := &installerOutput{limit: int(req.OutputLimit)}
-	started := time.Now()
-	result, err := i.Guest().Install(ctx, from.installer(req), req.Timeout, req.OutputLimit, from.egress.Session(i.Owner()), said)
-	if err != nil {
-		if result, err = i.WithoutResult(ctx, req.Timeout, started, err); err != nil {
-			return sdk.ExecuteResult{}, err
-		}
+// Installation is one that has its turn in an instance.
+type Installation struct {
+	from     *Sources
+	instance Instance
+	req      sdk.InstallPackagesRequest
+	has      Programs
+}
+
+// Begin looks whether the operator allows an installation, and takes its turn in the instance.
+// The caller owes an End.
+func (from *Sources) Begin(i Instance, req sdk.InstallPackagesRequest) (*Installation, error) {
+	has, own := i.Programs()
+	if !own {
+		has = from.programs()
 	}
-	return report(req.Language, result, said, out)
+	if err := from.installable(req.Language, has); err != nil {
+		return nil, err
+	}
+	if err := packages.Check(req.Language, req.Requirements); err != nil {
+		return nil, err
+	}
+	if !i.Installing().TryLock() {
+		return nil, sdk.Errorf(sdk.CodeConflict, "another installation is running in the instance")
+	}
+	return &Installation{from: from, instance: i, req: req, has: has}, nil
+}
+
+// End gives the turn back.
+func (in *Installation) End() { in.instance.Installing().Unlock() }
+
+// Programs are what the sandbox has.
+func (in *Installation) Programs() Programs { return in.has }
+
+// Install has the installer of the language fetch the packages.
+func (in *Installation) Install(ctx context.Context, timeout time.Duration, out sdk.Output) (sdk.ExecuteResult, error) {
+	said := &installerOutput{limit: int(in.req.OutputLimit)}
+	result, err := in.run(ctx, in.from.installer(in.req, in.has), timeout, in.from.egress.Session(in.instance.Owner()), said)
+	if err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	return report(in.req.Language, result, said, out)
+}
+
+// Run has a program do something about the packages of the instance, as an installer but
+// without a way out. What it says is for the log, if it fails.
+func (in *Installation) Run(ctx context.Context, program guestclient.Installer, timeout time.Duration) (result sdk.ExecuteResult, said string, err error) {
+	output := &installerOutput{limit: maxSaid}
+	result, err = in.run(ctx, program, timeout, noWayOut{}, output)
+	return result, output.stdout.String() + output.stderr.String(), err
+}
+
+// maxSaid bounds what is kept of what such a program says.
+const maxSaid = 16 << 10
+
+func (in *Installation) run(ctx context.Context, program guestclient.Installer, timeout time.Duration, way guestclient.Connector, said *installerOutput) (sdk.ExecuteResult, error) {
+	started := time.Now()
+	result, err := in.instance.Guest().Install(ctx, program, timeout, int64(said.limit), way, said)
+	if err != nil {
+		return in.instance.WithoutResult(ctx, timeout, started, err)
+	}
+	return result, nil
+}
+
+// Report hands over what an installation came to that was made elsewhere, as one that was
+// made in the instance.
+func (in *Installation) Report(result sdk.ExecuteResult, stdout, stderr []byte, out sdk.Output) (sdk.ExecuteResult, error) {
+	said := &installerOutput{limit: int(in.req.OutputLimit)}
+	if err := errors.Join(said.Stdout(stdout), said.Stderr(stderr)); err != nil {
+		return sdk.ExecuteResult{}, err
+	}
+	return report(in.req.Language, result, said, out)
+}
+
+// noWayOut refuses all connections.
+type noWayOut struct{}
+
+// Connect implements guestclient.Connector.
+func (noWayOut) Connect(context.Context, string, uint16) (net.Conn, error) {
+	return nil, errors.New("nothing is fetched for packages that are here")
 }
 
 // Installable refuses a language whose packages the operator has not allowed, or not made
 // possible.
 func (from *Sources) Installable(language sdk.Language) error {
-	has := from.programs()
+	return from.installable(language, from.programs())
+}
+
+// Allowed is Installable for sandboxes whose programs are not known.
+func (from *Sources) Allowed(language sdk.Language) error {
+	return from.installable(language, Programs{Interpreters: map[sdk.Language]string{language: string(language)}})
+}
+
+// installable is Installable for sandboxes that have those programs.
+func (from *Sources) installable(language sdk.Language, has Programs) error {
 	refused := func(format string, args ...any) error {
 		e := sdk.Errorf(sdk.CodeNotSupported, format, args...)
 		e.Capability = sdk.CapabilityPackages
@@ -68,8 +148,7 @@ func (from *Sources) Installable(language sdk.Language) error {
 }
 
 // installer is the program that does it.
-func (from *Sources) installer(req sdk.InstallPackagesRequest) guestclient.Installer {
-	has := from.programs()
+func (from *Sources) installer(req sdk.InstallPackagesRequest, has Programs) guestclient.Installer {
 	interpreter := has.Interpreters[req.Language]
 	var installer guestclient.Installer
 	if req.Language == sdk.Python {

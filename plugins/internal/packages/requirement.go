@@ -2,6 +2,7 @@ package packages
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -55,4 +56,28 @@ func isArchive(name string) bool {
 		}
 	}
 	return false
+}
+
+// separators are what names of Python packages have between their letters; which of them,
+// and how many, makes no difference.
+var separators = regexp.MustCompile(`[-_.]+`)
+
+// Set is what was asked for in one form: in whatever order, how often and with what spaces
+// packages were named, the same set is the same list. The requirements are those that Check
+// lets pass.
+func Set(language sdk.Language, requirements []string) []string {
+	set := make([]string, 0, len(requirements))
+	for _, r := range requirements {
+		if language == sdk.Python {
+			r = strings.ReplaceAll(r, " ", "")
+			name, rest := r, ""
+			if end := strings.IndexAny(r, "[~=!<>"); end >= 0 {
+				name, rest = r[:end], r[end:]
+			}
+			r = separators.ReplaceAllString(strings.ToLower(name), "-") + rest
+		}
+		set = append(set, r)
+	}
+	slices.Sort(set)
+	return slices.Compact(set)
 }

@@ -29,6 +29,23 @@ func TestRequirementsAreNamesOfPackages(t *testing.T) {
 	assert.ErrorIs(t, packages.Check(sdk.Python, strings.Split(strings.Repeat("x,", 300), ",")), &sdk.Error{Code: sdk.CodeInvalidRequest})
 }
 
+func TestTheSameSetHasOneForm(t *testing.T) {
+	for name, test := range map[string]struct{ asked, want []string }{
+		"order and repetition":     {[]string{"b", "a", "b"}, []string{"a", "b"}},
+		"names":                    {[]string{"Zope.Interface", "a__B"}, []string{"a-b", "zope-interface"}},
+		"spaces":                   {[]string{"x >= 1, < 2", "y [ a , b ] == 1.0"}, []string{"x>=1,<2", "y[a,b]==1.0"}},
+		"a version stays as it is": {[]string{"A==1.0_RC.1"}, []string{"a==1.0_RC.1"}},
+		"other versions":           {[]string{"a==1", "a==2"}, []string{"a==1", "a==2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := packages.Set(sdk.Python, test.asked)
+			assert.DeepEqual(t, got, test.want)
+			assert.NilError(t, packages.Check(sdk.Python, got))
+		})
+	}
+	assert.DeepEqual(t, packages.Set(sdk.JavaScript, []string{"x@>=1 <2", "a_b"}), []string{"a_b", "x@>=1 <2"})
+}
+
 func FuzzARequirementIsNoOption(f *testing.F) {
 	f.Add("numpy==2.1")
 	f.Fuzz(func(t *testing.T, text string) {

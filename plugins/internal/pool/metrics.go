@@ -21,7 +21,7 @@ func Metrics(s Stats) []sdk.Metric {
 	}
 	var metrics []sdk.Metric
 	for _, template := range slices.Sorted(maps.Keys(s.Ready)) {
-		metrics = append(metrics, with(gauge("pool_ready_sandboxes", "Sandboxes that wait to be used.", float64(s.Ready[template])), "template", template))
+		metrics = append(metrics, with(gauge(sdk.MetricReadySandboxes, "Sandboxes that wait to be used.", float64(s.Ready[template])), sdk.MetricLabelTemplate, template))
 	}
 	const handedOut = "Sandboxes that requests have got: ready, or awaited because none was."
 	for _, template := range slices.Sorted(maps.Keys(s.HandedOut)) {
@@ -33,6 +33,10 @@ func Metrics(s Stats) []sdk.Metric {
 			m.Labels = map[string]string{"template": template, "source": got.source}
 			metrics = append(metrics, m)
 		}
+	}
+	metrics = append(metrics, gauge("pool_size_sandboxes", "Sandboxes that are kept ready, over all templates, as it is configured.", float64(s.Size)))
+	if s.Max > 0 {
+		metrics = append(metrics, gauge(sdk.MetricMaxSandboxes, "Sandboxes that there may be at a time, those in use too, as it is configured.", float64(s.Max)))
 	}
 	const requests, retired = "Requests for a sandbox: hit found one ready, wait did not.",
 		"Ready sandboxes that were replaced unused: age is past max_age, unwell did not answer a check, ended ended by itself."

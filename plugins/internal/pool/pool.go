@@ -35,6 +35,9 @@ type Options[S Sandbox] struct {
 	Templates map[string]int
 	// Size is how many sandboxes are kept ready, over all templates.
 	Size int
+	// Parallel is how many are made at once for those who wait; 0 for as many as there are
+	// processors.
+	Parallel int
 	// Max bounds all sandboxes that exist, those in use too.
 	Max int
 	// MakeTimeout bounds one call of Make.
@@ -78,6 +81,10 @@ type Pool[S Sandbox] struct {
 	counts   Counts
 	// handedOut by template.
 	handedOut map[string]HandOuts
+	// tailored makes the sandboxes that suit one request alone, by the template that they
+	// count as; tailorings counts all that there were.
+	tailored   map[string]func(ctx context.Context) (S, error)
+	tailorings int
 
 	tried    chan struct{} // closed when the first try to make a sandbox is over
 	triedOne sync.Once
@@ -90,7 +97,8 @@ func New[S Sandbox](o Options[S]) *Pool[S] {
 	p := &Pool[S]{
 		o: o, ctx: ctx, cancel: cancel,
 		ready: map[string][]*entry[S]{}, making: map[string]int{}, demand: map[string]*demand{}, began: time.Now(), handedOut: map[string]HandOuts{},
-		waiters: queue[S]{waiting: map[string]int{}}, tried: make(chan struct{}),
+		tailored: map[string]func(ctx context.Context) (S, error){},
+		waiters:  queue[S]{waiting: map[string]int{}}, tried: make(chan struct{}),
 	}
 	for template, share := range o.Templates {
 		p.demand[template] = &demand{share: share}
@@ -124,6 +132,18 @@ type Request struct {
 // is CodeCreateFailed and says how deep the queue was; CodeQuotaExceeded when it was
 // MaxQueue that was over.
 func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
+	return p.acquire(ctx, req, nil)
+}
+
+// AcquireTailored is Acquire for a sandbox that suits this request alone: tailored makes it,
+// in its turn and in its place among all that there may be. Its error is that of the
+// call. Reuse has no meaning.
+func (p *Pool[S]) AcquireTailored(ctx context.Context, req Request, tailored func(ctx context.Context) (S, error)) (S, error) {
+	req.Reuse = false
+	return p.acquire(ctx, req, tailored)
+}
+
+func (p *Pool[S]) acquire(ctx context.Context, req Request, tailored func(ctx context.Context) (S, error)) (S, error) {
 	var none S
 	p.mu.Lock()
 	if p.closed {
@@ -134,22 +154,38 @@ func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
 		p.mu.Unlock()
 		return s, nil
 	}
-	p.want(req.Template)
-	if i := slices.IndexFunc(p.ready[req.Template], (*entry[S]).alive); i >= 0 {
-		s := p.take(p.ready[req.Template][i])
+	template := req.Template
+	if tailored != nil {
+		template = p.tailor(template, tailored)
+		defer func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.tailored, template)
+		}()
+	} else {
+		p.want(template)
+	}
+	if i := slices.IndexFunc(p.ready[template], (*entry[S]).alive); i >= 0 {
+		s := p.take(p.ready[template][i])
 		p.counts.Hits++
 		p.handOut(req.Template, true)
 		p.scheduleSoon()
 		p.mu.Unlock()
 		return s, nil
 	}
-	w := &waiter[S]{tenant: req.Tenant, template: req.Template, reuse: req.Reuse, got: make(chan S, 1), failed: make(chan error, 1)}
+	w := &waiter[S]{tenant: req.Tenant, template: template, reuse: req.Reuse, got: make(chan S, 1), failed: make(chan error, 1)}
 	before, own := p.waiters.push(w)
 	full := before+1 > p.o.Max-p.inUse // even if what is ready for others is retired
 	p.counts.Waits++
 	p.schedule()
 	p.mu.Unlock()
+	return p.await(ctx, req, w, full, before, own)
+}
 
+// await waits for what a waiter in the queue wants. before is how many were in it, and own
+// how many of them of the same tenant; full says that one in use has to end first.
+func (p *Pool[S]) await(ctx context.Context, req Request, w *waiter[S], full bool, before, own int) (S, error) {
+	var none S
 	began := time.Now()
 	defer func() { p.waited(time.Since(began)) }()
 	patience, late := req.Patience, sdk.CodeCreateFailed
@@ -160,9 +196,11 @@ func (p *Pool[S]) Acquire(ctx context.Context, req Request) (S, error) {
 	defer timer.Stop()
 	select {
 	case s := <-w.got:
-		p.mu.Lock()
-		p.handOut(req.Template, false)
-		p.mu.Unlock()
+		if !w.place {
+			p.mu.Lock()
+			p.handOut(req.Template, false)
+			p.mu.Unlock()
+		}
 		return s, nil
 	case err := <-w.failed:
 		return none, err
@@ -188,7 +226,11 @@ func (p *Pool[S]) leave(w *waiter[S], reason error) error {
 	select {
 	case s := <-w.got: // unused still: it goes to the next in line
 		p.inUse--
-		p.hand(w.template, s)
+		if w.place {
+			p.wg.Done()
+		} else {
+			p.hand(w.template, s)
+		}
 		p.schedule()
 	default:
 	}
@@ -217,7 +259,7 @@ func (p *Pool[S]) hand(template string, s S) {
 		w.got <- s
 		return
 	}
-	if p.draining {
+	if p.draining || isTailored(template) {
 		p.inUse++
 		p.retire(s)
 		return
@@ -249,6 +291,19 @@ func (p *Pool[S]) Drain() {
 	defer p.mu.Unlock()
 	p.draining, p.o.Size = true, 0
 	p.retireReady()
+}
+
+// Forget destroys what is ready of a template, of which nothing is kept ready any more
+// unless somebody asks for it again.
+func (p *Pool[S]) Forget(template string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.demand, template)
+	for len(p.ready[template]) > 0 {
+		p.retire(p.take(p.ready[template][0]))
+	}
+	delete(p.ready, template)
+	p.schedule()
 }
 
 // retireReady retires what is kept for a tenant, too. It is called with the lock held.

@@ -9,6 +9,7 @@ import (
 type waiter[S Sandbox] struct {
 	tenant, template string
 	reuse            bool       // one that the tenant had before will do
+	place            bool       // only room for a sandbox of its own; it has no template
 	got              chan S     // buffered
 	failed           chan error // buffered
 }
@@ -99,7 +100,9 @@ func (q *queue[S]) remove(w *waiter[S]) bool {
 			q.lines = slices.Delete(q.lines, i, i+1)
 		}
 		q.size--
-		q.waiting[w.template]--
+		if q.waiting[w.template]--; q.waiting[w.template] == 0 {
+			delete(q.waiting, w.template)
+		}
 		return true
 	}
 	return false

@@ -25,6 +25,7 @@ func (p *Pool[S]) schedule() {
 	targets := p.targets()
 	p.replaceOld(targets)
 	p.trim(targets)
+	p.givePlaces()
 	for p.retry == nil {
 		template := p.next(targets)
 		if template == "" {
@@ -32,7 +33,7 @@ func (p *Pool[S]) schedule() {
 		}
 		p.making[template]++
 		p.wg.Add(1)
-		go p.make(template)
+		go p.make(template, p.maker(template))
 	}
 }
 
@@ -118,7 +119,7 @@ func (p *Pool[S]) next(targets map[string]int) string {
 	// Making takes a whole CPU. Half of them are enough to refill while nobody
 	// waits; the others are for the code that runs. A lower scheduling priority
 	// would do the same better, but would stay with the sandbox for its life.
-	parallel := runtime.NumCPU()
+	parallel := cmp.Or(p.o.Parallel, runtime.NumCPU())
 	if p.waiters.size == 0 {
 		parallel = max(1, parallel/2)
 	}
@@ -162,6 +163,9 @@ func (p *Pool[S]) mostLacking(wanted map[string]int) string {
 func (p *Pool[S]) firstUnmet() string {
 	promised := map[string]int{}
 	for w := range p.waiters.inTurn() {
+		if w.place {
+			continue // it waits for room alone
+		}
 		if promised[w.template]++; promised[w.template] > p.making[w.template] {
 			return w.template
 		}
@@ -249,11 +253,11 @@ func (p *Pool[S]) targets() map[string]int {
 }
 
 // make makes one sandbox and passes it on.
-func (p *Pool[S]) make(template string) {
+func (p *Pool[S]) make(template string, produce func(ctx context.Context) (S, error)) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.o.MakeTimeout)
 	defer cancel()
 	began := time.Now()
-	s, err := p.o.Make(ctx, template)
+	s, err := produce(ctx)
 	took := time.Since(began)
 
 	p.mu.Lock()
@@ -263,11 +267,17 @@ func (p *Pool[S]) make(template string) {
 		p.firstErr = err
 		close(p.tried)
 	})
-	p.making[template]--
-	if err != nil {
+	if p.making[template]--; p.making[template] == 0 {
+		delete(p.making, template)
+	}
+	switch {
+	case err != nil && isTailored(template):
+		p.failedTailored(template, err)
+		p.wg.Done()
+	case err != nil:
 		p.failed(err)
 		p.wg.Done()
-	} else {
+	default:
 		p.counts.made(took)
 		p.failures, p.failure = 0, nil
 		p.hand(template, s)

@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 )
 
@@ -42,6 +43,8 @@ type Stats struct {
 	// HandedOut by template since the start.
 	HandedOut              map[string]HandOuts
 	Making, InUse, Waiting int
+	// Size is how many are kept ready, Max how many there may be in all; 0 for any number.
+	Size, Max int
 	// Failures in a row, and the last of them.
 	Failures int
 	Failure  error
@@ -53,6 +56,7 @@ func (p *Pool[S]) Stats() Stats {
 	defer p.mu.Unlock()
 	s := Stats{
 		Counts: p.counts, Ready: map[string]int{}, HandedOut: maps.Clone(p.handedOut),
+		Size: p.o.Size, Max: p.o.Max,
 		InUse: p.inUse, Waiting: p.waiters.size, Failures: p.failures, Failure: p.failure,
 	}
 	for template := range p.demand {
@@ -79,7 +83,15 @@ func (p *Pool[S]) waited(took time.Duration) {
 	p.counts.WaitTime += took
 }
 
-// String describes the pool in a line, for health details.
-func (s Stats) String() string {
-	return fmt.Sprintf("ready=%v making=%d in_use=%d waiting=%d", s.Ready, s.Making, s.InUse, s.Waiting)
+// Details are facts for people: how many sandboxes are ready of those that are to be, and in
+// use of those that there may be.
+func (s Stats) Details(size, most int64) map[string]string {
+	ready := 0
+	for _, n := range s.Ready {
+		ready += n
+	}
+	return map[string]string{
+		"ready": fmt.Sprintf("%d of %d", ready, size), "in_use": fmt.Sprintf("%d of %d", s.InUse, most),
+		"making": strconv.Itoa(s.Making), "waiting": strconv.Itoa(s.Waiting),
+	}
 }

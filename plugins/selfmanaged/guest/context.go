@@ -34,7 +34,8 @@ type codeContext struct {
 	turn    chan struct{}
 	waiting atomic.Int32
 	busy    atomic.Bool
-	gone    chan struct{} // closed when it is deleted
+	renewal atomic.Pointer[renewal] // that its interpreter is to do; nil for none
+	gone    chan struct{}           // closed when it is deleted
 
 	mu   sync.Mutex
 	live *resident // nil if it has ended, or was never started
@@ -113,6 +114,7 @@ func (c *codeContext) interpreter(ctx context.Context) (*resident, string, error
 		return nil, "", errContextGone
 	}
 	c.live, c.lost = fresh, ""
+	c.renewal.Store(nil)
 	return fresh, lost, nil
 }
 

@@ -244,6 +244,8 @@ function serve(setup, runner) {
   async function one(request) {
     context.execution = request.execution;
     runner.displays.header = context.header();
+    // One of several copies. Math.random cannot be seeded again.
+    if (request.renewal) Object.assign(process.env, request.renewal.env ?? {});
     const code = await context.run(request);
     runner.displays.begin(null);
     runner.send('done', null, { exit_code: code, peak_bytes: process.resourceUsage().maxRSS * 1024, ...context.header() });

@@ -150,11 +150,12 @@ func (e *contextExecution) run(ctx context.Context, req *providerv1.ExecuteReque
 
 // payload is what the interpreter reads.
 func (e *contextExecution) payload(req *providerv1.ExecuteRequest) ([]byte, error) {
+	renewal := e.context.renewal.Swap(nil)
 	if e.context.language == Bash {
-		return shellRequest(req, e.number), nil
+		return shellRequest(req, e.number, renewal), nil
 	}
 	request := newRunnerRequest(req)
-	request.Execution = e.number
+	request.Execution, request.Renewal = e.number, renewal
 	if e.context.language == JavaScript {
 		request.Code = esm.Script(request.Code)
 	}

@@ -1,6 +1,8 @@
 package guest
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -34,9 +36,12 @@ func shellSetUp(cwd string, env map[string]string) []byte {
 	return fmt.Appendf(nil, ". %s;%s__context_enter %s\n", filepath.Join(RunDir, "context.sh"), bash.Exports(env), bash.Quote(cwd))
 }
 
-// shellRequest is the line for one execution in it.
-func shellRequest(req *providerv1.ExecuteRequest, number int64) []byte {
+// shellRequest is the line for one execution in it, after its renewal if there is one.
+func shellRequest(req *providerv1.ExecuteRequest, number int64, renewal *renewal) []byte {
 	var b strings.Builder
+	if renewal != nil {
+		fmt.Fprintf(&b, "RANDOM=%d;%s", newSeed(), bash.Exports(renewal.Env))
+	}
 	fmt.Fprintf(&b, "__context_execution=%d;", number)
 	for _, name := range slices.Sorted(maps.Keys(req.GetEnv())) {
 		if bash.IsName(name) {
@@ -45,4 +50,11 @@ func shellRequest(req *providerv1.ExecuteRequest, number int64) []byte {
 	}
 	fmt.Fprintf(&b, "eval -- %s </dev/null 4>&-\n", bash.Quote(req.GetCode()))
 	return []byte(b.String())
+}
+
+// newSeed is drawn from the kernel, which is not a copy: math/rand of the guest is.
+func newSeed() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails since Go 1.24
+	return binary.NativeEndian.Uint32(b[:])
 }

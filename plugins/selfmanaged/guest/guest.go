@@ -52,7 +52,10 @@ const (
 
 // Run serves the protocol until in ends. It leaves behind what it started: its
 // caller is process 1, whose end is the end of everything in the sandbox.
-func Run(in io.ReadCloser, out io.WriteCloser) error {
+func Run(in io.ReadCloser, out io.WriteCloser) error { return run(in, out, false) }
+
+// run is Run. With builds the guest's commands are root's.
+func run(in io.ReadCloser, out io.WriteCloser, builds bool) error {
 	// A guest is many; each keeps its heap small.
 	debug.SetGCPercent(50)
 	if err := writeRunners(); err != nil {
@@ -63,14 +66,16 @@ func Run(in io.ReadCloser, out io.WriteCloser) error {
 		return err
 	}
 	g := newGuest(names)
+	g.builds = builds
 	if encoded := os.Getenv(PrepareVariable); encoded != "" {
 		var err error
 		if in, err = g.prepareAhead(encoded, in, out); err != nil || in == nil {
 			return err
 		}
 	}
-	srv := g.server(grpc.ReadBufferSize(0)) // the connection has one
-	err = srv.Serve(stdio.NewListener(stdio.NewConn(in, out)))
+	g.line = stdio.NewLine(in, out)
+	srv := g.server(append(g.asked.count(), grpc.ReadBufferSize(0))...) // the connection has one
+	err = srv.Serve(g.line)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -98,8 +103,9 @@ func (g *guest) server(options ...grpc.ServerOption) *grpc.Server {
 	guestv1.RegisterGuestServiceServer(srv, g)
 	providerv1.RegisterProviderServiceServer(srv, executions{guest: g})
 	providerv1.RegisterContextServiceServer(srv, g.contexts)
-	services.RegisterCommands(srv, commands.New(g.resources))
+	services.RegisterCommands(srv, commands.New(g.resources, g.builds))
 	guestv1.RegisterInstallServiceServer(srv, &installations{guest: g})
+	guestv1.RegisterNetworkServiceServer(srv, &network{})
 	providerv1.RegisterMetricsServiceServer(srv, metrics{})
 	files.Register(srv, files.Options{Roots: append([]string{isolation.WorkspaceDir, TemporaryDir}, g.names...), Room: g.room})
 	services.RegisterPorts(srv, &ports.Ports{})
@@ -116,6 +122,10 @@ type guest struct {
 	contexts *contexts
 	names    []string // of the workspace, further ones
 	outlives bool     // its connections, which are many
+	builds   bool     // layers of images, as CommandBuild says
+	attended attendance
+	line     *stdio.Line // nil for one that listens
+	asked    inProgress  // over the line
 
 	mu sync.Mutex
 	// request and found are what the guest was prepared for, and what it found then.
@@ -245,6 +255,11 @@ func (g *guest) Remember(_ context.Context, req *guestv1.RememberRequest) (*gues
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.note = req.GetNote()
+	if until := req.GetUntil(); until != nil {
+		g.attended.keepUntil(until.AsTime())
+	} else {
+		g.attended.keepForever()
+	}
 	return &guestv1.RememberResponse{}, nil
 }
 
@@ -252,7 +267,7 @@ func (g *guest) Remember(_ context.Context, req *guestv1.RememberRequest) (*gues
 func (g *guest) Recall(context.Context, *guestv1.RecallRequest) (*guestv1.RecallResponse, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return &guestv1.RecallResponse{Note: g.note}, nil
+	return &guestv1.RecallResponse{Note: g.note, Interpreters: g.found.interpreters, Npm: g.found.npm}, nil
 }
 
 // room says when the sandbox uses all of its memory, which files take as well.
@@ -280,6 +295,7 @@ func Version() string {
 	digest := sha256.New()
 	for _, file := range []protoreflect.FileDescriptor{
 		guestv1.File_sandboxbroker_guest_v1_guest_proto,
+		guestv1.File_sandboxbroker_guest_v1_network_proto,
 		guestv1.File_sandboxbroker_guest_v1_packages_proto,
 		providerv1.File_sandboxbroker_provider_v1_provider_proto,
 		providerv1.File_sandboxbroker_provider_v1_commands_proto,

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -35,12 +36,12 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/wire"
 )
 
-// podName is who the keys of the tests are for.
-const podName = "sandboxes/pod-1"
+// podUID is whom the credentials of the tests are for.
+const podUID = "0e0f7a52-0d9a-4c1b-9d3c-5d0f2f6f7a11"
 
-func podKey(t testing.TB) (key ed25519.PrivateKey, public string) {
+func podAuthority(t testing.TB) (key ed25519.PrivateKey, public string) {
 	t.Helper()
-	k, err := guestlink.Key(bytes.Repeat([]byte("secret"), 8), podName)
+	k, err := guestlink.Authority(bytes.Repeat([]byte("secret"), 8), "sandboxes")
 	assert.NilError(t, err)
 	return k, guestlink.Public(k)
 }
@@ -48,6 +49,7 @@ func podKey(t testing.TB) (key ed25519.PrivateKey, public string) {
 // pod is a container like that of a pod: the guest is process 1 and listens, the file systems
 // are read-only or everybody's to write, and the environment is Kubernetes's.
 type pod struct {
+	gvisor  bool
 	runtime []string // the program and its flags
 	log     syncBuffer
 	ended   chan error
@@ -90,7 +92,7 @@ func startPod(t *testing.T, program string, gvisor bool) *pod {
 	config, err := json.Marshal(podSpec(t, volume, gvisor))
 	assert.NilError(t, err)
 	assert.NilError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600))
-	p := &pod{runtime: []string{program, "--root=" + filepath.Join(dir, "state")}, ended: make(chan error, 1)}
+	p := &pod{gvisor: gvisor, runtime: []string{program, "--root=" + filepath.Join(dir, "state")}, ended: make(chan error, 1)}
 	if gvisor {
 		p.runtime = append(p.runtime, "--network=none", "--ignore-cgroups")
 	}
@@ -105,7 +107,7 @@ func startPod(t *testing.T, program string, gvisor bool) *pod {
 		_ = p.command("kill", "pod", "KILL").Run() // it may have ended
 		select {
 		case err := <-p.ended:
-			t.Logf("the container ended: %v", err)
+			t.Logf("the container ended: %v: %s", err, p.log.Bytes())
 		case <-time.After(20 * time.Second):
 			t.Error("the container does not end")
 		}
@@ -129,7 +131,7 @@ func startPod(t *testing.T, program string, gvisor bool) *pod {
 
 func podSpec(t testing.TB, volume string, gvisor bool) *specs.Spec {
 	t.Helper()
-	_, public := podKey(t)
+	_, public := podAuthority(t)
 	root, err := filepath.EvalSymlinks(binaries.Rootfs(t))
 	assert.NilError(t, err)
 	emptyDir := func(path string) specs.Mount {
@@ -144,7 +146,7 @@ func podSpec(t testing.TB, volume string, gvisor bool) *specs.Spec {
 		Process: &specs.Process{
 			Args: []string{"/opt/sandbox/guest", "listen"},
 			Env: []string{
-				guest.ListenVariable + "=:7777", guest.ClientKeyVariable + "=" + public,
+				guest.ListenVariable + "=:7777", guest.AuthorityVariable + "=" + public, guest.PodVariable + "=" + podUID,
 				"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/usr/bin",
 			},
 			Cwd: "/",
@@ -222,8 +224,8 @@ type plugin struct {
 
 func (p *pod) plugin(t *testing.T) *plugin {
 	t.Helper()
-	key, _ := podKey(t)
-	dialer := guestlink.Dialer{Connect: p.connect, Key: key, Guest: p.guest}
+	authority, _ := podAuthority(t)
+	dialer := guestlink.Dialer{Connect: p.connect, Authority: authority, Pod: podUID, Guest: p.guest}
 	var mu sync.Mutex
 	var conns []net.Conn
 	cc, err := grpc.NewClient("passthrough:guest", append(wire.DialOptions(),
@@ -250,10 +252,14 @@ func (p *pod) plugin(t *testing.T) *plugin {
 	return &plugin{wire.InstanceClient(cc), guestv1.NewGuestServiceClient(cc), die}
 }
 
-func podRequest() *guestv1.PrepareRequest {
+func (p *pod) preparation() *guestv1.PrepareRequest {
+	memory := int64(512 << 20)
+	if !p.gvisor {
+		memory = math.MaxInt64 // what the guest sees in use there is the machine's
+	}
 	return &guestv1.PrepareRequest{
 		FindInterpreters: true, Warm: []string{guest.Python}, Packages: true,
-		MemoryLimit: 512 << 20, ProcessLimit: 128, FileSizeLimit: 64 << 20,
+		MemoryLimit: memory, ProcessLimit: 128, FileSizeLimit: 64 << 20,
 	}
 }
 
@@ -306,11 +312,15 @@ func TestAGuestThatListensOutlivesItsConnections(t *testing.T) {
 func checkOutlives(t *testing.T, pod *pod) {
 	ctx := t.Context()
 	first := pod.plugin(t)
-	prepared, err := first.guest.Prepare(ctx, podRequest())
+	prepared, err := first.guest.Prepare(ctx, pod.preparation())
 	assert.NilError(t, err)
 	assert.Check(t, is.Equal(prepared.GetVersion(), guest.Version()))
 	assert.Check(t, is.Equal(prepared.GetInterpreters()[guest.Python], "/usr/bin/python3"))
 	assert.Check(t, is.Equal(prepared.GetInterpreters()[guest.Bash], "/usr/bin/bash"))
+	// The next plugin, which does not know what the guest was prepared for, has it from there.
+	recalled, err := first.guest.Recall(ctx, &guestv1.RecallRequest{})
+	assert.NilError(t, err)
+	assert.Check(t, is.DeepEqual(recalled.GetInterpreters(), prepared.GetInterpreters()))
 
 	// User code sees nothing of the pod, and cannot change what the guest runs.
 	seen := first.runs(t, "", `
@@ -366,11 +376,11 @@ while True: pass`}, running)
 	}, poll.WithTimeout(20*time.Second), poll.WithDelay(200*time.Millisecond))
 
 	second := pod.plugin(t)
-	again, err := second.guest.Prepare(ctx, podRequest())
+	again, err := second.guest.Prepare(ctx, pod.preparation())
 	assert.NilError(t, err)
 	assert.DeepEqual(t, again.GetInterpreters(), prepared.GetInterpreters())
-	other := podRequest()
-	other.MemoryLimit++
+	other := pod.preparation()
+	other.MemoryLimit--
 	_, err = second.guest.Prepare(ctx, other)
 	assert.ErrorIs(t, wire.DecodeError(err), &sdk.Error{Code: sdk.CodeConflict})
 	_, err = second.guest.Reset(ctx, &guestv1.ResetRequest{})

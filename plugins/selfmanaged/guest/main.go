@@ -33,8 +33,13 @@ func Main() {
 	}
 }
 
+// CommandBuild, as an argument of the guest, has commands run as root: the sandbox is there to
+// make a layer of an image, and holds nothing of anybody. It is no variable, which an image
+// could have.
+const CommandBuild = "build"
+
 // errUsage is the error for arguments that mean nothing.
-var errUsage = errors.New("usage: sandbox-guest [listen | connect | install DIRECTORY]")
+var errUsage = errors.New("usage: sandbox-guest [build | listen | connect | install DIRECTORY]")
 
 func command(arguments []string, in, out *os.File) error {
 	name := ""
@@ -44,13 +49,16 @@ func command(arguments []string, in, out *os.File) error {
 	switch {
 	case len(arguments) == 0:
 		return Run(in, out)
+	case name == CommandBuild && len(arguments) == 1:
+		return run(in, out, true)
 	case name == CommandListen && len(arguments) == 1:
 		if os.Getenv(NetworkVariable) == NetworkNone {
 			return leaveNetwork(os.Getenv(ListenVariable))
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 		defer stop()
-		return Listen(ctx, os.Getenv(ListenVariable), os.Getenv(ClientKeyVariable), os.Stderr)
+		trust := Trust{Authority: os.Getenv(AuthorityVariable), Pod: os.Getenv(PodVariable)}
+		return Listen(ctx, os.Getenv(ListenVariable), trust, os.Stderr)
 	case name == CommandConnect && len(arguments) == 1:
 		return Connect(os.Getenv(ListenVariable), in, out)
 	case name == CommandInstall && len(arguments) == 2:

@@ -81,14 +81,15 @@ func TestDirectoriesOfAPodGetTheirModes(t *testing.T) {
 
 func TestAGuestThatCannotListenSaysWhy(t *testing.T) {
 	const key = "c60sJhEScBXhVjHD7H2IWpvmKkO37flYcqYJVe3gZOI"
-	for name, c := range map[string]struct{ address, key, want string }{
-		"no key":      {":0", "", "the environment variable SANDBOX_GUEST_CLIENT_KEY is no public key"},
-		"no address":  {"", key, "the environment variable SANDBOX_GUEST_LISTEN names no address"},
-		"a wrong key": {":0", key + "A", "SANDBOX_GUEST_CLIENT_KEY is no public key"},
+	for name, c := range map[string]struct{ address, key, pod, want string }{
+		"no key":      {":0", "", "uid", "the environment variable SANDBOX_GUEST_AUTHORITY is no public key"},
+		"no address":  {"", key, "uid", "the environment variable SANDBOX_GUEST_LISTEN names no address"},
+		"a wrong key": {":0", key + "A", "uid", "SANDBOX_GUEST_AUTHORITY is no public key"},
+		"no pod":      {":0", key, "", "the environment variable SANDBOX_GUEST_POD does not have the UID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			err := Listen(t.Context(), c.address, c.key, &log)
+			err := Listen(t.Context(), c.address, Trust{c.key, c.pod}, &log)
 			assert.Check(t, is.ErrorContains(err, c.want))
 			assert.Check(t, is.Equal(log.String(), ""))
 		})

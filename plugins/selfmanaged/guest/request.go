@@ -16,7 +16,8 @@ type runnerRequest struct {
 	ResultLimit int64             `json:"result_limit"`
 	Artifacts   *runnerArtifacts  `json:"artifacts"`
 	// Execution counts the executions of a context.
-	Execution int64 `json:"execution"`
+	Execution int64    `json:"execution"`
+	Renewal   *renewal `json:"renewal,omitempty"` // of a context
 }
 
 // runnerArtifacts bounds what a runner sends; the guest does so again.

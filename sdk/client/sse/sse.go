@@ -16,13 +16,19 @@ const MediaType = "text/event-stream"
 
 // Event is one event: a name and what belongs to it, JSON in our API.
 type Event struct {
+	// ID is what a client says with the header Last-Event-ID that it has got; empty for
+	// none.
+	ID   string
 	Name string
 	Data []byte
 }
 
 // Append appends the event as it crosses the wire. A line end in the data, of
-// whatever kind, arrives as \n. The name must have none.
+// whatever kind, arrives as \n. The name and the ID must have none.
 func (e Event) Append(b []byte) []byte {
+	if e.ID != "" {
+		b = append(b, "id: "+e.ID+"\n"...)
+	}
 	b = append(b, "event: "+e.Name+"\n"...)
 	rest := e.Data
 	for more := true; more; {
@@ -86,6 +92,8 @@ func (r *Reader) Next() (Event, error) {
 		switch field {
 		case "event":
 			e.Name = value
+		case "id":
+			e.ID = value
 		case "data":
 			data = append(data, []byte(value))
 		}

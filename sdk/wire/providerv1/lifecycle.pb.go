@@ -71,7 +71,10 @@ func (x *PauseRequest) GetInstanceId() string {
 }
 
 type PauseResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The paused instance holds no memory and no place that a running one could have. False where
+	// the provider does not say so.
+	Released      bool `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -104,6 +107,13 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
 	return file_sandboxbroker_provider_v1_lifecycle_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PauseResponse) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
 }
 
 type ResumeRequest struct {
@@ -444,8 +454,9 @@ const file_sandboxbroker_provider_v1_lifecycle_proto_rawDesc = "" +
 	")sandboxbroker/provider/v1/lifecycle.proto\x12\x19sandboxbroker.provider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"/\n" +
 	"\fPauseRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
-	"instanceId\"\x0f\n" +
-	"\rPauseResponse\"0\n" +
+	"instanceId\"+\n" +
+	"\rPauseResponse\x12\x1a\n" +
+	"\breleased\x18\x01 \x01(\bR\breleased\"0\n" +
 	"\rResumeRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\"\x10\n" +

@@ -436,6 +436,9 @@ type ConfigureRequest struct {
 	Settings *structpb.Struct `protobuf:"bytes,4,opt,name=settings,proto3" json:"settings,omitempty"`
 	// State directories of earlier processes that nobody uses any more.
 	AbandonedDirs []string `protobuf:"bytes,5,rep,name=abandoned_dirs,json=abandonedDirs,proto3" json:"abandoned_dirs,omitempty"`
+	// The directory of all processes of this provider, which outlives them: what is to be
+	// found again by a later one, such as snapshots. Absent in a trial.
+	KeepDir       string `protobuf:"bytes,6,opt,name=keep_dir,json=keepDir,proto3" json:"keep_dir,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -503,6 +506,13 @@ func (x *ConfigureRequest) GetAbandonedDirs() []string {
 		return x.AbandonedDirs
 	}
 	return nil
+}
+
+func (x *ConfigureRequest) GetKeepDir() string {
+	if x != nil {
+		return x.KeepDir
+	}
+	return ""
 }
 
 type ConfigureResponse struct {
@@ -882,7 +892,16 @@ type CreateRequest struct {
 	// How long the creation may wait for room; absent for as long as the provider likes.
 	MaxQueue *durationpb.Duration `protobuf:"bytes,6,opt,name=max_queue,json=maxQueue,proto3" json:"max_queue,omitempty"`
 	// The instance is for one execution and may be one that the same tenant had before.
-	Reuse         bool `protobuf:"varint,7,opt,name=reuse,proto3" json:"reuse,omitempty"`
+	Reuse bool `protobuf:"varint,7,opt,name=reuse,proto3" json:"reuse,omitempty"`
+	// What the instance goes on from; absent for a fresh one. Only a plugin with the
+	// capability "snapshots" is asked for it.
+	Snapshot *SnapshotSource `protobuf:"bytes,8,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// What it may reach; absent for nothing. Only plugins with the capability "network" get one.
+	Network *NetworkPolicy `protobuf:"bytes,9,opt,name=network,proto3" json:"network,omitempty"`
+	// Volumes that code finds in the instance, at most 16.
+	Volumes []*VolumeMount `protobuf:"bytes,10,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	// What BuildTemplate has made, of which the instance is to be; empty for none.
+	Image         string `protobuf:"bytes,11,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -966,6 +985,402 @@ func (x *CreateRequest) GetReuse() bool {
 	return false
 }
 
+func (x *CreateRequest) GetSnapshot() *SnapshotSource {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *CreateRequest) GetNetwork() *NetworkPolicy {
+	if x != nil {
+		return x.Network
+	}
+	return nil
+}
+
+func (x *CreateRequest) GetVolumes() []*VolumeMount {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+func (x *CreateRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+type VolumeMount struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	// Absolute and clean.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	ReadOnly      bool   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeMount) Reset() {
+	*x = VolumeMount{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeMount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeMount) ProtoMessage() {}
+
+func (x *VolumeMount) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeMount.ProtoReflect.Descriptor instead.
+func (*VolumeMount) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *VolumeMount) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *VolumeMount) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *VolumeMount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+type SnapshotSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The one that the snapshot was made with, 32 bytes.
+	Key           []byte `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotSource) Reset() {
+	*x = SnapshotSource{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotSource) ProtoMessage() {}
+
+func (x *SnapshotSource) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotSource.ProtoReflect.Descriptor instead.
+func (*SnapshotSource) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SnapshotSource) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SnapshotSource) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+// NetworkPolicy says what an instance may reach; without rules nothing.
+type NetworkPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rules []*NetworkRule         `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// 0 for the provider's own bounds. Bytes are counted each way.
+	MaxConnections int64 `protobuf:"varint,2,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
+	MaxBytes       int64 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// Of all instances of a tenant together, the bytes in a day of UTC.
+	TenantConnections int64            `protobuf:"varint,4,opt,name=tenant_connections,json=tenantConnections,proto3" json:"tenant_connections,omitempty"`
+	TenantBytes       int64            `protobuf:"varint,5,opt,name=tenant_bytes,json=tenantBytes,proto3" json:"tenant_bytes,omitempty"`
+	Secrets           []*NetworkSecret `protobuf:"bytes,6,rep,name=secrets,proto3" json:"secrets,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *NetworkPolicy) Reset() {
+	*x = NetworkPolicy{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkPolicy) ProtoMessage() {}
+
+func (x *NetworkPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkPolicy.ProtoReflect.Descriptor instead.
+func (*NetworkPolicy) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *NetworkPolicy) GetRules() []*NetworkRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *NetworkPolicy) GetMaxConnections() int64 {
+	if x != nil {
+		return x.MaxConnections
+	}
+	return 0
+}
+
+func (x *NetworkPolicy) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *NetworkPolicy) GetTenantConnections() int64 {
+	if x != nil {
+		return x.TenantConnections
+	}
+	return 0
+}
+
+func (x *NetworkPolicy) GetTenantBytes() int64 {
+	if x != nil {
+		return x.TenantBytes
+	}
+	return 0
+}
+
+func (x *NetworkPolicy) GetSecrets() []*NetworkSecret {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+type NetworkRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name in small letters, "*." before one, "*", or an address.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// None stands for 80 and 443, no method for all, no path for all.
+	Ports   []int32  `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	Methods []string `protobuf:"bytes,3,rep,name=methods,proto3" json:"methods,omitempty"`
+	// "/a" or "/a/*".
+	Paths     []string `protobuf:"bytes,4,rep,name=paths,proto3" json:"paths,omitempty"`
+	Websocket bool     `protobuf:"varint,5,opt,name=websocket,proto3" json:"websocket,omitempty"`
+	// Any protocol, which nobody looks into.
+	Tcp bool `protobuf:"varint,6,opt,name=tcp,proto3" json:"tcp,omitempty"`
+	// The host may be on a private network.
+	Private       bool `protobuf:"varint,7,opt,name=private,proto3" json:"private,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkRule) Reset() {
+	*x = NetworkRule{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkRule) ProtoMessage() {}
+
+func (x *NetworkRule) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkRule.ProtoReflect.Descriptor instead.
+func (*NetworkRule) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *NetworkRule) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *NetworkRule) GetPorts() []int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *NetworkRule) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
+func (x *NetworkRule) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *NetworkRule) GetWebsocket() bool {
+	if x != nil {
+		return x.Websocket
+	}
+	return false
+}
+
+func (x *NetworkRule) GetTcp() bool {
+	if x != nil {
+		return x.Tcp
+	}
+	return false
+}
+
+func (x *NetworkRule) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
+}
+
+// NetworkSecret takes the place of "sandbox-secret-" and its name in a header of requests
+// over TLS to its hosts. No instance ever holds it.
+type NetworkSecret struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Header        string                 `protobuf:"bytes,2,opt,name=header,proto3" json:"header,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	Hosts         []string               `protobuf:"bytes,4,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkSecret) Reset() {
+	*x = NetworkSecret{}
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkSecret) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkSecret) ProtoMessage() {}
+
+func (x *NetworkSecret) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkSecret.ProtoReflect.Descriptor instead.
+func (*NetworkSecret) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *NetworkSecret) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NetworkSecret) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *NetworkSecret) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *NetworkSecret) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
 type CreateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      *Instance              `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -975,7 +1390,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1402,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[13]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1415,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{13}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CreateResponse) GetInstance() *Instance {
@@ -1024,7 +1439,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1451,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[14]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1464,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Instance) GetId() string {
@@ -1115,7 +1530,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1542,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[15]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1555,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecuteRequest) GetInstanceId() string {
@@ -1231,7 +1646,7 @@ type ArtifactLimits struct {
 
 func (x *ArtifactLimits) Reset() {
 	*x = ArtifactLimits{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1658,7 @@ func (x *ArtifactLimits) String() string {
 func (*ArtifactLimits) ProtoMessage() {}
 
 func (x *ArtifactLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[16]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1671,7 @@ func (x *ArtifactLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactLimits.ProtoReflect.Descriptor instead.
 func (*ArtifactLimits) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ArtifactLimits) GetFiles() []string {
@@ -1302,7 +1717,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1729,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[17]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1742,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecuteResponse) GetEvent() isExecuteResponse_Event {
@@ -1422,7 +1837,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1849,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[18]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1862,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Artifact) GetKind() string {
@@ -1520,7 +1935,7 @@ type ExecuteResult struct {
 
 func (x *ExecuteResult) Reset() {
 	*x = ExecuteResult{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1947,7 @@ func (x *ExecuteResult) String() string {
 func (*ExecuteResult) ProtoMessage() {}
 
 func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[19]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1960,7 @@ func (x *ExecuteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResult.ProtoReflect.Descriptor instead.
 func (*ExecuteResult) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecuteResult) GetStatus() string {
@@ -1619,7 +2034,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +2046,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[20]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +2059,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Finding) GetLine() int32 {
@@ -1684,7 +2099,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +2111,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[21]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +2124,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{21}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DestroyRequest) GetInstanceId() string {
@@ -1727,7 +2142,7 @@ type DestroyResponse struct {
 
 func (x *DestroyResponse) Reset() {
 	*x = DestroyResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2154,7 @@ func (x *DestroyResponse) String() string {
 func (*DestroyResponse) ProtoMessage() {}
 
 func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[22]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2167,7 @@ func (x *DestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyResponse.ProtoReflect.Descriptor instead.
 func (*DestroyResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{22}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{27}
 }
 
 type ListRequest struct {
@@ -1763,7 +2178,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +2190,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[23]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +2203,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{23}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{28}
 }
 
 type ListResponse struct {
@@ -1800,7 +2215,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +2227,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[24]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2240,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{24}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListResponse) GetInstances() []*Instance {
@@ -1843,7 +2258,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2270,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[25]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2283,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{25}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{30}
 }
 
 type DrainResponse struct {
@@ -1879,7 +2294,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2306,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[26]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2319,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{26}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{31}
 }
 
 type CloseRequest struct {
@@ -1915,7 +2330,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[27]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2342,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[27]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2355,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{27}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{32}
 }
 
 type CloseResponse struct {
@@ -1951,7 +2366,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[28]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2378,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[28]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2391,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{28}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{33}
 }
 
 // ErrorDetail travels in the details of every gRPC status that is not OK.
@@ -1997,7 +2412,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[29]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2424,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[29]
+	mi := &file_sandboxbroker_provider_v1_provider_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2437,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{29}
+	return file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ErrorDetail) GetCode() string {
@@ -2108,13 +2523,14 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x06fields\x18\x0f \x03(\v2 .sandboxbroker.provider.v1.FieldR\x06fields\x12\x1a\n" +
 	"\brepeated\x18\x10 \x01(\bR\brepeatedB\x06\n" +
 	"\x04_minB\x06\n" +
-	"\x04_max\"\xbe\x01\n" +
+	"\x04_max\"\xd9\x01\n" +
 	"\x10ConfigureRequest\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12\x1b\n" +
 	"\tbroker_id\x18\x02 \x01(\tR\bbrokerId\x12\x1b\n" +
 	"\tstate_dir\x18\x03 \x01(\tR\bstateDir\x123\n" +
 	"\bsettings\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bsettings\x12%\n" +
-	"\x0eabandoned_dirs\x18\x05 \x03(\tR\rabandonedDirs\"\x13\n" +
+	"\x0eabandoned_dirs\x18\x05 \x03(\tR\rabandonedDirs\x12\x19\n" +
+	"\bkeep_dir\x18\x06 \x01(\tR\akeepDir\"\x13\n" +
 	"\x11ConfigureResponse\"F\n" +
 	"\x0fValidateRequest\x123\n" +
 	"\bsettings\x18\x01 \x01(\v2\x17.google.protobuf.StructR\bsettings\"R\n" +
@@ -2140,7 +2556,7 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x05value\x18\x05 \x01(\x01R\x05value\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd5\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb8\x05\n" +
 	"\rCreateRequest\x12\x1a\n" +
 	"\btemplate\x18\x01 \x01(\tR\btemplate\x12L\n" +
 	"\x06labels\x18\x02 \x03(\v24.sandboxbroker.provider.v1.CreateRequest.LabelsEntryR\x06labels\x12C\n" +
@@ -2148,13 +2564,45 @@ const file_sandboxbroker_provider_v1_provider_proto_rawDesc = "" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12'\n" +
 	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\x126\n" +
 	"\tmax_queue\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bmaxQueue\x12\x14\n" +
-	"\x05reuse\x18\a \x01(\bR\x05reuse\x1a9\n" +
+	"\x05reuse\x18\a \x01(\bR\x05reuse\x12E\n" +
+	"\bsnapshot\x18\b \x01(\v2).sandboxbroker.provider.v1.SnapshotSourceR\bsnapshot\x12B\n" +
+	"\anetwork\x18\t \x01(\v2(.sandboxbroker.provider.v1.NetworkPolicyR\anetwork\x12@\n" +
+	"\avolumes\x18\n" +
+	" \x03(\v2&.sandboxbroker.provider.v1.VolumeMountR\avolumes\x12\x14\n" +
+	"\x05image\x18\v \x01(\tR\x05image\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"Q\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"[\n" +
+	"\vVolumeMount\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"2\n" +
+	"\x0eSnapshotSource\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\"\xa9\x02\n" +
+	"\rNetworkPolicy\x12<\n" +
+	"\x05rules\x18\x01 \x03(\v2&.sandboxbroker.provider.v1.NetworkRuleR\x05rules\x12'\n" +
+	"\x0fmax_connections\x18\x02 \x01(\x03R\x0emaxConnections\x12\x1b\n" +
+	"\tmax_bytes\x18\x03 \x01(\x03R\bmaxBytes\x12-\n" +
+	"\x12tenant_connections\x18\x04 \x01(\x03R\x11tenantConnections\x12!\n" +
+	"\ftenant_bytes\x18\x05 \x01(\x03R\vtenantBytes\x12B\n" +
+	"\asecrets\x18\x06 \x03(\v2(.sandboxbroker.provider.v1.NetworkSecretR\asecrets\"\xb1\x01\n" +
+	"\vNetworkRule\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x14\n" +
+	"\x05ports\x18\x02 \x03(\x05R\x05ports\x12\x18\n" +
+	"\amethods\x18\x03 \x03(\tR\amethods\x12\x14\n" +
+	"\x05paths\x18\x04 \x03(\tR\x05paths\x12\x1c\n" +
+	"\twebsocket\x18\x05 \x01(\bR\twebsocket\x12\x10\n" +
+	"\x03tcp\x18\x06 \x01(\bR\x03tcp\x12\x18\n" +
+	"\aprivate\x18\a \x01(\bR\aprivate\"g\n" +
+	"\rNetworkSecret\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06header\x18\x02 \x01(\tR\x06header\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x14\n" +
+	"\x05hosts\x18\x04 \x03(\tR\x05hosts\"Q\n" +
 	"\x0eCreateResponse\x12?\n" +
 	"\binstance\x18\x01 \x01(\v2#.sandboxbroker.provider.v1.InstanceR\binstance\"\xbc\x03\n" +
 	"\bInstance\x12\x0e\n" +
@@ -2270,7 +2718,7 @@ func file_sandboxbroker_provider_v1_provider_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_provider_v1_provider_proto_rawDescData
 }
 
-var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_sandboxbroker_provider_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*DescribeRequest)(nil),       // 0: sandboxbroker.provider.v1.DescribeRequest
 	(*DescribeResponse)(nil),      // 1: sandboxbroker.provider.v1.DescribeResponse
@@ -2285,90 +2733,100 @@ var file_sandboxbroker_provider_v1_provider_proto_goTypes = []any{
 	(*HealthResponse)(nil),        // 10: sandboxbroker.provider.v1.HealthResponse
 	(*Metric)(nil),                // 11: sandboxbroker.provider.v1.Metric
 	(*CreateRequest)(nil),         // 12: sandboxbroker.provider.v1.CreateRequest
-	(*CreateResponse)(nil),        // 13: sandboxbroker.provider.v1.CreateResponse
-	(*Instance)(nil),              // 14: sandboxbroker.provider.v1.Instance
-	(*ExecuteRequest)(nil),        // 15: sandboxbroker.provider.v1.ExecuteRequest
-	(*ArtifactLimits)(nil),        // 16: sandboxbroker.provider.v1.ArtifactLimits
-	(*ExecuteResponse)(nil),       // 17: sandboxbroker.provider.v1.ExecuteResponse
-	(*Artifact)(nil),              // 18: sandboxbroker.provider.v1.Artifact
-	(*ExecuteResult)(nil),         // 19: sandboxbroker.provider.v1.ExecuteResult
-	(*Finding)(nil),               // 20: sandboxbroker.provider.v1.Finding
-	(*DestroyRequest)(nil),        // 21: sandboxbroker.provider.v1.DestroyRequest
-	(*DestroyResponse)(nil),       // 22: sandboxbroker.provider.v1.DestroyResponse
-	(*ListRequest)(nil),           // 23: sandboxbroker.provider.v1.ListRequest
-	(*ListResponse)(nil),          // 24: sandboxbroker.provider.v1.ListResponse
-	(*DrainRequest)(nil),          // 25: sandboxbroker.provider.v1.DrainRequest
-	(*DrainResponse)(nil),         // 26: sandboxbroker.provider.v1.DrainResponse
-	(*CloseRequest)(nil),          // 27: sandboxbroker.provider.v1.CloseRequest
-	(*CloseResponse)(nil),         // 28: sandboxbroker.provider.v1.CloseResponse
-	(*ErrorDetail)(nil),           // 29: sandboxbroker.provider.v1.ErrorDetail
-	nil,                           // 30: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
-	nil,                           // 31: sandboxbroker.provider.v1.Metric.LabelsEntry
-	nil,                           // 32: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	nil,                           // 33: sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	nil,                           // 34: sandboxbroker.provider.v1.Instance.LabelsEntry
-	nil,                           // 35: sandboxbroker.provider.v1.Instance.MetadataEntry
-	nil,                           // 36: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	(*structpb.Value)(nil),        // 37: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 38: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*VolumeMount)(nil),           // 13: sandboxbroker.provider.v1.VolumeMount
+	(*SnapshotSource)(nil),        // 14: sandboxbroker.provider.v1.SnapshotSource
+	(*NetworkPolicy)(nil),         // 15: sandboxbroker.provider.v1.NetworkPolicy
+	(*NetworkRule)(nil),           // 16: sandboxbroker.provider.v1.NetworkRule
+	(*NetworkSecret)(nil),         // 17: sandboxbroker.provider.v1.NetworkSecret
+	(*CreateResponse)(nil),        // 18: sandboxbroker.provider.v1.CreateResponse
+	(*Instance)(nil),              // 19: sandboxbroker.provider.v1.Instance
+	(*ExecuteRequest)(nil),        // 20: sandboxbroker.provider.v1.ExecuteRequest
+	(*ArtifactLimits)(nil),        // 21: sandboxbroker.provider.v1.ArtifactLimits
+	(*ExecuteResponse)(nil),       // 22: sandboxbroker.provider.v1.ExecuteResponse
+	(*Artifact)(nil),              // 23: sandboxbroker.provider.v1.Artifact
+	(*ExecuteResult)(nil),         // 24: sandboxbroker.provider.v1.ExecuteResult
+	(*Finding)(nil),               // 25: sandboxbroker.provider.v1.Finding
+	(*DestroyRequest)(nil),        // 26: sandboxbroker.provider.v1.DestroyRequest
+	(*DestroyResponse)(nil),       // 27: sandboxbroker.provider.v1.DestroyResponse
+	(*ListRequest)(nil),           // 28: sandboxbroker.provider.v1.ListRequest
+	(*ListResponse)(nil),          // 29: sandboxbroker.provider.v1.ListResponse
+	(*DrainRequest)(nil),          // 30: sandboxbroker.provider.v1.DrainRequest
+	(*DrainResponse)(nil),         // 31: sandboxbroker.provider.v1.DrainResponse
+	(*CloseRequest)(nil),          // 32: sandboxbroker.provider.v1.CloseRequest
+	(*CloseResponse)(nil),         // 33: sandboxbroker.provider.v1.CloseResponse
+	(*ErrorDetail)(nil),           // 34: sandboxbroker.provider.v1.ErrorDetail
+	nil,                           // 35: sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	nil,                           // 36: sandboxbroker.provider.v1.Metric.LabelsEntry
+	nil,                           // 37: sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	nil,                           // 38: sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	nil,                           // 39: sandboxbroker.provider.v1.Instance.LabelsEntry
+	nil,                           // 40: sandboxbroker.provider.v1.Instance.MetadataEntry
+	nil,                           // 41: sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	(*structpb.Value)(nil),        // 42: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 43: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
 }
 var file_sandboxbroker_provider_v1_provider_proto_depIdxs = []int32{
 	2,  // 0: sandboxbroker.provider.v1.DescribeResponse.templates:type_name -> sandboxbroker.provider.v1.Template
 	3,  // 1: sandboxbroker.provider.v1.DescribeResponse.schema:type_name -> sandboxbroker.provider.v1.Field
-	37, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
+	42, // 2: sandboxbroker.provider.v1.Field.default:type_name -> google.protobuf.Value
 	3,  // 3: sandboxbroker.provider.v1.Field.items:type_name -> sandboxbroker.provider.v1.Field
 	3,  // 4: sandboxbroker.provider.v1.Field.fields:type_name -> sandboxbroker.provider.v1.Field
-	38, // 5: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
-	38, // 6: sandboxbroker.provider.v1.ValidateRequest.settings:type_name -> google.protobuf.Struct
+	43, // 5: sandboxbroker.provider.v1.ConfigureRequest.settings:type_name -> google.protobuf.Struct
+	43, // 6: sandboxbroker.provider.v1.ValidateRequest.settings:type_name -> google.protobuf.Struct
 	8,  // 7: sandboxbroker.provider.v1.ValidateResponse.problems:type_name -> sandboxbroker.provider.v1.Problem
-	30, // 8: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
+	35, // 8: sandboxbroker.provider.v1.HealthResponse.details:type_name -> sandboxbroker.provider.v1.HealthResponse.DetailsEntry
 	11, // 9: sandboxbroker.provider.v1.HealthResponse.metrics:type_name -> sandboxbroker.provider.v1.Metric
-	31, // 10: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
-	32, // 11: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
-	33, // 12: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
-	39, // 13: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
-	39, // 14: sandboxbroker.provider.v1.CreateRequest.max_queue:type_name -> google.protobuf.Duration
-	14, // 15: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
-	34, // 16: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
-	35, // 17: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
-	40, // 18: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
-	40, // 19: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
-	36, // 20: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
-	39, // 21: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
-	16, // 22: sandboxbroker.provider.v1.ExecuteRequest.artifacts:type_name -> sandboxbroker.provider.v1.ArtifactLimits
-	19, // 23: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
-	18, // 24: sandboxbroker.provider.v1.ExecuteResponse.artifact:type_name -> sandboxbroker.provider.v1.Artifact
-	39, // 25: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
-	20, // 26: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
-	14, // 27: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
-	39, // 28: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	0,  // 29: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
-	4,  // 30: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
-	6,  // 31: sandboxbroker.provider.v1.ProviderService.Validate:input_type -> sandboxbroker.provider.v1.ValidateRequest
-	9,  // 32: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
-	12, // 33: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
-	15, // 34: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
-	21, // 35: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
-	23, // 36: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
-	25, // 37: sandboxbroker.provider.v1.ProviderService.Drain:input_type -> sandboxbroker.provider.v1.DrainRequest
-	27, // 38: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
-	1,  // 39: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
-	5,  // 40: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
-	7,  // 41: sandboxbroker.provider.v1.ProviderService.Validate:output_type -> sandboxbroker.provider.v1.ValidateResponse
-	10, // 42: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
-	13, // 43: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
-	17, // 44: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
-	22, // 45: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
-	24, // 46: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
-	26, // 47: sandboxbroker.provider.v1.ProviderService.Drain:output_type -> sandboxbroker.provider.v1.DrainResponse
-	28, // 48: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
-	39, // [39:49] is the sub-list for method output_type
-	29, // [29:39] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	36, // 10: sandboxbroker.provider.v1.Metric.labels:type_name -> sandboxbroker.provider.v1.Metric.LabelsEntry
+	37, // 11: sandboxbroker.provider.v1.CreateRequest.labels:type_name -> sandboxbroker.provider.v1.CreateRequest.LabelsEntry
+	38, // 12: sandboxbroker.provider.v1.CreateRequest.env:type_name -> sandboxbroker.provider.v1.CreateRequest.EnvEntry
+	44, // 13: sandboxbroker.provider.v1.CreateRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 14: sandboxbroker.provider.v1.CreateRequest.max_queue:type_name -> google.protobuf.Duration
+	14, // 15: sandboxbroker.provider.v1.CreateRequest.snapshot:type_name -> sandboxbroker.provider.v1.SnapshotSource
+	15, // 16: sandboxbroker.provider.v1.CreateRequest.network:type_name -> sandboxbroker.provider.v1.NetworkPolicy
+	13, // 17: sandboxbroker.provider.v1.CreateRequest.volumes:type_name -> sandboxbroker.provider.v1.VolumeMount
+	16, // 18: sandboxbroker.provider.v1.NetworkPolicy.rules:type_name -> sandboxbroker.provider.v1.NetworkRule
+	17, // 19: sandboxbroker.provider.v1.NetworkPolicy.secrets:type_name -> sandboxbroker.provider.v1.NetworkSecret
+	19, // 20: sandboxbroker.provider.v1.CreateResponse.instance:type_name -> sandboxbroker.provider.v1.Instance
+	39, // 21: sandboxbroker.provider.v1.Instance.labels:type_name -> sandboxbroker.provider.v1.Instance.LabelsEntry
+	40, // 22: sandboxbroker.provider.v1.Instance.metadata:type_name -> sandboxbroker.provider.v1.Instance.MetadataEntry
+	45, // 23: sandboxbroker.provider.v1.Instance.created_at:type_name -> google.protobuf.Timestamp
+	45, // 24: sandboxbroker.provider.v1.Instance.expires_at:type_name -> google.protobuf.Timestamp
+	41, // 25: sandboxbroker.provider.v1.ExecuteRequest.env:type_name -> sandboxbroker.provider.v1.ExecuteRequest.EnvEntry
+	44, // 26: sandboxbroker.provider.v1.ExecuteRequest.timeout:type_name -> google.protobuf.Duration
+	21, // 27: sandboxbroker.provider.v1.ExecuteRequest.artifacts:type_name -> sandboxbroker.provider.v1.ArtifactLimits
+	24, // 28: sandboxbroker.provider.v1.ExecuteResponse.result:type_name -> sandboxbroker.provider.v1.ExecuteResult
+	23, // 29: sandboxbroker.provider.v1.ExecuteResponse.artifact:type_name -> sandboxbroker.provider.v1.Artifact
+	44, // 30: sandboxbroker.provider.v1.ExecuteResult.duration:type_name -> google.protobuf.Duration
+	25, // 31: sandboxbroker.provider.v1.ExecuteResult.findings:type_name -> sandboxbroker.provider.v1.Finding
+	19, // 32: sandboxbroker.provider.v1.ListResponse.instances:type_name -> sandboxbroker.provider.v1.Instance
+	44, // 33: sandboxbroker.provider.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	0,  // 34: sandboxbroker.provider.v1.ProviderService.Describe:input_type -> sandboxbroker.provider.v1.DescribeRequest
+	4,  // 35: sandboxbroker.provider.v1.ProviderService.Configure:input_type -> sandboxbroker.provider.v1.ConfigureRequest
+	6,  // 36: sandboxbroker.provider.v1.ProviderService.Validate:input_type -> sandboxbroker.provider.v1.ValidateRequest
+	9,  // 37: sandboxbroker.provider.v1.ProviderService.Health:input_type -> sandboxbroker.provider.v1.HealthRequest
+	12, // 38: sandboxbroker.provider.v1.ProviderService.Create:input_type -> sandboxbroker.provider.v1.CreateRequest
+	20, // 39: sandboxbroker.provider.v1.ProviderService.Execute:input_type -> sandboxbroker.provider.v1.ExecuteRequest
+	26, // 40: sandboxbroker.provider.v1.ProviderService.Destroy:input_type -> sandboxbroker.provider.v1.DestroyRequest
+	28, // 41: sandboxbroker.provider.v1.ProviderService.List:input_type -> sandboxbroker.provider.v1.ListRequest
+	30, // 42: sandboxbroker.provider.v1.ProviderService.Drain:input_type -> sandboxbroker.provider.v1.DrainRequest
+	32, // 43: sandboxbroker.provider.v1.ProviderService.Close:input_type -> sandboxbroker.provider.v1.CloseRequest
+	1,  // 44: sandboxbroker.provider.v1.ProviderService.Describe:output_type -> sandboxbroker.provider.v1.DescribeResponse
+	5,  // 45: sandboxbroker.provider.v1.ProviderService.Configure:output_type -> sandboxbroker.provider.v1.ConfigureResponse
+	7,  // 46: sandboxbroker.provider.v1.ProviderService.Validate:output_type -> sandboxbroker.provider.v1.ValidateResponse
+	10, // 47: sandboxbroker.provider.v1.ProviderService.Health:output_type -> sandboxbroker.provider.v1.HealthResponse
+	18, // 48: sandboxbroker.provider.v1.ProviderService.Create:output_type -> sandboxbroker.provider.v1.CreateResponse
+	22, // 49: sandboxbroker.provider.v1.ProviderService.Execute:output_type -> sandboxbroker.provider.v1.ExecuteResponse
+	27, // 50: sandboxbroker.provider.v1.ProviderService.Destroy:output_type -> sandboxbroker.provider.v1.DestroyResponse
+	29, // 51: sandboxbroker.provider.v1.ProviderService.List:output_type -> sandboxbroker.provider.v1.ListResponse
+	31, // 52: sandboxbroker.provider.v1.ProviderService.Drain:output_type -> sandboxbroker.provider.v1.DrainResponse
+	33, // 53: sandboxbroker.provider.v1.ProviderService.Close:output_type -> sandboxbroker.provider.v1.CloseResponse
+	44, // [44:54] is the sub-list for method output_type
+	34, // [34:44] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_provider_v1_provider_proto_init() }
@@ -2377,21 +2835,21 @@ func file_sandboxbroker_provider_v1_provider_proto_init() {
 		return
 	}
 	file_sandboxbroker_provider_v1_provider_proto_msgTypes[3].OneofWrappers = []any{}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[15].OneofWrappers = []any{}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[17].OneofWrappers = []any{
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[20].OneofWrappers = []any{}
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[22].OneofWrappers = []any{
 		(*ExecuteResponse_Stdout)(nil),
 		(*ExecuteResponse_Stderr)(nil),
 		(*ExecuteResponse_Result)(nil),
 		(*ExecuteResponse_Artifact)(nil),
 	}
-	file_sandboxbroker_provider_v1_provider_proto_msgTypes[19].OneofWrappers = []any{}
+	file_sandboxbroker_provider_v1_provider_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_provider_v1_provider_proto_rawDesc), len(file_sandboxbroker_provider_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

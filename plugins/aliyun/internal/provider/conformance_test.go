@@ -48,7 +48,8 @@ func given(cloud *aliyunfake.Cloud) map[string]any {
 	}
 }
 
-// Cases that mostly wait run beside the others, each group on a service of its own.
+// Cases that mostly wait run beside the others, each group on a service of its own. With -short
+// a third of the others runs: what moves files is the kit's, which all of the suite of E2B tries.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	waiting := regexp.MustCompile("^(deadlines|interrupt|backend|streams)/")
@@ -57,7 +58,7 @@ func TestConformance(t *testing.T) {
 	t.Run("waiting", func(t *testing.T) { conforms(t, root, providertest.WithOnly(waiting), providertest.WithPatience(3)) })
 	t.Run("programs", func(t *testing.T) { conforms(t, root, providertest.WithOnly(programs)) })
 	t.Run("others", func(t *testing.T) {
-		conforms(t, root, providertest.WithSkip(waiting, "it runs beside"), providertest.WithSkip(programs, "it runs beside"))
+		conforms(t, root, someIfShort(3), providertest.WithSkip(waiting, "it runs beside"), providertest.WithSkip(programs, "it runs beside"))
 	})
 }
 
@@ -65,14 +66,14 @@ func TestConformance(t *testing.T) {
 // what could differ then, and most where there is no sudo.
 func TestConformanceAsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	const touching = "^(files|file|filemode|filetools|archives|artifacts|execute/python"
+	const touching = "^(files|file_search|file_mode|archives|artifacts|execute/python"
 	t.Run("with sudo", func(t *testing.T) {
-		conforms(t, aliyunfake.Options{User: true, Sudo: true}, providertest.WithOnly(regexp.MustCompile(touching+")/")))
+		conforms(t, aliyunfake.Options{User: true, Sudo: true}, someIfShort(4), providertest.WithOnly(regexp.MustCompile(touching+")/")))
 	})
 	// The interface has /workspace then, and code has not.
 	itself := regexp.MustCompile(`^(execute/python/code starts in|commands/it starts in|files/a link that stays in its place)`)
 	t.Run("without", func(t *testing.T) {
-		conforms(t, aliyunfake.Options{User: true}, providertest.WithOnly(regexp.MustCompile(touching+"|commands|contexts/python)/")), providertest.WithSkip(itself, "code names /workspace itself"))
+		conforms(t, aliyunfake.Options{User: true}, someIfShort(4), providertest.WithOnly(regexp.MustCompile(touching+"|commands|contexts/python)/")), providertest.WithSkip(itself, "code names /workspace itself"))
 	})
 }
 
@@ -82,6 +83,14 @@ func TestConformanceWhereOutputComesLate(t *testing.T) {
 	t.Run("contexts", func(t *testing.T) {
 		conforms(t, aliyunfake.Options{Notebook: true}, providertest.WithOnly(regexp.MustCompile("^contexts/javascript/")))
 	})
+}
+
+// someIfShort is one of so many parts of the cases with -short, and all of them without.
+func someIfShort(parts int) providertest.Option {
+	if testing.Short() {
+		return providertest.WithShare(0, parts)
+	}
+	return providertest.WithShare(0, 1)
 }
 
 func conforms(t *testing.T, options aliyunfake.Options, which ...providertest.Option) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/fence"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -112,7 +113,7 @@ func exists(err error) bool {
 // denied says that a call has certainly changed nothing: the service was not reached, or
 // refused.
 func denied(err error) bool {
-	if remote.NotSent(err) {
+	if remote.NotSent(err) || fence.Refused(err) {
 		return true
 	}
 	f, ok := errors.AsType[*agentrun.Failure](err)
@@ -122,7 +123,10 @@ func denied(err error) bool {
 // repeatable says whether a call that can be repeated is worth it.
 func repeatable(err error) bool {
 	f, ok := errors.AsType[*agentrun.Failure](err)
-	return !ok || f.Throttled() || f.Stray() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
+	if !ok {
+		return !fence.Refused(err)
+	}
+	return f.Throttled() || f.Stray() || !f.Refused() && !f.Exists() && f.Status >= http.StatusInternalServerError && f.Status != http.StatusInsufficientStorage
 }
 
 // worth says whether a call that can be repeated is worth it, and after what pause.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"regexp"
 	"slices"
@@ -36,10 +37,6 @@ var sandboxID = regexp.MustCompile(`^sb[0-9a-f]{12}[0-9a-f]{24}$`)
 func ownerOf(brokerID, label string) string {
 	sum := sha256.Sum256([]byte(brokerID + "\x00" + label))
 	return "sb" + hex.EncodeToString(sum[:6])
-}
-
-func (p *Provider) owns(id string) bool {
-	return sandboxID.MatchString(id) && id[:len(p.owner)] == p.owner
 }
 
 // nameOf is the name for a creation: the same for the same key, so that one that is
@@ -78,6 +75,9 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, effect *re
 	}
 	for taken := range maxTaken {
 		id := p.nameOf(req.IdempotencyKey, taken)
+		if !p.owns(id) {
+			continue
+		}
 		if one, ok := p.records.Get(id); ok {
 			effect.Possible()
 			s, err := p.data.GetSandbox(ctx, id)
@@ -95,6 +95,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, effect *re
 		}
 		one := record{
 			ID: id, Template: req.Template, Labels: req.Labels, Env: req.Env, CreatedAt: now, ExpiresAt: now.Add(maxLifetime), KeepUntil: now.Add(life),
+			Idle: min(p.settings.IdleTimeout, max(life, minIdleTimeout)),
 		}
 		if err := p.records.Put(one.ID, one); err != nil {
 			return sdk.Instance{}, err
@@ -102,7 +103,7 @@ func (p *Provider) create(ctx context.Context, req sdk.CreateRequest, effect *re
 		p.Forget(one.ID) // what was of this name has ended
 		s, err := again(ctx, func(ctx context.Context) (agentrun.Sandbox, error) {
 			s, err := p.data.CreateSandbox(ctx, agentrun.SandboxInput{
-				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(min(p.settings.IdleTimeout, max(life, time.Minute)).Seconds()),
+				TemplateName: name, SandboxID: id, SandboxIdleTimeoutSeconds: int64(one.Idle.Seconds()),
 			})
 			if !denied(err) {
 				effect.Possible()
@@ -180,16 +181,35 @@ func (p *Provider) prepare(ctx context.Context, one record) (sdk.Instance, error
 }
 
 // setup finds out where code can work: the contract says /workspace, and the service
-// leaves open whether code may make that.
+// leaves open whether code may make that. It leaves a note there, or finds the one that was
+// left when the sandbox was made.
 func (p *Provider) setup(ctx context.Context, one record) (record, error) {
-	var err error
-	one.Workspace, err = again(ctx, func(ctx context.Context) (string, error) {
-		return place.Setup(ctx, runner{p.data, one.ID}, remote.Workspace, "~/workspace")
+	ours, err := json.Marshal(note{one.Env, one.KeepUntil})
+	if err != nil {
+		return one, err
+	}
+	var workspace string
+	left, err := again(ctx, func(ctx context.Context) (left string, err error) {
+		workspace, left, err = place.SetupWithNote(ctx, runner{p.data, one.ID}, string(ours), remote.Workspace, "~/workspace")
+		return left, err
 	})
 	if err != nil {
 		return one, err
 	}
-	return one, p.records.Put(one.ID, one)
+	var found note
+	if err := json.Unmarshal([]byte(left), &found); err != nil {
+		return one, sdk.Errorf(sdk.CodeUnavailable, "code in the sandbox has overwritten what was kept there of its environment: %w", err)
+	}
+	know := func(one record) record {
+		one.Workspace, one.Env, one.KeepUntil = workspace, found.Env, found.KeepUntil
+		return one
+	}
+	if _, known := p.records.Get(one.ID); known {
+		err = p.records.Change(one.ID, know)
+	} else {
+		err = p.records.Put(one.ID, know(one))
+	}
+	return know(one), err
 }
 
 func (p *Provider) instance(one record) sdk.Instance {
@@ -210,9 +230,10 @@ func (p *Provider) abandon(ctx context.Context, id string) {
 	}
 }
 
-// Destroy implements sdk.Provider.
+// Destroy implements sdk.Provider. That a sandbox is this broker's which another one has made
+// it may not have been told yet.
 func (p *Provider) Destroy(ctx context.Context, id string) error {
-	if !p.owns(id) {
+	if !sandboxID.MatchString(id) || p.adopted.isReleased(id) {
 		return nil
 	}
 	return p.explain(ctx, p.destroy(ctx, id), sdk.CodeUnavailable, "destroy a sandbox")
@@ -239,7 +260,13 @@ func (p *Provider) destroy(ctx context.Context, id string) error {
 	if err != nil && !isMissing(err) {
 		return err
 	}
-	err = p.records.Remove(id)
+	p.adopted.forget(id)
+	return p.forget(id)
+}
+
+// forget forgets what is known of a sandbox.
+func (p *Provider) forget(id string) error {
+	err := p.records.Remove(id)
 	p.Forget(id)
 	p.leases.forget(id)
 	return err

@@ -13,8 +13,13 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun"
 )
 
-// parallelRenewals is how many sandboxes are kept alive at once.
-const parallelRenewals = 8
+const (
+	// parallelRenewals is how many sandboxes are kept alive at once.
+	parallelRenewals = 8
+	// renewalInterval is how often it is looked which are due: a sixth of the shortest idle
+	// timeout, which those may have that are adopted.
+	renewalInterval = minIdleTimeout / 6
+)
 
 // leases are what keeps sandboxes alive. The service ends one that nobody has asked for
 // anything for its idle timeout, and that is short: who asks is the provider, so that
@@ -52,14 +57,17 @@ func (l *leases) forget(id string) {
 func (l *leases) hasEnded(one record) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended[one.ID] && one.Workspace != ""
+	return l.ended[one.ID] && one.made()
 }
 
 // due says whether a sandbox has to be asked for something: a third of its idle timeout is
-// over.
+// over. That is idle where its record says no other.
 func (l *leases) due(one record, now time.Time, idle time.Duration) bool {
-	if one.Paused || one.Workspace == "" || !one.KeepUntil.IsZero() && now.After(one.KeepUntil) || l.hasEnded(one) {
+	if one.Paused || !one.made() || !one.KeepUntil.IsZero() && now.After(one.KeepUntil) || l.hasEnded(one) {
 		return false
+	}
+	if one.Idle > 0 {
+		idle = one.Idle
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,13 +76,13 @@ func (l *leases) due(one record, now time.Time, idle time.Duration) bool {
 
 // keepAlive asks the sandboxes of living instances whether they are well, until ctx ends.
 func (p *Provider) keepAlive(ctx context.Context) {
-	ticker := time.NewTicker(p.settings.IdleTimeout / 6)
+	ticker := time.NewTicker(renewalInterval)
 	defer ticker.Stop()
 	for {
 		var asking errgroup.Group
 		asking.SetLimit(parallelRenewals)
 		for _, one := range p.records.All() {
-			if p.leases.due(one, time.Now(), p.settings.IdleTimeout) {
+			if p.owns(one.ID) && p.leases.due(one, time.Now(), p.settings.IdleTimeout) {
 				asking.Go(func() error { p.renew(ctx, one.ID); return nil })
 			}
 		}

@@ -24,12 +24,18 @@ const (
 // and what it lacks and we have a record of may be there. So each is asked for by name.
 func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 	known := p.records.All() // before, so that nothing made meanwhile is judged
-	candidates, err := p.listed(ctx)
+	found, err := p.listed(ctx, p.owns)
 	if err != nil {
 		return nil, p.explain(ctx, err, sdk.CodeUnavailable, "list the sandboxes")
 	}
+	var candidates []record
 	listed := map[string]bool{}
-	for _, one := range candidates {
+	for _, s := range found {
+		one, ok := p.records.Get(s.SandboxID)
+		if !ok {
+			one = recordOf(s, p.brokerID)
+		}
+		candidates = append(candidates, one)
 		listed[one.ID] = true
 	}
 	var unlisted []record
@@ -37,7 +43,7 @@ func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 		if listed[one.ID] {
 			continue
 		}
-		if p.leases.hasEnded(one) {
+		if !p.owns(one.ID) || p.leases.hasEnded(one) {
 			if err := p.forgetEnded(one); err != nil {
 				return nil, err
 			}
@@ -79,9 +85,20 @@ func mostOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)*2/3)
 }
 
-// listed are those of ours that the service's list has.
-func (p *Provider) listed(ctx context.Context) ([]record, error) {
-	var found []record
+// recordOf is the record of a sandbox of which there is none here: its ID says whose it is.
+func recordOf(s agentrun.Sandbox, brokerID string) record {
+	one := record{
+		ID: s.SandboxID, Labels: map[string]string{sdk.LabelBroker: brokerID}, Idle: time.Duration(s.SandboxIdleTimeoutSeconds) * time.Second,
+	}
+	if at, err := time.Parse(time.RFC3339, s.CreatedAt); err == nil {
+		one.CreatedAt, one.ExpiresAt = at.UTC(), at.UTC().Add(maxLifetime)
+	}
+	return one
+}
+
+// listed are those that the service's list has, of some of the account's.
+func (p *Provider) listed(ctx context.Context, some func(id string) bool) ([]agentrun.Sandbox, error) {
+	var found []agentrun.Sandbox
 	seen := map[string]bool{}
 	token := ""
 	for range maxPages {
@@ -90,22 +107,14 @@ func (p *Provider) listed(ctx context.Context) ([]record, error) {
 			return nil, err
 		}
 		for _, s := range page.Items {
-			if !p.owns(s.SandboxID) || seen[s.SandboxID] {
+			if !some(s.SandboxID) || seen[s.SandboxID] {
 				continue
 			}
 			if s.Status != agentrun.StatusReady && s.Status != agentrun.StatusCreating && s.Status != agentrun.StatusPaused {
 				continue
 			}
 			seen[s.SandboxID] = true
-			one, ok := p.records.Get(s.SandboxID)
-			if !ok {
-				// Its ID says whose it is.
-				one = record{ID: s.SandboxID, Labels: map[string]string{sdk.LabelBroker: p.brokerID}}
-				if at, err := time.Parse(time.RFC3339, s.CreatedAt); err == nil {
-					one.CreatedAt, one.ExpiresAt = at.UTC(), at.UTC().Add(maxLifetime)
-				}
-			}
-			found = append(found, one)
+			found = append(found, s)
 		}
 		if token = page.NextToken; token == "" {
 			return found, nil
@@ -163,8 +172,6 @@ func (p *Provider) forgetEnded(one record) error {
 	if time.Now().Before(one.ExpiresAt) {
 		return nil
 	}
-	p.leases.forget(one.ID)
-	err := p.records.Remove(one.ID)
-	p.Forget(one.ID)
-	return err
+	p.adopted.forget(one.ID)
+	return p.forget(one.ID)
 }

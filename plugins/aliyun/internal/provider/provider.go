@@ -22,7 +22,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/internal/agentrun/data"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/apimeter"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/fence"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -44,16 +46,19 @@ type Provider struct {
 	settings  settings
 	secrets   *redact.Redactor
 	transport *http.Transport
+	requests  apimeter.Meter
 	control   controlPlane
 	data      dataPlane
 	records   *records.Store[record]
 	// owner begins the IDs of all sandboxes of this broker and provider block.
-	brokerID, owner string
-	template        *template
+	brokerID, label, owner string
+	adopted                adopted
+	template               *template
 
-	// changing is for who makes or ends kernels, by the ID of the sandbox or the context.
-	changing keylock.Locks[string]
-	leases   leases
+	// changing is for who makes or ends kernels, by the ID of the sandbox or the context, and
+	// settingUp for who finds out where code works in a sandbox.
+	changing, settingUp keylock.Locks[string]
+	leases              leases
 	// end ends what runs beside the calls, and background is that.
 	end        context.CancelFunc
 	background sync.WaitGroup
@@ -95,8 +100,9 @@ var (
 // New makes a provider; Configure connects it.
 func New(log hclog.Logger) sdk.Provider {
 	p := &Provider{
-		log:    log,
-		leases: leases{used: map[string]time.Time{}, ended: map[string]bool{}},
+		log:     log,
+		adopted: adopted{from: map[string]bool{}, released: map[string]bool{}},
+		leases:  leases{used: map[string]time.Time{}, ended: map[string]bool{}},
 	}
 	p.Book = contexts.NewBook(service{p})
 	p.Commands = place.NewCommands(service{p}, log)
@@ -145,9 +151,13 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	p.transport.MaxIdleConnsPerHost = 32
 	// All calls may share one connection, whose silence must not be theirs for long.
 	p.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}
-	p.control = control.New(controlURL, p.settings.Region, keys, p.transport)
-	p.data = inside{data.New(dataURL, p.settings.Region, keys, p.transport), &p.leases}
-	p.brokerID, p.owner = req.BrokerID, ownerOf(req.BrokerID, req.Label)
+	p.control = control.New(controlURL, p.settings.Region, keys, fence.Transport{Next: p.requests.Watch("control", p.transport)})
+	watched := p.requests.Watch("sandbox", p.transport)
+	p.data = inside{fenced{
+		dataPlane: data.New(dataURL, p.settings.Region, keys, watched),
+		outside:   data.New(dataURL, p.settings.Region, keys, fence.Transport{Next: watched}),
+	}, &p.leases}
+	p.brokerID, p.label, p.owner = req.BrokerID, req.Label, ownerOf(req.BrokerID, req.Label)
 	if p.records, err = records.Open[record]("instances", req.StateDir, req.AbandonedDirs); err != nil {
 		return err
 	}
@@ -181,11 +191,11 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 	if err := p.control.Ping(ctx); err != nil {
 		err = p.explain(ctx, err, sdk.CodeUnavailable, "ask the control plane")
 		if e, ok := errors.AsType[*sdk.Error](err); ok {
-			return sdk.Health{Reason: e.Message, Details: details}, nil
+			return sdk.Health{Reason: e.Message, Details: details, Metrics: p.requests.Metrics()}, nil
 		}
 		return sdk.Health{}, err
 	}
-	return sdk.Health{Healthy: true, Details: details}, nil
+	return sdk.Health{Healthy: true, Details: details, Metrics: p.requests.Metrics()}, nil
 }
 
 // Close implements sdk.Closer. Sandboxes stay: the next process finds them.

@@ -22,17 +22,32 @@ func (p *Provider) lookup(ctx context.Context, id string) (place.Box, error) {
 	if !p.owns(id) {
 		return place.Box{}, errNoInstance
 	}
-	one, ok := p.records.Get(id)
-	if !ok {
-		one = record{ID: id}
-	}
-	if one.Workspace == "" { // of a process that ended before it knew
+	one, _ := p.records.Get(id)
+	if one.Workspace == "" { // another process has made it
 		var err error
-		if one, err = p.setup(ctx, one); err != nil {
+		if one, err = p.learn(ctx, id); err != nil {
 			return place.Box{}, p.explain(ctx, err, sdk.CodeUnavailable, "set up the sandbox")
 		}
 	}
 	return place.Box{Runner: runner{p.data, one.ID}, ID: one.ID, Workspace: one.Workspace, Env: one.Env}, nil
+}
+
+// learn sets up a sandbox unless somebody has done it meanwhile, who may know more than is
+// found now.
+func (p *Provider) learn(ctx context.Context, id string) (record, error) {
+	release, err := p.settingUp.Take(ctx, id)
+	if err != nil {
+		return record{}, err
+	}
+	defer release()
+	one, ok := p.records.Get(id)
+	if !ok {
+		one = record{ID: id}
+	}
+	if one.Workspace != "" {
+		return one, nil
+	}
+	return p.setup(ctx, one)
 }
 
 // runner is a place.Runner.
@@ -77,6 +92,13 @@ func (s service) Explain(ctx context.Context, err error, doing string) error {
 	return s.p.explain(ctx, err, sdk.CodeUnavailable, doing)
 }
 
+// note is what is kept in a sandbox for brokers that have no record of it. Code there can
+// change it, so that it must not concern anything but the sandbox.
+type note struct {
+	Env       map[string]string `json:"env"`
+	KeepUntil time.Time         `json:"keep_until,omitzero"`
+}
+
 // record is what the service cannot keep for us: it takes no labels. One file for each
 // sandbox lies in the state directory, made before the sandbox is.
 type record struct {
@@ -93,9 +115,17 @@ type record struct {
 	Paused bool `json:"paused,omitempty"`
 	// Workspace is where code works; empty until the sandbox has been set up.
 	Workspace string `json:"workspace"`
+	// Idle is how long the service lets it be that nobody asks for anything, where that may not
+	// be what the settings say by now.
+	Idle time.Duration `json:"idle,omitempty"`
+	// Adopted says that another broker has made the sandbox.
+	Adopted bool `json:"adopted,omitempty"`
 	// Contexts are kernels in it.
 	Contexts []contexts.Saved `json:"contexts,omitempty"`
 }
+
+// made says that the sandbox was there for certain, and not only intended.
+func (one record) made() bool { return one.Workspace != "" || one.Adopted }
 
 // cutShorter says why code had less time than it was to have.
 const cutShorter = "the time limit of this provider is shorter than the one asked for"

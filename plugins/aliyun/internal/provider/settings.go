@@ -14,6 +14,9 @@ import (
 // maxTimeout is what the service allows an execution.
 const maxTimeout = 30 * time.Second
 
+// minIdleTimeout is the shortest that can be set.
+const minIdleTimeout = time.Minute
+
 // maxLifetime is how long the service lets a sandbox live.
 const maxLifetime = 6 * time.Hour
 
@@ -89,7 +92,7 @@ func schema() sdk.Schema {
 			Description: "The most seconds that an execution gets. The service allows 30; whoever asks for more gets this.",
 		},
 		{
-			Name: "idle_timeout", Type: sdk.TypeDuration, Default: "10m", Min: sdk.Bound(60), Max: sdk.Bound(21600), Label: "Idle timeout",
+			Name: "idle_timeout", Type: sdk.TypeDuration, Default: "10m", Min: sdk.Bound(minIdleTimeout.Seconds()), Max: sdk.Bound(21600), Label: "Idle timeout",
 			Description: "How long the service lets a sandbox be that nobody asks for anything. The provider asks in time as long as an instance lives, so that this is how long sandboxes outlive a broker that is gone. No sandbox lives longer than six hours.",
 		},
 		{

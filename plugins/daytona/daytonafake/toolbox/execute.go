@@ -30,9 +30,10 @@ var (
 	}
 )
 
-// shell is what commands are run by.
+// shell is what commands are run by. The daemon would take zsh before bash: what runs here are
+// the programs of the machine that tests run on, where zsh has no settings and asks for some.
 func shell() string {
-	for _, name := range []string{"zsh", "bash", os.Getenv("SHELL"), "sh"} {
+	for _, name := range []string{"bash", os.Getenv("SHELL"), "sh"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}

@@ -206,6 +206,11 @@ func (c *Client) KeepAlive(ctx context.Context, id string) error {
 	return c.api(ctx, http.MethodPost, "/sandbox/"+id+"/last-activity", nil, nil)
 }
 
+// SetLabels puts other labels in the place of all that a sandbox has.
+func (c *Client) SetLabels(ctx context.Context, id string, labels map[string]string) error {
+	return c.api(ctx, http.MethodPut, "/sandbox/"+id+"/labels", map[string]any{"labels": labels}, nil)
+}
+
 // Delete has a sandbox destroyed.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	return c.api(ctx, http.MethodDelete, "/sandbox/"+url.PathEscape(id), nil, nil)

@@ -43,16 +43,22 @@ func given(server *daytonafake.Server, more map[string]any) map[string]any {
 // keepsMemory is a class of sandboxes that can be paused.
 var keepsMemory = daytonafake.Options{Class: "vm", PageSize: 3}
 
-// Cases that mostly wait run beside the others, each share with a service of its own.
+// Cases that mostly wait run beside the others, each share with a service of its own. With -short
+// a third of either runs: what moves files, runs commands and keeps time limits is the kit's, which
+// all of the suite of E2B tries.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	waiting := regexp.MustCompile("^(deadlines|interrupt|backend|streams|contexts)/")
+	of := shares
+	if testing.Short() {
+		of *= 3
+	}
 	for share := range shares {
 		t.Run(fmt.Sprint("waiting ", share), func(t *testing.T) {
-			conforms(t, keepsMemory, 3, providertest.WithOnly(waiting), providertest.WithShare(share, shares))
+			conforms(t, keepsMemory, 3, providertest.WithOnly(waiting), providertest.WithShare(share, of))
 		})
 		t.Run(fmt.Sprint("others ", share), func(t *testing.T) {
-			conforms(t, keepsMemory, 6, providertest.WithSkip(waiting, "it is among those that wait"), providertest.WithShare(share, shares))
+			conforms(t, keepsMemory, 6, providertest.WithSkip(waiting, "it is among those that wait"), providertest.WithShare(share, of))
 		})
 	}
 }
@@ -66,7 +72,15 @@ func TestConformanceAsAnOrdinaryUser(t *testing.T) {
 	options := keepsMemory
 	options.User = true
 	itself := regexp.MustCompile(`^(commands/it starts in|files/a link that stays in its place)`)
-	conforms(t, options, 6, providertest.WithOnly(regexp.MustCompile("^(files|commands|contexts/python)/")), providertest.WithSkip(itself, "code names /workspace itself"))
+	conforms(t, options, 6, someIfShort(), providertest.WithOnly(regexp.MustCompile("^(files|file_search|commands|contexts/python)/")), providertest.WithSkip(itself, "code names /workspace itself"))
+}
+
+// someIfShort is a quarter of the cases with -short, and all without.
+func someIfShort() providertest.Option {
+	if testing.Short() {
+		return providertest.WithShare(0, 4)
+	}
+	return providertest.WithShare(0, 1)
 }
 
 func conforms(t *testing.T, options daytonafake.Options, patience float64, which ...providertest.Option) {

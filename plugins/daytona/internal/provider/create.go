@@ -195,18 +195,24 @@ func (p *Provider) Destroy(ctx context.Context, id string) error {
 
 // List implements sdk.Provider.
 func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
-	found, err := again(ctx, p, func(ctx context.Context) ([]api.Sandbox, error) { return p.api.List(ctx, labelOwner, p.owner) })
+	found, err := p.carrying(ctx, p.owner)
 	if err != nil {
 		return nil, p.explain(ctx, err, sdk.CodeUnavailable, "list the sandboxes")
 	}
 	var all []sdk.Instance
 	for _, s := range found {
-		// Whatever the server makes of filters.
-		if s.Labels[labelOwner] == p.owner && s.State != api.Destroying && s.State != api.Destroyed && idForm.MatchString(s.ID) {
-			all = append(all, p.adopt(s).instance())
-		}
+		all = append(all, p.adopt(s).instance())
 	}
 	return all, nil
+}
+
+// carrying are the sandboxes that there are of an owner.
+func (p *Provider) carrying(ctx context.Context, owner string) ([]api.Sandbox, error) {
+	found, err := again(ctx, p, func(ctx context.Context) ([]api.Sandbox, error) { return p.api.List(ctx, labelOwner, owner) })
+	return slices.DeleteFunc(found, func(s api.Sandbox) bool {
+		// Whatever the server makes of filters.
+		return s.Labels[labelOwner] != owner || s.State == api.Destroying || s.State == api.Destroyed || !idForm.MatchString(s.ID)
+	}), err
 }
 
 // forgetAllBut drops the records of sandboxes that have ended while nobody looked.

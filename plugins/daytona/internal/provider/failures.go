@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/internal/api"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/fence"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -104,9 +105,10 @@ func isMissing(err error) bool {
 	return ok && e.Status == http.StatusNotFound && !e.Stray
 }
 
-// denied says that a call has certainly changed nothing: Daytona was not reached, or refused.
+// denied says that a call has certainly changed nothing: Daytona was not reached, or refused, or
+// the lease is over.
 func denied(err error) bool {
-	if _, unheard := errors.AsType[*unheard](err); unheard || remote.NotSent(err) {
+	if _, unheard := errors.AsType[*unheard](err); unheard || remote.NotSent(err) || fence.Refused(err) {
 		return true
 	}
 	status := statusOf(err)

@@ -19,7 +19,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/internal/api"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/apimeter"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/cells"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/fence"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/place"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -41,11 +43,13 @@ type Provider struct {
 	// What Configure sets.
 	settings  settings
 	brokerID  string
+	label     string
 	owner     string // of the names of this broker's sandboxes
 	secrets   *redact.Redactor
 	retry     retry.Policy
 	api       *api.Client
 	transport *http.Transport
+	requests  apimeter.Meter
 	records   *records.Store[record]
 
 	// life ends with Close; background are the goroutines that end then.
@@ -114,16 +118,18 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err := req.Settings.Decode(&p.settings); err != nil {
 		return err
 	}
-	p.brokerID, p.owner = req.BrokerID, ownerOf(req.BrokerID, req.Label)
+	p.brokerID, p.label, p.owner = req.BrokerID, req.Label, ownerOf(req.BrokerID, req.Label)
 	p.secrets = redact.New(redact.Secrets(schema(), req.Settings)...)
 	p.retry = retry.Policy{Attempts: int(p.settings.MaxRetries) + 1}
 	p.transport = http.DefaultTransport.(*http.Transport).Clone()
 	p.transport.MaxIdleConnsPerHost = 32
 	// All calls may share one connection, whose silence must not be theirs for long.
 	p.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}
-	client := &http.Client{Transport: p.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	calls := &http.Client{Transport: fence.Transport{Next: p.requests.Watch("control", p.transport)}, CheckRedirect: noRedirect}
+	toolbox := &http.Client{Transport: p.requests.Watch("sandbox", p.transport), CheckRedirect: noRedirect}
 	p.api = &api.Client{
-		URL: trimmed(p.settings.APIURL), Key: p.settings.APIKey, Organization: p.settings.OrganizationID, Calls: client, Toolbox: client,
+		URL: trimmed(p.settings.APIURL), Key: p.settings.APIKey, Organization: p.settings.OrganizationID, Calls: calls, Toolbox: toolbox,
 	}
 	var err error
 	if p.records, err = records.Open[record]("instances", req.StateDir, req.AbandonedDirs); err != nil {
@@ -143,7 +149,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 
 // Health implements sdk.Provider.
 func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
-	health := sdk.Health{Details: map[string]string{"api": p.settings.APIURL}}
+	health := sdk.Health{Details: map[string]string{"api": p.settings.APIURL}, Metrics: p.requests.Metrics()}
 	if err := p.api.CheckKey(ctx); err != nil {
 		health.Reason = p.explain(ctx, err, sdk.CodeUnavailable, "check the key").Error()
 		return health, nil

@@ -67,6 +67,13 @@ func (p *Provider) adopt(s api.Sandbox) *sandbox {
 	if sb := p.sandboxes[s.ID]; sb != nil {
 		return sb
 	}
+	sb := p.newSandbox(s)
+	p.sandboxes[s.ID] = sb
+	return sb
+}
+
+// newSandbox is one as the API describes it.
+func (p *Provider) newSandbox(s api.Sandbox) *sandbox {
 	sb := &sandbox{Sandbox: s, p: p, template: s.Labels[labelTemplate], labels: map[string]string{}}
 	for name, value := range s.Labels {
 		if own, ok := strings.CutPrefix(name, labelOwn); ok {
@@ -87,7 +94,6 @@ func (p *Provider) adopt(s api.Sandbox) *sandbox {
 			}}, p.explain(ctx, err, sdk.CodeUnavailable, "find the address of a port")
 		},
 	}
-	p.sandboxes[s.ID] = sb
 	return sb
 }
 

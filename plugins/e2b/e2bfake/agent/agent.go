@@ -45,6 +45,8 @@ type Config struct {
 	Token string
 	// Interpreter says whether the template has the code interpreter.
 	Interpreter bool
+	// Kept is what the sandbox goes on from, with FilesKept in Dir; nil for a fresh one.
+	Kept *Kept
 }
 
 // Main turns the process into an agent if the environment says so, and then does
@@ -70,9 +72,17 @@ func run() error {
 	env := map[string]string{"E2B_SANDBOX": "true"}
 	maps.Copy(env, c.Env)
 	c.Env = env
-	servers := map[string]http.Handler{EnvdSocket: newEnvd(c)}
+	e := newEnvd(c)
+	var i *interpreter
 	if c.Interpreter {
-		servers[InterpreterSocket] = newInterpreter(c.Env)
+		i = newInterpreter(c.Env)
+	}
+	if err := goOn(c, e, i); err != nil {
+		return err
+	}
+	servers := map[string]http.Handler{EnvdSocket: e.handler(i)}
+	if i != nil {
+		servers[InterpreterSocket] = i.handler()
 	}
 	failed := make(chan error, len(servers)+1)
 	for name, handler := range servers {
@@ -90,6 +100,30 @@ func run() error {
 		failed <- err
 	}()
 	return <-failed
+}
+
+// goOn brings a copy to where its original was.
+func goOn(c Config, e *envd, i *interpreter) error {
+	if c.Kept == nil {
+		return nil
+	}
+	if err := unpackFiles(c.Dir); err != nil {
+		return err
+	}
+	if i != nil {
+		if err := i.revive(c.Kept.Kernels); err != nil {
+			return err
+		}
+		if err := unpackFiles(c.Dir); err != nil {
+			return err
+		}
+	}
+	for _, p := range c.Kept.Processes {
+		if _, err := e.launch(p.User, p.startRequest); err != nil {
+			return err
+		}
+	}
+	return os.Remove(filepath.Join(c.Dir, FilesKept))
 }
 
 // freeze stops or continues every process of the sandbox but the agent itself and

@@ -16,7 +16,7 @@ const good = ""
 
 // What passes is for a process, a file or a directory that is not there, and is told so.
 func TestRequestsToEnvdAreWhatIsPublished(t *testing.T) {
-	handler := newEnvd(Config{Version: "0.6.13"})
+	handler := newEnvd(Config{Version: "0.6.13"}).handler(nil)
 	for _, test := range []struct{ method, body, refusal string }{
 		{"process.Process/List", `{}`, good},
 		{"process.Process/List", ``, "unexpected"},
@@ -117,7 +117,7 @@ func post(t *testing.T, handler http.Handler, path, kind, body string) *httptest
 }
 
 func TestAStreamIsAskedForInOneEnvelope(t *testing.T) {
-	handler := newEnvd(Config{Version: "0.6.13"})
+	handler := newEnvd(Config{Version: "0.6.13"}).handler(nil)
 	one := envelope(0, `{"process":{"pid":7}}`)
 	for name, test := range map[string]struct{ body, code string }{
 		"one":           {one, "not_found"},
@@ -140,7 +140,7 @@ func TestAStreamIsAskedForInOneEnvelope(t *testing.T) {
 
 // What passes is for a context that is not there.
 func TestBodiesForTheCodeInterpreterAreWhatIsPublished(t *testing.T) {
-	handler := newInterpreter(nil)
+	handler := newInterpreter(nil).handler()
 	for _, test := range []struct{ path, body, refusal string }{
 		{"/execute", `{"code":"1","context_id":"nothing"}`, good},
 		{"/execute", `{"code":"","context_id":"nothing","language":null}`, good},

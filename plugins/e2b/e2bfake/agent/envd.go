@@ -33,7 +33,7 @@ func (e *envd) since(version ...int) bool {
 }
 
 // internal routes are not for those outside.
-var internal = []string{"/init", "/freeze", "/unfreeze", "/collapse", "/fsfreeze", "/fsthaw"}
+var internal = []string{"/init", "/freeze", "/unfreeze", "/collapse", "/keep", "/fsfreeze", "/fsthaw"}
 
 // IsInternal reports whether the proxy keeps a path of envd from the outside.
 func IsInternal(path string) bool {
@@ -45,8 +45,10 @@ func IsInternal(path string) bool {
 	return false
 }
 
-func newEnvd(c Config) http.Handler {
-	e := &envd{config: c, processes: map[int]*process{}}
+func newEnvd(c Config) *envd { return &envd{config: c, processes: map[int]*process{}} }
+
+// handler serves envd; i is nil where there is no code interpreter.
+func (e *envd) handler(i *interpreter) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /metrics", e.metrics)
@@ -54,6 +56,7 @@ func newEnvd(c Config) http.Handler {
 	mux.HandleFunc("GET /files", e.download)
 	mux.HandleFunc("POST /files", e.upload)
 	mux.HandleFunc("POST /init", e.initialize)
+	mux.HandleFunc("POST /keep", e.keep(i))
 	mux.HandleFunc("POST /freeze", frozen(syscall.SIGSTOP))
 	mux.HandleFunc("POST /unfreeze", frozen(syscall.SIGCONT))
 	mux.HandleFunc("POST /process.Process/List", unary("ListRequest", e.list))

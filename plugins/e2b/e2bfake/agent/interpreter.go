@@ -26,8 +26,11 @@ type interpreter struct {
 // silence is after how long a stream shows that it lives.
 const silence = 5 * time.Second
 
-func newInterpreter(env map[string]string) http.Handler {
-	i := &interpreter{env: env, contexts: map[string]*kernel{}, defaults: map[string]string{}}
+func newInterpreter(env map[string]string) *interpreter {
+	return &interpreter{env: env, contexts: map[string]*kernel{}, defaults: map[string]string{}}
+}
+
+func (i *interpreter) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, `"OK"`) })
 	mux.HandleFunc("POST /execute", i.execute)

@@ -30,6 +30,9 @@ type kernel struct {
 	mu   sync.Mutex
 	// pasted says that the global environment was put before a cell already.
 	pasted bool
+	// ran are the cells that the process has run to a good end: what failed or was interrupted
+	// may wait for ever when it is run again.
+	ran []string
 	// What follows is that of the process that runs now.
 	command *exec.Cmd
 	cells   io.WriteCloser
@@ -86,6 +89,7 @@ func (k *kernel) begin(dir string) error {
 	defer k.mu.Unlock()
 	k.command, k.cells, k.events, k.pipe = command, cells, bufio.NewReader(r), r
 	k.reaped, k.stopped = reaped, make(chan struct{})
+	k.ran = nil
 	return nil
 }
 
@@ -138,6 +142,7 @@ func (k *kernel) execute(code string, event func(json.RawMessage)) (stopped <-ch
 	if err := json.NewEncoder(cells).Encode(map[string]string{"code": code}); err != nil {
 		return stopped, err
 	}
+	failed := false
 	for {
 		line, err := events.ReadBytes('\n')
 		if err != nil {
@@ -148,8 +153,14 @@ func (k *kernel) execute(code string, event func(json.RawMessage)) (stopped <-ch
 			return stopped, err
 		}
 		if kind.Type == "end_of_execution" {
+			k.mu.Lock()
+			if !failed {
+				k.ran = append(k.ran, code)
+			}
+			k.mu.Unlock()
 			return stopped, nil
 		}
+		failed = failed || kind.Type == "error"
 		event(line)
 	}
 }

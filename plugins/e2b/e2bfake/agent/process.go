@@ -89,6 +89,8 @@ const keptEnd = 30 * time.Second
 
 // process is a running program and those that listen to it.
 type process struct {
+	user    string
+	request startRequest
 	info    processInfo
 	command *exec.Cmd
 	stdin   *os.File
@@ -118,17 +120,36 @@ func (e *envd) start(r *http.Request, req startRequest, out *stream) error {
 	if info, err := os.Stat(req.Process.Cwd); err != nil || !info.IsDir() {
 		return rpcErrorf("invalid_argument", fmt.Sprintf("cwd '%s' does not exist", req.Process.Cwd))
 	}
+	l := &listener{make(chan event), r.Context().Done()}
+	p, err := e.launch(user, req, l)
+	if err != nil {
+		return rpcErrorf("internal", err.Error())
+	}
+	expired := make(chan struct{})
+	if ms, err := strconv.Atoi(r.Header.Get("Connect-Timeout-Ms")); err == nil && ms > 0 {
+		timer := time.AfterFunc(time.Duration(ms)*time.Millisecond, func() {
+			_ = p.command.Process.Kill() // the direct child alone
+			close(expired)
+		})
+		defer timer.Stop()
+	}
+	return p.follow(r, l, out, expired)
+}
+
+// launch starts a program. Listeners hear all of it.
+func (e *envd) launch(user string, req startRequest, listeners ...*listener) (*process, error) {
 	p := &process{
-		info:      processInfo{Config: req.Process, Tag: req.Tag},
+		user: user, request: req, info: processInfo{Config: req.Process, Tag: req.Tag},
 		listeners: map[*listener]struct{}{}, signalled: make(chan struct{}), ended: make(chan struct{}),
 	}
 	// The wrapper is why a program that is not there is no error but exit code 127.
 	p.command = exec.Command("/bin/sh", append([]string{"-c", `exec "$0" "$@"`, req.Process.Cmd}, req.Process.Args...)...)
 	p.command.Dir, p.command.Env = req.Process.Cwd, e.environment(user, req.Process.Envs)
-	l := &listener{make(chan event), r.Context().Done()}
-	p.listeners[l] = struct{}{}
+	for _, l := range listeners {
+		p.listeners[l] = struct{}{}
+	}
 	if err := p.begin(e, req); err != nil {
-		return rpcErrorf("internal", err.Error())
+		return nil, err
 	}
 	p.info.PID = p.command.Process.Pid
 	e.mu.Lock()
@@ -142,15 +163,7 @@ func (e *envd) start(r *http.Request, req startRequest, out *stream) error {
 			delete(e.processes, p.info.PID)
 		})
 	}()
-	expired := make(chan struct{})
-	if ms, err := strconv.Atoi(r.Header.Get("Connect-Timeout-Ms")); err == nil && ms > 0 {
-		timer := time.AfterFunc(time.Duration(ms)*time.Millisecond, func() {
-			_ = p.command.Process.Kill() // the direct child alone
-			close(expired)
-		})
-		defer timer.Stop()
-	}
-	return p.follow(r, l, out, expired)
+	return p, nil
 }
 
 // begin starts the program with its pipes or terminal.

@@ -6,7 +6,10 @@
   try {
     process.chdir(cwd);
   } catch {} // it may have been removed
-  const { writeFileSync } = require('fs');
+  const { unlinkSync, writeFileSync } = require('fs');
+  try {
+    unlinkSync(end); // how the kernel before has ended
+  } catch {}
   process.on('exit', (code) => {
     try {
       writeFileSync(end, `exit ${code}`);

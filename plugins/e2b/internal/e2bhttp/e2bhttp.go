@@ -17,6 +17,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/fence"
 )
 
 // maxAnswer bounds an answer that is read into memory: lists are the largest.
@@ -48,6 +50,9 @@ func (e Endpoint) Send(ctx context.Context, method, path string, header http.Hea
 		// The URL says nothing that the operation does not.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
+		}
+		if fence.Refused(err) { // it was not sent
+			return nil, err
 		}
 		return nil, &LostError{err}
 	}

@@ -199,22 +199,27 @@ func (c *Client) Resize(ctx context.Context, pid int, size Terminal) error {
 	return c.call(ctx, "/process.Process/Update", map[string]any{"process": selector{pid}, "pty": pty{&size}}, nil)
 }
 
+// Listed is a process that runs.
+type Listed struct {
+	PID int
+	Tag string
+}
+
+// List returns the processes that were started by envd and run.
+func (c *Client) List(ctx context.Context) ([]Listed, error) {
+	var list struct{ Processes []Listed }
+	err := c.call(ctx, "/process.Process/List", struct{}{}, &list)
+	return list.Processes, err
+}
+
 // Tagged returns the PIDs of the processes with a tag.
 func (c *Client) Tagged(ctx context.Context, tag string) ([]int, error) {
-	var list struct {
-		Processes []struct {
-			PID int
-			Tag string
-		}
-	}
-	if err := c.call(ctx, "/process.Process/List", struct{}{}, &list); err != nil {
-		return nil, err
-	}
+	all, err := c.List(ctx)
 	var found []int
-	for _, p := range list.Processes {
+	for _, p := range all {
 		if p.Tag == tag {
 			found = append(found, p.PID)
 		}
 	}
-	return found, nil
+	return found, err
 }

@@ -252,8 +252,9 @@ func (sb *sandbox) interruptKernel(ctx context.Context, pid int) error {
 // there yet: most are over before.
 const watchAfter = 500 * time.Millisecond
 
-// endScript waits for the end of a process and prints what it has written of it.
-const endScript = `while kill -0 "$0" 2>/dev/null; do sleep 0.3; done; grep -qs 'heap out of memory' "$1" && echo memory || head -c 20 "$1" 2>/dev/null; rm -f "$1"`
+// endScript waits for the end of a process and prints what it has written of it. It leaves that
+// there: one that an earlier cell has left waiting may be beside it.
+const endScript = `while kill -0 "$0" 2>/dev/null; do sleep 0.3; done; grep -qs 'heap out of memory' "$1" && echo memory || head -c 20 "$1" 2>/dev/null`
 
 // Watch implements kernel.Kernel. The interpreter of JavaScript is a child of its kernel,
 // which does not notice, so that the code interpreter says nothing for ever.

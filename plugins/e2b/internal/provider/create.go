@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,6 +36,18 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	if req.TTL > 0 {
 		life, deadline = min(life, req.TTL), now.Add(req.TTL)
 	}
+	var effect retry.Effect
+	if repeated {
+		effect.Possible()
+	}
+	from, err := p.snapshots.from(ctx, &req)
+	if err != nil {
+		return nil, effect.Error(err)
+	}
+	explain := p.explainCreation
+	if from != nil {
+		template, explain = from.reference, p.snapshots.explainCopy
+	}
 	order := control.NewSandbox{
 		TemplateID: template, Timeout: control.Seconds(life), EnvVars: req.Env, Secure: true, Metadata: map[string]string{
 			metaBroker: p.brokerID, metaKey: key, metaTemplate: req.Template, metaDeadline: strconv.FormatInt(deadline.Unix(), 10),
@@ -45,17 +58,16 @@ func (p *Provider) make(ctx context.Context, template string, req sdk.CreateRequ
 	}
 	order.AllowInternetAccess, order.Network = p.settings.network()
 
-	var effect retry.Effect
-	if repeated {
-		effect.Possible()
-	}
 	made, err := p.order(ctx, order, &effect)
 	if err != nil {
-		return nil, effect.Error(p.explainCreation(err))
+		return nil, effect.Error(explain(err))
 	}
 	sb := p.add(p.newSandbox(made, order.Metadata, now, now.Add(life)))
 	sb.connected(made) // a list may have been faster to make it known, without its tokens
-	if err := sb.prepare(ctx); err != nil {
+	if err = sb.prepare(ctx); err == nil {
+		err = sb.goesOn(ctx, from)
+	}
+	if err != nil {
 		if ctx.Err() != nil && req.IdempotencyKey != "" {
 			return nil, ctx.Err() // it may be all right
 		}
@@ -190,21 +202,36 @@ func (p *Provider) kill(ctx context.Context, id string) error {
 		return p.failure(fmt.Errorf("end the sandbox: %w", err))
 	}
 	p.forget(id)
+	p.forgetAdopted(id)
+	p.snapshots.eraseSoon()
 	return nil
 }
 
 // listed are all sandboxes of this broker.
 func (p *Provider) listed(ctx context.Context) ([]control.Detail, error) {
-	all, err := again(ctx, p.retry, func(ctx context.Context) ([]control.Detail, error) {
-		return p.api.List(ctx, map[string]string{metaBroker: p.brokerID})
-	})
 	var ours []control.Detail
-	for _, detail := range all {
-		if detail.Metadata[metaBroker] == p.brokerID { // whatever the server makes of filters
-			ours = append(ours, detail)
+	for _, broker := range append(p.adoptedFrom(), p.brokerID) {
+		all, err := p.carrying(ctx, broker)
+		if err != nil {
+			return nil, err
+		}
+		for _, detail := range all {
+			if p.owns(detail) {
+				ours = append(ours, detail)
+			}
 		}
 	}
-	return ours, err
+	return ours, nil
+}
+
+// carrying are the sandboxes that carry the ID of a broker.
+func (p *Provider) carrying(ctx context.Context, broker string) ([]control.Detail, error) {
+	all, err := again(ctx, p.retry, func(ctx context.Context) ([]control.Detail, error) {
+		return p.api.List(ctx, map[string]string{metaBroker: broker})
+	})
+	return slices.DeleteFunc(all, func(d control.Detail) bool {
+		return d.Metadata[metaBroker] != broker // whatever the server makes of filters
+	}), err
 }
 
 // List implements sdk.Provider.
@@ -215,7 +242,12 @@ func (p *Provider) List(ctx context.Context) ([]sdk.Instance, error) {
 	}
 	var all []sdk.Instance
 	for _, detail := range found {
-		all = append(all, p.adopt(detail).instance())
+		i := p.adopt(detail).instance()
+		if detail.Metadata[metaBroker] != p.brokerID {
+			i.Labels = maps.Clone(i.Labels)
+			i.Labels[sdk.LabelBroker] = p.brokerID
+		}
+		all = append(all, i)
 	}
 	return all, nil
 }
@@ -264,13 +296,13 @@ func (c *creation) made(sb *sandbox) bool {
 // Create implements sdk.Provider.
 func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
 	template, ok := p.settings.templateOf(req.Template)
-	if !ok {
+	if !ok && req.Snapshot == nil {
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "there is no template %.100q", req.Template)
 	}
 	p.mu.Lock()
 	c := p.creations[req.IdempotencyKey]
 	if c == nil || c.failed() {
-		c = p.startCreation(template, req, c)
+		c = p.startCreation(sdk.LeaseOf(ctx), template, req, c)
 	}
 	c.waiting++
 	p.mu.Unlock()
@@ -296,10 +328,11 @@ func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Insta
 	}
 }
 
-// startCreation makes a creation known, and has it carried out. The caller holds mu.
-func (p *Provider) startCreation(template string, req sdk.CreateRequest, earlier *creation) *creation {
+// startCreation makes a creation known, and has it carried out as long as the lease is held of
+// the broker that asks for it. The caller holds mu.
+func (p *Provider) startCreation(lease *sdk.Lease, template string, req sdk.CreateRequest, earlier *creation) *creation {
 	c := &creation{done: make(chan struct{}), earlier: earlier}
-	life, abandon := context.WithCancel(p.life)
+	life, abandon := context.WithCancel(sdk.WithLease(p.life, lease))
 	c.abandon = abandon
 	if req.IdempotencyKey != "" {
 		p.creations[req.IdempotencyKey] = c

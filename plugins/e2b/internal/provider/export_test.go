@@ -15,6 +15,7 @@ func NewImpatient(logger hclog.Logger) sdk.Provider {
 		looks:    []time.Duration{0, 10 * time.Millisecond, 50 * time.Millisecond},
 		renewals: 100 * time.Millisecond,
 		kernels:  time.Minute, // a busy machine is no reason to lose state
+		erasures: 100 * time.Millisecond,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/e2bhttp"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/envd"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/fence"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/retry"
 )
@@ -42,10 +43,10 @@ func isClosedPort(err error) bool {
 	return ok && e.Port > 0
 }
 
-// denied says that a server has refused a call, and done nothing.
+// denied says that a call was refused, and nothing done: by a server, or since the lease is over.
 func denied(err error) bool {
 	status := statusOf(err)
-	return status >= 300 && status < 500 && status != http.StatusRequestTimeout
+	return status >= 300 && status < 500 && status != http.StatusRequestTimeout || fence.Refused(err)
 }
 
 // again makes a call that may be made twice until it succeeds, or patience ends.

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,8 +25,18 @@ const (
 	readAtOnce = 64 << 10
 )
 
-// fileProgram takes its request from the environment, where there is room for long paths.
-var fileProgram = guestfiles.Program(`print(json.dumps(answer(json.loads(os.environ["SANDBOX_REQUEST"]))))`)
+// longestRequest is the most bytes of a request in the environment, where Linux has 128 KiB
+// for each variable.
+const longestRequest = 100 << 10
+
+// fileProgram takes its request from the environment, where there is room for long paths, or
+// from the file that is named there.
+var fileProgram = guestfiles.Program(`request = os.environ["SANDBOX_REQUEST"]
+if request.startswith("/"):
+    with open(request, "rb") as f:
+        op_discard({"draft": request})
+        request = f.read()
+print(json.dumps(answer(json.loads(request))))`)
 
 // store is a guestfiles.Store.
 type store struct{ p *Provider }
@@ -43,6 +54,13 @@ func (s store) Do(ctx context.Context, instanceID string, req guestfiles.Request
 	request, err := json.Marshal(req)
 	if err != nil {
 		return guestfiles.Answer{}, fmt.Errorf("encode a request: %w", err)
+	}
+	if len(request) > longestRequest {
+		file := "/tmp/.sandbox-broker-" + remote.NewName()
+		if err := sb.tell(ctx, func(c *envd.Client) error { return c.Upload(ctx, file, bytes.NewReader(request)) }); err != nil {
+			return guestfiles.Answer{}, sb.explain(ctx, err)
+		}
+		request = []byte(file)
 	}
 	text, exit, err := sb.script(ctx, stream.Program{
 		Argv: []string{"python3", "-I", "-c", fileProgram}, Env: map[string]string{"SANDBOX_REQUEST": string(request)},

@@ -15,13 +15,21 @@ import (
 )
 
 var (
-	_ sdk.Pauser    = (*Provider)(nil)
-	_ sdk.TTLSetter = (*Provider)(nil)
-	_ sdk.Meter     = (*Provider)(nil)
+	_ sdk.Pauser        = (*Provider)(nil)
+	_ sdk.PauseReleaser = (*Provider)(nil)
+	_ sdk.TTLSetter     = (*Provider)(nil)
+	_ sdk.Meter         = (*Provider)(nil)
 )
 
 // betweenStates repeats what is refused while a sandbox goes from one state to another.
 var betweenStates = retry.Policy{Attempts: 6, Min: 200 * time.Millisecond, Max: 2 * time.Second}
+
+// PauseReleasing implements sdk.PauseReleaser. E2B counts no paused sandbox among those that may
+// run at once.
+func (p *Provider) PauseReleasing(ctx context.Context, instanceID string) (released bool, err error) {
+	err = p.Pause(ctx, instanceID)
+	return err == nil, err
+}
 
 // Pause implements sdk.Pauser. The memory stays at E2B, for as long as the instance is
 // not destroyed.

@@ -74,7 +74,7 @@ func (r recordingBroker) Configure(ctx context.Context, req sdk.ConfigureRequest
 	return r.Provider.Configure(ctx, req)
 }
 
-// cleanUp ends whatever the suite has left.
+// cleanUp ends whatever the suite has left, and deletes its snapshots.
 func cleanUp(t *testing.T, values map[string]any, brokers map[string]bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -90,6 +90,12 @@ func cleanUp(t *testing.T, values map[string]any, brokers map[string]bool) {
 		for _, instance := range left {
 			t.Logf("ending %s, which was left", instance.ID)
 			assert.Check(t, p.Destroy(ctx, instance.ID))
+		}
+		kept, err := p.ListSnapshots(ctx)
+		assert.Check(t, err)
+		for _, snapshot := range kept {
+			t.Logf("deleting the snapshot %s, which was left", snapshot.ID)
+			assert.Check(t, p.DeleteSnapshot(ctx, snapshot.ID))
 		}
 		assert.Check(t, p.Close(ctx))
 	}

@@ -20,7 +20,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/internal/control"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/records"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/apimeter"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/contexts"
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/fence"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/redact"
@@ -43,6 +45,7 @@ type Provider struct {
 
 	// calls is for the API, streams for envd, kernels for the code interpreter.
 	calls, streams, kernels *http.Client
+	requests                apimeter.Meter
 
 	// life ends with Close; background are the goroutines that end then.
 	life       context.Context //nolint:containedctx // the lifetime of those goroutines
@@ -51,11 +54,13 @@ type Provider struct {
 
 	usage usage
 	// contexts are those of each sandbox, by its ID.
-	contexts *records.Store[[]contexts.Saved]
+	contexts  *records.Store[[]contexts.Saved]
+	snapshots *snapshots
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 	creations map[string]*creation // by idempotency key
+	adopted   adopted
 }
 
 var (
@@ -75,7 +80,12 @@ type patience struct {
 	renewals time.Duration
 	// kernels is how long interrupted code in a kernel may take to end.
 	kernels time.Duration
+	// erasures is how often snapshots are deleted that were in use.
+	erasures time.Duration
 }
+
+// copyTimeout is what it may take to have a copy go on, beside the time until it answers.
+const copyTimeout = 30 * time.Second
 
 // New is the serve.Factory.
 func New(logger hclog.Logger) sdk.Provider {
@@ -84,6 +94,7 @@ func New(logger hclog.Logger) sdk.Provider {
 		looks:    []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second},
 		renewals: 10 * time.Second,
 		kernels:  sdk.InterruptGrace,
+		erasures: time.Minute,
 	})
 }
 
@@ -92,7 +103,9 @@ func newProvider(logger hclog.Logger, patience patience) *Provider {
 	p := &Provider{
 		logger: logger, patience: patience, life: life, end: end,
 		sandboxes: map[string]*sandbox{}, creations: map[string]*creation{},
+		adopted: adopted{from: map[string]string{}, released: map[string]bool{}},
 	}
+	p.snapshots = &snapshots{Provider: p, undeleted: map[string]bool{}}
 	p.Book = contexts.NewBook(service{p})
 	p.Calls = guestfiles.NewCalls(store{p}, guestfiles.Options{MostListed: maxListed, ReadAtOnce: readAtOnce, Left: func(instanceID string, err error) {
 		logger.Warn("half a file may be left in a sandbox", "sandbox", instanceID, "error", err)
@@ -129,6 +142,10 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	p.redact = redact.New(redact.Secrets(schema(), req.Settings)...)
 	p.retry = retry.Policy{Attempts: int(s.MaxRetries) + 1}
 	p.calls, p.streams, p.kernels = newStreams(), newStreams(), newKernels()
+	for api, client := range map[string]*http.Client{"control": p.calls, "sandbox": p.streams, "interpreter": p.kernels} {
+		client.Transport = p.requests.Watch(api, client.Transport)
+	}
+	p.calls.Transport = fence.Transport{Next: p.calls.Transport}
 	p.api = control.New(s.apiURL(), s.APIKey, p.calls)
 	found, err := p.listed(ctx)
 	if err != nil {
@@ -140,6 +157,9 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if p.contexts, err = records.Open[[]contexts.Saved]("contexts", req.StateDir, req.AbandonedDirs); err != nil {
 		return err
 	}
+	if err := p.snapshots.open(req); err != nil {
+		return err
+	}
 	for _, detail := range found {
 		p.adopt(detail)
 	}
@@ -149,6 +169,7 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 		}
 	}
 	p.background.Go(p.renewLeases)
+	p.background.Go(p.snapshots.keepErasing)
 	return nil
 }
 
@@ -185,7 +206,10 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // Health implements sdk.Provider.
 func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
-	health := sdk.Health{Details: map[string]string{"api": p.settings.apiURL()}, Metrics: p.usage.metrics(p.settings.CostPerSecond)}
+	health := sdk.Health{Details: map[string]string{"api": p.settings.apiURL()}, Metrics: append(p.usage.metrics(p.settings.CostPerSecond), p.requests.Metrics()...)}
+	if p.settings.Region != "" {
+		health.Details["region"] = p.settings.Region
+	}
 	if err := p.api.Probe(ctx); err != nil {
 		health.Reason = p.failure(err).Error()
 		return health, nil

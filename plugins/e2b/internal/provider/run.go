@@ -117,7 +117,7 @@ func (j *job) readEvents(ctx context.Context, program stream.Program, options en
 	}
 	for {
 		ev, err := process.Next()
-		if isLost(err) && ctx.Err() == nil && j.sb.standsStill(ctx) {
+		if isLost(err) && ctx.Err() == nil && (j.sb.wasCut(j) || j.sb.standsStill(ctx)) {
 			process.Close()
 			var again *envd.Process
 			if again, err = j.sb.listenAgain(ctx, process.PID); err == nil {

@@ -190,7 +190,7 @@ func (p *Provider) inspect(ctx context.Context, id string) (control.Detail, erro
 	switch {
 	case err == nil && detail.SandboxID == "":
 		return detail, sdk.Errorf(sdk.CodeUnavailable, "E2B gave an answer about the instance that is none")
-	case isAbsent(err, id), err == nil && detail.SandboxID != id, err == nil && detail.Metadata[metaBroker] != p.brokerID:
+	case isAbsent(err, id), err == nil && detail.SandboxID != id, err == nil && !p.owns(detail):
 		p.forget(id)
 		return detail, errNoInstance
 	case err != nil:

@@ -12,10 +12,10 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
-	"github.com/sandbox-broker/sandbox-broker/sdk/glob"
+	"github.com/sandbox-broker/sandbox-broker/sdk/filetext"
 )
 
-// Calls are the methods of sdk.Files, and sdk.FileModeSetter; a provider embeds it.
+// Calls are the methods of sdk.Files, sdk.FileSearcher and sdk.FileModeSetter; a provider embeds it.
 type Calls struct {
 	store   Store
 	options Options
@@ -23,6 +23,7 @@ type Calls struct {
 
 var (
 	_ sdk.Files          = Calls{}
+	_ sdk.FileSearcher   = Calls{}
 	_ sdk.FileModeSetter = Calls{}
 )
 
@@ -80,9 +81,9 @@ const listedAtOnce = 500
 
 // ListFiles implements sdk.Files.
 func (c Calls) ListFiles(ctx context.Context, req sdk.ListFilesRequest, found func([]sdk.FileInfo) error) (truncated bool, err error) {
-	pattern, err := glob.Compile(req.Glob)
+	pattern, err := filetext.Glob(req.Glob)
 	if err != nil {
-		return false, sdk.FieldErrorf(sdk.CodeInvalidRequest, "glob", "%w", err)
+		return false, err
 	}
 	most := c.options.MostListed
 	if req.Glob == "" {

@@ -288,14 +288,19 @@ def size_of(root, name):
     return info["size"] if inside and info["type"] == "file" else -1
 
 
+def refusal(e):
+    return {"code": CODES.get(e.errno, "failed"), "message": (e.strerror or str(e)).lower(), "field": "path"}
+
+
 def answer(r):
     try:
         os.chdir(r["workspace"])
         for name in ("path", "to", "draft"):
             if r.get(name):
                 r[name] = os.path.normpath(os.path.join(r["workspace"], r[name]))
+        r["paths"] = [os.path.normpath(os.path.join(r["workspace"], name)) for name in r.get("paths") or []]
         return globals()["op_" + r["op"]](r)
     except Refused as e:
         return e.answer
     except OSError as e:
-        return {"code": CODES.get(e.errno, "failed"), "message": (e.strerror or str(e)).lower(), "field": "path"}
+        return refusal(e)

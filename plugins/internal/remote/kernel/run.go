@@ -94,6 +94,8 @@ func (r *Run) do(ctx context.Context) (Result, error) {
 	cause := context.Cause(stopping)
 	whole := err == nil && cause == nil
 	switch {
+	case errors.Is(cause, errGone):
+		result, err = r.gone(result)
 	case whole:
 		cleaning = ctx
 		result, err = r.completed(ctx, result, nil)
@@ -293,16 +295,22 @@ func (r *Run) stopped(result *Result, cause error) error {
 	return nil
 }
 
+// gone says what became of code whose kernel somebody else has ended, also of such as had not
+// begun by then.
+func (r *Run) gone(result Result) (Result, error) {
+	if lost := r.Kernel.Lost(); lost != nil {
+		return result, lost
+	}
+	result.Status, result.ExitCode, result.Detail = sdk.StatusFailed, 128+9, restarted
+	return result, nil
+}
+
 // broken says what became of code that did not come to its end, and sees to it that the
 // context can be used.
 func (r *Run) broken(ctx context.Context, result Result, cause error, ended bool, err error) (Result, error) {
 	select {
 	case <-r.Kernel.Gone():
-		if lost := r.Kernel.Lost(); lost != nil {
-			return result, lost
-		}
-		result.Status, result.ExitCode, result.Detail = sdk.StatusFailed, 128+9, restarted
-		return result, nil
+		return r.gone(result)
 	default:
 	}
 	class := r.Kernel.Class(err)

@@ -27,10 +27,18 @@ type service struct {
 	class     kernel.Class
 	restarts  int
 	interrupt chan struct{}
+	early     bool // it is gone before the code has begun
 }
 
-func (s *service) Ready(context.Context) error    { return nil }
-func (s *service) Before() string                 { return "" }
+func (s *service) Ready(context.Context) error { return nil }
+
+func (s *service) Before() string {
+	if s.early {
+		return "before"
+	}
+	return ""
+}
+
 func (s *service) After() string                  { return "" }
 func (s *service) Call() string                   { return "call" }
 func (s *service) Watch(<-chan struct{}, func())  {}
@@ -41,7 +49,12 @@ func (s *service) Restart(context.Context) error  { s.restarts++; return nil }
 func (s *service) Interrupt(context.Context) bool { close(s.interrupt); return s.obeys }
 
 func (s *service) Cell(ctx context.Context, code string, event func(kernel.Event) error) (bool, error) {
-	if code == "call" {
+	switch code {
+	case "call":
+		return true, nil
+	case "before":
+		close(s.gone)
+		<-ctx.Done()
 		return true, nil
 	}
 	return s.cell(ctx, event)
@@ -89,6 +102,9 @@ func failing(e kernel.Error) func(context.Context, func(kernel.Event) error) (bo
 // endless is a cell that lasts as long as somebody listens, or until it is interrupted.
 func endless(s *service) func(context.Context, func(kernel.Event) error) (bool, error) {
 	return func(ctx context.Context, event func(kernel.Event) error) (bool, error) {
+		if s.gone != nil {
+			close(s.gone)
+		}
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -105,9 +121,8 @@ func endless(s *service) func(context.Context, func(kernel.Event) error) (bool, 
 func broken(context.Context, func(kernel.Event) error) (bool, error) { return false, errService }
 
 func TestWhatBecameOfCodeInAKernelIsSaid(t *testing.T) {
+	wasRestarted := sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 137, Detail: "the context was restarted"}
 	noContext := sdk.FieldErrorf(sdk.CodeNotFound, "context_id", "no such context")
-	closed := make(chan struct{})
-	close(closed)
 	for name, c := range map[string]struct {
 		service   service
 		endless   bool
@@ -169,8 +184,10 @@ func TestWhatBecameOfCodeInAKernelIsSaid(t *testing.T) {
 		},
 		"the service was not reached":          {service: service{cell: broken, class: kernel.Refused}, code: sdk.CodeUnavailable},
 		"nobody knows whether it runs":         {service: service{cell: broken, class: kernel.Open}, code: sdk.CodeUnavailable, restarts: 1, stdout: "last"},
-		"its context was deleted":              {service: service{gone: closed, lost: noContext}, endless: true, code: sdk.CodeUnavailable},
-		"its context was restarted by another": {service: service{gone: closed}, endless: true, want: sdk.ExecuteResult{Status: sdk.StatusFailed, ExitCode: 137, Detail: "the context was restarted"}},
+		"its context was deleted":              {service: service{gone: make(chan struct{}), lost: noContext}, endless: true, code: sdk.CodeUnavailable},
+		"its context was restarted by another": {service: service{gone: make(chan struct{})}, endless: true, want: wasRestarted},
+		"its context was deleted before":       {service: service{gone: make(chan struct{}), lost: noContext, early: true}, code: sdk.CodeNotFound},
+		"its context was restarted before":     {service: service{gone: make(chan struct{}), early: true}, want: wasRestarted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +199,11 @@ func TestWhatBecameOfCodeInAKernelIsSaid(t *testing.T) {
 			if c.language == "" {
 				c.language = sdk.Python
 			}
-			got, out, err := run(t.Context(), &s, c.language, c.arguments)
+			limit := time.Minute
+			if c.want.Status == sdk.StatusTimeout {
+				limit = 50 * time.Millisecond
+			}
+			got, out, err := run(t.Context(), &s, c.language, c.arguments, limit)
 			if c.code != "" {
 				assert.Equal(t, sdk.CodeOf(err), c.code)
 			} else {
@@ -197,8 +218,8 @@ func TestWhatBecameOfCodeInAKernelIsSaid(t *testing.T) {
 	}
 }
 
-// run runs code for at most a moment, of the minute that was asked for.
-func run(ctx context.Context, s *service, language sdk.Language, arguments string) (sdk.ExecuteResult, *listener, error) {
+// run runs code for at most limit, of the minute that was asked for.
+func run(ctx context.Context, s *service, language sdk.Language, arguments string, limit time.Duration) (sdk.ExecuteResult, *listener, error) {
 	req := sdk.ExecuteRequest{InstanceID: "i", ExecutionID: "x", Code: "code", Timeout: time.Minute}
 	if arguments != "" {
 		req.Arguments = json.RawMessage(arguments)
@@ -207,7 +228,7 @@ func run(ctx context.Context, s *service, language sdk.Language, arguments strin
 	running, end := executions.Begin(req)
 	defer end()
 	out := &listener{}
-	one := kernel.Run{Kernel: s, Request: req, Out: out, Language: language, Execution: running, Limit: 50 * time.Millisecond, Cut: "cut", Grace: 50 * time.Millisecond}
+	one := kernel.Run{Kernel: s, Request: req, Out: out, Language: language, Execution: running, Limit: limit, Cut: "cut", Grace: 50 * time.Millisecond}
 	result, err := one.Do(ctx)
 	return result, out, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/remote/guestfiles"
@@ -40,6 +41,10 @@ func (s Store) Do(ctx context.Context, instanceID string, req guestfiles.Request
 		return guestfiles.Answer{}, err
 	}
 	req.Workspace, req.Path, req.To, req.Draft = box.Workspace, box.Real(req.Path), box.Real(req.To), box.Real(req.Draft)
+	req.Paths = slices.Clone(req.Paths)
+	for i, name := range req.Paths {
+		req.Paths[i] = box.Real(name)
+	}
 	call := func(ctx context.Context) (guestfiles.Answer, error) { return Do(ctx, box, req) }
 	var answer guestfiles.Answer
 	if req.Op.Repeatable() {

@@ -137,15 +137,24 @@ type answer struct {
 	States    []State         `json:"states"`
 	Taken     int64           `json:"taken"`
 	Workspace string          `json:"workspace"`
+	Note      string          `json:"note"`
 }
 
 // Setup makes the first of these directories that can be had, and returns it.
 func Setup(ctx context.Context, r Runner, places ...string) (string, error) {
-	a, err := ask(ctx, r, call{Do: "setup", Places: places})
+	workspace, _, err := SetupWithNote(ctx, r, "", places...)
+	return workspace, err
+}
+
+// SetupWithNote is Setup for a service that keeps nothing for us: the first note that a sandbox
+// is given stays there, and is returned from then on. Code in the sandbox can change it, or
+// remove it.
+func SetupWithNote(ctx context.Context, r Runner, note string, places ...string) (workspace, kept string, err error) {
+	a, err := ask(ctx, r, call{Do: "setup", Places: places, Source: note})
 	if errors.Is(err, ErrUnknown) {
-		return "", fmt.Errorf("none of the directories %s can be written to", strings.Join(places, ", "))
+		return "", "", fmt.Errorf("none of the directories %s can be written to", strings.Join(places, ", "))
 	}
-	return a.Workspace, err
+	return a.Workspace, a.Note, err
 }
 
 // ask has calls.py do something.

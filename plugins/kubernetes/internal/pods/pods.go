@@ -1,7 +1,7 @@
 // Package pods keeps the pods of one provider block in one namespace of a cluster: it makes
 // them, watches them, hands each out once, finds those of an earlier process, and removes
 // them. A pod of the pool belongs to the process that made it; taken, it is an instance,
-// which any later process of the same broker has again.
+// which any later process of the same broker has again, or of another one that adopts it.
 //
 // What runs in them, and how it is reached, is the provider's matter.
 package pods
@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -23,8 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-
-	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"k8s.io/client-go/util/retry"
 )
 
 // Labels of pods. Kubernetes allows no more than 63 characters of a few kinds in a value, so
@@ -54,8 +54,8 @@ const (
 	// both as RFC 3339.
 	annotationTaken   = "sandbox-broker.io/taken"
 	annotationExpires = "sandbox-broker.io/expires"
-	// annotationClientKey is the public half of the key that the guest answers.
-	annotationClientKey = "sandbox-broker.io/client-key"
+	// annotationAuthority is the public key of whom the guest trusts.
+	annotationAuthority = "sandbox-broker.io/authority"
 	// annotationFingerprint is that of the guest's key.
 	annotationFingerprint = "sandbox-broker.io/guest-fingerprint"
 )
@@ -86,7 +86,10 @@ type Options struct {
 	// Holder is this process, and Gone are those whose pool nobody has any more.
 	Holder string
 	Gone   []string
-	Logger hclog.Logger
+	// Blueprint is what each pod is, and Authority the public key of whom its guest trusts.
+	Blueprint *corev1.Pod
+	Authority string
+	Logger    hclog.Logger
 }
 
 // Store is the pods of one owner in a namespace.
@@ -108,135 +111,148 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the watch. Pods stay as they are.
-func (s *Store) Close() { s.watched.close() }
+// Logger is that of the options.
+func (s *Store) Logger() hclog.Logger { return s.o.Logger }
 
-func ownedBy(owner string) labels.Set {
-	return labels.Set{LabelManagedBy: managedBy, LabelOwner: owner}
+// Close ends the watch. Pods stay as they are.
+func (s *Store) Close() { s.watched.Close() }
+
+// LabelsOfOwner are on everything of an owner.
+func LabelsOfOwner(owner string) map[string]string {
+	return map[string]string{LabelManagedBy: managedBy, LabelOwner: owner}
 }
 
-// Try asks the API server whether it would take the pod, which it does not make.
-func (s *Store) Try(ctx context.Context, pod *corev1.Pod) error {
-	_, err := s.pods.Create(ctx, s.marked(pod, "try", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+// Selector selects what an owner has.
+func Selector(owner string) string { return labels.Set(LabelsOfOwner(owner)).String() }
+
+// Try asks the API server whether it would take a pod, which it does not make.
+func (s *Store) Try(ctx context.Context, name string) error {
+	_, err := s.pods.Create(ctx, s.pod(name, "try"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
-// Create makes a pod for the pool of this process. Its name is new. clientKey is the public
-// half of the key that its guest answers.
-func (s *Store) Create(ctx context.Context, pod *corev1.Pod, template, clientKey string) (*corev1.Pod, error) {
-	return s.pods.Create(ctx, s.marked(pod, template, clientKey), metav1.CreateOptions{})
+// Create makes a pod for the pool of this process, by a name that is new.
+func (s *Store) Create(ctx context.Context, name, template string) (*corev1.Pod, error) {
+	return s.pods.Create(ctx, s.pod(name, template), metav1.CreateOptions{})
 }
 
-func (s *Store) marked(pod *corev1.Pod, template, clientKey string) *corev1.Pod {
-	pod = pod.DeepCopy()
-	pod.Namespace = s.o.Namespace
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, LabelManagedBy, managedBy)
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, LabelOwner, s.o.Owner)
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, LabelHolder, s.o.Holder)
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, LabelTemplate, template)
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotationClientKey, clientKey)
+func (s *Store) pod(name, template string) *corev1.Pod {
+	pod := s.o.Blueprint.DeepCopy()
+	pod.Name, pod.Namespace = name, s.o.Namespace
+	Mark(pod, s.o.Owner, s.o.Holder, template, s.o.Authority)
 	return pod
 }
 
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-func (s *Store) patch(ctx context.Context, name string, operations []operation) (*corev1.Pod, error) {
+func (s *Store) patch(ctx context.Context, name string, operations []Operation) (*corev1.Pod, error) {
 	body, err := json.Marshal(operations)
 	if err != nil {
 		return nil, fmt.Errorf("write a patch: %w", err)
 	}
-	return s.pods.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
+	var patched *corev1.Pod
+	// Where others, such as the kubelet, write to the pod at the same moment again and again,
+	// the API server gives up.
+	err = retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error {
+		patched, err = s.pods.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
+		return err
+	})
+	return patched, err
 }
 
-// ErrTaken says that a pod is not in the pool of this process any more.
-var ErrTaken = sdk.Errorf(sdk.CodeConflict, "the pod was taken by somebody else")
-
-// Lease is what is written at a pod that becomes an instance.
-type Lease struct {
-	Labels      map[string]string
-	Creation    string    // the idempotency key; may be empty
-	Expires     time.Time // zero for never
-	Fingerprint string
-}
-
-// Take makes a pod of the pool an instance. The API server compares and writes at once, so
-// that of two who want the same pod one gets ErrTaken.
-func (s *Store) Take(ctx context.Context, name, uid string, l Lease) (*corev1.Pod, error) {
-	text, err := json.Marshal(l.Labels)
+// Take makes a pod of the pool an instance. Of two who want the same pod one gets ErrTaken.
+func (s *Store) Take(ctx context.Context, ref Ref, l Lease) (*Instance, error) {
+	operations, err := l.Operations(s.o.Holder)
 	if err != nil {
-		return nil, fmt.Errorf("write labels: %w", err)
+		return nil, err
 	}
-	label := func(key string) string { return "/metadata/labels/" + pointer(key) }
-	annotation := func(key string) string { return "/metadata/annotations/" + pointer(key) }
-	operations := []operation{
-		{"test", "/metadata/uid", uid},
-		{"test", label(LabelHolder), s.o.Holder},
-		{Op: "remove", Path: label(LabelHolder)},
-		{"add", label(LabelInstance), Digest("instance", l.Labels[sdk.LabelInstance])},
-		{"add", label(LabelTenant), Digest("tenant", l.Labels[sdk.LabelTenant])},
-		{"add", label(LabelSession), Digest("session", l.Labels[sdk.LabelTenant], l.Labels[sdk.LabelSession])},
-		{"add", annotation(annotationLabels), string(text)},
-		{"add", annotation(annotationTaken), time.Now().UTC().Format(time.RFC3339Nano)},
-		{"add", annotation(annotationFingerprint), l.Fingerprint},
-	}
-	if !l.Expires.IsZero() {
-		operations = append(operations, operation{"add", annotation(annotationExpires), l.Expires.UTC().Format(time.RFC3339Nano)})
-	}
-	if l.Creation != "" {
-		operations = append(operations, operation{"add", label(LabelCreation), Digest("creation", l.Creation)})
-	}
-	taken, err := s.patch(ctx, name, operations)
+	taken, err := s.patch(ctx, ref.Name, append([]Operation{{"test", "/metadata/uid", ref.UID}}, operations...))
 	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: %w", ErrTaken, err)
 	}
-	return taken, err
+	if err != nil {
+		return nil, err
+	}
+	return instanceOf(taken), nil
 }
 
-// Created returns the pod that a creation took; nil if there is none. The watch may be a
-// moment old; ask has the API server asked.
-func (s *Store) Created(ctx context.Context, creation string, ask bool) (*corev1.Pod, error) {
-	of := Digest("creation", creation)
-	is := func(pod *corev1.Pod) bool { return pod.Labels[LabelCreation] == of && Ended(pod) == nil }
-	for _, pod := range s.Known() {
-		if is(pod) {
-			return pod, nil
-		}
-	}
+// instanceOf is the instance that a pod is.
+func instanceOf(pod *corev1.Pod) *Instance {
+	i := Described(pod, pod.Name, string(pod.UID))
+	i.Ended = Ended(pod) != nil
+	return i
+}
+
+// Created returns the instance that a creation took; nil if there is none. The watch may be a
+// moment old; ask has the API server asked instead.
+func (s *Store) Created(ctx context.Context, creation string, ask bool) (*Instance, error) {
+	is := func(pod *corev1.Pod) bool { return MadeFor(pod, creation) && Ended(pod) == nil }
 	if !ask {
+		for _, pod := range s.Known() {
+			if is(pod) {
+				return instanceOf(pod), nil
+			}
+		}
 		return nil, nil
 	}
 	found, err := s.list(ctx, is)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	return found[0], nil
+	return instanceOf(found[0]), nil
 }
 
-// SetExpiry writes when an instance ends by itself.
+// SetExpiry writes when an instance ends by itself, as long as it is this owner's.
 func (s *Store) SetExpiry(ctx context.Context, name string, at time.Time) error {
-	_, err := s.patch(ctx, name, []operation{
-		{"add", "/metadata/annotations/" + pointer(annotationExpires), at.UTC().Format(time.RFC3339Nano)},
-	})
+	_, err := s.patch(ctx, name, []Operation{{"test", LabelPath(LabelOwner), s.o.Owner}, Expiry(at)})
 	return err
 }
 
 // Instances returns the pods that were taken and that go on, as the API server has them now.
-func (s *Store) Instances(ctx context.Context) ([]*corev1.Pod, error) {
-	return s.list(ctx, func(pod *corev1.Pod) bool { return IsInstance(pod) && Ended(pod) == nil })
+func (s *Store) Instances(ctx context.Context) ([]*Instance, error) {
+	found, err := s.list(ctx, func(pod *corev1.Pod) bool { return IsInstance(pod) && Ended(pod) == nil })
+	return described(found), err
+}
+
+// KnownInstances returns the pods that were taken, as the watch has them, which may be a moment
+// old.
+func (s *Store) KnownInstances() []*Instance {
+	return described(slices.DeleteFunc(s.Known(), func(pod *corev1.Pod) bool { return !IsInstance(pod) }))
+}
+
+func described(found []*corev1.Pod) []*Instance {
+	all := make([]*Instance, len(found))
+	for i, pod := range found {
+		all[i] = instanceOf(pod)
+	}
+	return all
+}
+
+// Live returns the pods of this owner that go on, by their UIDs, as the API server has them
+// now.
+func (s *Store) Live(ctx context.Context) (map[string]*corev1.Pod, error) {
+	found, err := s.list(ctx, func(pod *corev1.Pod) bool { return Ended(pod) == nil })
+	live := map[string]*corev1.Pod{}
+	for _, pod := range found {
+		live[string(pod.UID)] = pod
+	}
+	return live, err
+}
+
+// All returns the pods of the owner, as the API server has them now.
+func (s *Store) All(ctx context.Context) ([]*corev1.Pod, error) {
+	return s.list(ctx, func(*corev1.Pod) bool { return true })
 }
 
 // listAtOnce is how many pods one answer of the API server has.
 const listAtOnce = 500
 
-// list returns those of the owner's pods that are wanted.
+// list returns those of this owner's pods that are wanted.
 func (s *Store) list(ctx context.Context, wanted func(*corev1.Pod) bool) ([]*corev1.Pod, error) {
+	return s.listOf(ctx, s.o.Owner, wanted)
+}
+
+func (s *Store) listOf(ctx context.Context, owner string, wanted func(*corev1.Pod) bool) ([]*corev1.Pod, error) {
 	var found []*corev1.Pod
-	options := metav1.ListOptions{LabelSelector: ownedBy(s.o.Owner).String(), Limit: listAtOnce}
+	options := metav1.ListOptions{LabelSelector: Selector(owner), Limit: listAtOnce}
 	for {
 		page, err := s.pods.List(ctx, options)
 		if apierrors.IsResourceExpired(err) && options.Continue != "" { // the rest of the list is too old
@@ -248,7 +264,7 @@ func (s *Store) list(ctx context.Context, wanted func(*corev1.Pod) bool) ([]*cor
 		}
 		for i := range page.Items {
 			// Whatever the server makes of selectors.
-			if pod := &page.Items[i]; pod.Labels[LabelOwner] == s.o.Owner && wanted(pod) {
+			if pod := &page.Items[i]; pod.Labels[LabelOwner] == owner && wanted(pod) {
 				found = append(found, pod)
 			}
 		}
@@ -268,12 +284,41 @@ func (s *Store) Sweep(ctx context.Context) error {
 	return s.remove(ctx, func(pod *corev1.Pod) bool { return gone[pod.Labels[LabelHolder]] })
 }
 
-// SweepEnded removes pods that have ended by themselves, as far as the watch knows.
+// SweepEnded asks for the end of pods that have ended by themselves. Those that a controller
+// made are its own to remove.
 func (s *Store) SweepEnded(ctx context.Context) error {
+	return s.sweep(ctx, func(pod *corev1.Pod) bool {
+		return (IsInstance(pod) || pod.Labels[LabelHolder] != "") && Ended(pod) != nil
+	})
+}
+
+// SweepLost asks for the end of pods of this process's pool that nobody in it looks after: the
+// answer to their creation was lost, or their end could not be asked for.
+func (s *Store) SweepLost(ctx context.Context, lookedAfter func(name, uid string) bool) error {
+	return s.sweep(ctx, func(pod *corev1.Pod) bool {
+		return pod.Labels[LabelHolder] == s.o.Holder && !lookedAfter(pod.Name, string(pod.UID))
+	})
+}
+
+// SweepExpired asks for the end of instances whose time is over.
+func (s *Store) SweepExpired(ctx context.Context, lookedAfter func(name string) bool) error {
+	now := time.Now()
+	return s.sweep(ctx, func(pod *corev1.Pod) bool {
+		expires := instanceOf(pod).Expires
+		return IsInstance(pod) && !expires.IsZero() && expires.Before(now) && !lookedAfter(pod.Name)
+	})
+}
+
+// sweep asks for the end of pods, as far as the watch knows, and waits for none. The watch may
+// be a moment old: one that has changed since, as one that was taken or was given more time,
+// stays.
+func (s *Store) sweep(ctx context.Context, which func(*corev1.Pod) bool) error {
 	var errs []error
 	for _, pod := range s.Known() {
-		if pod.DeletionTimestamp == nil && Ended(pod) != nil {
-			errs = append(errs, s.delete(ctx, pod.Name, string(pod.UID)))
+		if pod.DeletionTimestamp == nil && which(pod) {
+			if err := s.deleteAs(ctx, pod); !apierrors.IsConflict(err) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -294,22 +339,15 @@ func (s *Store) remove(ctx context.Context, which func(*corev1.Pod) bool) error 
 
 // Known returns the pods of this owner as the watch has them, which may be a moment old. Most
 // of their specification is not there.
-func (s *Store) Known() (all []*corev1.Pod) {
-	for _, of := range s.watched.informer.GetStore().List() {
-		if pod, ok := of.(*corev1.Pod); ok {
-			all = append(all, pod)
-		}
-	}
-	return all
-}
+func (s *Store) Known() []*corev1.Pod { return s.watched.All() }
 
 // Remove asks for the end of a pod of this process's pool, which may not be there, and does
 // not wait for it. Without a UID it is the one of that name.
-func (s *Store) Remove(ctx context.Context, name, uid string) error {
-	if uid != "" {
-		return s.delete(ctx, name, uid)
+func (s *Store) Remove(ctx context.Context, ref Ref) error {
+	if ref.UID != "" {
+		return s.delete(ctx, ref.Name, ref.UID)
 	}
-	err := s.pods.Delete(ctx, name, metav1.DeleteOptions{})
+	err := s.pods.Delete(ctx, ref.Name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -329,30 +367,58 @@ func (s *Store) Ping(ctx context.Context) (string, error) {
 	return told.GitVersion, err
 }
 
-// delete asks for the end of a pod. It is no error if there is none.
+// delete asks for the end of a pod. It is no error if there is none, or if another owner has it
+// by now. A deletion can ask for no label: it is of the pod as it was when it was this owner's.
 func (s *Store) delete(ctx context.Context, name, uid string) error {
-	err := s.pods.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(uid)})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the latter: the name is another pod's now
+	pod, gone := s.watched.look(s.o.Namespace, name, uid)
+	if gone { // or has become another owner's, and the watch says the same of both
+		pod = nil
+	}
+	return retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() (err error) {
+		if pod == nil {
+			if pod, err = s.owned(ctx, name, uid); err != nil || pod == nil {
+				return err
+			}
+		}
+		as := pod
+		pod = nil
+		return s.deleteAs(ctx, as)
+	})
+}
+
+// deleteAs asks for the end of a pod, unless it has changed. It is no error if there is none.
+func (s *Store) deleteAs(ctx context.Context, pod *corev1.Pod) error {
+	err := s.pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}})
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
 // Destroy ends a pod and returns when it is gone.
-func (s *Store) Destroy(ctx context.Context, name, uid string) error {
-	if err := s.delete(ctx, name, uid); err != nil {
+func (s *Store) Destroy(ctx context.Context, ref Ref) error {
+	if err := s.delete(ctx, ref.Name, ref.UID); err != nil {
 		return err
 	}
-	_, err := s.Await(ctx, name, uid, func(*corev1.Pod) (bool, error) { return false, nil })
+	return s.AwaitGone(ctx, ref)
+}
+
+// AwaitGone returns when a pod is not there any more.
+func (s *Store) AwaitGone(ctx context.Context, ref Ref) error {
+	if pod, _ := s.watched.look(s.o.Namespace, ref.Pod, ref.UID); pod == nil { // it may have been gone before the watch began
+		if there, err := s.Ask(ctx, ref.Pod, ref.UID); err == nil && there == nil {
+			return nil
+		}
+	}
+	_, err := s.Await(ctx, ref.Pod, ref.UID, func(*corev1.Pod) (bool, error) { return false, nil })
 	if _, gone := err.(*GoneError); gone { //nolint:errorlint // it is Await's own
 		return nil
 	}
 	return err
 }
 
-// Find returns the pod of an instance of this owner, by the API server's own word; nil if
-// there is none.
-func (s *Store) Find(ctx context.Context, name string) (*corev1.Pod, error) {
+// Find returns an instance of this owner, by the API server's own word; nil if there is none.
+func (s *Store) Find(ctx context.Context, name string) (*Instance, error) {
 	pod, err := s.pods.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -362,16 +428,30 @@ func (s *Store) Find(ctx context.Context, name string) (*corev1.Pod, error) {
 	case pod.Labels[LabelOwner] != s.o.Owner || !IsInstance(pod):
 		return nil, nil // it is somebody else's
 	}
-	return pod, nil
+	s.watched.answered(pod)
+	return instanceOf(pod), nil
 }
 
-// there says whether a pod is, by the API server's own word.
-func (s *Store) there(ctx context.Context, name, uid string) (bool, error) {
+// Goes says whether a pod is there and goes on, by the API server's own word.
+func (s *Store) Goes(ctx context.Context, name, uid string) (bool, error) {
 	pod, err := s.pods.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil && string(pod.UID) == uid, err
+	return err == nil && string(pod.UID) == uid && Ended(pod) == nil, err
+}
+
+// KnownToGo is Goes for who need not know at once: the API server is asked only about pods of
+// which the watch says nothing.
+func (s *Store) KnownToGo(ctx context.Context, ref Ref) (bool, error) {
+	pod, gone := s.watched.look(s.o.Namespace, ref.Pod, ref.UID)
+	switch {
+	case gone:
+		return false, nil
+	case pod != nil:
+		return Ended(pod) == nil, nil
+	}
+	return s.Goes(ctx, ref.Pod, ref.UID)
 }
 
 // logBytes is how much of a container's log is read.
@@ -382,33 +462,3 @@ func (s *Store) Log(ctx context.Context, name string) ([]byte, error) {
 	limit := int64(logBytes)
 	return s.pods.GetLogs(name, &corev1.PodLogOptions{Container: ContainerName, LimitBytes: &limit}).DoRaw(ctx)
 }
-
-// IsInstance says whether a pod was taken.
-func IsInstance(pod *corev1.Pod) bool { return pod.Labels[LabelInstance] != "" }
-
-// LabelsOf are the broker's labels of an instance.
-func LabelsOf(pod *corev1.Pod) map[string]string {
-	var of map[string]string
-	if json.Unmarshal([]byte(pod.Annotations[annotationLabels]), &of) != nil {
-		return nil
-	}
-	return of
-}
-
-// TimesOf are when a pod was taken and when it ends by itself; zero if that is not known.
-func TimesOf(pod *corev1.Pod) (taken, expires time.Time) {
-	read := func(annotation string) time.Time {
-		at, err := time.Parse(time.RFC3339Nano, pod.Annotations[annotation])
-		if err != nil {
-			return time.Time{}
-		}
-		return at
-	}
-	return read(annotationTaken), read(annotationExpires)
-}
-
-// FingerprintOf is that of the guest's key in a pod that was taken.
-func FingerprintOf(pod *corev1.Pod) string { return pod.Annotations[annotationFingerprint] }
-
-// ClientKeyOf is the public half of the key that the guest in a pod answers.
-func ClientKeyOf(pod *corev1.Pod) string { return pod.Annotations[annotationClientKey] }

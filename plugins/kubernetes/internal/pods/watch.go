@@ -2,21 +2,15 @@ package pods
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-)
 
-// pointer is a key as a JSON pointer has it.
-func pointer(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+	"github.com/sandbox-broker/sandbox-broker/plugins/kubernetes/internal/objectwatch"
+)
 
 // GoneError says that a pod is not there any more.
 type GoneError struct {
@@ -30,154 +24,104 @@ func (e *GoneError) Error() string { return "the pod " + e.Name + " is gone" }
 // watched is what the API server says of the pods, as it says so. It goes on where the
 // connection breaks, and knows then what happened meanwhile.
 type watched struct {
-	informer cache.SharedIndexInformer
-	stop     context.CancelFunc
-	running  sync.WaitGroup
+	*objectwatch.Watch[*corev1.Pod]
 
 	mu sync.Mutex
-	// waiting are told of each change of a pod, by the pod's name.
-	waiting map[string]map[chan struct{}]struct{}
-	// gone are pods that are no more, as they were: who asks later than that.
+	// gone are pods that are no more, as they were, by their UIDs: who asks later than that.
 	gone map[string]*corev1.Pod
-	told func(*corev1.Pod)
+	// asked are pods as the API server answered, of which the watch has said nothing since.
+	asked map[string]*corev1.Pod
+	told  func(pod *corev1.Pod, ending *Ending)
 }
 
-// syncTime is how long the first list may take.
-const syncTime = 30 * time.Second
-
-func watch(ctx context.Context, o Options) (*watched, error) {
-	w := &watched{waiting: map[string]map[chan struct{}]struct{}{}, gone: map[string]*corev1.Pod{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithNamespace(o.Namespace),
-		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = ownedBy(o.Owner).String() }),
-		informers.WithTransform(slim))
-	w.informer = factory.Core().V1().Pods().Informer()
-	var lost error
-	var once sync.Mutex
-	if err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		once.Lock()
-		defer once.Unlock()
-		lost = err
-		o.Logger.Debug("the watch of pods broke, and begins again", "error", err)
-	}); err != nil {
-		return nil, err
-	}
-	if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(of any) { w.changed(of, false) },
-		UpdateFunc: func(_, of any) { w.changed(of, false) },
-		DeleteFunc: func(of any) { w.changed(of, true) },
-	}); err != nil {
-		return nil, err
-	}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w.stop = stop
-	w.running.Go(func() { w.informer.RunWithContext(life) })
-	syncing, cancel := context.WithTimeout(ctx, syncTime)
-	defer cancel()
-	if !cache.WaitForCacheSync(syncing.Done(), w.informer.HasSynced) {
-		w.close()
-		once.Lock()
-		defer once.Unlock()
-		if lost != nil {
-			return nil, lost
-		}
-		return nil, fmt.Errorf("list the pods: %w", context.Cause(syncing))
-	}
-	return w, nil
-}
-
-func (w *watched) close() {
-	w.stop()
-	w.running.Wait()
+func watch(ctx context.Context, o Options) (w *watched, err error) {
+	w = &watched{gone: map[string]*corev1.Pod{}, asked: map[string]*corev1.Pod{}}
+	source := cache.ToListWatcherWithWatchListSemantics(objectwatch.Source(o.Client.CoreV1().Pods(o.Namespace), Selector(o.Owner)), o.Client)
+	w.Watch, err = objectwatch.Open(ctx, objectwatch.Options[*corev1.Pod]{
+		Kind: "pods", Like: &corev1.Pod{}, Source: source, Logger: o.Logger, Transform: slim, Changed: w.changed,
+	})
+	return w, err
 }
 
 // slim drops what nobody here reads, which is most of a pod.
-func slim(of any) (any, error) {
-	pod, ok := of.(*corev1.Pod)
-	if !ok {
-		return of, nil
-	}
+func slim(pod *corev1.Pod) {
 	pod.ManagedFields = nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-	return pod, nil
 }
 
 // rememberGone is for how long it is known how a pod was that is gone.
 const rememberGone = time.Minute
 
-func (w *watched) changed(of any, deleted bool) {
-	if unknown, ok := of.(cache.DeletedFinalStateUnknown); ok {
-		of = unknown.Obj
-	}
-	pod, ok := of.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (w *watched) changed(pod *corev1.Pod, deleted bool) {
 	w.mu.Lock()
+	delete(w.asked, pod.Name)
 	if deleted {
-		w.gone[pod.Name] = pod
+		w.gone[string(pod.UID)] = pod
 		time.AfterFunc(rememberGone, func() { w.forget(pod) })
-	}
-	for waiting := range w.waiting[pod.Name] {
-		select {
-		case waiting <- struct{}{}:
-		default:
-		}
 	}
 	told := w.told
 	w.mu.Unlock()
 	if told != nil {
-		told(pod)
+		told(pod, endingOf(pod, deleted))
 	}
 }
 
 func (w *watched) forget(pod *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.gone[pod.Name] == pod {
-		delete(w.gone, pod.Name)
+	if w.gone[string(pod.UID)] == pod {
+		delete(w.gone, string(pod.UID))
 	}
 }
 
-// listen has changes of a pod told until stop is called.
-func (w *watched) listen(name string) (changes <-chan struct{}, stop func()) {
+// rememberAsked is for how long it counts what the API server answered. By then the watch has
+// begun again.
+const rememberAsked = 2 * objectwatch.Silence
+
+// answered notes a pod as the API server has it. The watch may be silent.
+func (w *watched) answered(pod *corev1.Pod) {
+	slim(pod)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := make(chan struct{}, 1)
-	if w.waiting[name] == nil {
-		w.waiting[name] = map[chan struct{}]struct{}{}
-	}
-	w.waiting[name][told] = struct{}{}
-	return told, func() {
+	w.asked[pod.Name] = pod
+	time.AfterFunc(rememberAsked, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if delete(w.waiting[name], told); len(w.waiting[name]) == 0 {
-			delete(w.waiting, name)
+		if w.asked[pod.Name] == pod {
+			delete(w.asked, pod.Name)
 		}
-	}
+	})
 }
 
 // look returns a pod as it was told last.
 func (w *watched) look(namespace, name, uid string) (pod *corev1.Pod, gone bool) {
-	of, found, err := w.informer.GetStore().GetByKey(namespace + "/" + name)
-	if found && err == nil {
-		if pod, ok := of.(*corev1.Pod); ok && string(pod.UID) == uid {
-			return pod, false
-		}
+	w.mu.Lock()
+	asked := w.asked[name]
+	w.mu.Unlock()
+	if asked != nil && string(asked.UID) == uid {
+		return asked, false
+	}
+	if pod := w.Look(namespace, name); pod != nil && string(pod.UID) == uid {
+		return pod, false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last := w.gone[name]
-	return last, last != nil && string(last.UID) == uid
+	last := w.gone[uid]
+	return last, last != nil
 }
 
 // confirmEvery is how often the API server is asked for a pod of which the watch says
-// nothing: it may not have begun again since it broke.
-const confirmEvery = 15 * time.Second
+// nothing, for the watch may have ended unseen, and confirmTime is how long one answer may
+// take.
+const (
+	confirmEvery = 15 * time.Second
+	confirmTime  = 5 * time.Second
+)
 
 // Await returns a pod when it is as wanted, or with wanted's error, or *GoneError when there
 // is no such pod any more.
 func (s *Store) Await(ctx context.Context, name, uid string, wanted func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
-	changes, stop := s.watched.listen(name)
+	changes, stop := s.watched.Listen(name)
 	defer stop()
 	ticker := time.NewTicker(confirmEvery)
 	defer ticker.Stop()
@@ -194,8 +138,15 @@ func (s *Store) Await(ctx context.Context, name, uid string, wanted func(*corev1
 		select {
 		case <-changes:
 		case <-ticker.C:
-			if there, err := s.there(ctx, name, uid); err == nil && !there {
+			now, err := s.Ask(ctx, name, uid)
+			if err != nil {
+				continue // it is asked again
+			}
+			if now == nil {
 				return pod, &GoneError{name, pod}
+			}
+			if done, err := wanted(now); done || err != nil {
+				return now, err
 			}
 		case <-ctx.Done():
 			return pod, context.Cause(ctx)
@@ -203,9 +154,63 @@ func (s *Store) Await(ctx context.Context, name, uid string, wanted func(*corev1
 	}
 }
 
-// OnChange has told called for each change of a pod, one after the other. It is called once.
-func (s *Store) OnChange(told func(*corev1.Pod)) {
+// Ask returns a pod as the API server has it now, nil if it is not there any more or is another
+// owner's. It takes no longer than confirmTime.
+func (s *Store) Ask(ctx context.Context, name, uid string) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	pod, err := s.owned(ctx, name, uid)
+	if err == nil && pod != nil {
+		s.watched.answered(pod)
+	}
+	return pod, err
+}
+
+// OnChange has told called for each change of a pod, one after the other, with why it has ended
+// if it has. It is called once.
+func (s *Store) OnChange(told func(pod *corev1.Pod, ending *Ending)) {
 	s.watched.mu.Lock()
 	defer s.watched.mu.Unlock()
 	s.watched.told = told
+}
+
+// EndingOf says why a pod has ended, as far as the watch knows; nil if it goes on.
+func (s *Store) EndingOf(ref Ref) *Ending {
+	pod, gone := s.watched.look(s.o.Namespace, ref.Pod, ref.UID)
+	if pod == nil {
+		return nil
+	}
+	return endingOf(pod, gone)
+}
+
+func endingOf(pod *corev1.Pod, gone bool) *Ending {
+	ending := Ended(pod)
+	if ending == nil && gone {
+		ending = &Ending{Asked: true, Reason: reasonDeleted}
+	}
+	return ending
+}
+
+// Listen has changes of the pod of a name told until stop is called.
+func (s *Store) Listen(name string) (changes <-chan struct{}, stop func()) {
+	return s.watched.Listen(name)
+}
+
+// ControlledBy returns the pod that an object of the namespace controls, as the watch has it;
+// nil if there is none.
+func (s *Store) ControlledBy(kind, name string) *corev1.Pod {
+	is := func(pod *corev1.Pod) bool {
+		by := metav1.GetControllerOf(pod)
+		return by != nil && by.Kind == kind && by.Name == name
+	}
+	// Most have the same name.
+	if pod := s.watched.Look(s.o.Namespace, name); pod != nil && is(pod) {
+		return pod
+	}
+	for _, pod := range s.Known() {
+		if is(pod) {
+			return pod
+		}
+	}
+	return nil
 }

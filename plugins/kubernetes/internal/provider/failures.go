@@ -24,7 +24,9 @@ func explainAPI(ctx context.Context, err error, other sdk.Code, doing string) er
 	}
 	status, answered := errors.AsType[*apierrors.StatusError](err)
 	if !answered {
-		return sdk.Errorf(sdk.CodeConnectionFailed, "%s: %w", doing, err)
+		made := sdk.Errorf(sdk.CodeConnectionFailed, "%s: %w", doing, err)
+		made.NoEffect = isUnsent(err)
+		return made
 	}
 	made := sdk.Errorf(codeOf(err, other), "%s: %w", doing, err)
 	made.NoEffect = refused(err)
@@ -40,7 +42,7 @@ func codeOf(err error, other sdk.Code) sdk.Code {
 		return sdk.CodeQuotaExceeded
 	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
 		return sdk.CodeConnectionFailed
-	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err):
+	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err), apierrors.IsConflict(err):
 		return sdk.CodeUnavailable
 	}
 	return other
@@ -54,8 +56,10 @@ func isExhausted(err error) bool {
 // refused says that the API server has certainly done nothing.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err)
+		apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
+
+var errNoRight = errors.New("gives no right to make pods")
 
 // explainTry says which setting is probably at fault when no pod can be made.
 func explainTry(ctx context.Context, err error) error {
@@ -70,17 +74,27 @@ func explainTry(ctx context.Context, err error) error {
 	case apierrors.IsNotFound(err):
 		return sdk.FieldErrorf(sdk.CodeInvalidConfig, "namespace", "does not exist: %w", err)
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return sdk.FieldErrorf(sdk.CodeConnectionFailed, "kubeconfig", "gives no right to make pods: %w", err)
+		return sdk.FieldErrorf(sdk.CodeConnectionFailed, "kubeconfig", "%w: %s", errNoRight, err)
 	case apierrors.IsInvalid(err):
 		return sdk.Errorf(sdk.CodeInvalidConfig, "the cluster does not take such pods: %w", err)
 	}
 	return explainAPI(ctx, err, sdk.CodeConnectionFailed, "try to make a pod")
 }
 
+// explainCreate says why there is no pod.
+func explainCreate(ctx context.Context, err error) error {
+	if _, known := errors.AsType[*sdk.Error](err); !known && errors.Is(context.Cause(ctx), errSlow) {
+		return sdk.Errorf(sdk.CodeCreateFailed, "%w", err)
+	}
+	return explainAPI(ctx, err, sdk.CodeCreateFailed, "make a pod")
+}
+
+var errDeletedEarly = errors.New("somebody deleted the pod before it was ready")
+
 // explainStart says why a pod does not run: in Kubernetes' own words, what it waits for.
 func explainStart(ctx context.Context, pod *corev1.Pod, err error) error {
-	if gone, ok := errors.AsType[*pods.GoneError](err); ok {
-		return sdk.Errorf(sdk.CodeCreateFailed, "somebody deleted the pod before it was ready: %w", gone)
+	if _, gone := errors.AsType[*pods.GoneError](err); gone || pod != nil && pod.DeletionTimestamp != nil {
+		return sdk.Errorf(sdk.CodeCreateFailed, "%w: %s", errDeletedEarly, err)
 	}
 	if ctx.Err() == nil {
 		return err

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestcalls"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestlink"
@@ -24,6 +22,8 @@ type instance struct {
 	env map[string]string
 	// pooled says that it has a place in the pool of this process.
 	pooled bool
+	// creation is the idempotency key by which this process has made it.
+	creation string
 
 	installing sync.Mutex // installers of one language write to one directory
 
@@ -53,56 +53,63 @@ func (p *Provider) find(ctx context.Context, id string) (*instance, error) {
 	if !nameForm20.MatchString(id) {
 		return nil, errNoInstance
 	}
-	pod, err := p.store.Find(ctx, id)
+	found, way, err := p.locate(ctx, id)
 	switch {
 	case err != nil:
 		return nil, explainAPI(ctx, err, sdk.CodeUnavailable, "look for the pod")
-	case pod == nil || pods.Ended(pod) != nil:
+	case found == nil || found.Ended:
 		return nil, errNoInstance
 	}
-	return p.adopt(ctx, pod)
+	return p.adopt(ctx, found, way)
 }
 
 // adopt makes the instance of a pod that an earlier process took. Several may adopt one at
 // once, and get the same.
-func (p *Provider) adopt(ctx context.Context, pod *corev1.Pod) (*instance, error) {
-	release, err := p.adopting.Take(ctx, pod.Name)
+func (p *Provider) adopt(ctx context.Context, found *pods.Instance, by way) (*instance, error) {
+	release, err := p.adopting.Take(ctx, found.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	if i := p.lookUp(pod.Name); i != nil {
+	if i := p.lookUp(found.Name); i != nil {
 		return i, nil
 	}
-	key, ok := p.maker.keys.of(pod.Name, pods.ClientKeyOf(pod))
+	authority, ok := p.maker.keys.of(found.Authority)
 	if !ok {
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "the pod %s was made by a broker whose secret this one does not have: it cannot be used, and can be destroyed", pod.Name)
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "the pod %s was made by a broker whose secret this one does not have: it cannot be used, and can be destroyed", found.Pod)
 	}
-	s := p.maker.track(pod.Name, string(pod.UID))
-	s.fingerprint = guestlink.Fingerprint(pods.FingerprintOf(pod))
-	if err := p.maker.connect(s, key); err != nil {
+	s := p.maker.track(found.Ref)
+	s.way, s.fingerprint = by, guestlink.Fingerprint(found.Fingerprint)
+	if err := p.maker.connect(s, authority); err != nil {
 		p.maker.forget(s)
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	env, err := s.guest.Recall(bounded)
+	known, err := s.guest.Recall(bounded)
 	if err != nil {
 		p.maker.forget(s)
-		return nil, sdk.Errorf(sdk.CodeUnavailable, "the guest of the pod %s does not answer: %w", pod.Name, err)
+		return nil, sdk.Errorf(sdk.CodeUnavailable, "the guest of the pod %s does not answer: %w", found.Pod, err)
 	}
-	i := &instance{Instance: p.described(pod), sandbox: s, env: env}
+	p.maker.learn(known.Interpreters, known.NPM, false)
+	i := &instance{Instance: p.described(found), sandbox: s, env: known.Env}
 	p.add(i)
 	return i, nil
 }
 
-// described is an instance as its pod says.
-func (p *Provider) described(pod *corev1.Pod) sdk.Instance {
-	taken, expires := pods.TimesOf(pod)
+// described is an instance as it is written down.
+func (p *Provider) described(i *pods.Instance) sdk.Instance {
 	return sdk.Instance{
-		ID: pod.Name, Template: pod.Labels[pods.LabelTemplate], Labels: pods.LabelsOf(pod), CreatedAt: taken, ExpiresAt: expires,
+		ID: i.Name, Template: i.Template, Labels: i.Labels, CreatedAt: i.Taken, ExpiresAt: i.Expires,
 		Metadata: p.facts(),
 	}
+}
+
+// describe is an instance as it is now.
+func (i *instance) describe() sdk.Instance {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.Instance
 }
 
 // add makes an instance known, until it ends.
@@ -151,19 +158,26 @@ func (i *instance) leave() {
 
 // expire ends an instance whose time is over, unless it was given more at that moment.
 func (p *Provider) expire(i *instance) {
-	i.mu.Lock()
-	over := !time.Now().Before(i.ExpiresAt)
-	i.mu.Unlock()
-	if !over {
+	if !i.isOver() {
 		return
 	}
 	p.background.Go(func() {
+		if !awaitLease(p.life) || !i.isOver() {
+			return
+		}
 		ctx, cancel := context.WithTimeout(p.life, destroyTime)
 		defer cancel()
 		if err := p.Destroy(ctx, i.ID); err != nil {
 			p.logger.Warn("an instance whose time is over is still there", "instance", i.ID, "error", err)
 		}
 	})
+}
+
+// isOver says whether the time of an instance is over.
+func (i *instance) isOver() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return !time.Now().Before(i.ExpiresAt)
 }
 
 // take removes an instance from those that are known; nil if it is not among them.
@@ -188,6 +202,9 @@ func (p *Provider) lose(i *instance) {
 	p.background.Go(func() {
 		ctx, cancel := context.WithTimeout(p.life, destroyTime)
 		defer cancel()
+		if !i.hasEnded() {
+			awaitLease(ctx)
+		}
 		if err := p.Destroy(ctx, i.ID); err != nil {
 			p.logger.Warn("an instance that is of no use is still there", "instance", i.ID, "error", err)
 		}
@@ -223,12 +240,18 @@ const endingTime = 5 * time.Second
 // ended waits for the reason why the pod has ended; nil if it has not.
 func (i *instance) ended(ctx context.Context) *pods.Ending {
 	// The answer is for a caller who may have no patience left.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endingTime)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	timer := time.NewTimer(endingTime)
+	defer timer.Stop()
+	select {
+	case <-i.exited:
+	case <-timer.C:
+		i.from.lookAt(ctx, i.sandbox) // the watch may have ended unseen
+	}
 	select {
 	case <-i.exited:
 		return i.ending
-	case <-ctx.Done():
+	default:
 		return nil
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 )
 
-// keyring are the secrets that keys of pods come from: the first is that of new pods, the
+// keyring are the secrets that authorities come from: the first is that of new pods, the
 // others are those of processes whose pods this one may have to look after.
 type keyring struct {
 	namespace string
@@ -74,17 +74,18 @@ func (k *keyring) save(dir, given string) error {
 	return nil
 }
 
-// own is the key for a new pod.
-func (k keyring) own(pod string) (ed25519.PrivateKey, error) {
-	return guestlink.Key(k.secrets[0], k.namespace+"/"+pod)
+// own is the authority of new pods.
+func (k keyring) own() (ed25519.PrivateKey, error) {
+	return guestlink.Authority(k.secrets[0], k.namespace)
 }
 
-// of is the key whose public half a pod was made with. ok is false if it is none of ours.
-func (k keyring) of(pod, public string) (key ed25519.PrivateKey, ok bool) {
+// of is the authority whose public half a pod was made with. ok is false if it is none of
+// ours.
+func (k keyring) of(public string) (authority ed25519.PrivateKey, ok bool) {
 	for _, secret := range k.secrets {
-		key, err := guestlink.Key(secret, k.namespace+"/"+pod)
-		if err == nil && guestlink.Public(key) == public {
-			return key, true
+		authority, err := guestlink.Authority(secret, k.namespace)
+		if err == nil && guestlink.Public(authority) == public {
+			return authority, true
 		}
 	}
 	return nil, false

@@ -63,6 +63,9 @@ func (p *Provider) serveRequested(i *instance) {
 	})
 }
 
+// Programs implements guestpackages.Instance: all sandboxes have the same.
+func (served) Programs() (guestpackages.Programs, bool) { return guestpackages.Programs{}, false }
+
 // Installing implements guestpackages.Instance.
 func (i served) Installing() *sync.Mutex { return &i.installing }
 

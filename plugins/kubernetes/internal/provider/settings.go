@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestpackages"
@@ -17,6 +18,7 @@ type settings struct {
 	Kubeconfig    string        `config:"kubeconfig"`
 	Context       string        `config:"context"`
 	Namespace     string        `config:"namespace"`
+	Mode          string        `config:"mode"`
 	Reach         string        `config:"reach"`
 	Port          int64         `config:"port"`
 	Secret        string        `config:"secret"`
@@ -43,6 +45,10 @@ type settings struct {
 	MaxSandboxes int64         `config:"max_sandboxes"`
 	QueueTimeout time.Duration `config:"queue_timeout"`
 	MaxAge       time.Duration `config:"max_age"`
+
+	AbandonedAfter time.Duration `config:"abandoned_after"`
+
+	Net network `config:",squash"`
 
 	Packages guestpackages.Settings `config:",squash"`
 
@@ -89,6 +95,10 @@ func schema() sdk.Schema {
 			Description: "Where the pods are made. Nothing else should be in it: who may read or make pods there may use what is in the sandboxes.", Placeholder: "sandboxes",
 		},
 		{
+			Name: "mode", Type: sdk.TypeString, FileOnly: true, Default: modeAuto, Options: []string{modeAuto, modePods, modeAgentSandbox}, Label: "Mode",
+			Description: "Who makes the pods and keeps them ready. pods: this broker. agent-sandbox: the controller of that name, which the cluster must have from v0.5 on, with its extensions. auto: the latter where the cluster has it and this account may use it.",
+		},
+		{
 			Name: "image", Type: sdk.TypeString, FileOnly: true, Required: true, Min: sdk.Bound(1), Label: "Image",
 			Description: "The image of the sandboxes. It must have python3 for Python, node for JavaScript and bash for Bash; `make rootfs` makes one.", Placeholder: "registry.example.com/sandbox-rootfs:1",
 		},
@@ -121,16 +131,16 @@ func schema() sdk.Schema {
 		},
 		{
 			Name: "network", Type: sdk.TypeString, FileOnly: true, Default: networkNone, Options: []string{networkNone, networkPod}, Label: "Network",
-			Description: "none: the code in a sandbox reaches nothing, whatever network policies there are; packages come by way of the plugin. pod: it has the pod's network, which the cluster's network policies must confine.",
+			Description: "none: the code in a sandbox reaches nothing, whatever network policies there are; packages come by way of the plugin. pod: it has the pod's network, as far as a policy lets it that the plugin makes; see egress.",
 		},
 		{
 			Name: "reach", Type: sdk.TypeString, FileOnly: true, Default: reachPod, Options: []string{reachPod, reachAPI}, Label: "Way to the pods",
 			Description: "pod: the plugin connects to the address of a pod. api: all goes through the API server, for a broker outside of the cluster; it is slower, and loads the API server.",
 		},
-		{Name: "port", Type: sdk.TypeInteger, Default: 8077, Min: sdk.Bound(1024), Max: sdk.Bound(65535), Label: "Port", Description: "The port of the pods at which the plugin is answered. Nobody without the pod's own key is."},
+		{Name: "port", Type: sdk.TypeInteger, Default: 8077, Min: sdk.Bound(1024), Max: sdk.Bound(65535), Label: "Port", Description: "The port of the pods at which the plugin is answered. Nobody without a credential for the pod is."},
 		{
 			Name: "secret", Type: sdk.TypeString, Secret: true, FileOnly: true, Label: "Secret",
-			Description: "What the keys of the pods are made from, at least 32 characters. Without it, one is made and kept in the state directory, without which no later broker reaches the pods of this one.", Placeholder: `env("KUBERNETES_GUEST_SECRET")`,
+			Description: "What the key is made from that signs credentials for pods, at least 32 characters. Without it, one is made and kept in the state directory, without which no later broker reaches the pods of this one.", Placeholder: `env("KUBERNETES_GUEST_SECRET")`,
 		},
 		{
 			Name: "memory_mb", Type: sdk.TypeInteger, Default: 512, Min: sdk.Bound(64), Max: sdk.Bound(1 << 20),
@@ -145,8 +155,12 @@ func schema() sdk.Schema {
 		{Name: "max_sandboxes", Type: sdk.TypeInteger, Default: 200, Min: sdk.Bound(1), Max: sdk.Bound(10000), Label: "Most sandboxes", Description: "Pods that this broker may have at once, ready ones and those in use."},
 		{Name: "queue_timeout", Type: sdk.TypeDuration, Default: "1m", Min: sdk.Bound(0), Max: sdk.Bound(3600), Label: "Queue timeout", Description: "How long a request waits for a pod before it is refused with SB004."},
 		{Name: "max_age", Type: sdk.TypeDuration, Default: "1h", Min: sdk.Bound(0), Max: sdk.Bound(30 * 24 * 3600), Label: "Age of ready pods", Description: "How long a pod may wait to be used before a new one takes its place; at least 1m, 0 for no end."},
+		{
+			Name: "abandoned_after", Type: sdk.TypeDuration, Default: "24h", Min: sdk.Bound(0), Max: sdk.Bound(365 * 24 * 3600), Label: "End of abandoned pods",
+			Description: "How long no process of this broker may be connected to a pod before the pod ends by itself: the broker may be gone for ever. Instances last until their own end in any case. At least 2m, 0 for never.",
+		},
 		{Name: "create_timeout", Type: sdk.TypeDuration, Default: "2m", Min: sdk.Bound(5), Max: sdk.Bound(3600), Label: "Creation timeout", Description: "How long a pod may take until it runs, the pulling of its images included."},
-	}, append(guestpackages.Fields(), guestpolicy.Fields()...)...)
+	}, slices.Concat(networkFields(), guestpackages.Fields(), guestpolicy.Fields())...)
 }
 
 // leastSecret is how long a secret must be, in characters.
@@ -154,6 +168,9 @@ const leastSecret = 32
 
 // leastMaxAge keeps a pool from being busy with nothing but replacing itself.
 const leastMaxAge = time.Minute
+
+// leastAbandoned is more than passes between two looks at a pod that waits in the pool.
+const leastAbandoned = 2 * time.Minute
 
 // Validate implements sdk.SettingsValidator.
 func (p *Provider) Validate(_ context.Context, given sdk.Settings) []sdk.FieldError {
@@ -180,6 +197,9 @@ func (p *Provider) Validate(_ context.Context, given sdk.Settings) []sdk.FieldEr
 	if s.MaxAge > 0 && s.MaxAge < leastMaxAge {
 		add("max_age", "must be at least %s, or 0 for no end", leastMaxAge)
 	}
+	if s.AbandonedAfter > 0 && s.AbandonedAfter < leastAbandoned {
+		add("abandoned_after", "must be at least %s, or 0 for never", leastAbandoned)
+	}
 	if s.CPURequest > s.CPUs {
 		add("cpu_request", "must not be above cpus (%g)", s.CPUs)
 	}
@@ -191,6 +211,7 @@ func (p *Provider) Validate(_ context.Context, given sdk.Settings) []sdk.FieldEr
 			add("image_pull_secrets", "has %.100q, which is no name of a secret", name)
 		}
 	}
+	s.validateNetwork(add)
 	problems = append(problems, s.Packages.Validate()...)
 	if _, err := s.Policy.Encoded(); err != nil {
 		field, message := "", err.Error()

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/kubernetes/internal/pods"
@@ -30,8 +29,9 @@ const (
 // endGrace is how long a pod has to end by itself, in seconds. The guest needs a moment.
 const endGrace = 2
 
-// pod is one sandbox: the guest is its only process at first, and starts all others.
-func (s settings) pod(name, clientKey string) *corev1.Pod {
+// pod is one sandbox: the guest is its only process at first, and starts all others. It has no
+// name yet, and answers whom the authority of that public key has given a credential.
+func (s settings) pod(authority string) *corev1.Pod {
 	limits := s.limits()
 	bytes := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 	processors := func(n float64) resource.Quantity {
@@ -53,8 +53,10 @@ func (s settings) pod(name, clientKey string) *corev1.Pod {
 		WorkingDir:      "/",
 		Env: append(variables(confine.GuestEnv()),
 			corev1.EnvVar{Name: guest.ListenVariable, Value: ":" + strconv.FormatInt(s.Port, 10)},
-			corev1.EnvVar{Name: guest.ClientKeyVariable, Value: clientKey},
+			corev1.EnvVar{Name: guest.AuthorityVariable, Value: authority},
+			corev1.EnvVar{Name: guest.PodVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"}}},
 			corev1.EnvVar{Name: guest.NetworkVariable, Value: guestNetwork(s.Network)},
+			corev1.EnvVar{Name: guest.AbandonedVariable, Value: s.AbandonedAfter.String()},
 		),
 		Resources: corev1.ResourceRequirements{Limits: most, Requests: least},
 		SecurityContext: &corev1.SecurityContext{
@@ -79,7 +81,7 @@ func (s settings) pod(name, clientKey string) *corev1.Pod {
 		DNSPolicy: corev1.DNSNone,
 		DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"127.0.0.1"}, Searches: []string{"."}},
 	}
-	if s.Network == networkPod {
+	if s.Network == networkPod && s.Net.DNS == dnsCluster {
 		spec.DNSPolicy, spec.DNSConfig = corev1.DNSClusterFirst, nil
 	}
 	if s.RuntimeClass != "" {
@@ -118,7 +120,7 @@ func (s settings) pod(name, clientKey string) *corev1.Pod {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: guestVolume, MountPath: guestDir, ReadOnly: true})
 	}
 	spec.Containers = []corev1.Container{container}
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	return &corev1.Pod{Spec: spec}
 }
 
 // guestNetwork is a network as the guest has it.
@@ -145,6 +147,9 @@ func (s settings) capabilities() (all []corev1.Capability) {
 			continue // it would let the guest pass the node's own limits
 		}
 		all = append(all, corev1.Capability(strings.TrimPrefix(name, "CAP_")))
+	}
+	if s.Kernel == kernelShared && s.Network == networkNone {
+		all = append(all, "NET_ADMIN") // for the loopback of the network that the guest makes
 	}
 	return slices.Clip(all)
 }

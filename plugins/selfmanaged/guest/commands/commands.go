@@ -29,22 +29,28 @@ const (
 type Resources func() (limits isolation.Limits, guard *memory.Guard, ok bool)
 
 // New returns the commands of the sandbox. What they start ends with the guest.
-func New(resources Resources) *localcommands.Commands {
+// root has them run as isolation.Spec.Root says.
+func New(resources Resources, root bool) *localcommands.Commands {
 	var started atomic.Int64
 	return localcommands.New(localcommands.Options{
 		NewID: func() string { return "c-" + strconv.FormatInt(started.Add(1), 10) },
 		Check: func(string) error { return nil }, // the sandbox is the one instance
-		Start: resources.start, Terminals: true,
+		Start: starter{resources, root}.start, Terminals: true,
 		MaxRunning: maxRunning, MaxFollowers: maxFollowers, MaxKept: maxKept,
 	})
 }
 
-func (resources Resources) start(ctx context.Context, _ string, program localcommands.Program) (localcommands.Process, error) {
-	limits, guard, ok := resources()
+type starter struct {
+	resources Resources
+	root      bool
+}
+
+func (s starter) start(ctx context.Context, _ string, program localcommands.Program) (localcommands.Process, error) {
+	limits, guard, ok := s.resources()
 	if !ok {
 		return nil, sdk.Errorf(sdk.CodeUnavailable, "the sandbox is not prepared")
 	}
-	spec := isolation.Spec{Argv: program.Argv, Env: isolation.CodeEnvironment(program.Env), Dir: program.Dir, Limits: limits}
+	spec := isolation.Spec{Argv: program.Argv, Env: isolation.CodeEnvironment(program.Env), Dir: program.Dir, Limits: limits, Root: s.root}
 	if t := program.Terminal; t != nil {
 		spec.Terminal = &unix.Winsize{Row: uint16(min(t.Rows, 1<<16-1)), Col: uint16(min(t.Columns, 1<<16-1))}
 	}

@@ -139,6 +139,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		p.connect(w, r)
 	case r.URL.Scheme == "http" && r.URL.Host != "":
+		// Else net/http closes the body of the request when the answer begins, and the transport,
+		// which may be about to find the end of that body, takes it for broken: golang.org/issue/40747.
+		_ = http.NewResponseController(w).EnableFullDuplex()
 		p.forward.ServeHTTP(w, r)
 	default:
 		http.Error(w, "this is a proxy: ask it for http://host/path, or to CONNECT", http.StatusBadRequest)

@@ -15,6 +15,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/lateend"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/egress"
 )
 
@@ -118,4 +119,21 @@ func TestTheProxyEndsWhatItCarries(t *testing.T) {
 	proxy.Close()
 	<-left
 	assert.Check(t, <-done != http.StatusOK)
+}
+
+func TestARequestMayEndAfterTheAnswerHasBegun(t *testing.T) {
+	late := lateend.New()
+	server := httptest.NewServer(http.HandlerFunc(late.Origin))
+	defer server.Close()
+	proxy, err := egress.StartProxy(direct)
+	assert.NilError(t, err)
+	defer proxy.Close()
+	front := httptest.NewServer(late.Front(proxy))
+	defer front.Close()
+	address, err := url.Parse(proxy.URL())
+	assert.NilError(t, err)
+	address.Host = front.Listener.Addr().String()
+	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(address)}}
+	defer client.CloseIdleConnections()
+	late.Ask(t, client, server.URL)
 }

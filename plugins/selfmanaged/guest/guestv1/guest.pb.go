@@ -17,6 +17,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -300,8 +301,11 @@ func (*InterruptResponse) Descriptor() ([]byte, []int) {
 }
 
 type RememberRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Note          []byte                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Note  []byte                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	// until is when a guest that listens may end by itself where nobody connects to it any
+	// more. Without it, never: nothing but this call makes a sandbox somebody's.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -339,6 +343,13 @@ func (*RememberRequest) Descriptor() ([]byte, []int) {
 func (x *RememberRequest) GetNote() []byte {
 	if x != nil {
 		return x.Note
+	}
+	return nil
+}
+
+func (x *RememberRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
 	}
 	return nil
 }
@@ -416,8 +427,11 @@ func (*RecallRequest) Descriptor() ([]byte, []int) {
 }
 
 type RecallResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Note          []byte                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Note  []byte                 `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
+	// As in PrepareResponse.
+	Interpreters  map[string]string `protobuf:"bytes,2,rep,name=interpreters,proto3" json:"interpreters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Npm           string            `protobuf:"bytes,3,opt,name=npm,proto3" json:"npm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +471,20 @@ func (x *RecallResponse) GetNote() []byte {
 		return x.Note
 	}
 	return nil
+}
+
+func (x *RecallResponse) GetInterpreters() map[string]string {
+	if x != nil {
+		return x.Interpreters
+	}
+	return nil
+}
+
+func (x *RecallResponse) GetNpm() string {
+	if x != nil {
+		return x.Npm
+	}
+	return ""
 }
 
 type ResetRequest struct {
@@ -603,11 +631,282 @@ func (*CheckResponse) Descriptor() ([]byte, []int) {
 	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
+type ReachAPIServerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long to try.
+	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReachAPIServerRequest) Reset() {
+	*x = ReachAPIServerRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReachAPIServerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReachAPIServerRequest) ProtoMessage() {}
+
+func (x *ReachAPIServerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReachAPIServerRequest.ProtoReflect.Descriptor instead.
+func (*ReachAPIServerRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReachAPIServerRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type ReachAPIServerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where the cluster says that its API server is, "host:port".
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Whether it accepted the connection.
+	Reached       bool `protobuf:"varint,2,opt,name=reached,proto3" json:"reached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReachAPIServerResponse) Reset() {
+	*x = ReachAPIServerResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReachAPIServerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReachAPIServerResponse) ProtoMessage() {}
+
+func (x *ReachAPIServerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReachAPIServerResponse.ProtoReflect.Descriptor instead.
+func (*ReachAPIServerResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReachAPIServerResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReachAPIServerResponse) GetReached() bool {
+	if x != nil {
+		return x.Reached
+	}
+	return false
+}
+
+type ExpectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 32 bytes that nobody guesses.
+	Token         []byte `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpectRequest) Reset() {
+	*x = ExpectRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpectRequest) ProtoMessage() {}
+
+func (x *ExpectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpectRequest.ProtoReflect.Descriptor instead.
+func (*ExpectRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ExpectRequest) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+type ExpectResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpectResponse) Reset() {
+	*x = ExpectResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpectResponse) ProtoMessage() {}
+
+func (x *ExpectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpectResponse.ProtoReflect.Descriptor instead.
+func (*ExpectResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+}
+
+type RenewRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Variables that living contexts have from now on, beside their own.
+	Env map[string]string `protobuf:"bytes,1,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// It is no copy: the original is no more, and what is here goes on as that would have, with
+	// the random numbers that come next.
+	Original      bool `protobuf:"varint,2,opt,name=original,proto3" json:"original,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RenewRequest) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *RenewRequest) GetOriginal() bool {
+	if x != nil {
+		return x.Original
+	}
+	return false
+}
+
+type RenewResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewResponse) Reset() {
+	*x = RenewResponse{}
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewResponse) ProtoMessage() {}
+
+func (x *RenewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandboxbroker_guest_v1_guest_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
+func (*RenewResponse) Descriptor() ([]byte, []int) {
+	return file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP(), []int{17}
+}
+
 var File_sandboxbroker_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\"\x9d\x03\n" +
+	"\"sandboxbroker/guest/v1/guest.proto\x12\x16sandboxbroker.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x03\n" +
 	"\x0ePrepareRequest\x12\\\n" +
 	"\finterpreters\x18\x01 \x03(\v28.sandboxbroker.guest.v1.PrepareRequest.InterpretersEntryR\finterpreters\x12\x12\n" +
 	"\x04warm\x18\x02 \x03(\tR\x04warm\x12!\n" +
@@ -632,24 +931,48 @@ const file_sandboxbroker_guest_v1_guest_proto_rawDesc = "" +
 	"\x10InterruptRequest\x12!\n" +
 	"\fexecution_id\x18\x01 \x01(\tR\vexecutionId\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x13\n" +
-	"\x11InterruptResponse\"%\n" +
+	"\x11InterruptResponse\"W\n" +
 	"\x0fRememberRequest\x12\x12\n" +
-	"\x04note\x18\x01 \x01(\fR\x04note\"\x12\n" +
+	"\x04note\x18\x01 \x01(\fR\x04note\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x12\n" +
 	"\x10RememberResponse\"\x0f\n" +
-	"\rRecallRequest\"$\n" +
+	"\rRecallRequest\"\xd5\x01\n" +
 	"\x0eRecallResponse\x12\x12\n" +
-	"\x04note\x18\x01 \x01(\fR\x04note\"\x0e\n" +
+	"\x04note\x18\x01 \x01(\fR\x04note\x12\\\n" +
+	"\finterpreters\x18\x02 \x03(\v28.sandboxbroker.guest.v1.RecallResponse.InterpretersEntryR\finterpreters\x12\x10\n" +
+	"\x03npm\x18\x03 \x01(\tR\x03npm\x1a?\n" +
+	"\x11InterpretersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0e\n" +
 	"\fResetRequest\"\x0f\n" +
 	"\rResetResponse\"\x0e\n" +
 	"\fCheckRequest\"\x0f\n" +
-	"\rCheckResponse2\xb0\x04\n" +
+	"\rCheckResponse\"L\n" +
+	"\x15ReachAPIServerRequest\x123\n" +
+	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"L\n" +
+	"\x16ReachAPIServerResponse\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
+	"\areached\x18\x02 \x01(\bR\areached\"%\n" +
+	"\rExpectRequest\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\fR\x05token\"\x10\n" +
+	"\x0eExpectResponse\"\xa3\x01\n" +
+	"\fRenewRequest\x12?\n" +
+	"\x03env\x18\x01 \x03(\v2-.sandboxbroker.guest.v1.RenewRequest.EnvEntryR\x03env\x12\x1a\n" +
+	"\boriginal\x18\x02 \x01(\bR\boriginal\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0f\n" +
+	"\rRenewResponse2\xd0\x06\n" +
 	"\fGuestService\x12Z\n" +
 	"\aPrepare\x12&.sandboxbroker.guest.v1.PrepareRequest\x1a'.sandboxbroker.guest.v1.PrepareResponse\x12T\n" +
 	"\x05Check\x12$.sandboxbroker.guest.v1.CheckRequest\x1a%.sandboxbroker.guest.v1.CheckResponse\x12T\n" +
 	"\x05Reset\x12$.sandboxbroker.guest.v1.ResetRequest\x1a%.sandboxbroker.guest.v1.ResetResponse\x12`\n" +
 	"\tInterrupt\x12(.sandboxbroker.guest.v1.InterruptRequest\x1a).sandboxbroker.guest.v1.InterruptResponse\x12]\n" +
 	"\bRemember\x12'.sandboxbroker.guest.v1.RememberRequest\x1a(.sandboxbroker.guest.v1.RememberResponse\x12W\n" +
-	"\x06Recall\x12%.sandboxbroker.guest.v1.RecallRequest\x1a&.sandboxbroker.guest.v1.RecallResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
+	"\x06Recall\x12%.sandboxbroker.guest.v1.RecallRequest\x1a&.sandboxbroker.guest.v1.RecallResponse\x12o\n" +
+	"\x0eReachAPIServer\x12-.sandboxbroker.guest.v1.ReachAPIServerRequest\x1a..sandboxbroker.guest.v1.ReachAPIServerResponse\x12W\n" +
+	"\x06Expect\x12%.sandboxbroker.guest.v1.ExpectRequest\x1a&.sandboxbroker.guest.v1.ExpectResponse\x12T\n" +
+	"\x05Renew\x12$.sandboxbroker.guest.v1.RenewRequest\x1a%.sandboxbroker.guest.v1.RenewResponseBTZRgithub.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/guestv1;guestv1b\x06proto3"
 
 var (
 	file_sandboxbroker_guest_v1_guest_proto_rawDescOnce sync.Once
@@ -663,45 +986,64 @@ func file_sandboxbroker_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_sandboxbroker_guest_v1_guest_proto_rawDescData
 }
 
-var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_sandboxbroker_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_sandboxbroker_guest_v1_guest_proto_goTypes = []any{
-	(*PrepareRequest)(nil),      // 0: sandboxbroker.guest.v1.PrepareRequest
-	(*PrepareResponse)(nil),     // 1: sandboxbroker.guest.v1.PrepareResponse
-	(*InterruptRequest)(nil),    // 2: sandboxbroker.guest.v1.InterruptRequest
-	(*InterruptResponse)(nil),   // 3: sandboxbroker.guest.v1.InterruptResponse
-	(*RememberRequest)(nil),     // 4: sandboxbroker.guest.v1.RememberRequest
-	(*RememberResponse)(nil),    // 5: sandboxbroker.guest.v1.RememberResponse
-	(*RecallRequest)(nil),       // 6: sandboxbroker.guest.v1.RecallRequest
-	(*RecallResponse)(nil),      // 7: sandboxbroker.guest.v1.RecallResponse
-	(*ResetRequest)(nil),        // 8: sandboxbroker.guest.v1.ResetRequest
-	(*ResetResponse)(nil),       // 9: sandboxbroker.guest.v1.ResetResponse
-	(*CheckRequest)(nil),        // 10: sandboxbroker.guest.v1.CheckRequest
-	(*CheckResponse)(nil),       // 11: sandboxbroker.guest.v1.CheckResponse
-	nil,                         // 12: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	nil,                         // 13: sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
-	(*durationpb.Duration)(nil), // 14: google.protobuf.Duration
+	(*PrepareRequest)(nil),         // 0: sandboxbroker.guest.v1.PrepareRequest
+	(*PrepareResponse)(nil),        // 1: sandboxbroker.guest.v1.PrepareResponse
+	(*InterruptRequest)(nil),       // 2: sandboxbroker.guest.v1.InterruptRequest
+	(*InterruptResponse)(nil),      // 3: sandboxbroker.guest.v1.InterruptResponse
+	(*RememberRequest)(nil),        // 4: sandboxbroker.guest.v1.RememberRequest
+	(*RememberResponse)(nil),       // 5: sandboxbroker.guest.v1.RememberResponse
+	(*RecallRequest)(nil),          // 6: sandboxbroker.guest.v1.RecallRequest
+	(*RecallResponse)(nil),         // 7: sandboxbroker.guest.v1.RecallResponse
+	(*ResetRequest)(nil),           // 8: sandboxbroker.guest.v1.ResetRequest
+	(*ResetResponse)(nil),          // 9: sandboxbroker.guest.v1.ResetResponse
+	(*CheckRequest)(nil),           // 10: sandboxbroker.guest.v1.CheckRequest
+	(*CheckResponse)(nil),          // 11: sandboxbroker.guest.v1.CheckResponse
+	(*ReachAPIServerRequest)(nil),  // 12: sandboxbroker.guest.v1.ReachAPIServerRequest
+	(*ReachAPIServerResponse)(nil), // 13: sandboxbroker.guest.v1.ReachAPIServerResponse
+	(*ExpectRequest)(nil),          // 14: sandboxbroker.guest.v1.ExpectRequest
+	(*ExpectResponse)(nil),         // 15: sandboxbroker.guest.v1.ExpectResponse
+	(*RenewRequest)(nil),           // 16: sandboxbroker.guest.v1.RenewRequest
+	(*RenewResponse)(nil),          // 17: sandboxbroker.guest.v1.RenewResponse
+	nil,                            // 18: sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	nil,                            // 19: sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
+	nil,                            // 20: sandboxbroker.guest.v1.RecallResponse.InterpretersEntry
+	nil,                            // 21: sandboxbroker.guest.v1.RenewRequest.EnvEntry
+	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
 }
 var file_sandboxbroker_guest_v1_guest_proto_depIdxs = []int32{
-	12, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
-	13, // 1: sandboxbroker.guest.v1.PrepareResponse.interpreters:type_name -> sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
-	14, // 2: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
-	0,  // 3: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
-	10, // 4: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
-	8,  // 5: sandboxbroker.guest.v1.GuestService.Reset:input_type -> sandboxbroker.guest.v1.ResetRequest
-	2,  // 6: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
-	4,  // 7: sandboxbroker.guest.v1.GuestService.Remember:input_type -> sandboxbroker.guest.v1.RememberRequest
-	6,  // 8: sandboxbroker.guest.v1.GuestService.Recall:input_type -> sandboxbroker.guest.v1.RecallRequest
-	1,  // 9: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
-	11, // 10: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
-	9,  // 11: sandboxbroker.guest.v1.GuestService.Reset:output_type -> sandboxbroker.guest.v1.ResetResponse
-	3,  // 12: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
-	5,  // 13: sandboxbroker.guest.v1.GuestService.Remember:output_type -> sandboxbroker.guest.v1.RememberResponse
-	7,  // 14: sandboxbroker.guest.v1.GuestService.Recall:output_type -> sandboxbroker.guest.v1.RecallResponse
-	9,  // [9:15] is the sub-list for method output_type
-	3,  // [3:9] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	18, // 0: sandboxbroker.guest.v1.PrepareRequest.interpreters:type_name -> sandboxbroker.guest.v1.PrepareRequest.InterpretersEntry
+	19, // 1: sandboxbroker.guest.v1.PrepareResponse.interpreters:type_name -> sandboxbroker.guest.v1.PrepareResponse.InterpretersEntry
+	22, // 2: sandboxbroker.guest.v1.InterruptRequest.grace:type_name -> google.protobuf.Duration
+	23, // 3: sandboxbroker.guest.v1.RememberRequest.until:type_name -> google.protobuf.Timestamp
+	20, // 4: sandboxbroker.guest.v1.RecallResponse.interpreters:type_name -> sandboxbroker.guest.v1.RecallResponse.InterpretersEntry
+	22, // 5: sandboxbroker.guest.v1.ReachAPIServerRequest.timeout:type_name -> google.protobuf.Duration
+	21, // 6: sandboxbroker.guest.v1.RenewRequest.env:type_name -> sandboxbroker.guest.v1.RenewRequest.EnvEntry
+	0,  // 7: sandboxbroker.guest.v1.GuestService.Prepare:input_type -> sandboxbroker.guest.v1.PrepareRequest
+	10, // 8: sandboxbroker.guest.v1.GuestService.Check:input_type -> sandboxbroker.guest.v1.CheckRequest
+	8,  // 9: sandboxbroker.guest.v1.GuestService.Reset:input_type -> sandboxbroker.guest.v1.ResetRequest
+	2,  // 10: sandboxbroker.guest.v1.GuestService.Interrupt:input_type -> sandboxbroker.guest.v1.InterruptRequest
+	4,  // 11: sandboxbroker.guest.v1.GuestService.Remember:input_type -> sandboxbroker.guest.v1.RememberRequest
+	6,  // 12: sandboxbroker.guest.v1.GuestService.Recall:input_type -> sandboxbroker.guest.v1.RecallRequest
+	12, // 13: sandboxbroker.guest.v1.GuestService.ReachAPIServer:input_type -> sandboxbroker.guest.v1.ReachAPIServerRequest
+	14, // 14: sandboxbroker.guest.v1.GuestService.Expect:input_type -> sandboxbroker.guest.v1.ExpectRequest
+	16, // 15: sandboxbroker.guest.v1.GuestService.Renew:input_type -> sandboxbroker.guest.v1.RenewRequest
+	1,  // 16: sandboxbroker.guest.v1.GuestService.Prepare:output_type -> sandboxbroker.guest.v1.PrepareResponse
+	11, // 17: sandboxbroker.guest.v1.GuestService.Check:output_type -> sandboxbroker.guest.v1.CheckResponse
+	9,  // 18: sandboxbroker.guest.v1.GuestService.Reset:output_type -> sandboxbroker.guest.v1.ResetResponse
+	3,  // 19: sandboxbroker.guest.v1.GuestService.Interrupt:output_type -> sandboxbroker.guest.v1.InterruptResponse
+	5,  // 20: sandboxbroker.guest.v1.GuestService.Remember:output_type -> sandboxbroker.guest.v1.RememberResponse
+	7,  // 21: sandboxbroker.guest.v1.GuestService.Recall:output_type -> sandboxbroker.guest.v1.RecallResponse
+	13, // 22: sandboxbroker.guest.v1.GuestService.ReachAPIServer:output_type -> sandboxbroker.guest.v1.ReachAPIServerResponse
+	15, // 23: sandboxbroker.guest.v1.GuestService.Expect:output_type -> sandboxbroker.guest.v1.ExpectResponse
+	17, // 24: sandboxbroker.guest.v1.GuestService.Renew:output_type -> sandboxbroker.guest.v1.RenewResponse
+	16, // [16:25] is the sub-list for method output_type
+	7,  // [7:16] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_sandboxbroker_guest_v1_guest_proto_init() }
@@ -715,7 +1057,7 @@ func file_sandboxbroker_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandboxbroker_guest_v1_guest_proto_rawDesc), len(file_sandboxbroker_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

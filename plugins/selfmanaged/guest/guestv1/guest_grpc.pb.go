@@ -26,12 +26,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	GuestService_Prepare_FullMethodName   = "/sandboxbroker.guest.v1.GuestService/Prepare"
-	GuestService_Check_FullMethodName     = "/sandboxbroker.guest.v1.GuestService/Check"
-	GuestService_Reset_FullMethodName     = "/sandboxbroker.guest.v1.GuestService/Reset"
-	GuestService_Interrupt_FullMethodName = "/sandboxbroker.guest.v1.GuestService/Interrupt"
-	GuestService_Remember_FullMethodName  = "/sandboxbroker.guest.v1.GuestService/Remember"
-	GuestService_Recall_FullMethodName    = "/sandboxbroker.guest.v1.GuestService/Recall"
+	GuestService_Prepare_FullMethodName        = "/sandboxbroker.guest.v1.GuestService/Prepare"
+	GuestService_Check_FullMethodName          = "/sandboxbroker.guest.v1.GuestService/Check"
+	GuestService_Reset_FullMethodName          = "/sandboxbroker.guest.v1.GuestService/Reset"
+	GuestService_Interrupt_FullMethodName      = "/sandboxbroker.guest.v1.GuestService/Interrupt"
+	GuestService_Remember_FullMethodName       = "/sandboxbroker.guest.v1.GuestService/Remember"
+	GuestService_Recall_FullMethodName         = "/sandboxbroker.guest.v1.GuestService/Recall"
+	GuestService_ReachAPIServer_FullMethodName = "/sandboxbroker.guest.v1.GuestService/ReachAPIServer"
+	GuestService_Expect_FullMethodName         = "/sandboxbroker.guest.v1.GuestService/Expect"
+	GuestService_Renew_FullMethodName          = "/sandboxbroker.guest.v1.GuestService/Renew"
 )
 
 // GuestServiceClient is the client API for GuestService service.
@@ -56,8 +59,20 @@ type GuestServiceClient interface {
 	// plugin of a sandbox that outlives it must know again, and may write down nowhere else.
 	// Nothing in the sandbox can read it.
 	Remember(ctx context.Context, in *RememberRequest, opts ...grpc.CallOption) (*RememberResponse, error)
-	// Recall answers what was kept, which is empty if nothing was.
+	// Recall answers what was kept, which is empty if nothing was, and what Prepare answered.
 	Recall(ctx context.Context, in *RecallRequest, opts ...grpc.CallOption) (*RecallResponse, error)
+	// ReachAPIServer tries to connect to the API server of the cluster that the sandbox is a pod
+	// of, over the network that its programs have. SB015 where it is in none.
+	ReachAPIServer(ctx context.Context, in *ReachAPIServerRequest, opts ...grpc.CallOption) (*ReachAPIServerResponse, error)
+	// Expect tells a guest of standard input and output that a checkpoint of its sandbox may be
+	// taken. In a copy its connection has no other end: when what it reads there begins with
+	// the token, it gives that connection up and serves a new one, as package stdio has it. The
+	// connection over which it was told goes on. A guest that listens refuses it with SB015.
+	Expect(ctx context.Context, in *ExpectRequest, opts ...grpc.CallOption) (*ExpectResponse, error)
+	// Renew is the first call over the new connection of a copy. It returns when what was asked
+	// over the earlier one has ended, and no interpreter draws the random numbers that
+	// those of other copies draw, as far as that can be had.
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 }
 
 type guestServiceClient struct {
@@ -128,6 +143,36 @@ func (c *guestServiceClient) Recall(ctx context.Context, in *RecallRequest, opts
 	return out, nil
 }
 
+func (c *guestServiceClient) ReachAPIServer(ctx context.Context, in *ReachAPIServerRequest, opts ...grpc.CallOption) (*ReachAPIServerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReachAPIServerResponse)
+	err := c.cc.Invoke(ctx, GuestService_ReachAPIServer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *guestServiceClient) Expect(ctx context.Context, in *ExpectRequest, opts ...grpc.CallOption) (*ExpectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExpectResponse)
+	err := c.cc.Invoke(ctx, GuestService_Expect_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *guestServiceClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewResponse)
+	err := c.cc.Invoke(ctx, GuestService_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // GuestServiceServer is the server API for GuestService service.
 // All implementations must embed UnimplementedGuestServiceServer
 // for forward compatibility.
@@ -150,8 +195,20 @@ type GuestServiceServer interface {
 	// plugin of a sandbox that outlives it must know again, and may write down nowhere else.
 	// Nothing in the sandbox can read it.
 	Remember(context.Context, *RememberRequest) (*RememberResponse, error)
-	// Recall answers what was kept, which is empty if nothing was.
+	// Recall answers what was kept, which is empty if nothing was, and what Prepare answered.
 	Recall(context.Context, *RecallRequest) (*RecallResponse, error)
+	// ReachAPIServer tries to connect to the API server of the cluster that the sandbox is a pod
+	// of, over the network that its programs have. SB015 where it is in none.
+	ReachAPIServer(context.Context, *ReachAPIServerRequest) (*ReachAPIServerResponse, error)
+	// Expect tells a guest of standard input and output that a checkpoint of its sandbox may be
+	// taken. In a copy its connection has no other end: when what it reads there begins with
+	// the token, it gives that connection up and serves a new one, as package stdio has it. The
+	// connection over which it was told goes on. A guest that listens refuses it with SB015.
+	Expect(context.Context, *ExpectRequest) (*ExpectResponse, error)
+	// Renew is the first call over the new connection of a copy. It returns when what was asked
+	// over the earlier one has ended, and no interpreter draws the random numbers that
+	// those of other copies draw, as far as that can be had.
+	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	mustEmbedUnimplementedGuestServiceServer()
 }
 
@@ -179,6 +236,15 @@ func (UnimplementedGuestServiceServer) Remember(context.Context, *RememberReques
 }
 func (UnimplementedGuestServiceServer) Recall(context.Context, *RecallRequest) (*RecallResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Recall not implemented")
+}
+func (UnimplementedGuestServiceServer) ReachAPIServer(context.Context, *ReachAPIServerRequest) (*ReachAPIServerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReachAPIServer not implemented")
+}
+func (UnimplementedGuestServiceServer) Expect(context.Context, *ExpectRequest) (*ExpectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Expect not implemented")
+}
+func (UnimplementedGuestServiceServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
 }
 func (UnimplementedGuestServiceServer) mustEmbedUnimplementedGuestServiceServer() {}
 func (UnimplementedGuestServiceServer) testEmbeddedByValue()                      {}
@@ -309,6 +375,60 @@ func _GuestService_Recall_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _GuestService_ReachAPIServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReachAPIServerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).ReachAPIServer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_ReachAPIServer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).ReachAPIServer(ctx, req.(*ReachAPIServerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _GuestService_Expect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExpectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).Expect(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_Expect_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).Expect(ctx, req.(*ExpectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _GuestService_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GuestServiceServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: GuestService_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GuestServiceServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // GuestService_ServiceDesc is the grpc.ServiceDesc for GuestService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -339,6 +459,18 @@ var GuestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Recall",
 			Handler:    _GuestService_Recall_Handler,
+		},
+		{
+			MethodName: "ReachAPIServer",
+			Handler:    _GuestService_ReachAPIServer_Handler,
+		},
+		{
+			MethodName: "Expect",
+			Handler:    _GuestService_Expect_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _GuestService_Renew_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

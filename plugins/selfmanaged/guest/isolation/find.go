@@ -25,7 +25,11 @@ func find(s Spec) (path string, err error) {
 	if s.Dir == "" {
 		s.Dir = WorkspaceDir
 	}
-	err = asUser(func() error {
+	as := asUser
+	if s.Root {
+		as = func(do func() error) error { return do() }
+	}
+	err = as(func() error {
 		if err := unix.Chdir(s.Dir); err != nil {
 			return &Refused{Field: fieldCwd, Message: fmt.Sprintf("%.200q cannot be entered: %v", s.Dir, err)}
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -104,7 +105,11 @@ func confine(s Spec) error {
 			return err
 		}
 	}
-	if err := dropCapabilities(); err != nil {
+	var kept []uintptr
+	if s.Root {
+		kept = buildCapabilities
+	}
+	if err := dropCapabilities(kept...); err != nil {
 		return err
 	}
 	if err := s.Limits.Set(0); err != nil {
@@ -113,9 +118,26 @@ func confine(s Spec) error {
 	return forbidNamespaces()
 }
 
-// dropCapabilities keeps what this thread starts from getting any.
-func dropCapabilities() error {
+// buildCapabilities are those of a program that makes a layer of an image: it may do to files
+// what root may, and become other users. Under gVisor they are capabilities of its kernel. It
+// cannot mount, and so cannot uncover what the sandbox covers.
+var buildCapabilities = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
+	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SYS_CHROOT, unix.CAP_NET_BIND_SERVICE,
+}
+
+// BuildCapabilities are what a sandbox needs beside those of every guest so that programs in it
+// can have Spec.Root.
+func BuildCapabilities() []string {
+	return []string{"CAP_CHOWN", "CAP_FOWNER", "CAP_FSETID", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE"}
+}
+
+// dropCapabilities keeps what this thread starts from getting any, but for those.
+func dropCapabilities(kept ...uintptr) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if slices.Contains(kept, c) {
+			continue
+		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err == unix.EINVAL {
 			return nil // past the last capability of this kernel
 		} else if err != nil {
@@ -158,13 +180,17 @@ func start(s Spec, extra int) (pid int, err error) {
 		unix.CloseOnExec(extraFD + i) // as which number the program has it, is another matter
 		files = append(files, os.NewFile(uintptr(extraFD+i), "extra"))
 	}
+	user := &syscall.Credential{Uid: UserID, Gid: UserID}
+	if s.Root {
+		user = nil // as it is, less the capabilities that are dropped
+	}
 	child, err := os.StartProcess(path, s.Argv, &os.ProcAttr{
 		Env:   s.Env,
 		Files: files,
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true,
 			Setctty:    s.Terminal != nil, // Ctty 0 is standard input
-			Credential: &syscall.Credential{Uid: UserID, Gid: UserID},
+			Credential: user,
 		},
 	})
 	switch {

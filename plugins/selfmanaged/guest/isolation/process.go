@@ -54,6 +54,8 @@ type Spec struct {
 	// Terminal, if it is given, is the size of a terminal that is made for the
 	// program: it controls it, and stands in for its standard streams.
 	Terminal *unix.Winsize `json:",omitempty"`
+	// Root has the program run as root, with BuildCapabilities: it makes a layer of an image.
+	Root bool `json:",omitempty"`
 	// PrivateTmp gives the program an empty /tmp that nobody else sees.
 	PrivateTmp bool
 	Limits     Limits

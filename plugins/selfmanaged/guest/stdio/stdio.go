@@ -1,7 +1,7 @@
 // Package stdio makes one network connection of a pair of pipes, for gRPC
 // between the self-managed provider and the guest in its sandbox. Both sides use
-// it: the guest as a listener that accepts once, the provider as a dialer that
-// dials once.
+// it: the guest as a listener (Line), the provider as a dialer that dials once. In a copy
+// of a sandbox the pipes are others, and the connection is a new one over them.
 package stdio
 
 import (
@@ -105,45 +105,6 @@ type addr struct{}
 
 func (addr) Network() string { return "stdio" }
 func (addr) String() string  { return "stdio" }
-
-// Listener accepts one connection and reports io.EOF when it has ended.
-type Listener struct {
-	conn     *Conn
-	accepted chan struct{}
-	once     sync.Once
-	done     chan struct{}
-}
-
-var _ net.Listener = (*Listener)(nil)
-
-// NewListener returns a listener whose only connection is conn.
-func NewListener(conn *Conn) *Listener {
-	return &Listener{conn: conn, accepted: make(chan struct{}, 1), done: make(chan struct{})}
-}
-
-// Accept returns the connection the first time and waits for its end after.
-func (l *Listener) Accept() (net.Conn, error) {
-	select {
-	case l.accepted <- struct{}{}:
-		return l.conn, nil
-	default:
-	}
-	select {
-	case <-l.conn.closed:
-		return nil, io.EOF
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close stops Accept.
-func (l *Listener) Close() error {
-	l.once.Do(func() { close(l.done) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (l *Listener) Addr() net.Addr { return addr{} }
 
 // Dialer returns a function for grpc.WithContextDialer that hands out conn the
 // first time and fails after: a lost connection means a lost sandbox.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +15,10 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 )
 
-func TestAListenerAcceptsOnceAndReportsTheEnd(t *testing.T) {
+func TestALineHasOneConnectionAndReportsTheEnd(t *testing.T) {
 	in, remoteOut := io.Pipe()
 	remoteIn, out := io.Pipe()
-	listener := stdio.NewListener(stdio.NewConn(in, out))
+	listener := stdio.NewLine(in, out)
 	conn, err := listener.Accept()
 	assert.NilError(t, err)
 	go func() { _, _ = remoteOut.Write([]byte("ping")) }()
@@ -94,15 +93,15 @@ func TestAConnectionThatBreaksGivesWhatItHadFirst(t *testing.T) {
 	assert.Equal(t, string(got), "last")
 }
 
-func TestAClosedListenerStopsAccepting(t *testing.T) {
+func TestAClosedLineStopsAccepting(t *testing.T) {
 	in, _ := io.Pipe()
 	_, out := io.Pipe()
-	listener := stdio.NewListener(stdio.NewConn(in, out))
+	listener := stdio.NewLine(in, out)
 	_, err := listener.Accept()
 	assert.NilError(t, err)
 	assert.NilError(t, listener.Close())
 	_, err = listener.Accept()
-	assert.ErrorIs(t, err, net.ErrClosed)
+	assert.ErrorIs(t, err, io.EOF)
 }
 
 func TestADialerHandsTheConnectionOutOnce(t *testing.T) {

@@ -123,14 +123,18 @@ func (t *Tree) dirs(name string) map[string]string {
 
 // Group is one sandbox's control group.
 type Group struct {
-	tree *Tree
-	name string
+	tree   *Tree
+	name   string
+	limits Limits
 }
+
+// Limits are those that it was made with.
+func (g *Group) Limits() Limits { return g.limits }
 
 // Create makes a group with limits. Directories of the tree that somebody has removed
 // are made again.
 func (t *Tree) Create(name string, limits Limits) (*Group, error) {
-	g := &Group{tree: t, name: name}
+	g := &Group{tree: t, name: name, limits: limits}
 	err := g.create(limits)
 	for n := 0; errors.Is(err, fs.ErrNotExist) && n < attempts; n++ {
 		if made := t.make(); made != nil {
@@ -197,6 +201,49 @@ func (g *Group) set(l Limits) error {
 		if err := os.WriteFile(file, []byte(s.value), 0o644); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// SetMemory changes the limit on memory of a group that has one. A limit below what is in
+// use is refused: version 2 would kill for it.
+func (g *Group) SetMemory(bytes int64) error {
+	dir, files := g.tree.dirs(g.name)["unified"], []string{"memory.max"}
+	if text, err := os.ReadFile(filepath.Join(dir, "memory.current")); err == nil && g.tree.version == 2 {
+		if used, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && used > bytes {
+			return fmt.Errorf("set the limit on memory: %w", unix.EBUSY)
+		}
+	}
+	if g.tree.version == 1 {
+		dir, files = g.tree.dirs(g.name)["memory"], []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	}
+	// The limit with swap is never below the one without.
+	for range files {
+		for _, file := range files {
+			err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(bytes, 10)), 0o644)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EINVAL) {
+				return fmt.Errorf("set the limit on memory: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// SetCPUs changes the limit on processor time of a group that has one; 0 is none.
+func (g *Group) SetCPUs(cpus float64) error {
+	quota := strconv.FormatInt(int64(cpus*float64(period.Microseconds())), 10)
+	file := filepath.Join(g.tree.dirs(g.name)["cpu"], "cpu.cfs_quota_us")
+	switch {
+	case g.tree.version == 2 && cpus == 0:
+		quota = "max"
+		fallthrough
+	case g.tree.version == 2:
+		file = filepath.Join(g.tree.dirs(g.name)["unified"], "cpu.max")
+	case cpus == 0:
+		quota = "-1"
+	}
+	if err := os.WriteFile(file, []byte(quota), 0o644); err != nil {
+		return fmt.Errorf("set the limit on processor time: %w", err)
 	}
 	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
@@ -139,4 +141,49 @@ func TestANameThatIsTakenStaysWhoseItIs(t *testing.T) {
 	_, err = tree.Create("a", cgroup.Limits{})
 	assert.Assert(t, err != nil)
 	assert.Assert(t, len(dirs(t, tree, group)) > 0)
+}
+
+func TestLimitsChange(t *testing.T) {
+	tree := newTree(t)
+	group, err := tree.Create("a", cgroup.Limits{MemoryBytes: 64 << 20, CPUs: 0.5})
+	assert.NilError(t, err)
+	limits := func() string {
+		files := []string{"/sys/fs/cgroup/memory" + group.Path() + "/memory.limit_in_bytes", "/sys/fs/cgroup/cpu" + group.Path() + "/cpu.cfs_quota_us"}
+		if tree.Version() == 2 {
+			files = []string{"/sys/fs/cgroup" + group.Path() + "/memory.max", "/sys/fs/cgroup" + group.Path() + "/cpu.max"}
+		}
+		var all []string
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			assert.NilError(t, err)
+			first, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+			all = append(all, strings.ReplaceAll(first, "max", "-1"))
+		}
+		return strings.Join(all, " ")
+	}
+	assert.Equal(t, limits(), "67108864 50000")
+	assert.NilError(t, group.SetMemory(128<<20))
+	assert.NilError(t, group.SetCPUs(0))
+	assert.Equal(t, limits(), "134217728 -1")
+	assert.NilError(t, group.SetMemory(64<<20))
+	assert.NilError(t, group.SetCPUs(0.5))
+	assert.Equal(t, limits(), "67108864 50000")
+
+	// What is in use stays.
+	procs := filepath.Join("/sys/fs/cgroup/memory", group.Path(), "cgroup.procs")
+	if tree.Version() == 2 {
+		procs = filepath.Join("/sys/fs/cgroup", group.Path(), "cgroup.procs")
+	}
+	cmd := exec.Command("sh", "-c", `echo $$ > "$0" && exec python3 -c 'data = bytearray(b"x" * (20 << 20)); print(1, flush=True); input()'`, procs)
+	in, err := cmd.StdinPipe()
+	assert.NilError(t, err)
+	out, err := cmd.StdoutPipe()
+	assert.NilError(t, err)
+	assert.NilError(t, cmd.Start())
+	_, err = out.Read(make([]byte, 1))
+	assert.NilError(t, err)
+	assert.ErrorIs(t, group.SetMemory(8<<20), unix.EBUSY)
+	assert.NilError(t, in.Close())
+	assert.ErrorContains(t, cmd.Wait(), "exit status 1", "it was not killed")
+	assert.NilError(t, group.Remove(t.Context()))
 }

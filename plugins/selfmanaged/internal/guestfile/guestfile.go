@@ -5,6 +5,8 @@
 package guestfile
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +56,19 @@ func (f *File) Install(path string) error {
 		return err
 	}
 	return draft.Commit()
+}
+
+// Digest identifies the program.
+func (f *File) Digest() (string, error) {
+	info, err := f.file.Stat()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f.file, 0, info.Size())); err != nil {
+		return "", fmt.Errorf("read sandbox-guest: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // Close closes it.

@@ -172,7 +172,7 @@ def close(what): open_figures.clear()
 """)
 `
 
-func TestFiguresHaveTwoFormsWhileThereIsRoom(t *testing.T) { onEachRuntime(t, testRoomForFigures) }
+func TestFiguresHaveTwoFormsWhileThereIsRoom(t *testing.T) { inTheGuest(t, testRoomForFigures) }
 
 func testRoomForFigures(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -206,7 +206,7 @@ func testRoomForFigures(t *testing.T, newProvider makeProvider) {
 	assert.Assert(t, is.Len(c.run("matplotlib.pyplot.Figure(2, 3)", none).kinds(), 0))
 }
 
-func TestRichValuesAreArtifactsWithinBounds(t *testing.T) { onEachRuntime(t, testRichValues) }
+func TestRichValuesAreArtifactsWithinBounds(t *testing.T) { inTheGuest(t, testRichValues) }
 
 func testRichValues(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -272,7 +272,7 @@ frame(b'x' * 5_000_000, kind='display', mime='a/b', group=2)
 	assert.Equal(t, string(forged.artifacts[0].Data), "forged")
 }
 
-func TestWhatThreadsPrintLaterIsNobodys(t *testing.T) { onEachRuntime(t, testThreads) }
+func TestWhatThreadsPrintLaterIsNobodys(t *testing.T) { inTheGuest(t, testThreads) }
 
 func testThreads(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)

@@ -171,7 +171,7 @@ func (p printed) err() error {
 	return nil
 }
 
-func TestSignals(t *testing.T) { onEachRuntime(t, testSignals) }
+func TestSignals(t *testing.T) { inTheGuest(t, testSignals) }
 
 func testSignals(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -212,7 +212,7 @@ func testSignals(t *testing.T, newProvider makeProvider) {
 
 // Whatever a program does to live on, nothing does.
 func TestEverythingEndsWithItsCommand(t *testing.T) {
-	onEachRuntime(t, testEverythingEndsWithItsCommand)
+	inTheGuest(t, testEverythingEndsWithItsCommand)
 }
 
 func testEverythingEndsWithItsCommand(t *testing.T, newProvider makeProvider) {
@@ -257,7 +257,7 @@ func testEverythingEndsWithItsCommand(t *testing.T, newProvider makeProvider) {
 	}
 }
 
-func TestOutputOfCommands(t *testing.T) { onEachRuntime(t, testOutputOfCommands) }
+func TestOutputOfCommands(t *testing.T) { inTheGuest(t, testOutputOfCommands) }
 
 func testOutputOfCommands(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -350,7 +350,7 @@ import time; time.sleep(1000)`
 	})
 }
 
-func TestStandardInputOfCommands(t *testing.T) { onEachRuntime(t, testStandardInputOfCommands) }
+func TestStandardInputOfCommands(t *testing.T) { inTheGuest(t, testStandardInputOfCommands) }
 
 func testStandardInputOfCommands(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -401,7 +401,7 @@ func testStandardInputOfCommands(t *testing.T, newProvider makeProvider) {
 	})
 }
 
-func TestTerminals(t *testing.T) { onEachRuntime(t, testTerminals) }
+func TestTerminals(t *testing.T) { inTheGuest(t, testTerminals) }
 
 func testTerminals(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -464,7 +464,7 @@ func testTerminals(t *testing.T, newProvider makeProvider) {
 	})
 }
 
-func TestCommandsAreListedAndBounded(t *testing.T) { onEachRuntime(t, testCommandsAreListedAndBounded) }
+func TestCommandsAreListedAndBounded(t *testing.T) { inTheGuest(t, testCommandsAreListedAndBounded) }
 
 func testCommandsAreListedAndBounded(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -604,7 +604,7 @@ func testCommandsStandStillWithTheirInstance(t *testing.T, newProvider makeProvi
 	assert.Equal(t, <-following, "got one\ngot two\n")
 }
 
-func TestATerminalIsForItsProgramAlone(t *testing.T) { onEachRuntime(t, testTerminalsAreApart) }
+func TestATerminalIsForItsProgramAlone(t *testing.T) { inTheGuest(t, testTerminalsAreApart) }
 
 func testTerminalsAreApart(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)

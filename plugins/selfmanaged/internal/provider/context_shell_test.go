@@ -13,7 +13,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
-func TestABashContextKeepsItsState(t *testing.T) { onEachRuntime(t, testShellState) }
+func TestABashContextKeepsItsState(t *testing.T) { inTheGuest(t, testShellState) }
 
 func testShellState(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)

@@ -98,7 +98,7 @@ func testContextState(t *testing.T, newProvider makeProvider) {
 	assert.Assert(t, o.PeakMemoryBytes > 1<<20)
 }
 
-func TestTheEndsOfAContext(t *testing.T) { onEachRuntime(t, testContextEnds) }
+func TestTheEndsOfAContext(t *testing.T) { inTheGuest(t, testContextEnds) }
 
 func testContextEnds(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)
@@ -156,7 +156,7 @@ func testContextEnds(t *testing.T, newProvider makeProvider) {
 }
 
 func TestAJavaScriptContextKeepsItsState(t *testing.T) {
-	onEachRuntime(t, testJavaScriptContext)
+	inTheGuest(t, testJavaScriptContext)
 }
 
 func testJavaScriptContext(t *testing.T, newProvider makeProvider) {
@@ -227,7 +227,7 @@ func testJavaScriptContext(t *testing.T, newProvider makeProvider) {
 }
 
 func TestAnInterruptKeepsTheStateOfAContext(t *testing.T) {
-	onEachRuntime(t, testContextInterrupt)
+	inTheGuest(t, testContextInterrupt)
 }
 
 func testContextInterrupt(t *testing.T, newProvider makeProvider) {
@@ -322,7 +322,7 @@ func (l *listener) Stdout(p []byte) error {
 }
 
 func TestContextsAreMadeListedRestartedAndDeleted(t *testing.T) {
-	onEachRuntime(t, testContextLife)
+	inTheGuest(t, testContextLife)
 }
 
 func testContextLife(t *testing.T, newProvider makeProvider) {

@@ -260,7 +260,7 @@ func leaveNothingBehind(t *testing.T, p testProvider) {
 		before = held()
 		return poll.Success()
 	}, poll.WithTimeout(2*time.Minute))
-	run(20, 5)
+	run(9, 4)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		for name, n := range held() {
 			if n > before[name] {

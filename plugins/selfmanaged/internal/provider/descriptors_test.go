@@ -49,7 +49,7 @@ def all_open():
 `
 
 func TestADescriptorThatSomebodyKeepsHoldsUpNothing(t *testing.T) {
-	onEachRuntime(t, testKeptDescriptors)
+	inTheGuest(t, testKeptDescriptors)
 }
 
 func testKeptDescriptors(t *testing.T, newProvider makeProvider) {

@@ -31,14 +31,14 @@ func (i *instance) endedBecause(ctx context.Context) reason {
 		// The answer is for others too, who may have more patience.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reasonBound)
 		defer cancel()
-		oom := i.sandbox.OutOfMemory(ctx)
+		oom := i.sandbox().OutOfMemory(ctx)
 		switch known := i.among.lose(i); {
 		case oom:
 			i.reason = outOfMemory
 		case !known:
 			i.reason = destroyed
 		default:
-			i.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox.Stderr())
+			i.logger.Warn("sandbox ended unexpectedly", "instance", i.ID, "stderr", i.sandbox().Stderr())
 		}
 	})
 	return i.reason
@@ -63,7 +63,7 @@ func (i *instance) Lost(ctx context.Context) error {
 	switch i.endedBecause(ctx) {
 	case outOfMemory:
 		return sdk.Errorf(sdk.CodeUnavailable, "the programs and files in the sandbox took more memory than it has, and the sandbox was killed for it: "+
-			"create a new instance, and use less memory in it or ask the operator for more than %d MiB", i.sandbox.limits.MemoryMB)
+			"create a new instance, and use less memory in it or ask the operator for more than %d MiB", i.sandbox().limits.MemoryMB)
 	case destroyed:
 		return sdk.Errorf(sdk.CodeNotFound, "the instance was destroyed")
 	default:

@@ -7,7 +7,7 @@ import (
 	"gotest.tools/v3/assert"
 )
 
-// They say which programs the broker's user runs, which of this machine's files sandboxes see, and which addresses of its network are fetched.
+// They say which programs the broker's user runs, which of this machine's files sandboxes see, and which addresses of its network are fetched, and who is told a password.
 // Who adds a setting of this kind adds it here; an administrator's token must not
 // change it.
 func TestSettingsThatAnAdministratorsTokenCannotChange(t *testing.T) {
@@ -18,5 +18,5 @@ func TestSettingsThatAnAdministratorsTokenCannotChange(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	assert.DeepEqual(t, names, []string{"docker_host", "docker_runtime", "guest", "image", "npm_registry", "package_index", "rootfs", "runsc", "wheel_dir"})
+	assert.DeepEqual(t, names, []string{"docker_host", "docker_runtime", "guest", "image", "npm_registry", "package_index", "registry", "rootfs", "runsc", "template_dir", "volume_dir", "wheel_dir"})
 }

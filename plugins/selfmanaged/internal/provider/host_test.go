@@ -149,9 +149,10 @@ func (h host) configure(t *testing.T, through ...string) answer {
 			copyProgram(t, h.Settings[setting].(string), copied)
 			h.Settings[setting] = copied
 		}
-		h.StateDir = filepath.Join(dir, "state")
-		assert.NilError(t, os.Mkdir(h.StateDir, 0o700))
-		assert.NilError(t, os.Chown(h.StateDir, h.User, h.User))
+		// What it keeps lies beside the directory of this process.
+		h.StateDir = filepath.Join(dir, "provider", "1")
+		assert.NilError(t, os.MkdirAll(h.StateDir, 0o700))
+		assert.NilError(t, errors.Join(os.Chown(filepath.Dir(h.StateDir), h.User, h.User), os.Chown(h.StateDir, h.User, h.User)))
 	}
 	text, err := json.Marshal(h)
 	assert.NilError(t, err)

@@ -33,24 +33,29 @@ func copied(t *testing.T, p testProvider) string {
 
 func TestCopiesDifferWhereSandboxesMust(t *testing.T) {
 	p := newProvider(t, map[string]any{"images": imagesAlways})
-	run := func(code string) map[string]bool {
-		answers := map[string]bool{}
-		for range 3 {
-			got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: copied(t, p), Language: sdk.Python, Code: code})
-			assert.NilError(t, err)
-			assert.Equal(t, got.Status, sdk.StatusSucceeded, "%s", got.stderr)
-			answers[got.stdout] = true
-		}
-		return answers
-	}
-	for name, code := range map[string]string{
+	programs := map[string]string{
 		"random numbers": "import random; print(random.random())",
 		"the kernel's":   "import os; print(os.urandom(8))",
 		"identifiers":    "import uuid; print(uuid.uuid4())",
 		"OpenSSL's":      "import ssl; print(ssl.RAND_bytes(8))",
 		"names of files": "import tempfile; print(tempfile.mkdtemp())",
-	} {
-		t.Run(name, func(t *testing.T) { assert.Check(t, is.Len(run(code), 3)) })
+	}
+	answers := map[string]map[string]bool{}
+	const copies = 3
+	for range copies {
+		id := copied(t, p)
+		for name, code := range programs {
+			got, err := execute(t, p, sdk.ExecuteRequest{InstanceID: id, Language: sdk.Python, Code: code})
+			assert.NilError(t, err)
+			assert.Equal(t, got.Status, sdk.StatusSucceeded, "%s", got.stderr)
+			if answers[name] == nil {
+				answers[name] = map[string]bool{}
+			}
+			answers[name][got.stdout] = true
+		}
+	}
+	for name := range programs {
+		assert.Check(t, is.Len(answers[name], copies), name)
 	}
 }
 

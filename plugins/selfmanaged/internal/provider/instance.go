@@ -14,19 +14,23 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestclient"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/keylock"
 )
 
 // instance is a sandbox that was given to a session.
 type instance struct {
 	sdk.Instance
-	sandbox *sandbox
-	env     map[string]string
-	expiry  *time.Timer // nil if it does not expire
-	key     string
-	among   registry
-	logger  hclog.Logger
+	body
+	kind   string // in the pool
+	env    map[string]string
+	expiry *time.Timer // nil if it does not expire
+	key    string
+	among  registry
+	logger hclog.Logger
 
 	usage
+	volumes bool // it has some
+
 	reuse bool // see reuse.wanted
 	clean atomic.Bool
 	// measuring is held by who freezes it, and read-held by measurements: whoever
@@ -35,6 +39,9 @@ type instance struct {
 	measured  sdk.InstanceMetrics // before it was paused
 
 	installing sync.Mutex // installers of one language write to one directory
+	// writing is held from when the guest is told a token until the checkpoint has it.
+	writing keylock.Locks[struct{}]
+	network network
 
 	ended  sync.Once
 	reason reason // valid after ended
@@ -64,7 +71,7 @@ func (i *instance) execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.
 	}
 	defer i.among.running()()
 	started := time.Now()
-	result, err := i.sandbox.guest.Execute(ctx, req, env, out)
+	result, err := i.sandbox().guest.Execute(ctx, req, env, out)
 	i.clean.Store(err == nil && endedByItself(result))
 	switch {
 	case err == nil:
@@ -102,22 +109,26 @@ func (i *instance) Environment(given map[string]string) map[string]string {
 		env = map[string]string{}
 	}
 	maps.Copy(env, given)
-	return env
+	return i.withNetwork(env)
 }
 
-// pause freezes the instance. What only looks on, a watch or whoever reads along,
-// stands still with the rest.
-func (i *instance) pause(ctx context.Context) error {
+// pause has the instance stand still, and says whether it gave back its memory. What only
+// looks on, a watch or whoever reads along, stands still with the rest of a frozen one, and is
+// told that it is paused by one that gave back its memory.
+func (i *instance) pause(ctx context.Context, all *asides) (released bool, err error) {
 	needed, err := i.beginSwitch(true)
 	if err != nil || !needed {
-		return err
+		return i.isAside() != nil, err
 	}
 	// Who measures does not ask a guest that is frozen.
 	i.measuring.Lock()
 	defer i.measuring.Unlock()
-	err = i.freeze(ctx)
+	released, err = all.put(ctx, i)
 	i.endSwitch(err == nil)
-	return err
+	if err != nil {
+		i.catchUpNetwork(ctx)
+	}
+	return released, err
 }
 
 // freeze pauses the sandbox of an instance that nobody uses.
@@ -126,26 +137,49 @@ func (i *instance) freeze(ctx context.Context) (err error) {
 	if i.measured, err = i.measure(ctx); err != nil {
 		return err
 	}
-	if err := i.sandbox.Pause(ctx); err != nil {
+	if err := i.sandbox().Pause(ctx); err != nil {
 		// Whatever has been done of it is undone: nobody would thaw what does not
 		// count as frozen.
-		thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), guestcalls.AnswerBound)
-		defer cancel()
-		_ = i.sandbox.Resume(thawing) // it fails for one that runs
+		i.thaw(ctx)
 		return err
 	}
 	return nil
 }
 
-// resume lets the instance go on.
-func (i *instance) resume(ctx context.Context) error {
+// thaw undoes a freeze. It does nothing to a sandbox that runs.
+func (i *instance) thaw(ctx context.Context) {
+	thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), guestcalls.AnswerBound)
+	defer cancel()
+	if err := i.sandbox().Resume(thawing); err != nil { // as it does for one that runs
+		i.logger.Debug("a sandbox was not thawed", "instance", i.ID, "error", err)
+	}
+}
+
+// resume lets the instance go on. awake is called where it is in another sandbox then.
+func (i *instance) resume(ctx context.Context, all *asides, awake func()) error {
 	needed, err := i.beginSwitch(false)
 	if err != nil || !needed {
 		return err
 	}
-	err = i.sandbox.Resume(ctx)
+	put := i.isAside()
+	if put != nil {
+		err = all.back(ctx, i, put)
+	} else {
+		err = i.sandbox().Resume(ctx)
+	}
+	if err == nil && put != nil {
+		// Before anybody uses it: what it starts is told where its proxy is.
+		i.reopenNetwork(ctx)
+	}
 	i.endSwitch(err != nil)
-	return err
+	if err != nil {
+		return err
+	}
+	if put != nil {
+		awake()
+	}
+	i.catchUpNetwork(ctx)
+	return nil
 }
 
 // metrics are what the instance uses now, or has used before it was paused.
@@ -164,7 +198,7 @@ func (i *instance) metrics(ctx context.Context) (sdk.InstanceMetrics, error) {
 func (i *instance) measure(ctx context.Context) (sdk.InstanceMetrics, error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, guestcalls.AnswerBound, guestcalls.ErrNoAnswer)
 	defer cancel()
-	m, err := i.sandbox.measure(bounded)
+	m, err := i.sandbox().measure(bounded)
 	if err != nil {
 		return sdk.InstanceMetrics{}, guestcalls.Explain(ctx, bounded, i, err)
 	}

@@ -19,6 +19,8 @@ type instances struct {
 	logger hclog.Logger
 	from   places
 	reuse  reuse
+	// patience bounds the wait for the connections of an instance that ends.
+	patience time.Duration
 
 	mu     sync.Mutex
 	closed bool
@@ -44,7 +46,7 @@ type creation struct {
 }
 
 func newInstances(logger hclog.Logger) *instances {
-	return &instances{logger: logger, byID: map[string]*instance{}, keys: map[string]*creation{}}
+	return &instances{logger: logger, patience: networkPatience, byID: map[string]*instance{}, keys: map[string]*creation{}}
 }
 
 // once creates an instance, but for the first that comes with a key alone; the others get
@@ -196,16 +198,50 @@ func (all *instances) lose(i *instance) bool {
 	return true
 }
 
+// networkPatience is how long the connections of an instance may take to end before its sandbox
+// is destroyed all the same. They end at once unless this process is starved.
+const networkPatience = 10 * time.Second
+
 // end destroys an instance that is not known any more.
 func (all *instances) end(ctx context.Context, i *instance) error {
+	all.closeNetwork(ctx, i)
+	s, put := i.finish()
+	if put != nil { // its sandbox has ended, and gave back its place
+		if err := put.remove(); err != nil {
+			return fmt.Errorf("destroy the paused instance %s: %w", i.ID, err)
+		}
+		return nil
+	}
 	if all.reuse.allows(i) && all.handOver(ctx, i) {
 		return nil
 	}
 	defer all.from.Release()
-	if err := i.sandbox.Destroy(ctx); err != nil {
+	if err := s.Destroy(ctx); err != nil {
 		return fmt.Errorf("destroy instance %s: %w", i.ID, err)
 	}
 	return nil
+}
+
+// closeNetwork ends the connections of an instance. What keeps one of them does not keep the
+// sandbox, its place and whoever waits for its end.
+func (all *instances) closeNetwork(ctx context.Context, i *instance) {
+	if out, _ := i.network.current(); out == nil {
+		i.network.close()
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		i.network.close()
+	}()
+	late := time.NewTimer(all.patience)
+	defer late.Stop()
+	select {
+	case <-closed:
+	case <-late.C:
+		all.logger.Warn("connections of an instance have not ended yet; its sandbox ends without them", "instance", i.ID)
+	case <-ctx.Done():
+	}
 }
 
 // handOver empties the sandbox of an instance that has ended and keeps it for the tenant.
@@ -214,11 +250,11 @@ func (all *instances) handOver(ctx context.Context, i *instance) bool {
 	// Who has asked for the end of the instance may not wait for this.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
 	defer cancel()
-	if err := i.sandbox.guest.Reset(ctx); err != nil {
+	if err := i.sandbox().guest.Reset(ctx); err != nil {
 		all.logger.Info("a sandbox is not handed over but destroyed", "instance", i.ID, "reason", err)
 		return false
 	}
-	all.from.Keep(i.Labels[sdk.LabelTenant], i.Template, i.sandbox)
+	all.from.Keep(i.Labels[sdk.LabelTenant], i.kind, i.sandbox())
 	return true
 }
 

@@ -26,7 +26,7 @@ func (s *started) Stdout(p []byte) error {
 }
 
 func TestAnInterruptIsThatOfATerminal(t *testing.T) {
-	onEachRuntime(t, testAnInterruptIsThatOfATerminal)
+	inTheGuest(t, testAnInterruptIsThatOfATerminal)
 }
 
 func testAnInterruptIsThatOfATerminal(t *testing.T, newProvider makeProvider) {

@@ -25,15 +25,12 @@ func (p *Provider) InstallPackages(ctx context.Context, req sdk.InstallPackagesR
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
-	if err := p.packages.Check(req.Language, req.Requirements); err != nil {
-		return sdk.ExecuteResult{}, err
-	}
 	done, err := i.use()
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}
 	defer done()
-	return p.packages.Install(ctx, i, req, out)
+	return p.layers.install(ctx, i, req, out)
 }
 
 // openPackages makes of the settings what installations need.
@@ -52,7 +49,7 @@ func (p *Provider) openPackages(ctx context.Context, found interpreters) (err er
 
 // serveRequested lets programs of the instance have packages that they ask for. It ends with
 // the sandbox.
-func (i *instance) serveRequested(install func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error)) {
+func (i *instance) serveRequested(s *sandbox, install func(context.Context, sdk.InstallPackagesRequest, sdk.Output) (sdk.ExecuteResult, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})
@@ -60,12 +57,15 @@ func (i *instance) serveRequested(install func(context.Context, sdk.InstallPacka
 	go func() {
 		defer cancel()
 		select {
-		case <-i.sandbox.Exited():
+		case <-s.Exited():
 		case <-ended:
 		}
 	}()
 	guestpackages.ServeRequested(ctx, i, i.logger, install)
 }
+
+// Programs implements guestpackages.Instance.
+func (i *instance) Programs() (guestpackages.Programs, bool) { return i.sandbox().programs() }
 
 // Installing implements guestpackages.Instance.
 func (i *instance) Installing() *sync.Mutex { return &i.installing }

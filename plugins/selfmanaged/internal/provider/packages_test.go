@@ -97,7 +97,7 @@ func testPackagesAreInstalledForTheLifeOfAnInstance(t *testing.T, newProvider ma
 	assert.Check(t, is.Contains(run(t, p, other, sdk.Python, "import first").stderr, "ModuleNotFoundError"))
 }
 
-func TestContextsFindThePackages(t *testing.T) { onEachRuntime(t, testContextsFindThePackages) }
+func TestContextsFindThePackages(t *testing.T) { inTheGuest(t, testContextsFindThePackages) }
 
 func testContextsFindThePackages(t *testing.T, newProvider makeProvider) {
 	index := packageindex.Start(t)
@@ -118,7 +118,7 @@ func testContextsFindThePackages(t *testing.T, newProvider makeProvider) {
 }
 
 func TestPipThatCodeCallsInstallsWhatIsAllowed(t *testing.T) {
-	onEachRuntime(t, testPipThatCodeCallsInstallsWhatIsAllowed)
+	inTheGuest(t, testPipThatCodeCallsInstallsWhatIsAllowed)
 }
 
 func testPipThatCodeCallsInstallsWhatIsAllowed(t *testing.T, newProvider makeProvider) {
@@ -166,7 +166,7 @@ func testPipThatCodeCallsInstallsWhatIsAllowed(t *testing.T, newProvider makePro
 }
 
 func TestPackagesComeFromADirectoryOfWheels(t *testing.T) {
-	onEachRuntime(t, testPackagesComeFromADirectoryOfWheels)
+	inTheGuest(t, testPackagesComeFromADirectoryOfWheels)
 }
 
 func testPackagesComeFromADirectoryOfWheels(t *testing.T, newProvider makeProvider) {
@@ -327,7 +327,7 @@ func testUserCodeCannotUseTheWayOutOfAnInstallation(t *testing.T, newProvider ma
 	})
 	reached := make(chan struct{}, 100)
 	index.Handle("/secret", func(http.ResponseWriter, *http.Request) { reached <- struct{}{} })
-	p := newProvider(t, map[string]any{"packages": "on", "package_index": index.Simple()})
+	p := newProvider(t, map[string]any{"packages": "on", "package_index": index.Simple(), "package_layers_mb": 0})
 	id := create(t, p, templatePython)
 	type ended struct {
 		outcome
@@ -351,7 +351,7 @@ func testUserCodeCannotUseTheWayOutOfAnInstallation(t *testing.T, newProvider ma
 	assert.Check(t, is.Equal(got.stdout, "[]\n"), "the way out is there no longer than the installation: %s", got.stderr)
 }
 
-func TestAnInstallationHasATimeLimit(t *testing.T) { onEachRuntime(t, testAnInstallationHasATimeLimit) }
+func TestAnInstallationHasATimeLimit(t *testing.T) { inTheGuest(t, testAnInstallationHasATimeLimit) }
 
 func testAnInstallationHasATimeLimit(t *testing.T, newProvider makeProvider) {
 	index := packageindex.Start(t)
@@ -388,7 +388,7 @@ func TestAnIndexThatNeverEndsIsCutOff(t *testing.T) {
 func TestAnInstallationReadsNothingOfUserCode(t *testing.T) {
 	index := packageindex.Start(t)
 	index.AddWheel("good", "1.0", "x = 1")
-	p := newProvider(t, map[string]any{"packages": "on", "package_index": index.Simple()})
+	p := newProvider(t, map[string]any{"packages": "on", "package_index": index.Simple(), "package_layers_mb": 0})
 	id := create(t, p, templatePython)
 	trap := "import os; open('/workspace/trapped', 'a').write(str(os.environ.get('HTTP_PROXY')))"
 	run(t, p, id, sdk.Python, fmt.Sprintf(`

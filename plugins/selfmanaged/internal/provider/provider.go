@@ -26,7 +26,9 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestcalls"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestpackages"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/pool"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/hostusage"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/gateway"
 )
 
 // Templates of the provider.
@@ -61,13 +63,22 @@ type Provider struct {
 	logger hclog.Logger
 
 	configured atomic.Bool
+	stateDir   string
 	settings   settings
 	runtime    sandboxRuntime
 	sandboxes  *maker
 	pool       *pool.Pool[*sandbox]
 	instances  *instances
 	packages   *guestpackages.Sources
-	// The way to hosts of packages, but for tests.
+	templates  *templates
+	layers     *packageLayers
+	gateway    *gateway.Gateway
+	snapshots  *snapshots // nil where there can be none
+	asides     *asides    // nil where paused instances are frozen
+	volumes    volumeStore
+	// builds are usualBuildBounds but for tests.
+	builds buildBounds
+	// The way to hosts of packages and of networks, but for tests.
 	resolver egress.Resolver
 	dialer   egress.Dialer
 
@@ -88,7 +99,7 @@ func New(logger hclog.Logger) sdk.Provider {
 	all := newInstances(logger)
 	return &Provider{
 		Calls: guestcalls.New(all), logger: logger, instances: all,
-		interruptGrace: sdk.InterruptGrace,
+		interruptGrace: sdk.InterruptGrace, builds: usualBuildBounds,
 	}
 }
 
@@ -120,7 +131,13 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err := req.Settings.Decode(&p.settings); err != nil {
 		return err
 	}
-	runtime, found, err := p.settings.setUpRuntime(ctx, req, p.logger)
+	p.stateDir = req.StateDir
+	layers, everywhere, err := p.settings.openPackageLayers(req, p.logger)
+	if err != nil {
+		return err
+	}
+	p.layers = layers
+	runtime, found, err := p.settings.setUpRuntime(ctx, req, everywhere, p.logger)
 	if err != nil {
 		return err
 	}
@@ -128,10 +145,22 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 	if err := p.openPackages(ctx, found); err != nil {
 		return errors.Join(err, runtime.Close())
 	}
-	if p.sandboxes, err = newMaker(p.settings, runtime, found, p.logger); err != nil {
+	if p.snapshots, err = newSnapshots(runtime, req, found, p.logger); err != nil {
 		return errors.Join(err, p.packages.Close(), runtime.Close())
 	}
+	p.gateway = gateway.New(gateway.Options{Resolver: p.resolver, Dialer: p.dialer})
+	if p.volumes, err = openVolumes(p, req); err != nil {
+		return errors.Join(err, p.snapshots.close(), p.packages.Close(), runtime.Close())
+	}
+	if p.sandboxes, err = newMaker(p.settings, runtime, found, p.logger); err != nil {
+		p.volumes.close()
+		return errors.Join(err, p.snapshots.close(), p.packages.Close(), runtime.Close())
+	}
 	p.sandboxes.packages = p.packages.Installable(sdk.Python) == nil
+	if err := p.openTemplates(ctx, req); err != nil {
+		p.volumes.close()
+		return errors.Join(err, p.snapshots.close(), p.packages.Close(), runtime.Close())
+	}
 	p.pool = pool.New(pool.Options[*sandbox]{
 		Make: p.sandboxes.make, Templates: p.sandboxes.shares(),
 		Check:         func(ctx context.Context, s *sandbox) error { return s.guest.Check(ctx) },
@@ -141,6 +170,10 @@ func (p *Provider) Configure(ctx context.Context, req sdk.ConfigureRequest) erro
 		MakeTimeout: makeTimeout, Logger: p.logger,
 	})
 	p.instances.from, p.instances.reuse = p.pool, p.settings.reuse()
+	if p.asides, err = openAsides(p, req); err != nil {
+		return errors.Join(err, p.free())
+	}
+	p.startPackageLayers()
 	if err := p.firstTry(ctx); err != nil {
 		return errors.Join(err, p.free())
 	}
@@ -198,17 +231,22 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 		return sdk.Health{Reason: "not configured"}, nil
 	}
 	stats := p.pool.Stats()
-	h := sdk.Health{Healthy: true, Details: map[string]string{
-		p.settings.Runtime: p.runtime.Version(),
-		"pool":             stats.String(),
-	}, Metrics: pool.Metrics(stats)}
+	h := sdk.Health{Healthy: true, Details: stats.Details(p.settings.PoolSize, p.settings.MaxSandboxes), Metrics: pool.Metrics(stats)}
+	h.Details[p.settings.Runtime] = p.runtime.Version()
 	for template, n := range stats.Ready {
 		h.Details["ready_"+template] = fmt.Sprint(n)
 	}
 	if weak := p.runtime.Weakness(); weak != "" {
 		h.Details["weaker"] = weak
 	}
-	switch missing := p.runtime.Check(ctx); {
+	host, err := hostusage.Metrics(p.stateDir)
+	if err != nil {
+		p.logger.Debug("the machine does not tell all of what is in use", "error", err)
+	}
+	missing := p.runtime.Check(ctx)
+	h.Metrics = append(append(append(h.Metrics, host...), runtimeMetric(missing == nil)), p.gateway.Metrics()...)
+	h.Metrics = append(h.Metrics, p.asides.metrics()...)
+	switch {
 	case sdk.CodeOf(missing) == sdk.CodeInvalidConfig:
 		h.Healthy, h.Reason = false, missing.Error()
 		if e, ok := errors.AsType[*sdk.Error](missing); ok {
@@ -222,6 +260,15 @@ func (p *Provider) Health(ctx context.Context) (sdk.Health, error) {
 		h.Healthy, h.Reason = false, fmt.Sprintf("sandboxes cannot be made, %d failures in a row: %s", stats.Failures, pool.Reason(stats.Failure))
 	}
 	return h, nil
+}
+
+// runtimeMetric says whether the runtime answers.
+func runtimeMetric(well bool) sdk.Metric {
+	m := sdk.Metric{Name: "runtime_healthy", Help: "Whether what makes the sandboxes, gVisor's runsc or Docker, answers as it should.", Kind: sdk.MetricGauge}
+	if well {
+		m.Value = 1
+	}
+	return m
 }
 
 // Drain implements sdk.Drainer: nobody will need what the pool has ready.
@@ -242,7 +289,10 @@ func (p *Provider) Close(ctx context.Context) error {
 
 // free ends what Configure began. No instance is left.
 func (p *Provider) free() error {
+	p.layers.close()
 	p.pool.Close()
+	p.templates.close()
 	p.sandboxes.close()
-	return errors.Join(p.packages.Close(), p.runtime.Close())
+	p.volumes.close()
+	return errors.Join(p.packages.Close(), p.asides.close(), p.snapshots.close(), p.runtime.Close())
 }

@@ -91,7 +91,7 @@ func configured(t *testing.T, dir, brokerID string, given map[string]any) *Provi
 	assert.Assert(t, is.Len(problems, 0))
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	assert.NilError(t, p.Configure(ctx, sdk.ConfigureRequest{Label: "self_managed", BrokerID: brokerID, StateDir: dir, Settings: settings}))
+	assert.NilError(t, p.Configure(ctx, sdk.ConfigureRequest{Label: "self_managed", BrokerID: brokerID, StateDir: dir, KeepDir: dir + "-keep", Settings: settings}))
 	return p
 }
 
@@ -356,7 +356,7 @@ func TestUnknownInstancesAreNotFound(t *testing.T) {
 	assert.NilError(t, p.Destroy(t.Context(), newID()), "destroy is idempotent")
 }
 
-func TestCancellingStopsTheCode(t *testing.T) { onEachRuntime(t, testCancellingStopsTheCode) }
+func TestCancellingStopsTheCode(t *testing.T) { inTheGuest(t, testCancellingStopsTheCode) }
 
 func testCancellingStopsTheCode(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)

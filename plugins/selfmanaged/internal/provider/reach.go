@@ -10,6 +10,7 @@ import (
 var (
 	_ guestcalls.Instances = (*instances)(nil)
 	_ guestcalls.Instance  = (*instance)(nil)
+	_ guestcalls.Instance  = reached{}
 )
 
 // Reach implements guestcalls.Instances.
@@ -22,8 +23,25 @@ func (all *instances) Reach(_ context.Context, instanceID string) (guestcalls.In
 	if err != nil {
 		return nil, nil, err
 	}
-	return i, release, nil
+	return reached{i, i.sandbox()}, release, nil
+}
+
+// reached is an instance in the sandbox that it had when somebody reached it.
+type reached struct {
+	*instance
+	in *sandbox
 }
 
 // Guest implements guestcalls.Instance.
-func (i *instance) Guest() *guestclient.Client { return i.sandbox.guest }
+func (r reached) Guest() *guestclient.Client { return r.in.guest }
+
+// Lost implements guestcalls.Instance. A sandbox that its instance has left is no loss.
+func (r reached) Lost(ctx context.Context) error {
+	if r.in.left.Load() {
+		return errLeft
+	}
+	return r.instance.Lost(ctx)
+}
+
+// Guest implements guestcalls.Instance.
+func (i *instance) Guest() *guestclient.Client { return i.sandbox().guest }

@@ -54,10 +54,12 @@ func (r reuse) wanted(req sdk.CreateRequest) bool {
 }
 
 // allows says whether the sandbox of an instance that has ended may be its tenant's
-// again: after one execution, which has ended by itself, and nothing else.
+// again: after one execution, which has ended by itself, and nothing else. A network that it got
+// on the way is something else.
 func (r reuse) allows(i *instance) bool {
-	past := i.sandbox.past
-	return i.reuse && i.clean.Load() && i.usedOnce() &&
+	past := i.sandbox().past
+	out, _ := i.network.current()
+	return i.reuse && out == nil && !i.sandbox().starts() && i.clean.Load() && i.usedOnce() &&
 		past.uses < r.uses && time.Since(past.began) < r.age
 }
 

@@ -68,7 +68,7 @@ func (s settings) limits() confine.Limits {
 }
 
 // newRuntime makes the runtime that the settings name.
-func (s settings) newRuntime(ctx context.Context, req sdk.ConfigureRequest, guest string, logger hclog.Logger) (sandboxRuntime, error) {
+func (s settings) newRuntime(ctx context.Context, req sdk.ConfigureRequest, guest string, everywhere []runsc.Mount, logger hclog.Logger) (sandboxRuntime, error) {
 	if s.Runtime == runtimeDocker {
 		engine, err := docker.Connect(s.DockerHost)
 		if err != nil {
@@ -89,7 +89,7 @@ func (s settings) newRuntime(ctx context.Context, req sdk.ConfigureRequest, gues
 		StateDir: req.StateDir, AbandonedDirs: req.AbandonedDirs, Name: req.BrokerID + "-" + req.Label,
 		Binary: s.Runsc, Guest: guest, Platform: s.Platform, Rootfs: s.Rootfs,
 		Cgroups: runsc.CgroupMode(s.Cgroups),
-		Limits:  s.limits(), Logger: logger,
+		Limits:  s.limits(), Everywhere: everywhere, Logger: logger,
 	})
 	if err != nil {
 		return nil, sdk.Errorf(sdk.CodeInvalidConfig, "%w", err)
@@ -108,9 +108,36 @@ func (r runscRuntime) Start(_ context.Context, id string) (running, error) {
 	return s, nil
 }
 
+// StartTemplate implements templater.
+func (r runscRuntime) StartTemplate(id string, of runsc.Template) (running, error) {
+	s, err := r.Runtime.StartTemplate(id, of)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 // StartImage implements imager.
 func (r runscRuntime) StartImage(id string, image *runsc.Image) (running, error) {
 	s, err := r.Runtime.StartImage(id, image)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// StartCopy implements checkpointer.
+func (r runscRuntime) StartCopy(ctx context.Context, id string, c *runsc.Checkpoint, of *runsc.Template) (running, error) {
+	s, err := r.StartCheckpoint(ctx, id, c, of)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// StartWith implements sharer.
+func (r runscRuntime) StartWith(id string, mounts []runsc.Mount) (running, error) {
+	s, err := r.Runtime.StartWith(id, mounts)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +202,7 @@ func (s settings) origin() string {
 }
 
 // setUpRuntime makes the runtime and looks what it has to offer.
-func (s settings) setUpRuntime(ctx context.Context, req sdk.ConfigureRequest, logger hclog.Logger) (sandboxRuntime, interpreters, error) {
+func (s settings) setUpRuntime(ctx context.Context, req sdk.ConfigureRequest, everywhere []runsc.Mount, logger hclog.Logger) (sandboxRuntime, interpreters, error) {
 	if err := checkOpenFiles(s.MaxSandboxes); err != nil {
 		return nil, nil, err
 	}
@@ -183,7 +210,7 @@ func (s settings) setUpRuntime(ctx context.Context, req sdk.ConfigureRequest, lo
 	if err != nil {
 		return nil, nil, sdk.FieldErrorf(sdk.CodeInvalidConfig, "guest", "%w", err)
 	}
-	runtime, err := s.newRuntime(ctx, req, guest, logger)
+	runtime, err := s.newRuntime(ctx, req, guest, everywhere, logger)
 	if err != nil {
 		return nil, nil, err
 	}

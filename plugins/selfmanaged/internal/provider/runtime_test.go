@@ -26,6 +26,16 @@ func onEachRuntime(t *testing.T, test func(t *testing.T, newProvider makeProvide
 	})
 }
 
+// inTheGuest is onEachRuntime for what the guest does by itself, and no engine can change. With
+// -short it runs on one.
+func inTheGuest(t *testing.T, test func(t *testing.T, newProvider makeProvider)) {
+	if !testing.Short() {
+		onEachRuntime(t, test)
+		return
+	}
+	t.Run(runtimeRunsc, func(t *testing.T) { test(t, newProvider) })
+}
+
 // onDocker is newProvider on an engine, where nothing may be left either.
 func onDocker(engine *dockerengine.Engine) makeProvider {
 	return func(t *testing.T, given map[string]any) testProvider {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -26,6 +27,17 @@ type sandbox struct {
 	limits confine.Limits
 	gvisor bool // whether a kernel of its own runs it
 	past   past
+	// left says that its instance is not in it any more: it ends without it.
+	left atomic.Bool
+	// usual says that it has the file systems and the limits of the provider's settings, and
+	// nothing beside: copies are started with these.
+	usual bool
+	// template is what it was made of; nil for one of those of the provider.
+	template *template
+	// release gives back what it has of this machine beside itself; nil for nothing.
+	release func()
+	// layers of packages that it has.
+	layers *usedLayers
 }
 
 // maker makes sandboxes.
@@ -36,6 +48,8 @@ type maker struct {
 	codePolicy   []byte // as the guest reads it
 	packages     bool   // whether code may ask for some
 	images       *images
+	templates    *templates
+	layers       *packageLayers
 	logger       hclog.Logger
 }
 
@@ -71,6 +85,9 @@ func (m *maker) shares() map[string]int {
 
 // make starts a sandbox and returns when its interpreter is ready.
 func (m *maker) make(ctx context.Context, template string) (*sandbox, error) {
+	if isImage(template) {
+		return m.makeOfTemplate(ctx, template, shared{})
+	}
 	image, err := m.images.take(ctx, template)
 	if err != nil {
 		return nil, err
@@ -92,14 +109,23 @@ func (m *maker) make(ctx context.Context, template string) (*sandbox, error) {
 // makeOne starts a sandbox, as a copy of the image unless that is nil, and returns when
 // its interpreter is ready.
 func (m *maker) makeOne(ctx context.Context, template string, image *madeImage) (*sandbox, error) {
+	s, err := m.complete(ctx, m.preparation(template), func(id string) (running, error) { return m.start(ctx, id, image) })
+	if err == nil {
+		s.usual = true
+	}
+	return s, err
+}
+
+// complete starts a sandbox and returns when it is prepared.
+func (m *maker) complete(ctx context.Context, preparation *guestv1.PrepareRequest, start func(id string) (running, error)) (*sandbox, error) {
 	id := newID()
-	raw, err := m.start(ctx, id, image)
+	raw, err := start(id)
 	if err != nil {
 		return nil, err
 	}
-	s := &sandbox{running: raw, ID: id, limits: m.limits, gvisor: m.runtime.GVisor()}
+	s := &sandbox{running: raw, ID: id, limits: m.limits, gvisor: m.runtime.GVisor(), layers: &usedLayers{}}
 	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
-		err = s.prepare(ctx, m.preparation(template))
+		err = s.prepare(ctx, preparation)
 	}
 	if err != nil {
 		// Also the end of what it says: it has ended, or is ended here.
@@ -107,6 +133,67 @@ func (m *maker) makeOne(ctx context.Context, template string, image *madeImage) 
 		return nil, errors.Join(m.explainStart(err, raw.Stderr()), destroyed)
 	}
 	return s, nil
+}
+
+// copy starts a copy of a sandbox as it was at a checkpoint, and returns when its guest
+// is another one than that of the original. What was there has these variables from then on.
+func (m *maker) copy(ctx context.Context, from kept, env map[string]string) (*sandbox, error) {
+	s, err := m.startFrom(ctx, from, func(s *sandbox) error { return s.guest.Renew(ctx, env) })
+	if err != nil {
+		return nil, m.explainCopy(ctx, err)
+	}
+	return s, nil
+}
+
+// startFrom starts a sandbox as it was at a checkpoint, and returns when its guest was told what
+// it is.
+func (m *maker) startFrom(ctx context.Context, from kept, tell func(*sandbox) error) (*sandbox, error) {
+	id := newID()
+	layers, err := m.layers.hold(ctx, from.layers)
+	if err != nil {
+		return nil, errors.Join(runsc.ErrUnlike, err)
+	}
+	s := &sandbox{ID: id, limits: m.limits, gvisor: m.runtime.GVisor(), usual: from.image == "", layers: layers}
+	var of *runsc.Template
+	if from.image != "" {
+		if s.template, err = m.templates.use(from.image, m.limits); err != nil {
+			layers.end()
+			return nil, errors.Join(runsc.ErrUnlike, err)
+		}
+		s.limits, s.release = s.template.limits, s.template.release
+		of = &runsc.Template{Rootfs: s.template.Rootfs(), Limits: s.limits}
+	}
+	raw, err := m.runtime.(checkpointer).StartCopy(ctx, id, from.Checkpoint, of)
+	if err != nil {
+		layers.end()
+		if s.release != nil {
+			s.release()
+		}
+		return nil, err
+	}
+	s.running = raw
+	if s.guest, err = guestclient.New(raw.Conn()); err == nil {
+		err = tell(s)
+	}
+	if err != nil {
+		err = errors.Join(err, s.Destroy(context.WithoutCancel(ctx)))
+		return nil, m.explainStart(err, raw.Stderr())
+	}
+	return s, nil
+}
+
+// explainCopy says why there is no copy; the details are for the log.
+func (m *maker) explainCopy(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	m.logger.Error("start a copy of a snapshot", "error", err)
+	if errors.Is(err, runsc.ErrUnlike) {
+		e := sdk.FieldErrorf(sdk.CodeConflict, "snapshot", "the snapshot was made with other files or limits than sandboxes have now, and cannot be used any more: delete it, and make another")
+		e.NoEffect = true
+		return e
+	}
+	return sdk.Errorf(sdk.CodeCreateFailed, "the snapshot could not be started; the log of the broker says why")
 }
 
 // start starts a sandbox, as a copy of the image unless that is nil.
@@ -199,7 +286,15 @@ func (s *sandbox) Destroy(ctx context.Context) error {
 	if s.guest != nil {
 		_ = s.guest.Close()
 	}
-	return s.running.Destroy(ctx)
+	err := s.running.Destroy(ctx)
+	if err == nil {
+		s.layers.end()
+	}
+	if s.release != nil && err == nil {
+		s.release()
+		s.release = nil
+	}
+	return err
 }
 
 // idAlphabet and idLength make instance IDs: all of one length, so that none is a

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/guestpackages"
@@ -12,30 +13,39 @@ import (
 
 // settings of the provider block.
 type settings struct {
-	PoolSize     int64         `config:"pool_size"`
-	MaxSandboxes int64         `config:"max_sandboxes"`
-	QueueTimeout time.Duration `config:"queue_timeout"`
-	MaxAge       time.Duration `config:"max_age"`
-	OneShot      string        `config:"one_shot"`
-	OneShotUses  int64         `config:"one_shot_uses"`
-	OneShotAge   time.Duration `config:"one_shot_age"`
-	MemoryMB     int64         `config:"memory_mb"`
-	CPUs         float64       `config:"cpus"`
-	WorkspaceMB  int64         `config:"workspace_mb"`
-	Processes    int64         `config:"processes"`
-	Cgroups      string        `config:"cgroups"`
-	Runtime      string        `config:"runtime"`
-	Rootfs       string        `config:"rootfs"`
-	Runsc        string        `config:"runsc"`
-	Guest        string        `config:"guest"`
-	Platform     string        `config:"platform"`
-	Images       string        `config:"images"`
+	PoolSize     int64           `config:"pool_size"`
+	MaxSandboxes int64           `config:"max_sandboxes"`
+	QueueTimeout time.Duration   `config:"queue_timeout"`
+	MaxAge       time.Duration   `config:"max_age"`
+	OneShot      string          `config:"one_shot"`
+	OneShotUses  int64           `config:"one_shot_uses"`
+	OneShotAge   time.Duration   `config:"one_shot_age"`
+	MemoryMB     int64           `config:"memory_mb"`
+	CPUs         float64         `config:"cpus"`
+	WorkspaceMB  int64           `config:"workspace_mb"`
+	Processes    int64           `config:"processes"`
+	Cgroups      string          `config:"cgroups"`
+	Runtime      string          `config:"runtime"`
+	Rootfs       string          `config:"rootfs"`
+	Runsc        string          `config:"runsc"`
+	Guest        string          `config:"guest"`
+	Platform     string          `config:"platform"`
+	Images       string          `config:"images"`
+	TemplateDir  string          `config:"template_dir"`
+	Registries   []registryLogin `config:"registry"`
+
+	PausedMB int64 `config:"paused_mb"`
+
+	VolumesMB int64  `config:"volumes_mb"`
+	VolumeDir string `config:"volume_dir"`
 
 	DockerHost    string `config:"docker_host"`
 	DockerRuntime string `config:"docker_runtime"`
 	Image         string `config:"image"`
 
-	Packages guestpackages.Settings `config:",squash"`
+	Packages         guestpackages.Settings `config:",squash"`
+	PackageLayersMB  int64                  `config:"package_layers_mb"`
+	PackageLayersAge time.Duration          `config:"package_layers_age"`
 
 	Policy guestpolicy.Settings `config:",squash"`
 }
@@ -87,6 +97,18 @@ func schema() sdk.Schema {
 			Label: "Processes", Description: "Processes and threads that the programs in one sandbox may have.",
 		},
 		{
+			Name: "paused_mb", Type: sdk.TypeInteger, Default: 10240, Min: sdk.Bound(0), Max: sdk.Bound(1 << 30),
+			Label: "Paused instances (MiB)", Description: "Room on the disk for paused instances: they are written there, encrypted, and give back their memory and their place among max_sandboxes. Without room a pause is refused. 0 freezes them instead, as is done with an instance with volumes, without root and with the runtime docker: a frozen one keeps both.",
+		},
+		{
+			Name: "volumes_mb", Type: sdk.TypeInteger, Default: 0, Min: sdk.Bound(0), Max: sdk.Bound(1 << 30),
+			Label: "Volumes (MiB)", Description: "Room on the disk for the volumes of all tenants together; 0 for no volumes. A volume takes its size when it is made. For root and the runtime runsc only, on a machine with loop devices, e2fsprogs and overlayfs.",
+		},
+		{
+			Name: "volume_dir", Type: sdk.TypeString, FileOnly: true, Pattern: `/.*`,
+			Label: "Directory of volumes", Description: "Where volumes are kept. Without it, in the state directory of the broker. What is there is the data of tenants: it is never removed by itself.", Placeholder: "/var/lib/sandbox-broker/volumes",
+		},
+		{
 			Name: "cgroups", Type: sdk.TypeString, Default: string(runsc.CgroupAuto),
 			Options: []string{string(runsc.CgroupAuto), string(runsc.CgroupRequired)},
 			Label:   "Host limits", Description: "auto sets cgroup limits where this machine allows it and says so where not; required refuses to start without them.",
@@ -128,5 +150,24 @@ func schema() sdk.Schema {
 			Name: "images", Type: sdk.TypeString, Default: imagesNever, Options: []string{imagesNever, imagesOnDemand, imagesAlways},
 			Label: "Copies", Description: "Whether Python sandboxes of the runtime runsc are copies of one that was prepared before: never; demand, while many are made; or always. About half as many again can be made in a second; the copies of ten minutes, whoever has them, have the same addresses and hash seed. For root only; others prepare each.",
 		},
-	}, append(guestpackages.Fields(), guestpolicy.Fields()...)...)
+		{
+			Name: "template_dir", Type: sdk.TypeString, FileOnly: true, Pattern: `/.*`,
+			Label: "Templates", Description: "Where the root file systems of templates are kept that were built, for the runtime runsc. Several providers and brokers of this machine may share it. Without it, below the state directory of the broker.", Placeholder: "/var/lib/sandbox-broker/templates",
+		},
+		registryField(),
+	}, slices.Concat(guestpackages.Fields(), layerFields(), guestpolicy.Fields())...)
+}
+
+// layerFields are the settings of layers of packages.
+func layerFields() sdk.Schema {
+	return sdk.Schema{
+		{
+			Name: "package_layers_mb", Type: sdk.TypeInteger, Default: 2048, Min: sdk.Bound(0), Max: sdk.Bound(1 << 30),
+			Label: "Package layers (MiB)", Description: "Room on the disk for what was installed for sets of packages, so that it is installed once and every later instance has it at once; 0 installs them in each instance. The longest unused goes first. For the runtime runsc only.",
+		},
+		{
+			Name: "package_layers_age", Type: sdk.TypeDuration, Default: "24h", Min: sdk.Bound(60), Max: sdk.Bound(365 * 24 * 3600),
+			Label: "Age of package layers", Description: "How long what was installed for a set of packages is used, before it is installed anew: until then a requirement without a version stays at what was newest.",
+		},
+	}
 }

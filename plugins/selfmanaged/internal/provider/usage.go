@@ -11,6 +11,8 @@ var (
 	errPaused = sdk.Errorf(sdk.CodeConflict, "the instance is paused")
 	// errPausing answers while it is uncertain whether the sandbox is frozen.
 	errPausing = sdk.Errorf(sdk.CodeConflict, "the instance is being paused or resumed")
+	// errLeft answers for what is over because the instance has left its sandbox.
+	errLeft = sdk.Errorf(sdk.CodeConflict, "the instance was paused meanwhile")
 	// errInUse answers for a pause that would freeze somebody's answer too.
 	errInUse = sdk.Errorf(sdk.CodeConflict, "the instance is in use: an execution or a transfer of files is in progress")
 )
@@ -23,7 +25,8 @@ type usage struct {
 	uses      int
 	calls     int64 // that were ever allowed
 	paused    bool
-	switching bool // it is about to be paused or resumed
+	switching bool          // it is about to be paused or resumed
+	running   chan struct{} // closed when it is not paused any more; nil if nobody waits
 }
 
 // use keeps the instance from being paused until release is called, once.
@@ -69,6 +72,25 @@ func (u *usage) endSwitch(paused bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.switching, u.paused = false, paused
+	if !paused && u.running != nil {
+		close(u.running)
+		u.running = nil
+	}
+}
+
+// awake returns what is closed when the instance is not paused.
+func (u *usage) awake() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.running == nil {
+		u.running = make(chan struct{})
+	}
+	running := u.running
+	if !u.paused && !u.switching {
+		close(u.running)
+		u.running = nil
+	}
+	return running
 }
 
 func (u *usage) isPaused() bool {

@@ -29,6 +29,7 @@ func (p *Provider) Validate(_ context.Context, given sdk.Settings) []sdk.FieldEr
 		found.addf("one_shot", "must be %q where packages may be installed: what was installed for one execution is another's", oneShotFresh)
 	}
 	found.ofRuntime(s)
+	found.ofRegistries(s.Registries)
 	found = append(found, s.Packages.Validate()...)
 	if _, err := s.Policy.Encoded(); err != nil {
 		found.add("", err)

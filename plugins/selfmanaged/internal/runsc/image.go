@@ -44,7 +44,7 @@ func (r *Runtime) MakeImage(ctx context.Context, id string, env []string) (_ *Im
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.start(id, env, "run")
+	s, err := r.start(id, env, r.usual(), "run")
 	if err != nil {
 		return nil, err
 	}
@@ -98,5 +98,5 @@ func (r *Runtime) checkpoint(ctx context.Context, s *Sandbox, dir string) error 
 // end with its gofer, the process that opened its files: all that it may read is
 // open already.
 func (r *Runtime) StartImage(id string, image *Image) (*Sandbox, error) {
-	return r.start(id, image.env, "restore", "--image-path="+image.dir)
+	return r.start(id, image.env, r.usual(), "restore", "--image-path="+image.dir)
 }

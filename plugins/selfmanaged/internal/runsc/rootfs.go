@@ -31,12 +31,28 @@ var ownFiles = map[string]string{
 	"etc/group":         "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n",
 	"etc/hosts":         "127.0.0.1 localhost sandbox\n::1 localhost\n",
 	"etc/hostname":      "sandbox\n",
-	"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+	"etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+	"etc/resolv.conf":   "nameserver 127.0.0.1\n", // the guest's, where there is a network
 }
 
 // gitSettings let git use a repository in /workspace itself, which is root's: git trusts
 // the directories of its user alone. Root file systems of make rootfs have the same.
 const gitSettings = "[safe]\n\tdirectory = *\n"
+
+// MountPoints are the directories that a root file system has so that sandboxes can be
+// started with it; the guest is mounted onto a file at confine.GuestPath. None of them is a
+// link, which would lead elsewhere.
+func MountPoints() []string {
+	return []string{"dev", "proc", "sys", "tmp", "run", "workspace", "home/user", "mnt/user-data", "etc", "opt/sandbox"}
+}
+
+// OwnFiles stand in for those of an image: users and names of a sandbox are not the
+// image's business.
+func OwnFiles() map[string]string {
+	own := maps.Clone(ownFiles)
+	own["etc/gitconfig"] = gitSettings
+	return own
+}
 
 // systemDirs are on some systems links into /usr, on others directories.
 var systemDirs = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
@@ -149,6 +165,9 @@ func makeRootfs(dir string, guest *guestfile.File, source string) ([]specs.Mount
 	if err := guest.Install(filepath.Join(dir, confine.GuestPath)); err != nil {
 		return nil, fmt.Errorf("copy the guest: %w", err)
 	}
+	if err := letOthersRead(dir); err != nil {
+		return nil, err
+	}
 	var mounts []specs.Mount
 	for _, name := range shown {
 		mounts = append(mounts, specs.Mount{
@@ -157,6 +176,29 @@ func makeRootfs(dir string, guest *guestfile.File, source string) ([]specs.Mount
 		})
 	}
 	return mounts, nil
+}
+
+// letOthersRead has the users of a sandbox see what is there, whatever mask of modes the
+// broker was started with.
+func letOthersRead(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		mode := info.Mode().Perm()
+		switch {
+		case info.IsDir():
+			return os.Chmod(path, 0o755)
+		case info.Mode().IsRegular():
+			return os.Chmod(path, mode|mode&0o500>>3|mode&0o500>>6)
+		default:
+			return nil
+		}
+	})
 }
 
 // replaceFile writes a file in the place of what was copied there, which may be a
@@ -217,6 +259,11 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
 }
+
+// Programs identifies what sandboxes without a template of their own execute: another text
+// when an interpreter, or the libraries beside it, are others. The paths are those of
+// programs in a sandbox.
+func (r *Runtime) Programs(paths []string) string { return r.source + " " + r.programs(paths) }
 
 // Interpreter finds a program among those that a sandbox sees, by the path that
 // it has there.

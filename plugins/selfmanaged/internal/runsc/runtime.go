@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest"
+	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/isolation"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/guestfile"
 )
@@ -46,7 +49,10 @@ type Options struct {
 	Platform string
 	Cgroups  CgroupMode
 	Limits   confine.Limits
-	Logger   hclog.Logger
+	// Everywhere are directories of this machine that every sandbox sees at the same
+	// places, whatever it is started with.
+	Everywhere []Mount
+	Logger     hclog.Logger
 }
 
 // Runtime starts sandboxes.
@@ -56,11 +62,13 @@ type Runtime struct {
 	flags    []string
 	bundles  string
 	images   string
+	memory   string // see newStarter
 	root     string
 	source   string // Options.Rootfs
 	guest    *guestfile.File
 	shared   *rootfs
 	limits   confine.Limits
+	mounts   []Mount      // Options.Everywhere
 	tree     *cgroup.Tree // nil if limits cannot be set on this host
 	weakness string
 	platform string
@@ -84,10 +92,12 @@ func New(ctx context.Context, o Options) (*Runtime, error) {
 		binary:  binary,
 		bundles: filepath.Join(o.StateDir, "bundles"),
 		images:  filepath.Join(o.StateDir, "images"),
+		memory:  filepath.Join(o.StateDir, "memory"),
 		root:    filepath.Join(o.StateDir, "runsc"),
 		shared:  &rootfs{parent: filepath.Join(o.StateDir, "rootfs")},
 		source:  cmp.Or(o.Rootfs, HostRootfs),
 		limits:  o.Limits,
+		mounts:  o.Everywhere,
 		logger:  o.Logger,
 
 		platform: o.Platform,
@@ -139,7 +149,7 @@ func (r *Runtime) setUp(ctx context.Context, o Options) (err error) {
 	}
 	r.flags = []string{
 		"--root=" + r.root, "--network=none", "--platform=" + r.platform,
-		"--overlay2=none", "--file-access-mounts=exclusive",
+		noOverlay, "--file-access-mounts=exclusive",
 	}
 	if r.rootless {
 		r.flags = append(r.flags, "--rootless")
@@ -147,7 +157,7 @@ func (r *Runtime) setUp(ctx context.Context, o Options) (err error) {
 	if r.tree == nil {
 		r.flags = append(r.flags, "--ignore-cgroups")
 	}
-	r.starter, err = newStarter()
+	r.starter, err = newStarter(r.memory)
 	return err
 }
 
@@ -166,7 +176,7 @@ func sweepTree(ctx context.Context, path string) error {
 
 // clear removes everything on disk.
 func (r *Runtime) clear() error {
-	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.images), os.RemoveAll(r.root), os.RemoveAll(r.shared.parent))
+	return errors.Join(os.RemoveAll(r.bundles), os.RemoveAll(r.images), os.RemoveAll(r.memory), os.RemoveAll(r.root), os.RemoveAll(r.shared.parent))
 }
 
 // Version of runsc.
@@ -191,16 +201,45 @@ func (r *Runtime) Close() error {
 }
 
 // writeBundle writes the OCI bundle of one sandbox.
-func (r *Runtime) writeBundle(id, cgroupsPath string, env []string) (string, error) {
+func (s *Sandbox) writeBundle(cgroupsPath string, env []string, of Template) (string, error) {
+	r := s.runtime
 	root, err := r.prepare()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(r.bundles, id)
+	if of.Rootfs != "" {
+		root = root.replaced(of.Rootfs)
+	}
+	if len(of.Mounts) > 0 {
+		own, err := s.privateRoot(root.dir)
+		if err != nil {
+			return "", err
+		}
+		root.dir = own
+	}
+	dir := filepath.Join(r.bundles, s.ID)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}
-	config, err := json.Marshal(r.spec(root, cgroupsPath, env))
+	mounts := slices.Concat(r.mounts, of.Mounts)
+	if of.Writable != nil {
+		mounts = nil
+	}
+	for _, m := range r.mounts { // somebody may have removed one
+		if err := os.MkdirAll(m.Source, 0o711); err != nil {
+			return "", err
+		}
+	}
+	spec := r.spec(root, cgroupsPath, env, of.Limits)
+	share(spec, mounts)
+	if of.Writable != nil {
+		spec.Root.Readonly = false
+		spec.Process.Args = append(spec.Process.Args, guest.CommandBuild)
+		for _, set := range []*[]string{&spec.Process.Capabilities.Bounding, &spec.Process.Capabilities.Effective, &spec.Process.Capabilities.Permitted} {
+			*set = append(slices.Clip(*set), isolation.BuildCapabilities()...)
+		}
+	}
+	config, err := json.Marshal(spec)
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandbox-broker/sandbox-broker/plugins/internal/confine"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/tail"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/guest/stdio"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/cgroup"
@@ -32,6 +33,7 @@ const killTimeout = 5 * time.Second
 type Sandbox struct {
 	ID      string
 	runtime *Runtime
+	flags   []string // of every command of runsc that is about it
 	cmd     *exec.Cmd
 	conn    *stdio.Conn
 	stderr  tail.Buffer
@@ -40,6 +42,13 @@ type Sandbox struct {
 	exited  chan struct{}
 	oom     bool // valid after exited
 
+	like string // see Runtime.likeness
+	// ownRoot is where what privateRoot has made is; "" for nothing.
+	ownRoot string
+
+	lending sync.Mutex
+	lent    int64 // checkpoints of it that its control group holds
+
 	destroyOnce sync.Once
 	destroyErr  error
 }
@@ -47,24 +56,74 @@ type Sandbox struct {
 // Start makes a sandbox and returns at once; whoever speaks to the guest over
 // Conn finds out when it is ready. ID must be new, [a-z0-9], and no ID may be a
 // prefix of another: runsc resolves prefixes. The caller owes a Destroy.
-func (r *Runtime) Start(id string) (*Sandbox, error) { return r.start(id, nil, "run") }
+func (r *Runtime) Start(id string) (*Sandbox, error) { return r.start(id, nil, r.usual(), "run") }
+
+// StartTemplate is Start with a root file system and limits of its own.
+func (r *Runtime) StartTemplate(id string, of Template) (*Sandbox, error) {
+	return r.start(id, nil, of, "run")
+}
+
+// Template is what a sandbox is started with.
+type Template struct {
+	// Rootfs is a directory that is shown whole, read-only. It has directories for what is
+	// mounted there, and a file where the guest is: see MountPoints. "" for what the
+	// sandboxes of the runtime share.
+	Rootfs string
+	Limits confine.Limits
+	// Mounts are directories that it shares with others.
+	Mounts []Mount
+	// Writable, if it is not nil, has the root file system be one that can be written to. What
+	// is written is in a file without a name, and ends with the sandbox: see Sandbox.Changes.
+	// Nothing is shared with others then, and commands run as root.
+	Writable *Writable
+}
+
+// Writable is room for what is written to a root file system.
+type Writable struct {
+	// Dir of this machine where the file is.
+	Dir string
+	MB  int64
+}
+
+// usual is what a sandbox is started with that has no template.
+func (r *Runtime) usual() Template { return Template{Limits: r.limits} }
+
+// Mount is a directory that a sandbox shares with this machine and with other sandboxes.
+// All see at once what one of them writes.
+type Mount struct {
+	// Source is absolute, in the namespace of Runtime.InNamespace.
+	Source string
+	// Destination in the sandbox, absolute.
+	Destination string
+	ReadOnly    bool
+}
+
+// StartWith is Start for a sandbox that has directories.
+func (r *Runtime) StartWith(id string, mounts []Mount) (*Sandbox, error) {
+	of := r.usual()
+	of.Mounts = mounts
+	return r.start(id, nil, of, "run")
+}
 
 // start starts a sandbox with a command of runsc; env is for its guest.
-func (r *Runtime) start(id string, env []string, command ...string) (*Sandbox, error) {
-	s := &Sandbox{ID: id, runtime: r, exited: make(chan struct{})}
+func (r *Runtime) start(id string, env []string, of Template, command ...string) (*Sandbox, error) {
+	s := &Sandbox{ID: id, runtime: r, flags: r.flagsFor(of), exited: make(chan struct{})}
 	cgroupsPath := ""
 	if r.tree != nil {
 		group, err := r.tree.Create(id, cgroup.Limits{
-			MemoryBytes: r.limits.HostMemory(), CPUs: r.limits.CPUs, Processes: r.limits.HostProcesses(),
+			MemoryBytes: of.Limits.HostMemory(), CPUs: of.Limits.CPUs, Processes: of.Limits.HostProcesses(),
 		})
 		if err != nil {
 			return nil, err
 		}
 		s.group, cgroupsPath = group, group.Path()
 	}
-	bundle, err := r.writeBundle(id, cgroupsPath, env)
+	bundle, err := s.writeBundle(cgroupsPath, env, of)
 	if err == nil {
 		s.bundle = bundle
+		s.like, err = r.likeness(bundle)
+	}
+	if err == nil {
 		err = s.start(command)
 	}
 	if err != nil {
@@ -100,7 +159,7 @@ func (s *Sandbox) start(command []string) error {
 		widen(stdoutR)
 	}
 	s.conn = stdio.NewConn(stdoutR, stdinW)
-	s.cmd = exec.Command(s.runtime.binary, slices.Concat(s.runtime.flags, command, []string{"--bundle=" + s.bundle, s.ID})...)
+	s.cmd = exec.Command(s.runtime.binary, slices.Concat(s.flags, command, []string{"--bundle=" + s.bundle, s.ID})...)
 	s.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + s.bundle}
 	s.cmd.Dir = "/"
 	s.cmd.Stdin, s.cmd.Stdout = stdinR, stdoutW
@@ -165,7 +224,7 @@ func (s *Sandbox) Resume(ctx context.Context) error { return s.control(ctx, "res
 
 // control has another runsc speak to the one that runs the sandbox.
 func (s *Sandbox) control(ctx context.Context, command string) error {
-	cmd := exec.CommandContext(ctx, s.runtime.binary, append(append([]string{}, s.runtime.flags...), command, s.ID)...)
+	cmd := exec.CommandContext(ctx, s.runtime.binary, append(append([]string{}, s.flags...), command, s.ID)...)
 	cmd.Env, cmd.Dir = s.cmd.Env, "/"
 	cmd.WaitDelay = exitGrace
 	var said tail.Buffer
@@ -217,6 +276,9 @@ func (s *Sandbox) kill() {
 // state behind, and one that started a copy always does.
 func (s *Sandbox) clear() error {
 	var errs []error
+	if s.ownRoot != "" {
+		errs = append(errs, s.removeRoot())
+	}
 	if s.bundle != "" {
 		errs = append(errs, os.RemoveAll(s.bundle))
 	}

@@ -32,7 +32,7 @@ type current struct {
 // prepare makes what starting a sandbox needs of the state directory, as far as it is
 // not there, and returns the root file system.
 func (r *Runtime) prepare() (current, error) {
-	for _, dir := range []string{r.bundles, r.images, r.root} {
+	for _, dir := range []string{r.bundles, r.images, r.memory, r.root} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return current{}, fmt.Errorf("prepare the state directory: %w", err)
 		}
@@ -73,4 +73,12 @@ func (c current) whole() bool {
 		}
 	}
 	return true
+}
+
+// replaced is another root file system, which is shown whole, with the same guest.
+func (c current) replaced(dir string) current {
+	return current{dir: dir, mounts: []specs.Mount{{
+		Destination: confine.GuestPath, Type: "bind", Source: filepath.Join(c.dir, confine.GuestPath),
+		Options: []string{"bind", "ro", "nosuid", "nodev"},
+	}}}
 }

@@ -1,9 +1,11 @@
 """An interpreter that keeps its state: requests on descriptor 3, answers on 4."""
 import ast
 import asyncio
+import importlib
 import inspect
 import json
 import os
+import pickle
 import sys
 import traceback
 import types
@@ -31,8 +33,42 @@ def run(source, arguments):
     return result, None if value is None else repr(value)
 
 
+def keep(path):
+    """Writes the variables that can be pickled, and the names of modules."""
+    kept, modules = {}, {}
+    for name, value in module.__dict__.items():
+        if name.startswith("__"):
+            continue
+        if isinstance(value, types.ModuleType):
+            modules[name] = value.__name__
+            continue
+        try:
+            kept[name] = pickle.dumps(value)
+        except Exception:
+            pass
+    with open(path, "wb") as f:
+        pickle.dump((kept, modules), f)
+
+
+def take(path):
+    with open(path, "rb") as f:
+        kept, modules = pickle.load(f)
+    for name, value in kept.items():
+        module.__dict__[name] = pickle.loads(value)
+    for name, imported in modules.items():
+        module.__dict__[name] = importlib.import_module(imported)
+
+
 for line in requests:
     request = json.loads(line)
+    if request.get("keep") or request.get("take"):
+        code = 0
+        try:
+            keep(request["keep"]) if request.get("keep") else take(request["take"])
+        except Exception:
+            code = 1
+        print(json.dumps({"code": code, "result": None, "value": None}), file=answers, flush=True)
+        continue
     code, result, value = 0, None, None
     before = {name: os.environ.get(name) for name in request["env"] or {}}
     os.environ.update(request["env"] or {})

@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -22,6 +24,8 @@ type codeContext struct {
 	mu          sync.Mutex
 	state       sdk.CodeContext
 	interpreter *interpreter // nil until it is needed
+	// variables, if not nil, are what its first interpreter begins with.
+	variables []byte
 }
 
 // CreateContext implements sdk.Contexts.
@@ -118,7 +122,7 @@ func (p *Provider) DeleteContext(_ context.Context, instanceID, contextID string
 func (c *codeContext) drop() {
 	c.mu.Lock()
 	old := c.interpreter
-	c.interpreter = nil
+	c.interpreter, c.variables = nil, nil
 	c.mu.Unlock()
 	if old != nil {
 		old.run.end(errDestroyed)
@@ -138,8 +142,16 @@ func (c *codeContext) current() (*interpreter, error) {
 		}
 	}
 	var err error
-	c.interpreter, err = c.start()
-	return c.interpreter, err
+	if c.interpreter, err = c.start(); err != nil || c.variables == nil {
+		return c.interpreter, err
+	}
+	path := filepath.Join(c.instance.dir, variablesFile(c.state.ID))
+	err = os.WriteFile(path, c.variables, 0o600)
+	c.variables = nil
+	if err == nil {
+		err = c.interpreter.ask(c.instance.life, request{Take: path})
+	}
+	return c.interpreter, errors.Join(err, os.Remove(path))
 }
 
 // executeInContext waits for its turn and runs code.

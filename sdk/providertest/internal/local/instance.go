@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/ondisk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/processtree"
 )
 
@@ -28,6 +30,8 @@ type record struct {
 type instance struct {
 	record
 	dir string // with the record and the workspace
+	// volumes that it has, by ID.
+	volumes []string
 
 	// life ends with the instance.
 	life context.Context
@@ -40,6 +44,7 @@ type instance struct {
 	processes  map[*process]*processtree.Tree
 	contexts   []*codeContext
 	cpu        time.Duration // of processes that have ended
+	network    *network      // set before anybody else has the instance
 }
 
 func newID() string { return strings.ToLower(rand.Text())[:12] }
@@ -54,10 +59,13 @@ func (i *instance) describe() sdk.Instance {
 
 // begin makes the instance ready to run code.
 func (p *Provider) begin(i *instance) {
-	i.dir = filepath.Join(p.dir, i.ID)
+	i.dir = p.dir.of(i.ID)
 	i.life, i.kill = context.WithCancel(context.Background())
 	i.executions = map[string]*process{}
 	i.processes = map[*process]*processtree.Tree{}
+	if err := p.openNetwork(i); err != nil {
+		p.logger.Warn("open the network", "instance", i.ID, "error", err)
+	}
 	i.expireAt(p, i.ExpiresAt)
 }
 
@@ -74,8 +82,8 @@ func (i *instance) expireAt(p *Provider, at time.Time) {
 	})
 }
 
-// add makes a new instance, on disk and in memory.
-func (p *Provider) add(i *instance) error {
+// add makes a new instance, on disk and in memory, from what a snapshot has if that is not nil.
+func (p *Provider) add(i *instance, content []byte) error {
 	p.mu.Lock()
 	full := int64(len(p.instances)) >= p.settings.MaxInstances
 	p.mu.Unlock()
@@ -85,41 +93,79 @@ func (p *Provider) add(i *instance) error {
 		return none
 	}
 	p.begin(i)
+	if err := p.keep(i, content); err != nil {
+		return errors.Join(err, i.end())
+	}
+	return nil
+}
+
+// keep writes down an instance that has begun, and knows it from then on.
+func (p *Provider) keep(i *instance, content []byte) error {
 	if err := os.MkdirAll(i.workspace(), 0o700); err != nil {
 		return sdk.Errorf(sdk.CodeCreateFailed, "make the workspace: %w", pathless(err))
 	}
+	if content != nil {
+		if err := i.restore(content); err != nil {
+			return sdk.Errorf(sdk.CodeCreateFailed, "take what the snapshot has: %w", pathless(err))
+		}
+	}
+	if err := i.write(); err != nil {
+		return sdk.Errorf(sdk.CodeCreateFailed, "write the record: %w", pathless(err))
+	}
+	return held.give(p, i)
+}
+
+// reclaim finds what an earlier process has made.
+func (p *Provider) reclaim() error {
+	found, err := p.dir.records()
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		if r.BrokerID != p.brokerID {
+			continue
+		}
+		i := &instance{record: r}
+		p.begin(i)
+		if err := held.give(p, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// instancesDir has the instances of all brokers, each in a directory of its own.
+type instancesDir string
+
+func (d instancesDir) of(instanceID string) string {
+	return filepath.Join(string(d), filepath.Base(instanceID))
+}
+
+func (d instancesDir) records() (all []record, err error) {
+	entries, err := os.ReadDir(string(d))
+	for _, entry := range entries {
+		if r, err := d.record(entry.Name()); err == nil { // else it was being made or removed
+			all = append(all, r)
+		}
+	}
+	return all, err
+}
+
+func (d instancesDir) record(instanceID string) (r record, err error) {
+	text, err := os.ReadFile(filepath.Join(d.of(instanceID), "record.json"))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
+}
+
+// write writes down what is kept of an instance.
+func (i *instance) write() error {
 	text, err := json.Marshal(i.record)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(i.dir, "record.json"), text, 0o600); err != nil {
-		return sdk.Errorf(sdk.CodeCreateFailed, "write the record: %w", pathless(err))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.instances[i.ID] = i
-	return nil
-}
-
-// adopt finds what an earlier process has made.
-func (p *Provider) adopt() error {
-	entries, err := os.ReadDir(p.dir)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		text, err := os.ReadFile(filepath.Join(p.dir, entry.Name(), "record.json"))
-		if err != nil {
-			continue // it was being made or removed
-		}
-		i := &instance{}
-		if err := json.Unmarshal(text, &i.record); err != nil || i.BrokerID != p.brokerID {
-			continue
-		}
-		p.begin(i)
-		p.instances[i.ID] = i
-	}
-	return nil
+	return ondisk.WriteFile(filepath.Join(i.dir, "record.json"), text, 0o600)
 }
 
 func (p *Provider) find(instanceID string) (*instance, error) {
@@ -149,7 +195,12 @@ func (i *instance) stop() {
 	i.expiry.Stop()
 	i.mu.Unlock()
 	i.kill()
-	for _, tree := range i.trees() {
+	i.network.close()
+	i.mu.Lock()
+	running := maps.Clone(i.processes)
+	i.mu.Unlock()
+	for run, tree := range running {
+		run.end(errDestroyed) // also commands, which who has started them may know alone
 		<-tree.Done()
 	}
 }

@@ -31,6 +31,9 @@ type request struct {
 	Arguments json.RawMessage   `json:"arguments"`
 	Env       map[string]string `json:"env"`
 	Sentinel  string            `json:"sentinel"`
+	// Keep has the variables written to that file, and Take read from it.
+	Keep string `json:"keep,omitempty"`
+	Take string `json:"take,omitempty"`
 }
 
 type answer struct {
@@ -82,7 +85,7 @@ func (c *codeContext) start() (*interpreter, error) {
 func (in *interpreter) execute(ctx context.Context, req sdk.ExecuteRequest, out sdk.Output) (sdk.ExecuteResult, error) {
 	sentinel := "\x00" + newID()
 	outDone, errDone := in.stdout.expect(sentinel, out.Stdout), in.stderr.expect(sentinel, out.Stderr)
-	line, err := json.Marshal(request{req.Code, req.Arguments, req.Env, sentinel})
+	line, err := json.Marshal(request{Code: req.Code, Arguments: req.Arguments, Env: req.Env, Sentinel: sentinel})
 	if err != nil {
 		return sdk.ExecuteResult{}, err
 	}

@@ -13,9 +13,10 @@ import (
 )
 
 var (
-	_ sdk.Pauser    = (*Provider)(nil)
-	_ sdk.TTLSetter = (*Provider)(nil)
-	_ sdk.Meter     = (*Provider)(nil)
+	_ sdk.Pauser        = (*Provider)(nil)
+	_ sdk.PauseReleaser = (*Provider)(nil)
+	_ sdk.TTLSetter     = (*Provider)(nil)
+	_ sdk.Meter         = (*Provider)(nil)
 )
 
 func (i *instance) isPaused() bool {
@@ -27,6 +28,11 @@ func (i *instance) isPaused() bool {
 // Pause implements sdk.Pauser.
 func (p *Provider) Pause(_ context.Context, instanceID string) error {
 	return p.setPaused(instanceID, true, syscall.SIGSTOP)
+}
+
+// PauseReleasing implements sdk.PauseReleaser: what is stopped keeps its memory.
+func (p *Provider) PauseReleasing(ctx context.Context, instanceID string) (released bool, err error) {
+	return false, p.Pause(ctx, instanceID)
 }
 
 // Resume implements sdk.Pauser.

@@ -25,6 +25,7 @@ type process struct {
 func (i *instance) newProcess(argv []string, env ...map[string]string) *process {
 	p := &process{instance: i, Program: processtree.Program{Argv: argv, Dir: i.workspace()}}
 	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": i.workspace(), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+	maps.Copy(all, i.network.environment())
 	maps.Copy(all, i.Env)
 	for _, more := range env {
 		maps.Copy(all, more)

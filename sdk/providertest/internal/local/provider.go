@@ -6,12 +6,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/sandbox-broker/sandbox-broker/sdk"
+	"github.com/sandbox-broker/sandbox-broker/sdk/gateway"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localcommands"
 	"github.com/sandbox-broker/sandbox-broker/sdk/localfiles"
 )
@@ -23,7 +25,8 @@ type Provider struct {
 
 	logger   hclog.Logger
 	brokerID string
-	dir      string // of the instances
+	dir      instancesDir // with the back end
+	stateDir string
 	settings struct {
 		Token        string        `config:"token"`
 		Backend      string        `config:"backend"`
@@ -34,9 +37,13 @@ type Provider struct {
 		Packages     string        `config:"packages"`
 	}
 
+	gateway *gateway.Gateway
+
 	creating  sync.Mutex // one creation at a time, so that a key is used once
 	mu        sync.Mutex
 	instances map[string]*instance
+	closed    bool // no instance is added any more
+	volumes   map[string]volume
 	requests  float64
 }
 
@@ -47,7 +54,7 @@ var (
 
 // New is the serve.Factory of this provider.
 func New(logger hclog.Logger) sdk.Provider {
-	p := &Provider{logger: logger, instances: map[string]*instance{}}
+	p := &Provider{logger: logger, instances: map[string]*instance{}, volumes: map[string]volume{}, gateway: gateway.New(gateway.Options{})}
 	p.Files, p.Commands = p.files(), p.commands()
 	return p
 }
@@ -79,12 +86,13 @@ func (p *Provider) Configure(_ context.Context, req sdk.ConfigureRequest) error 
 	if err := p.reach(); err != nil {
 		return err
 	}
-	p.brokerID, p.dir = req.BrokerID, filepath.Join(req.StateDir, "instances")
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+	p.brokerID, p.stateDir = req.BrokerID, req.StateDir
+	p.dir = instancesDir(filepath.Join(filepath.Dir(p.settings.Backend), "instances"))
+	if err := os.MkdirAll(string(p.dir), 0o700); err != nil {
 		return sdk.Errorf(sdk.CodeInvalidConfig, "make the directory of the instances: %w", errors.Unwrap(err))
 	}
 	p.logger.Info("configured", "mode", p.settings.Mode)
-	return p.adopt()
+	return p.reclaim()
 }
 
 // reach fails when the back end is gone.
@@ -111,11 +119,11 @@ func (p *Provider) Health(context.Context) (sdk.Health, error) {
 }
 
 // Create implements sdk.Provider.
-func (p *Provider) Create(_ context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
-	if req.Template != "any" {
+func (p *Provider) Create(ctx context.Context, req sdk.CreateRequest) (sdk.Instance, error) {
+	if req.Template != "any" && req.Image == "" {
 		return sdk.Instance{}, sdk.FieldErrorf(sdk.CodeInvalidRequest, "template", "must be any")
 	}
-	if err := p.reach(); err != nil {
+	if err := errors.Join(p.reach(), sdk.LeaseOf(ctx).Held()); err != nil {
 		return sdk.Instance{}, err
 	}
 	p.creating.Lock()
@@ -130,23 +138,43 @@ func (p *Provider) Create(_ context.Context, req sdk.CreateRequest) (sdk.Instanc
 		},
 		Env: maps.Clone(req.Env), Key: req.IdempotencyKey, BrokerID: p.brokerID,
 	}}
+	if req.Image != "" {
+		if err := p.fromTemplate(i, req.Image); err != nil {
+			return sdk.Instance{}, err
+		}
+	}
 	life := p.settings.MaxAge
 	if req.TTL > 0 {
 		life = min(life, req.TTL)
 	}
 	i.ExpiresAt = i.CreatedAt.Add(life)
-	if err := p.add(i); err != nil {
+	var content []byte
+	if req.Snapshot != nil {
+		var err error
+		if content, err = p.opened(req.Snapshot); err != nil {
+			return sdk.Instance{}, err
+		}
+	}
+	if err := p.add(i, content); err != nil {
 		return sdk.Instance{}, err
+	}
+	if err := p.attach(i, req.Volumes); err != nil {
+		return sdk.Instance{}, errors.Join(err, p.Destroy(ctx, i.ID))
+	}
+	if req.Network != nil {
+		if err := i.setNetwork(*req.Network); err != nil {
+			return sdk.Instance{}, errors.Join(err, p.Destroy(ctx, i.ID))
+		}
 	}
 	return i.describe(), nil
 }
 
 // Destroy implements sdk.Provider.
 func (p *Provider) Destroy(ctx context.Context, instanceID string) error {
-	p.mu.Lock()
-	i := p.instances[instanceID]
-	delete(p.instances, instanceID)
-	p.mu.Unlock()
+	if err := sdk.LeaseOf(ctx).Held(); err != nil {
+		return err
+	}
+	i := held.take(p, instanceID)
 	if i == nil {
 		return nil
 	}
@@ -168,9 +196,13 @@ func (p *Provider) List(context.Context) ([]sdk.Instance, error) {
 func (p *Provider) Close(ctx context.Context) error {
 	err := p.EndAllCommands(ctx)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, i := range p.instances {
-		i.stop()
+	p.closed = true
+	ids := slices.Collect(maps.Keys(p.instances))
+	p.mu.Unlock()
+	for _, id := range ids {
+		if i := held.take(p, id); i != nil {
+			i.stop()
+		}
 	}
 	return err
 }

@@ -1,10 +1,11 @@
 // Uses sandboxes as a program does that was written for E2B, by its published SDKs.
-// usage: node client.mjs URL KEY SDK; SDK is e2b or e2b-before. Prints what works and what
-// is refused, a feature a line, and exits with 0 if there is nothing else.
+// usage: node client.mjs URL KEY SDK BROKERS; SDK is e2b or e2b-before, BROKERS one or several.
+// Prints what works and what is refused, a feature a line, and exits with 0 if there is nothing
+// else.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 
-const [url, apiKey, sdk] = process.argv.slice(2);
+const [url, apiKey, sdk, brokers] = process.argv.slice(2);
 const { Sandbox, CommandExitError, NotFoundError, TimeoutError } = await import(sdk);
 const { Sandbox: Interpreter } = await import("@e2b/code-interpreter");
 const options = { apiKey, apiUrl: url, sandboxUrl: url, requestTimeoutMs: 240_000 }; // for a slow machine
@@ -139,7 +140,8 @@ try {
     assert.equal(await sandbox.pty.kill(terminal.pid), true);
     await assert.rejects(terminal.wait(), CommandExitError);
   });
-  await feature("signed addresses of files", async () => {
+  // Such an address names no sandbox, and the broker that is asked looks only for its own.
+  if (brokers === "one") await feature("signed addresses of files", async () => {
     const address = new URL(await sandbox.uploadUrl("signed.txt"));
     address.pathname = new URL(url).pathname + "/files"; // the SDK puts it at the root
     const form = new FormData();
@@ -170,8 +172,51 @@ try {
     const resumed = await Sandbox.connect(sandbox.sandboxId, { ...options, timeoutMs: 600_000 });
     assert.equal((await resumed.commands.run("cat test.txt | head -1")).stdout, "line one\n");
   });
-  await feature("snapshots, templates, volumes", async () => {
-    await sandbox.createSnapshot();
+  await feature("snapshots, and sandboxes that go on from them", async () => {
+    await sandbox.files.write("kept.txt", "as it was");
+    const { snapshotId, names } = await sandbox.createSnapshot();
+    assert.deepEqual(names, []);
+    await sandbox.files.write("kept.txt", "changed");
+    const next = (await sandbox.createSnapshot()).snapshotId;
+    const pages = sandbox.listSnapshots({ limit: 1 });
+    const seen = [];
+    while (pages.hasNext) seen.push(...(await pages.nextItems()).map((s) => s.snapshotId));
+    assert.deepEqual(seen, [next, snapshotId]);
+    const copy = await Sandbox.create(snapshotId, { ...options, timeoutMs: 600_000, metadata: { app: "copy" } });
+    assert.equal(await copy.files.read("kept.txt"), "as it was");
+    assert.equal((await copy.getInfo()).templateId, snapshotId);
+    assert.equal((await copy.commands.run("echo $GREETING; cat kept.txt")).stdout, "moin\nas it was");
+    await copy.kill();
+    assert.equal(await sandbox.files.read("kept.txt"), "changed");
+    assert.equal(await Sandbox.deleteSnapshot(snapshotId, options), true);
+    assert.equal(await Sandbox.deleteSnapshot(snapshotId, options), false);
+    await assert.rejects(Sandbox.create(snapshotId, options), /404.*snap-/s);
+    assert.deepEqual((await Sandbox.listSnapshots({ ...options, sandboxId: sandbox.sandboxId }).nextItems()).map((s) => s.snapshotId), [next]);
+    assert.equal(await Sandbox.deleteSnapshot(next, options), true);
+    await assert.rejects(sandbox.createSnapshot({ name: "mine" }), /name/);
+  });
+  if (sandbox.fork) await feature("forks", async () => { // which the SDK before it has not
+    await sandbox.files.write("forked.txt", "as it was");
+    const forks = await sandbox.fork({ count: 2, timeoutMs: 600_000 });
+    await sandbox.files.write("forked.txt", "changed");
+    assert.equal(new Set(forks.map((one) => one.sandboxId)).size, 2);
+    for (const one of forks) {
+      assert.ok(one instanceof Sandbox);
+      assert.equal((await one.commands.run("echo $GREETING; cat forked.txt")).stdout, "moin\nas it was");
+      await one.files.write("forked.txt", "its own");
+      await one.kill();
+    }
+    assert.equal(await sandbox.files.read("forked.txt"), "changed");
+    assert.equal((await Sandbox.listSnapshots(options).nextItems()).length, 0);
+  });
+  await feature("networks, narrowed and shut", async () => {
+    const shut = await Sandbox.create({ ...options, timeoutMs: 600_000, network: { denyOut: ["0.0.0.0/0"] } });
+    assert.deepEqual((await shut.getInfo()).network.denyOut, ["0.0.0.0/0"]);
+    await assert.rejects(shut.updateNetwork({}), /SB012/, "this tenant has no network");
+    await shut.updateNetwork({ allowInternetAccess: false });
+    assert.equal((await shut.getInfo()).allowInternetAccess, false);
+    await assert.rejects(shut.updateNetwork({ allowOut: ["example.com"] }), /allowOut/);
+    await shut.kill();
   });
 
   const interpreter = await Interpreter.create({ ...options, timeoutMs: 600_000 });

@@ -327,7 +327,35 @@ while True:
   });
   await feature("the policy of the network, as it is", async () => {
     assert.equal((await sandbox.getEgressPolicy()).defaultAction, network);
-    await assert.rejects(sandbox.patchEgressRules([{ action: "allow", target: "example.org" }]), (error) => error.statusCode === 501);
+    await assert.rejects(sandbox.patchEgressRules([{ action: "allow", target: "example.org" }]), (error) => error.statusCode === (network === "deny" ? 400 : 501));
+  });
+  await feature("networks that are shut", async () => {
+    const shut = await Sandbox.create({ connectionConfig, image: "python:3.12", timeoutSeconds: 600, readyTimeoutSeconds: 240, networkPolicy: { defaultAction: "deny" } });
+    assert.deepEqual(await shut.getEgressPolicy(), { defaultAction: "deny", egress: [] });
+    await shut.kill();
+    await shut.close();
+  });
+  await feature("snapshots, and sandboxes that go on from them", async () => {
+    const manager = SandboxManager.create({ connectionConfig });
+    await sandbox.files.writeFiles([{ path: "/tmp/kept.txt", data: "as it was" }]);
+    const made = await manager.createSnapshot(sandbox.id, { name: "first" });
+    assert.deepEqual([made.sandboxId, made.name, made.status.state], [sandbox.id, "first", "Ready"]);
+    await sandbox.files.writeFiles([{ path: "/tmp/kept.txt", data: "changed" }]);
+    const next = await manager.createSnapshot(sandbox.id);
+    assert.deepEqual((await manager.listSnapshots({ sandboxId: sandbox.id, states: ["Ready"], pageSize: 1 })).items.map((s) => s.id), [next.id]);
+    assert.deepEqual((await manager.listSnapshots({ page: 2, pageSize: 1 })).items.map((s) => s.id), [made.id]);
+    assert.deepEqual(await manager.getSnapshot(made.id), made);
+    const copy = await Sandbox.create({ connectionConfig, snapshotId: made.id, timeoutSeconds: 600, readyTimeoutSeconds: 240, metadata: { app: "copy" } });
+    const info = await copy.getInfo();
+    assert.deepEqual([info.snapshotId, info.image, info.metadata.app], [made.id, undefined, "copy"]);
+    assert.equal((await copy.commands.run("echo $GREETING; cat /tmp/kept.txt")).logs.stdout.map((m) => m.text).join(" "), "moin as it was");
+    await copy.kill();
+    await copy.close();
+    assert.equal(await sandbox.files.readFile("/tmp/kept.txt"), "changed");
+    for (const one of [made, next]) await manager.deleteSnapshot(one.id);
+    await assert.rejects(manager.getSnapshot(made.id), (error) => error.statusCode === 404);
+    await assert.rejects(Sandbox.create({ connectionConfig, snapshotId: made.id, timeoutSeconds: 600 }), (error) => error.error.code === "SB013");
+    await manager.close?.();
   });
   await feature("pause and resume", async () => {
     await sandbox.pause();

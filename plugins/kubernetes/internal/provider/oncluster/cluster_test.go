@@ -273,6 +273,30 @@ func TestWhatAPodWaitsForIsTold(t *testing.T) {
 	}
 }
 
+// Without a kernel of the pod's own the guest leaves off what only such a one confines, and
+// code reaches nothing all the same.
+func TestCodeRunsUnderTheNodesKernel(t *testing.T) {
+	c := cluster.Find(t)
+	p := begin(t, t.TempDir(), "shared", given(c, c.Namespace(t, privileged), map[string]any{"kernel": "shared", "runtime_class": ""}))
+	h, err := p.Health(t.Context())
+	assert.NilError(t, err)
+	assert.Check(t, h.Details["weaker"] != "", "it is told")
+	id := create(t, p, map[string]string{"GREETING": "hello"})
+	assert.Equal(t, p.run(t, id, sdk.Python, "import os; print(os.environ['GREETING'])"), "hello\n")
+	assert.Equal(t, p.run(t, id, sdk.JavaScript, "console.log(6 * 7)"), "42\n")
+	assert.Equal(t, p.run(t, id, sdk.Bash, "id -u; grep -c . /proc/net/route; test -w /etc/passwd || echo protected"), "1000\n1\nprotected\n")
+	const reach = `
+import socket
+s = socket.socket(); s.settimeout(3)
+try:
+    s.connect(("10.96.0.1", 443)); print("reached")
+except OSError as e:
+    print(type(e).__name__)
+`
+	assert.Equal(t, p.run(t, id, sdk.Python, reach), "OSError\n")
+	assert.NilError(t, p.Destroy(t.Context(), id))
+}
+
 // A broker outside of the cluster reaches pods by the API server.
 func TestCodeRunsByWayOfTheAPIServer(t *testing.T) {
 	c := cluster.Find(t)
@@ -330,24 +354,34 @@ func TestNoPodIsHandedOutTwice(t *testing.T) {
 }
 
 func TestInstancesGoOnWithoutTheAPIServer(t *testing.T) {
+	cluster.TakesMinutes(t)
 	c := cluster.Find(t)
-	p := begin(t, t.TempDir(), "away", given(c, c.Namespace(t, privileged), nil))
+	// The node takes its time until it asks the API server again.
+	p := begin(t, t.TempDir(), "away", given(c, c.Namespace(t, privileged), map[string]any{"queue_timeout": "5m", "create_timeout": "5m"}))
 	id := create(t, p, nil)
+	doomed := create(t, p, nil)
 	c.StopAPIServer(t)
+	since := time.Now()
 	assert.Equal(t, p.run(t, id, sdk.Python, "print(1)"), "1\n")
 	health, err := p.Health(t.Context())
 	assert.NilError(t, err)
 	assert.Assert(t, !health.Healthy)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	_, err = p.Create(ctx, sdk.CreateRequest{Template: "python"})
-	assert.Assert(t, err != nil)
-	_, err = p.List(ctx)
-	assert.Assert(t, err != nil, "an old list would be taken for the truth")
+	_, err = p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
+	away, ok := errors.AsType[*sdk.Error](err)
+	assert.Assert(t, ok && away.Code == sdk.CodeConnectionFailed && away.NoEffect, "nobody waits, and another provider is asked: %v", err)
+	_, err = p.List(t.Context())
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeConnectionFailed, "an old list would be taken for the truth: %v", err)
+	err = p.Destroy(t.Context(), doomed)
+	assert.Equal(t, sdk.CodeOf(err), sdk.CodeConnectionFailed, "%v", err)
+	// An execution lasts for all of half a minute without it.
+	assert.Equal(t, p.run(t, id, sdk.Python, "import time; time.sleep(30); print(2)"), "2\n")
+	assert.Assert(t, time.Since(since) >= 30*time.Second)
 	c.StartAPIServer(t)
 	other := create(t, p, nil)
 	assert.Equal(t, p.run(t, other, sdk.Python, "print(2)"), "2\n")
 	assert.Equal(t, p.run(t, id, sdk.Python, "print(3)"), "3\n")
+	assert.NilError(t, p.Destroy(t.Context(), doomed))
 	assert.NilError(t, p.Destroy(t.Context(), other))
 	assert.NilError(t, p.Destroy(t.Context(), id))
+	left(t, c, p.namespace, "away")
 }

@@ -1,0 +1,1 @@
+var o=document.querySelector("openapi-explorer"),[n]=await Promise.all([fetch("/openapi.json",{credentials:"omit"}),customElements.whenDefined("openapi-explorer")]),e=await n.json();e.servers=[{url:location.origin}];await o.loadSpec(e);

@@ -1,0 +1,10 @@
+# What the broker for clouds adds to the configuration in its image: where sandboxes are, and
+# who may ask. The token of this tenant is demo-token, which everybody knows: replace it by
+# what `sandbox-broker token` prints.
+provider "e2b" {
+  api_key = env("E2B_API_KEY")
+}
+
+tenant "demo" {
+  token_sha256 = ["7c43ef5ae21d43ce2743f770c68e24def1a43ee2f416d2438410c8af7af2ff2c"]
+}
