@@ -138,10 +138,10 @@ func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, re
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(sb.gone, stop)()
-	root := absolute(req.Path)
+	root, standstills := absolute(req.Path), sb.standstillCount()
 	w, err := ask(watching, sb, func(c *envd.Client) (*envd.Watcher, error) { return c.Watch(watching, root, req.Recursive) })
 	if err != nil {
-		return sb.watchFailed(ctx, err)
+		return sb.watchFailed(ctx, err, standstills)
 	}
 	defer w.Close()
 	if err := ready(); err != nil {
@@ -150,7 +150,7 @@ func (p *Provider) WatchFiles(ctx context.Context, req sdk.WatchFilesRequest, re
 	for {
 		change, err := w.Next()
 		if err != nil {
-			return sb.watchFailed(ctx, err)
+			return sb.watchFailed(ctx, err, standstills)
 		}
 		kind, known := changeKinds[change.Kind]
 		if !known || strings.HasPrefix(path.Base(change.Name), guestfiles.DraftPrefix) {
@@ -167,13 +167,18 @@ var changeKinds = map[envd.ChangeKind]sdk.FileChangeKind{
 	envd.ChangeRemove: sdk.FileRemoved, envd.ChangeRename: sdk.FileRenamed,
 }
 
-// watchFailed says why a directory is not watched any more.
-func (sb *sandbox) watchFailed(ctx context.Context, err error) error {
+// watchFailed returns the error with which a watch ends. The watch began after the given number
+// of standstills: a pause since then breaks its stream, and the sandbox may already run again.
+func (sb *sandbox) watchFailed(ctx context.Context, err error, standstills int) error {
 	switch connectCode(err) {
 	case "not_found":
 		return sdk.FieldErrorf(sdk.CodeNotFound, "path", "there is no such directory")
 	case "invalid_argument":
 		return sdk.FieldErrorf(sdk.CodeConflict, "path", "is not a directory that can be watched")
 	}
-	return sb.explain(ctx, err)
+	explained := sb.explain(ctx, err)
+	if isLost(err) && sdk.CodeOf(explained) == sdk.CodeConnectionFailed && sb.standstillCount() != standstills {
+		return sdk.Errorf(sdk.CodeConflict, "the instance was paused, which ended the watch; watch again")
+	}
+	return explained
 }

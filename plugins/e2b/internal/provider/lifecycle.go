@@ -263,7 +263,15 @@ func (sb *sandbox) standStill() {
 	defer sb.mu.Unlock()
 	if sb.standing == nil {
 		sb.standing = make(chan struct{})
+		sb.standstills++
 	}
+}
+
+// standstillCount returns how often a pause of the sandbox has begun.
+func (sb *sandbox) standstillCount() int {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	return sb.standstills
 }
 
 // goOn notes that it runs.

@@ -64,6 +64,9 @@ type sandbox struct {
 	paused          bool
 	// standing is closed when it goes on after a pause; nil while it runs.
 	standing chan struct{}
+	// standstills counts the pauses that have begun. A stream that was opened before one of
+	// them may break because of it, even if the sandbox runs again when the break is noticed.
+	standstills int
 	// pauses counts them; listeners are the jobs whose streams are read, and of which of
 	// those pauses each knows. heard is closed when that changes.
 	pauses    int

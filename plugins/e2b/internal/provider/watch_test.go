@@ -47,6 +47,27 @@ func TestAWatchEndsWithItsSandboxOrItsStream(t *testing.T) {
 	assert.ErrorIs(t, <-ended, &sdk.Error{Code: sdk.CodeNotFound})
 }
 
+func TestAWatchThatAPauseEndsIsAConflictAlsoAfterTheResume(t *testing.T) {
+	t.Parallel()
+	server := cloud(t, e2bfake.Options{})
+	p := configured(t, server, nil)
+	id := create(t, p)
+	// The watch reads on, and finds its stream broken, only after the resume.
+	changes := make(chan sdk.FileChange)
+	ended := watch(t, p, id, changes)
+	bash(t, p, id, "touch one")
+	assert.NilError(t, p.Pause(t.Context(), id))
+	assert.NilError(t, p.Resume(t.Context(), id))
+	for {
+		select {
+		case <-changes:
+		case err := <-ended:
+			assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeConflict})
+			return
+		}
+	}
+}
+
 func TestDraftsAreNotTold(t *testing.T) {
 	t.Parallel()
 	server := cloud(t, e2bfake.Options{})
