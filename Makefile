@@ -11,6 +11,7 @@ LDFLAGS := -s -w
 RUNSC_VERSION         := v0.0.0-20260905035102-160fafc42237
 GOLANGCI_VERSION      := v2.15.0
 BUF_VERSION           := v1.73.0
+GOTESTSUM_VERSION     := v1.13.0
 PROTOC_GEN_GO         := v1.36.12
 PROTOC_GEN_GO_GRPC    := v1.6.2
 AGENT_SANDBOX_VERSION := $(shell sed -n 's|.*sigs.k8s.io/agent-sandbox \(v[^ ]*\).*|\1|p' e2e/cluster/agentsandbox/go.mod)
@@ -34,7 +35,7 @@ ifneq ($(PYTHON_DIR),$(patsubst %/,%,$(dir $(shell command -v python3))))
 export PATH := $(PYTHON_DIR):$(PATH)
 endif
 
-.PHONY: help build runsc rootfs demo agents run recording test unit suites e2e e2e-clients e2e-sandboxes e2e-postgres e2e-kubernetes e2e-packages packages release images engine own-runsc cluster corpus chaos chaos-kubernetes nemesis nemesis-figures live live-clean lint console site fmt generate drift bench plots soak clean tools
+.PHONY: test-all e2e-doors e2e-waiting help build runsc rootfs demo agents run recording test unit suites e2e e2e-clients e2e-sandboxes e2e-postgres e2e-kubernetes e2e-packages packages release images engine own-runsc cluster corpus chaos chaos-kubernetes nemesis nemesis-figures live live-clean lint console site fmt generate drift bench plots soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -149,33 +150,20 @@ run: build runsc ## build all and serve sandbox.hcl until ^C
 recording: build runsc ## record the command line with a real broker, into docs/
 	@go run ./e2e/recording
 
-test: lint unit ## format, vet, lint, generated files, all tests on the real binaries that need nobody else's
+test: lint unit ## the gate: format, vet, lint, generated files, and a share of each suite on the real binaries
 
-# Most tests wait, so that three packages at once are no load. Those whose tests start
-# sandboxes by the dozen are one, and run one after the other: beside each other they
-# take no less time, and what a user would wait a second for takes a minute.
+# The gate runs one part after the other, so that no test waits for the processors that another
+# part needs, and each part runs whether or not one before it has failed. `make test-all` runs all
+# of what the gate runs a share of.
 #
-# The conformance suites of the clouds, and of the reference provider, mostly wait for time
-# limits, and do so beside each other. With -short two of the clouds try a third of what is the
-# same for all; `make suites` runs all of it. What waits as much follows them (PATIENT).
+# The race detector watches the packages of the broker, the SDK and the plugins. The programs of
+# e2e are built without it, so their tests are too. What vet says, make lint says.
 #
-# The race detector watches the packages of the broker, the SDK and the plugins. What drives built
-# programs, the suites that run the same cases again and again, and the configuration, which is
-# read and edited without a goroutine, are built without: it takes several times the processor time.
-# What vet says, make lint says, and nobody debugs the programs (QUICKLY). What counts its steps
-# by the million makes a tenth of them under the race detector (-short), and all of them without.
+# Daytona and Aliyun share a kit with E2B. The gate runs the conformance suite on E2B, and the
+# other tests of all three.
 #
-# What the guest of self_managed does by itself runs on one of its runtimes (-short), and on each in
-# `make suites`.
-#
-# What needs clients of others, a browser or proxies is in `make e2e-clients`, and what starts
-# sandboxes for minutes, with the suite on the built plugins, in `make e2e-sandboxes`, so that this
-# ends while somebody waits for it.
-#
-# Each part runs whether or not one before it has failed. The chaos tests and those of hostile
-# providers, which start no sandboxes and mostly wait, run beside the packages, the suites beside
-# the tests of self_managed, and the former always: of the programs that they build for themselves the cache of results knows nothing.
-# So does the example. Kills over the plugin of a cloud are left to `make chaos`.
+# Chaos has a fixed seed, and the tests of hostile providers leave out the two long ones. Of the
+# hostile programs an eighth runs, on runsc (-short).
 CROWDED = /e2e(/.*)?$$|/plugins/selfmanaged/internal/provider$$
 SUITES  = /plugins/(aliyun|daytona|e2b)/internal/provider$$|/sdk/providertest$$|/config(/(edit|difference|reference|ragflow))?$$
 QUICKLY = -vet=off -ldflags=-w
@@ -195,23 +183,37 @@ PACKAGED = /e2e/packages(/.*)?$$
 ON_CLUSTER = ./e2e/cluster/... ./plugins/kubernetes/internal/provider/oncluster
 RUN_CORPUS = go test -vet=off -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile $(1) | grep -vE '^(=== |PASS$$| *--- PASS)'
 
-unit: build runsc
-	@failed=; \
-	{ waited=; \
-	go test $(QUICKLY) -p 1 -skip '$(NEEDS_CLUSTER)|KillsOverDaytona' -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)') || waited=failed; \
-	(cd $(EXAMPLE) && go test $(QUICKLY) -timeout 20m ./...) || waited=failed; \
-	[ -z "$$waited" ]; } & waiting=$$!; \
-	go test $(QUICKLY) -short $(RACE) -p 3 -timeout 20m $$(go list ./broker/... ./config/... ./sdk/... ./plugins/... | grep -vE '$(CROWDED)|$(SUITES)|$(CLUSTERED)') || failed="$$failed packages"; \
-	go test $(QUICKLY) -p 3 -timeout 20m -run '$(COUNTED)' ./broker/admin ./broker/instance/registry ./broker/quota ./broker/store || failed="$$failed counted"; \
-	wait $$waiting || failed="$$failed waiting"; \
-	{ waited=; \
-	go test $(QUICKLY) -short -p 3 -timeout 30m $$(go list ./... | grep -E '$(SUITES)|/(cmd|docs|examples)(/.*)?$$') || waited=failed; \
-	go test $(QUICKLY) -short -p 1 -timeout 20m $$(go list ./e2e/... | grep -E '$(PATIENT)') || waited=failed; \
-	[ -z "$$waited" ]; } & suites=$$!; \
-	go test $(QUICKLY) -short -skip '$(LONG)' -timeout 30m $$(go list ./plugins/... | grep -E '$(CROWDED)') || failed="$$failed crowded"; \
-	wait $$suites || failed="$$failed suites"; \
-	go test $(QUICKLY) -short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m $$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)') || failed="$$failed e2e"; \
+GATE_CHAOS = DyingBetweenAnyTwoStepsLoses|KillsAtRandom|StopsInOrder|AFullDisk|ASeedTells|TheCheckerSees
+LONG_HOSTILE = AnAnswerThatIsNoAnswer|WhatAListLacks
+
+unit: build runsc tools
+	@rm -f $${GATE_LOGS:-.cache/gate}/*.json; failed=; \
+	$(call part,packages,$$(go list ./broker/... ./sdk/... ./plugins/... | grep -vE '$(CROWDED)|$(SUITES)|$(CLUSTERED)'),-short $(RACE) -p 2 -timeout 15m); \
+	$(call part,programs,$$(go list ./cmd/... ./config/... ./docs/... ./examples/... ./e2e/gate),-short -p 2 -timeout 15m); \
+	$(call part,conformance,./sdk/providertest ./plugins/e2b/internal/provider,-short -p 2 -timeout 15m); \
+	$(call part,clouds,./plugins/aliyun/internal/provider ./plugins/daytona/internal/provider,-short -p 2 -timeout 15m -skip Conformance); \
+	$(call part,self_managed,./plugins/selfmanaged/internal/provider,-short -skip '$(LONG)' -timeout 20m); \
+	$(call part,safety-chaos,./e2e/chaos,-timeout 15m -run '$(GATE_CHAOS)' -args -seed 1); \
+	$(call part,safety-hostile,./e2e/hostileprovider ./e2e/attackers,-p 1 -timeout 15m -skip '$(LONG_HOSTILE)'); \
+	$(call part,safety-corpus,./e2e/hostile,-short -parallel 4 -timeout 15m); \
+	$(call part,e2e,$$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)|/e2e/(gate|attackers)$$'),-short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m); \
+	go run ./e2e/gate $${GATE_LOGS:-.cache/gate} || failed="$$failed tests"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
+
+e2e-doors: build runsc tools ## only the front doors, with the published clients of each
+	@failed=; \
+	$(call part,doors,$$(go list ./e2e/frontdoor/...),-short -p 1 -timeout 20m); \
+	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
+
+# part NAME, PACKAGES, FLAGS
+part = .ci/tests $(1) "$(2)" $(3) || failed="$$failed $(1)"
+
+test-all: lint unit suites e2e-waiting e2e-sandboxes e2e-clients e2e-postgres e2e-kubernetes e2e-packages ## everything: the gate, then all of what it runs a share of (as root, some hours)
+
+e2e-waiting: build runsc ## only chaos with a new seed, hostile providers, the live run, the example, counted steps
+	go test $(QUICKLY) -p 1 -skip '$(NEEDS_CLUSTER)|KillsOverDaytona' -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)|$(PATIENT)')
+	cd $(EXAMPLE) && go test $(QUICKLY) -timeout 20m ./...
+	go test $(QUICKLY) -p 2 -timeout 20m -run '$(COUNTED)' ./broker/admin ./broker/instance/registry ./broker/quota ./broker/store
 
 e2e: build runsc ## only the tests over the real binaries
 	go test -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)|$(CLUSTERED)|$(PACKAGED)')
@@ -343,10 +345,14 @@ plots: build runsc ## plots of latency by load, into docs/
 soak: build runsc ## 2,000 changes of the settings under load, half of them wrong, with figures
 	go test ./e2e/soak -count=1 -v -timeout 3h -reloads 2000 -saves 200
 
-tools: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) $(TOOLS)/buf-$(BUF_VERSION) $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO) $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC)
+tools: $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION) $(TOOLS)/gotestsum-$(GOTESTSUM_VERSION) $(TOOLS)/buf-$(BUF_VERSION) $(TOOLS)/protoc-gen-go-$(PROTOC_GEN_GO) $(TOOLS)/protoc-gen-go-grpc-$(PROTOC_GEN_GO_GRPC)
 
 $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION):
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@touch $@
+
+$(TOOLS)/gotestsum-$(GOTESTSUM_VERSION):
+	GOBIN=$(TOOLS) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
 	@touch $@
 
 $(TOOLS)/buf-$(BUF_VERSION):
