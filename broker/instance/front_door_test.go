@@ -330,7 +330,15 @@ func TestAnInstanceIsLostWhenItsProviderDeniesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				// The service lists the instances by itself, too: before and beside this test.
+				var down atomic.Bool
 				p := &instancetest.Provider{Name: "p", Cloud: test.cloud}
+				p.OnList = func(context.Context) error {
+					if down.Load() {
+						return test.down
+					}
+					return nil
+				}
 				s := journalled(&memory{}, instance.Past{}, p)
 				defer s.Shutdown(t.Context())
 				info := create(t, s, instance.CreateRequest{Session: "s", TTL: time.Hour})
@@ -338,7 +346,7 @@ func TestAnInstanceIsLostWhenItsProviderDeniesIt(t *testing.T) {
 				if test.gone {
 					p.Forget()
 				}
-				p.OnList = func(context.Context) error { return test.down }
+				down.Store(true)
 				err := s.Confirm(t.Context(), acme, info.ID.String())
 				_, there := s.Get(t.Context(), acme, info.ID.String())
 				if test.code == "" {
