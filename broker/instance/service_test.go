@@ -44,6 +44,7 @@ func inBubbleWith(t *testing.T, limits instance.Limits, test func(t *testing.T, 
 			Logger:  hclog.NewNullLogger(),
 		})
 		defer s.Shutdown(t.Context())
+		synctest.Wait() // tests set fields of the providers, which the service reads as it starts
 		test(t, s, first, second)
 	})
 }
