@@ -334,6 +334,18 @@ func TestTombstones(t *testing.T) {
 	})
 }
 
+func TestTheReasonForADestructionStaysWhenAComparisonNoticesItFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		e := f.running()
+		time.Sleep(time.Minute)
+		f.Expire(time.Now())
+		assert.Equal(t, e.Snapshot().State, registry.Terminating)
+		assert.Assert(t, e.Lose(registry.ReasonLost))
+		_, _, err := f.Find("t", e.ID().String())
+		assert.ErrorContains(t, err, registry.ReasonExpired)
+	})
+}
+
 func TestTheOldestTombstonesGiveWay(t *testing.T) {
 	f := newFixture(t)
 	var ids []registry.ID

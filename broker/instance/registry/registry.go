@@ -308,14 +308,18 @@ func (r *Registry) count(e *Entry, by int) {
 // vanish ends an entry. The reason is for its owner, in place of one that it has; "" keeps
 // that.
 func (r *Registry) vanish(e *Entry, event Event, reason string) error {
-	unclear := e.state.Unclear()
+	unclear, terminating := e.state.Unclear(), e.state == Terminating
 	if err := r.transition(e, event); err != nil {
 		return err
 	}
 	if unclear {
 		e.outcome = Refused
 	}
-	e.reason = cmp.Or(reason, e.reason)
+	// The reason why an instance is being destroyed stays, also where a comparison with the
+	// provider notices first that it is gone.
+	if !terminating || e.reason == "" {
+		e.reason = cmp.Or(reason, e.reason)
+	}
 	unrecorded := !e.buried && e.snapshot().Recorded()
 	t := e.tombstone()
 	if unrecorded {

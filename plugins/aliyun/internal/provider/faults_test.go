@@ -340,7 +340,7 @@ func TestTheTimeLimitOfTheProviderCutsThatOfTheCaller(t *testing.T) {
 	t.Parallel()
 	cloud := start(t)
 	values := given(cloud)
-	values["timeout"] = 1
+	values["timeout"] = 10 // seconds, within which an interpreter starts and prints on any machine
 	p, err := configure(t, values, t.TempDir())
 	assert.NilError(t, err)
 	made, err := p.Create(t.Context(), sdk.CreateRequest{Template: "python"})
