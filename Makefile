@@ -192,11 +192,11 @@ unit: build runsc tools
 	$(call part,programs,$$(go list ./cmd/... ./config/... ./docs/... ./examples/... ./e2e/gate),-short -p 2 -timeout 15m); \
 	$(call part,conformance,./sdk/providertest ./plugins/e2b/internal/provider,-short -p 2 -timeout 15m); \
 	$(call part,clouds,./plugins/aliyun/internal/provider ./plugins/daytona/internal/provider,-short -p 2 -timeout 15m -skip Conformance); \
-	$(call part,self_managed,./plugins/selfmanaged/internal/provider,-short -skip '$(LONG)' -timeout 20m); \
+	$(call part,self_managed,./plugins/selfmanaged/internal/provider,-short -skip '$(LONG)' -timeout 30m); \
 	$(call part,safety-chaos,./e2e/chaos,-timeout 15m -run '$(GATE_CHAOS)' -args -seed 1); \
 	$(call part,safety-hostile,./e2e/hostileprovider ./e2e/attackers,-p 1 -timeout 15m -skip '$(LONG_HOSTILE)'); \
 	$(call part,safety-corpus,./e2e/hostile,-short -parallel 4 -timeout 15m); \
-	$(call part,e2e,$$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)|/e2e/(gate|attackers)$$'),-short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m); \
+	$(call part,e2e,$$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)|/e2e/(gate|attackers)$$'),-short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 30m); \
 	go run ./e2e/gate $${GATE_LOGS:-.cache/gate} || failed="$$failed tests"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 

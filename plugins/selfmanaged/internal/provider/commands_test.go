@@ -90,7 +90,7 @@ func waitFor(t *testing.T, p testProvider, id, command, text string) {
 	assert.ErrorIs(t, err, found, "no %q in %q", text, out.String())
 }
 
-func TestCommands(t *testing.T) { onEachRuntime(t, testCommands) }
+func TestCommands(t *testing.T) { inTheGuest(t, testCommands) }
 
 func testCommands(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)

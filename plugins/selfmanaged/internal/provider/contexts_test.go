@@ -55,7 +55,7 @@ func (o outcome) value() string {
 	return ""
 }
 
-func TestAContextKeepsItsState(t *testing.T) { onEachRuntime(t, testContextState) }
+func TestAContextKeepsItsState(t *testing.T) { inTheGuest(t, testContextState) }
 
 func testContextState(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)

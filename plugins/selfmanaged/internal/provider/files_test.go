@@ -21,7 +21,7 @@ import (
 
 // What each call does is tested beside the guest's package. Here it is the kernel
 // of a real sandbox: its file systems, the rights of its threads, its inotify.
-func TestFiles(t *testing.T) { onEachRuntime(t, testFiles) }
+func TestFiles(t *testing.T) { inTheGuest(t, testFiles) }
 
 func testFiles(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, map[string]any{"workspace_mb": 32})

@@ -55,7 +55,7 @@ const (
 )
 
 func TestProgramsThatKnowOfNoProxyFindNames(t *testing.T) {
-	onEachRuntime(t, testProgramsThatKnowOfNoProxyFindNames)
+	inTheGuest(t, testProgramsThatKnowOfNoProxyFindNames)
 	t.Run("docker without gVisor", func(t *testing.T) {
 		t.Parallel()
 		engine := dockerengine.Find(t)

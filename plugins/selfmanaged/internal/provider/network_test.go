@@ -54,7 +54,7 @@ except Exception as e:
 }
 
 func TestASandboxReachesWhatItsPolicyNames(t *testing.T) {
-	onEachRuntime(t, testASandboxReachesWhatItsPolicyNames)
+	inTheGuest(t, testASandboxReachesWhatItsPolicyNames)
 }
 
 func testASandboxReachesWhatItsPolicyNames(t *testing.T, newProvider makeProvider) {
@@ -122,7 +122,7 @@ func secureServer(t *testing.T) (port int, certificate *x509.Certificate) {
 }
 
 func TestTLSOfASandboxIsEndedWhereARuleNeedsIt(t *testing.T) {
-	onEachRuntime(t, testTLSOfASandboxIsEndedWhereARuleNeedsIt)
+	inTheGuest(t, testTLSOfASandboxIsEndedWhereARuleNeedsIt)
 }
 
 func testTLSOfASandboxIsEndedWhereARuleNeedsIt(t *testing.T, newProvider makeProvider) {

@@ -62,7 +62,7 @@ func run(t *testing.T, p testProvider, id string, language sdk.Language, code st
 }
 
 func TestPackagesAreInstalledForTheLifeOfAnInstance(t *testing.T) {
-	onEachRuntime(t, testPackagesAreInstalledForTheLifeOfAnInstance)
+	inTheGuest(t, testPackagesAreInstalledForTheLifeOfAnInstance)
 }
 
 func testPackagesAreInstalledForTheLifeOfAnInstance(t *testing.T, newProvider makeProvider) {
@@ -257,7 +257,7 @@ func TestTheSettingsOfPackagesAreChecked(t *testing.T) {
 }
 
 func TestAnInstallationReachesOnlyWhatTheOperatorNamed(t *testing.T) {
-	onEachRuntime(t, testAnInstallationReachesOnlyWhatTheOperatorNamed)
+	inTheGuest(t, testAnInstallationReachesOnlyWhatTheOperatorNamed)
 }
 
 func testAnInstallationReachesOnlyWhatTheOperatorNamed(t *testing.T, newProvider makeProvider) {
@@ -314,7 +314,7 @@ for pid in os.listdir('/proc'):
 `
 
 func TestUserCodeCannotUseTheWayOutOfAnInstallation(t *testing.T) {
-	onEachRuntime(t, testUserCodeCannotUseTheWayOutOfAnInstallation)
+	inTheGuest(t, testUserCodeCannotUseTheWayOutOfAnInstallation)
 }
 
 func testUserCodeCannotUseTheWayOutOfAnInstallation(t *testing.T, newProvider makeProvider) {

@@ -26,8 +26,8 @@ func onEachRuntime(t *testing.T, test func(t *testing.T, newProvider makeProvide
 	})
 }
 
-// inTheGuest is onEachRuntime for what the guest does by itself, and no engine can change. With
-// -short it runs on one.
+// inTheGuest is onEachRuntime for tests of the guest, or of the plugin above its runtimes: the guest
+// is the same program on each. With -short it runs on runsc alone.
 func inTheGuest(t *testing.T, test func(t *testing.T, newProvider makeProvider)) {
 	if !testing.Short() {
 		onEachRuntime(t, test)
