@@ -320,6 +320,16 @@ func (f *findings) effects(events []event, effects []cloud.Effect) {
 		end := asked[idOf(i)]
 		return !end.IsZero() && !end.After(by)
 	}
+	// A creation that the broker could not write down is refused, and what it made is
+	// destroyed as soon as that can be audited. No client has heard of it; the next request of
+	// the session gets another.
+	refused := func(made cloud.Effect, by time.Time) bool {
+		id, tenant := idOf(made.Instance), made.Instance.Labels[sdk.LabelTenant]
+		return !slices.ContainsFunc(events, func(e event) bool { return e.Told == id || e.Instance == id || slices.Contains(e.List, id) }) &&
+			slices.ContainsFunc(events, func(e event) bool {
+				return e.Operation == opCreate && e.Tenant == tenant && e.Code != "" && e.Ended.After(made.At) && e.Began.Before(by)
+			})
+	}
 	at := func(e cloud.Effect) place { return place{e.Cloud, e.Instance.ID} }
 	for _, e := range effects {
 		session := owner(e.Instance.Labels[sdk.LabelTenant], e.Instance.Labels[sdk.LabelSession], e.Cloud)
@@ -337,7 +347,7 @@ func (f *findings) effects(events []event, effects []cloud.Effect) {
 			}
 		case cloud.Created:
 			other, has := sessions[session]
-			if has && !ended(other.Instance, e.At) {
+			if has && !ended(other.Instance, e.At) && !refused(other, e.At) {
 				f.add("doubled: %s has %v and %v at %s", session, at(other), at(e), e.At.Format(time.RFC3339Nano))
 			}
 			sessions[session] = e

@@ -58,9 +58,21 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		"an owner is told that it is not":  {func(f *findings) { f.acknowledged([]event{{Operation: opLook, Instance: "i", Status: 404}}, nil) }, "denied: "},
 		"a key is answered twice the same": {func(f *findings) { f.keys([]event{told, told}) }, ""},
 		"a key is answered with two":       {func(f *findings) { f.keys([]event{told, {Key: "k", Told: "red:s:b", Status: 201}}) }, "doubled: "},
-		"a stranger gets in":               {func(f *findings) { f.tenants([]event{{Operation: opSteal, Status: 200}}) }, "seen: "},
-		"a stranger is shown it":           {func(f *findings) { f.tenants([]event{{Operation: opList, Tenant: "blue", List: []string{idOf(a)}}}) }, "seen: "},
-		"a stranger is told of it":         {func(f *findings) { f.tenants([]event{{Tenant: "blue", Told: idOf(a), Status: 200}}) }, "seen: "},
+		"a session has another after a refusal": {func(f *findings) {
+			f.effects([]event{{Operation: opCreate, Tenant: "red", Began: at(0), Ended: at(2), Status: 503, Code: "SB009"}},
+				[]cloud.Effect{created(1, a), created(3, instanceOf("red", "b"))})
+		}, ""},
+		"a session has another after an answer that was cut off": {func(f *findings) {
+			f.effects([]event{{Operation: opCreate, Tenant: "red", Began: at(0), Ended: at(2), Error: "reset"}},
+				[]cloud.Effect{created(1, a), created(3, instanceOf("red", "b"))})
+		}, "doubled: "},
+		"a session has another after a refusal, and had been told of the first": {func(f *findings) {
+			f.effects([]event{told, {Operation: opCreate, Tenant: "red", Began: at(0), Ended: at(2), Status: 503, Code: "SB009"}},
+				[]cloud.Effect{created(1, a), created(3, instanceOf("red", "b"))})
+		}, "doubled: "},
+		"a stranger gets in":       {func(f *findings) { f.tenants([]event{{Operation: opSteal, Status: 200}}) }, "seen: "},
+		"a stranger is shown it":   {func(f *findings) { f.tenants([]event{{Operation: opList, Tenant: "blue", List: []string{idOf(a)}}}) }, "seen: "},
+		"a stranger is told of it": {func(f *findings) { f.tenants([]event{{Tenant: "blue", Told: idOf(a), Status: 200}}) }, "seen: "},
 		"one more is resumed than may run": {func(f *findings) {
 			f.quotas(append(many(maxInstances, func(i int) cloud.Effect { return created(i, a) }),
 				cloud.Effect{Kind: cloud.Paused, Instance: a}, created(maxInstances, instanceOf("red", "b")), cloud.Effect{Kind: cloud.Resumed, Instance: a}))
