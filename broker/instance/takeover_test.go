@@ -97,20 +97,23 @@ func (a *account) failing(err error) {
 	a.fails = err
 }
 
-// holders is what other brokers have.
+// holders is what other brokers have, and of what this one has records.
 type holders struct {
-	names []string
-	fails error
+	names, own []string
+	fails      error
 }
 
-func (o *holders) HeldByOthers(_ context.Context, _ string, names map[string]string) (map[string]bool, error) {
-	held := map[string]bool{}
+func (o *holders) HeldInstances(_ context.Context, _ string, names map[string]string) (others, own map[string]bool, err error) {
+	others, own = map[string]bool{}, map[string]bool{}
 	for id, name := range names {
 		if slices.Contains(o.names, name) {
-			held[id] = true
+			others[id] = true
+		}
+		if slices.Contains(o.own, name) {
+			own[id] = true
 		}
 	}
-	return held, o.fails
+	return others, own, o.fails
 }
 
 func withAccount(t *testing.T, a *account, o *holders, past ...instance.Record) *instance.Service {
@@ -249,5 +252,28 @@ func TestWhatOthersHaveIsDestroyedByNobodyElse(t *testing.T) {
 		assert.NilError(t, s.Reconcile(t.Context(), inCatalog{a}, ready))
 		assert.Check(t, is.DeepEqual(a.Live(), []string{"fake-" + oneName}))
 		assert.Check(t, is.DeepEqual(a.released, []string{"fake-" + oneName}))
+	})
+}
+
+// The database knows of an adoption before the registry does.
+func TestWhatIsBeingAdoptedIsNoOrphan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccount()
+		in(a.Provider, oneName, brokerID)   // which this broker has made, and gets back
+		in(a.Provider, otherName, brokerID) // and one of which nobody knows
+		o := &holders{own: []string{oneName}}
+		s := withAccount(t, a, o)
+		defer s.Shutdown(context.Background())
+		ready, err := a.serving(t.Context())
+		assert.NilError(t, err)
+		assert.NilError(t, s.Reconcile(t.Context(), inCatalog{a}, ready))
+		assert.Check(t, is.DeepEqual(a.Live(), []string{"fake-" + oneName}))
+		assert.Check(t, is.Len(a.released, 0))
+		r := long()
+		r.Carries = ""
+		instance.SuccessorOf(s).TakeOver([]instance.Record{r})
+		synctest.Wait()
+		_, err = s.Get(t.Context(), acme, r.ID.String())
+		assert.NilError(t, err)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -78,11 +79,16 @@ func (r *Reconciler) tellAdopted(ctx context.Context, owner routing.Provider, pr
 	return unsettled
 }
 
-// spareOthers takes out of the orphans what other brokers have, and has the provider leave it
-// alone: an instance carries this broker's ID also when another one has adopted it, where the
-// provider's service cannot change that. Where it is not known what others have, nothing is
-// destroyed, and known is false.
-func (r *Reconciler) spareOthers(ctx context.Context, owner routing.Provider, provider sdk.Provider, listed []sdk.Instance, orphans map[string]string) (known bool) {
+// spareHeld takes out of the orphans the instances that the shared state has a record of.
+//
+// An instance carries this broker's ID also when another broker has adopted it, where the
+// provider's service cannot change that; spareHeld has the provider leave it alone. An instance
+// may also have become this broker's since the provider was asked, at the time asked: the database
+// knows of an adoption before the registry does.
+//
+// Where the holders are not known, nothing is destroyed. known reports whether all of the rest are
+// orphans for certain.
+func (r *Reconciler) spareHeld(ctx context.Context, owner routing.Provider, provider sdk.Provider, listed []sdk.Instance, orphans map[string]string, asked time.Time) (known bool) {
 	if r.Holders == nil || len(orphans) == 0 {
 		return true
 	}
@@ -92,14 +98,14 @@ func (r *Reconciler) spareOthers(ctx context.Context, owner routing.Provider, pr
 			names[i.ID] = i.Labels[sdk.LabelInstance]
 		}
 	}
-	held, err := r.Holders.HeldByOthers(ctx, owner.Label(), names)
+	others, own, err := r.Holders.HeldInstances(ctx, owner.Label(), names)
 	if err != nil {
 		r.Logger.Warn("instances that nobody knows are left alone, since it is not known which are those of other brokers; it is tried again", "provider", owner.Label(), "count", len(orphans), "error", err)
 		clear(orphans)
 		return false
 	}
 	a := adopter(owner, provider)
-	for id := range held {
+	for id := range others {
 		delete(orphans, id)
 		if a == nil {
 			continue
@@ -108,5 +114,13 @@ func (r *Reconciler) spareOthers(ctx context.Context, owner routing.Provider, pr
 			r.Logger.Warn("a provider could not be told that an instance is another broker's", "provider", owner.Label(), "id", id, "error", err)
 		}
 	}
-	return true
+	known = true
+	for id := range own {
+		if e, now := r.Registry.ByProvidersID(owner.Label(), id); e != nil && now.State.Left() && !now.Loaded.After(asked) {
+			continue // its record was compared with the list, and is to end with it
+		}
+		delete(orphans, id)
+		known = false // the next list tells
+	}
+	return known
 }

@@ -68,11 +68,12 @@ type Quotas interface {
 // it.
 type Bounds struct{ MaxLifetime, Slack time.Duration }
 
-// Holders says which of the instances that a provider of a label lists are those of other
-// brokers, dead or alive: by the last parts of their IDs, and by what the provider calls them
-// where that is empty.
+// Holders reports which broker the shared state has as the owner of instances that a provider of
+// a label lists. The keys of names are the provider's IDs, the values the last parts of the
+// instance IDs, or "" where they are not known. others are those of other brokers, dead or alive;
+// own are those of which this broker has a record with that provider's ID.
 type Holders interface {
-	HeldByOthers(ctx context.Context, label string, names map[string]string) (held map[string]bool, err error)
+	HeldInstances(ctx context.Context, label string, names map[string]string) (others, own map[string]bool, err error)
 }
 
 // Options of a Reconciler. All are required but Incomplete and Holders.
@@ -161,7 +162,7 @@ func (r *Reconciler) reconcile(ctx context.Context, owner routing.Provider, prov
 		failpoint.Hit(failpoint.ReconcileAdopted)
 	}
 	r.noteAdopted(ctx, adopted)
-	known := r.spareOthers(ctx, owner, provider, listed, orphans)
+	known := r.spareHeld(ctx, owner, provider, listed, orphans, asked)
 	err = r.destroyOrphans(ctx, owner, provider, orphans)
 	if err == nil && known {
 		r.hasListed(owner, asked)

@@ -217,31 +217,36 @@ func (s *Store) Adopted(ctx context.Context) ([][]byte, error) {
 	return all, nil
 }
 
-// HeldByOthers says which of the instances that a provider of a label has are those of other
-// brokers, dead or alive: by the last parts of their IDs, and by what the provider calls them
-// where that is empty.
-func (s *Store) HeldByOthers(ctx context.Context, label string, names map[string]string) (held map[string]bool, err error) {
+// HeldInstances reports which of the instances that a provider of a label has are those of other brokers,
+// dead or alive, by the last parts of their IDs, or by the provider's IDs where that part is
+// empty; and of which this broker has a record with that provider's ID.
+func (s *Store) HeldInstances(ctx context.Context, label string, names map[string]string) (others, own map[string]bool, err error) {
 	var ids, parts []string
 	for id, name := range names {
 		ids, parts = append(ids, id), append(parts, name)
 	}
 	rows, err := s.pool.Query(ctx, `
-		SELECT asked.id FROM unnest($2::text[], $3::text[]) AS asked (id, name) WHERE EXISTS (
-			SELECT 1 FROM sandbox_record r WHERE r.bucket = 'instances' AND r.broker <> $1 AND asked.name <> ''
-			AND substring(encode(r.key, 'escape') FROM '[^:]*$') = asked.name)
-		OR asked.name = '' AND EXISTS (
-			SELECT 1 FROM sandbox_record r WHERE r.bucket = 'instances' AND r.broker <> $1
-			AND sandbox_json(r.value) ->> 'made' = asked.id AND sandbox_json(r.value) ->> 'provider' = $4)`, s.lease.broker, ids, parts, label)
+		SELECT DISTINCT asked.id, r.broker = $1 FROM unnest($2::text[], $3::text[]) AS asked (id, name)
+		JOIN sandbox_record r ON r.bucket = 'instances' AND (
+			asked.name <> '' AND substring(encode(r.key, 'escape') FROM '[^:]*$') = asked.name
+				AND (r.broker <> $1 OR sandbox_json(r.value) ->> 'made' = asked.id AND sandbox_json(r.value) ->> 'provider' = $4)
+			OR asked.name = '' AND sandbox_json(r.value) ->> 'made' = asked.id AND sandbox_json(r.value) ->> 'provider' = $4)`, s.lease.broker, ids, parts, label)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, nil, unavailable(err)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	others, own = map[string]bool{}, map[string]bool{}
+	var id string
+	var is bool
+	_, err = pgx.ForEachRow(rows, []any{&id, &is}, func() error {
+		if is {
+			own[id] = true
+		} else {
+			others[id] = true
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, nil, unavailable(err)
 	}
-	held = map[string]bool{}
-	for _, id := range found {
-		held[id] = true
-	}
-	return held, nil
+	return others, own, nil
 }

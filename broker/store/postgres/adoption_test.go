@@ -167,9 +167,14 @@ func deadIsAdopted(t *testing.T, url string) {
 	owner, ok, err := c.OwnerOf(t.Context(), "acme", "acme:s:1")
 	assert.NilError(t, err)
 	assert.Check(t, ok && owner.ID == "b")
-	held, err := c.HeldByOthers(t.Context(), "cloud", map[string]string{"x1": "1", "x2": "", "x99": "", "y": "never"})
+	asked := map[string]string{"x1": "1", "x2": "", "x99": "", "y": "never", "twin": "1"}
+	others, own, err := c.HeldInstances(t.Context(), "cloud", asked)
 	assert.NilError(t, err)
-	assert.Check(t, is.DeepEqual(held, map[string]bool{"x1": true, "x2": true}))
+	assert.Check(t, is.DeepEqual(others, map[string]bool{"x1": true, "x2": true, "twin": true}))
+	assert.Check(t, is.Len(own, 0))
+	_, own, err = b.HeldInstances(t.Context(), "cloud", asked)
+	assert.NilError(t, err)
+	assert.Check(t, is.DeepEqual(own, map[string]bool{"x1": true, "x2": true}), "a twin has the name alone")
 	for _, id := range []string{"acme:s:1", "acme:s:2"} {
 		elsewhere(t, c.Update(t.Context(), put("acme:s:3", record{})), "b")
 		assert.NilError(t, b.Update(t.Context(), end(id)))

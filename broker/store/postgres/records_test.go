@@ -31,9 +31,9 @@ func TestARecordThatCannotBeReadIsNobodyElses(t *testing.T) {
 	has(t, a, store.Snapshots, map[string]any{"other": map[string]any{"tenant": "acme"}})
 
 	has(t, b, store.Instances, map[string]any{"acme:v:4": made{Provider: "cloud", Made: "x4"}})
-	_, err := a.HeldByOthers(t.Context(), "cloud", map[string]string{"x4": ""})
+	_, _, err := a.HeldInstances(t.Context(), "cloud", map[string]string{"x4": ""})
 	assert.NilError(t, err)
-	held, err := b.HeldByOthers(t.Context(), "cloud", map[string]string{"x1": "", "x2": "", "x9": ""})
+	held, _, err := b.HeldInstances(t.Context(), "cloud", map[string]string{"x1": "", "x2": "", "x9": ""})
 	assert.NilError(t, err)
 	assert.Check(t, is.DeepEqual(held, map[string]bool{"x1": true, "x2": true}))
 	_, _, err = b.OwnerOfSnapshot(t.Context(), "acme", "snap")
