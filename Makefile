@@ -184,6 +184,7 @@ ON_CLUSTER = ./e2e/cluster/... ./plugins/kubernetes/internal/provider/oncluster
 RUN_CORPUS = go test -vet=off -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile $(1) | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 GATE_CHAOS = DyingBetweenAnyTwoStepsLoses|KillsAtRandom|StopsInOrder|AFullDisk|ASeedTells|TheCheckerSees
+LONG_E2E = TheCommandsInThePages|TheConfigurationsInThePages|HundredsOfExecutions|AHundredAtOnce|FiftyStreams|PassesTheCasesAboutProcesses|NothingIsLeftAt|ATemplateOfADockerfile
 LONG_HOSTILE = AnAnswerThatIsNoAnswer|WhatAListLacks
 
 unit: build runsc tools
@@ -196,7 +197,7 @@ unit: build runsc tools
 	$(call part,safety-chaos,./e2e/chaos,-timeout 15m -run '$(GATE_CHAOS)' -args -seed 1); \
 	$(call part,safety-hostile,./e2e/hostileprovider ./e2e/attackers,-p 1 -timeout 15m -skip '$(LONG_HOSTILE)'); \
 	$(call part,safety-corpus,./e2e/hostile,-short -parallel 4 -timeout 15m); \
-	$(call part,e2e,$$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)|/e2e/(gate|attackers)$$'),-short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 30m); \
+	$(call part,e2e,$$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)|/e2e/(gate|attackers)$$'),-short -p 1 -skip '$(NEEDS_CLUSTER)|$(LONG_E2E)' -timeout 30m); \
 	go run ./e2e/gate $${GATE_LOGS:-.cache/gate} || failed="$$failed tests"; \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 
@@ -208,7 +209,7 @@ e2e-doors: build runsc tools ## only the front doors, with the published clients
 # part NAME, PACKAGES, FLAGS
 part = .ci/tests $(1) "$(2)" $(3) || failed="$$failed $(1)"
 
-test-all: lint unit suites e2e-waiting e2e-sandboxes e2e-clients e2e-postgres e2e-kubernetes e2e-packages ## everything: the gate, then all of what it runs a share of (as root, some hours)
+test-all: lint unit suites e2e-waiting e2e-sandboxes e2e e2e-postgres e2e-kubernetes e2e-packages ## everything: the gate, then all of what it runs a share of (as root, some hours)
 
 e2e-waiting: build runsc ## only chaos with a new seed, hostile providers, the live run, the example, counted steps
 	go test $(QUICKLY) -p 1 -skip '$(NEEDS_CLUSTER)|KillsOverDaytona' -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)|$(PATIENT)')
@@ -216,7 +217,7 @@ e2e-waiting: build runsc ## only chaos with a new seed, hostile providers, the l
 	go test $(QUICKLY) -p 2 -timeout 20m -run '$(COUNTED)' ./broker/admin ./broker/instance/registry ./broker/quota ./broker/store
 
 e2e: build runsc ## only the tests over the real binaries
-	go test -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)|$(CLUSTERED)|$(PACKAGED)')
+	go test -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 40m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)|$(CLUSTERED)|$(PACKAGED)')
 	@$(RUN_CORPUS)
 
 e2e-clients: build runsc ## only the tests with the clients of others, a browser and proxies

@@ -95,7 +95,8 @@ func mockOptions(settings string) harness.Options {
 }
 
 // onBothRuntimes runs a test that only uses the broker, with sandboxes that runsc makes
-// and with containers.
+// and with containers. With -short it runs with the former: the tests of the provider, and
+// TestTheDockerRuntime, have containers in the gate.
 func onBothRuntimes(t *testing.T, test func(t *testing.T, b *harness.Broker)) {
 	onRuntimes(t, test, real.Broker, docker.Broker)
 }
@@ -111,6 +112,9 @@ func startOnBothRuntimes(t *testing.T, settings string, test func(t *testing.T, 
 // after the other, and no other test beside it unless the caller is parallel.
 func inTurnOnBothRuntimes(t *testing.T, test func(t *testing.T, b *harness.Broker)) {
 	t.Run("runsc", func(t *testing.T) { test(t, real.Broker(t)) })
+	if testing.Short() {
+		return
+	}
 	t.Run("docker", func(t *testing.T) { test(t, docker.Broker(t)) })
 }
 
@@ -119,6 +123,9 @@ func onRuntimes(t *testing.T, test func(t *testing.T, b *harness.Broker), runsc,
 		t.Parallel()
 		test(t, runsc(t))
 	})
+	if testing.Short() {
+		return
+	}
 	t.Run("docker", func(t *testing.T) {
 		t.Parallel()
 		test(t, docker(t))
