@@ -185,6 +185,7 @@ RUN_CORPUS = go test -vet=off -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile
 
 GATE_CHAOS = DyingBetweenAnyTwoStepsLoses|KillsAtRandom|StopsInOrder|AFullDisk|ASeedTells|TheCheckerSees
 LONG_E2E = TheCommandsInThePages|TheConfigurationsInThePages|HundredsOfExecutions|AHundredAtOnce|FiftyStreams|PassesTheCasesAboutProcesses|NothingIsLeftAt|ATemplateOfADockerfile
+LONG_DOORS = ToolsUseSandboxes|TheDoorIsTransparent|TestNonsense
 LONG_HOSTILE = AnAnswerThatIsNoAnswer|WhatAListLacks
 
 unit: build runsc tools
@@ -203,7 +204,7 @@ unit: build runsc tools
 
 e2e-doors: build runsc tools ## only the front doors, with the published clients of each
 	@failed=; \
-	$(call part,doors,$$(go list ./e2e/frontdoor/...),-short -p 1 -timeout 20m); \
+	$(call part,doors,$$(go list ./e2e/frontdoor/...),-short -p 1 -skip '$(LONG_DOORS)' -timeout 20m); \
 	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
 
 # part NAME, PACKAGES, FLAGS
