@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"sync"
@@ -104,27 +105,31 @@ func TestExecutionsThatLie(t *testing.T) {
 	s := newScene(t)
 	for name, test := range map[string]struct {
 		behaviour string
-		// code of the refusal, or what is in the answer.
+		// timeout of the execution, in seconds; 0 for that of the other tests.
+		timeout float64
+		// code of the refusal, or a part of the answer.
 		code, answer string
 	}{
-		"output without end":                      {behaviour: "output_endless", code: "SB000"},
-		"output without end in single bytes":      {behaviour: "output_crumbs", code: "SB000|SB009"}, // the limit or the time, whichever is first
-		"output without end that is empty":        {behaviour: "output_nothing", code: "SB000"},
-		"output in pieces just below the limit":   {behaviour: "output_pieces", code: "SB000"},
-		"events without end that nobody knows":    {behaviour: "events_unknown", code: "SB000"},
-		"artifacts that nobody asked for":         {behaviour: "artifacts_unasked", code: "SB000"},
-		"an end without a result":                 {behaviour: "never_a_result", code: "SB000"},
-		"a status that there is not":              {behaviour: "result_status", code: "SB000"},
-		"a result above the limit":                {behaviour: "result_huge", code: "SB000"},
-		"a result that is no JSON":                {behaviour: "result_no_json", code: "SB000"},
-		"a result of half a million levels":       {behaviour: "result_deep", code: "SB000"},
-		"a duration of 300 billion years":         {behaviour: "result_duration", code: "SB000"},
-		"400,000 empty findings":                  {behaviour: "result_findings", code: "SB000"},
-		"two results":                             {behaviour: "two_results", code: "SB000"},
-		"output after the result":                 {behaviour: "result_then_output", code: "SB000"},
-		"an error after the result":               {behaviour: "result_then_error", code: "SB000"},
-		"a lost connection after the result":      {behaviour: "result_then_close", code: "SB009"},
-		"no end after the result":                 {behaviour: "result_then_nothing", code: "SB000|SB009"}, // the patience or the time, whichever is first
+		"output without end":                    {behaviour: "output_endless", code: "SB000"},
+		"output without end in single bytes":    {behaviour: "output_crumbs", code: "SB000|SB009"}, // the limit or the time, whichever is first
+		"output without end that is empty":      {behaviour: "output_nothing", code: "SB000"},
+		"output in pieces just below the limit": {behaviour: "output_pieces", code: "SB000"},
+		"events without end that nobody knows":  {behaviour: "events_unknown", code: "SB000"},
+		"artifacts that nobody asked for":       {behaviour: "artifacts_unasked", code: "SB000"},
+		"an end without a result":               {behaviour: "never_a_result", code: "SB000"},
+		"a status that there is not":            {behaviour: "result_status", code: "SB000"},
+		"a result above the limit":              {behaviour: "result_huge", code: "SB000"},
+		"a result that is no JSON":              {behaviour: "result_no_json", code: "SB000"},
+		"a result of half a million levels":     {behaviour: "result_deep", code: "SB000"},
+		"a duration of 300 billion years":       {behaviour: "result_duration", code: "SB000"},
+		"400,000 empty findings":                {behaviour: "result_findings", code: "SB000"},
+		"two results":                           {behaviour: "two_results", code: "SB000"},
+		"output after the result":               {behaviour: "result_then_output", code: "SB000"},
+		"an error after the result":             {behaviour: "result_then_error", code: "SB000"},
+		"a lost connection after the result":    {behaviour: "result_then_close", code: "SB009"},
+		// The caller's time is longer than the broker's patience with the plugin. An
+		// execution whose time ends first has its result, which the plugin had sent.
+		"no end after the result":                 {behaviour: "result_then_nothing", timeout: 60, code: "SB000"},
 		"a success that exits with 5":             {behaviour: "succeeded_with_5", code: "SB000"},
 		"a failure that exits with 0":             {behaviour: "failed_with_0", code: "SB000"},
 		"an exit code below zero":                 {behaviour: "exit_code_minus_1", code: "SB000"},
@@ -135,7 +140,7 @@ func TestExecutionsThatLie(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.t = t
 			s.plan(plan{"Execute": test.behaviour})
-			answer := s.execute()
+			answer := s.executeWithin(cmp.Or(test.timeout, timeout))
 			if test.code != "" {
 				blames(t, answer, test.code)
 			} else {

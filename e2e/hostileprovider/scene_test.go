@@ -22,6 +22,8 @@ import (
 const (
 	// memory is how much more the broker may hold, whatever a plugin does.
 	memory = 64 << 20
+	// timeout is that of an execution, in seconds, unless the test gives another.
+	timeout = 0.5
 	// secret is a setting of the hostile provider.
 	secret = "kept-from-everybody"
 )
@@ -114,9 +116,12 @@ func (s *scene) useTheGoodOne() {
 }
 
 // execute runs something in a fresh instance of the hostile provider.
-func (s *scene) execute() harness.Answer {
+func (s *scene) execute() harness.Answer { return s.executeWithin(timeout) }
+
+// executeWithin is execute with a timeout, in seconds.
+func (s *scene) executeWithin(timeout float64) harness.Answer {
 	return s.Do(http.MethodPost, "/api/v1/execute", harness.Token, map[string]any{
-		"language": "mock", "provider": "hostile", "code": "hello", "timeout": 0.5,
+		"language": "mock", "provider": "hostile", "code": "hello", "timeout": timeout,
 	})
 }
 

@@ -21,7 +21,8 @@ import (
 const endPatience = 5 * time.Second
 
 // lastly reads the answer that is a stream's last message, and sees the stream end well
-// behind it. stop ends the stream. Who has given up meanwhile gets the answer as it is.
+// behind it. stop ends the stream. A caller whose context ends meanwhile gets the answer as
+// it is: the plugin had sent all of it.
 func lastly[M, A any](ctx context.Context, stop context.CancelFunc, stream grpc.ServerStreamingClient[M], read func() (A, error)) (A, error) {
 	answer, err := read()
 	if err != nil {
