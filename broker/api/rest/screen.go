@@ -421,10 +421,7 @@ func (a *arrivals) take(header *fasthttp.RequestHeader, who caller, bytes int64,
 		bytes = 0
 	}
 	owner, now := who.tenant.Name, time.Now()
-	full := func(reserve bool) bool {
-		return (reserve || a.all > 0) && a.all+bytes > bounds.Bodies || (reserve || a.owner[owner] > 0) && a.owner[owner]+bytes > bounds.BodiesPerTenant
-	}
-	if bytes > 0 && full(true) || len(a.known) >= max(enoughArrivals, 2*a.swept) {
+	if bytes > 0 && a.full(owner, bytes, bounds, true) || len(a.known) >= max(enoughArrivals, 2*a.swept) {
 		for other, held := range a.known {
 			if !held.arrived && now.Sub(held.since) > abandoned {
 				a.giveBack(other)
@@ -433,13 +430,32 @@ func (a *arrivals) take(header *fasthttp.RequestHeader, who caller, bytes int64,
 		a.swept = len(a.known)
 	}
 	// One body may be as large as it likes, up to the limit of a request.
-	refused := bytes > 0 && full(false)
+	refused := bytes > 0 && a.full(owner, bytes, bounds, false)
 	if refused {
 		bytes = 0
 	}
 	a.known[header] = arrival{who: who, bytes: bytes, since: now, refused: refused}
 	a.count(owner, bytes)
 	return !refused
+}
+
+// full reports whether there is no room for so many bytes more, with mu held. One body may be as
+// large as it likes, up to the limit of a request, unless alone is set.
+func (a *arrivals) full(owner string, bytes int64, bounds Bounds, alone bool) bool {
+	return (alone || a.all > 0) && a.all+bytes > bounds.Bodies || (alone || a.owner[owner] > 0) && a.owner[owner]+bytes > bounds.BodiesPerTenant
+}
+
+// hold has a request hold so many bytes in the place of others, and reports whether there is room.
+func (a *arrivals) hold(owner string, before, bytes int64, bounds Bounds) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count(owner, -before)
+	if bounds.Bodies > 0 && bytes > before && a.full(owner, bytes, bounds, false) {
+		a.count(owner, before)
+		return false
+	}
+	a.count(owner, bytes)
+	return true
 }
 
 // caller is who sends the request.

@@ -40,7 +40,9 @@ func (s *Server) answerStream(w *streamWriter, r *http.Request, x *exchange, met
 		}
 	}
 	name()
-	r = r.WithContext(x.asked(r.Context()))
+	ctx, giveBack := s.withRoom(x.asked(r.Context()), x.tenant)
+	defer giveBack()
+	r = r.WithContext(ctx)
 	s.watchBody(r, x)
 	err := callStream(w, r, handle)
 	if to, ok := x.elsewhere(err); ok && x.passedTo == "" {

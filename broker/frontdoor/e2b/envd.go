@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"path"
 	"strconv"
@@ -101,8 +102,22 @@ const (
 	maxKeepAlive         = 10 * time.Minute
 )
 
-// maxMessage bounds a message of a client, in bytes: input of a process is the largest.
-const maxMessage = 8 << 20
+// maxMessage bounds a message of a client, in bytes: input of a process is the largest. That of a
+// message in a stream is smaller, for a stream may stay as long as its process.
+const maxMessage, maxStreamed = 8 << 20, 256 << 10
+
+// serveWhole is serve for calls with one message, whose body counts among those in memory.
+func (d envd) serveWhole(handler http.Handler) func(http.ResponseWriter, *http.Request, rest.Call[rest.None]) error {
+	serve := d.serve(handler)
+	return func(w http.ResponseWriter, r *http.Request, c rest.Call[rest.None]) error {
+		body, err := rest.ReadWhole(r, maxMessage)
+		if err != nil {
+			return err
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		return serve(w, r, c)
+	}
+}
 
 // serve has a handler of the Connect protocol answer. The time that a client gives is that
 // of the process, and not of the call.
@@ -146,12 +161,12 @@ func keepAliveOf(text string) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxKeepAlive)
 }
 
-// options are those of each handler.
-func options() []connect.HandlerOption {
+// options are those of each handler, for messages of up to most bytes.
+func options(most int) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(jsonCodec{}),
 		connect.WithCompression("gzip", nil, nil), // output would be held back by it
-		connect.WithReadMaxBytes(maxMessage),
+		connect.WithReadMaxBytes(most),
 	}
 }
 
@@ -168,8 +183,8 @@ func unary[In, Out any](d envd, procedure string, handle func(ctx context.Contex
 			return nil, connectError(err)
 		}
 		return connect.NewResponse(out), nil
-	}, options()...)
-	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: procedure, AnyQuery: true}, d.serve(handler))
+	}, options(maxMessage)...)
+	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: procedure, AnyQuery: true}, d.serveWhole(handler))
 }
 
 // streams registers a call with many answers.
@@ -185,8 +200,8 @@ func streams[In, Out any](d envd, procedure string, handle func(ctx context.Cont
 			return connectError(err)
 		}
 		return nil
-	}, options()...)
-	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: procedure, AnyQuery: true}, d.serve(handler))
+	}, options(maxMessage)...)
+	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: procedure, AnyQuery: true}, d.serveWhole(handler))
 }
 
 // unheard marks an error of the client's connection.

@@ -33,7 +33,7 @@ func (d envd) registerProcesses() {
 	})
 	unary(d, "/process.Process/CloseStdin", d.closeStdin)
 	unary(d, "/process.Process/Update", d.resize)
-	handler := connect.NewClientStreamHandler("/process.Process/StreamInput", d.streamInput, options()...)
+	handler := connect.NewClientStreamHandler("/process.Process/StreamInput", d.streamInput, options(maxStreamed)...)
 	rest.Stream(d.api, rest.Operation{Method: http.MethodPost, Path: "/process.Process/StreamInput", AnyQuery: true}, d.serve(handler))
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -49,14 +48,9 @@ const maxCode = 4 << 20
 // readBody reads the body of a request for the interpreter, which must be an object with
 // no other fields than into has.
 func readBody(r *http.Request, into any) error {
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxCode+1))
-	switch {
-	case err != nil:
-		return refused("body", "is not whole")
-	case len(text) > maxCode:
-		return rest.BadRequest(http.StatusRequestEntityTooLarge, "The body is too large.")
-	case len(text) == 0:
-		return nil
+	text, err := rest.ReadWhole(r, maxCode)
+	if err != nil || len(text) == 0 {
+		return err
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
