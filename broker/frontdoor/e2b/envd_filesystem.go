@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/api/lending"
@@ -274,6 +275,11 @@ func (d envd) watch(ctx context.Context, call *asked, req *envdv1.WatchDirReques
 const (
 	maxWatchers      = 32     // of a sandbox
 	maxWatcherEvents = 10_000 // that wait
+	// maxWatcherBytes and maxTenantBytes bound the memory of events that wait: of a watcher, and of
+	// all watchers of a tenant. Code in the sandbox decides how long their names are.
+	maxWatcherBytes, maxTenantBytes = 1 << 20, 16 << 20
+	// eventBytes is what an event takes beside its names.
+	eventBytes = 256
 	// watcherIdle is how long nobody may ask for the events of one.
 	watcherIdle = 10 * time.Minute
 )
@@ -283,19 +289,24 @@ const (
 type watchers struct {
 	mu  sync.Mutex
 	all map[string]*watcher
+	// bytes of the events that wait, by tenant.
+	bytes map[string]int
 }
 
 type watcher struct {
+	tenant  string
 	sandbox string
 	cancel  context.CancelFunc
 	idle    *time.Timer
 	events  []*envdv1.FilesystemEvent
+	bytes   int // of them
 	// failed is why there are no more.
-	failed error
+	failed  error
+	removed bool
 }
 
 // add begins a watch, which lives until its cancel is called.
-func (w *watchers) add(id, sandbox string, cancel context.CancelFunc) (*watcher, error) {
+func (w *watchers) add(id, tenant, sandbox string, cancel context.CancelFunc) (*watcher, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
@@ -308,9 +319,9 @@ func (w *watchers) add(id, sandbox string, cancel context.CancelFunc) (*watcher,
 		return nil, sdk.Errorf(sdk.CodeQuotaExceeded, "The sandbox has %d watchers, which is as many as it may. Remove some.", n)
 	}
 	if w.all == nil {
-		w.all = map[string]*watcher{}
+		w.all, w.bytes = map[string]*watcher{}, map[string]int{}
 	}
-	one := &watcher{sandbox: sandbox, cancel: cancel}
+	one := &watcher{tenant: tenant, sandbox: sandbox, cancel: cancel}
 	one.idle = time.AfterFunc(watcherIdle, func() { w.remove(id, sandbox) })
 	w.all[id] = one
 	return one, nil
@@ -326,19 +337,43 @@ func (w *watchers) remove(id, sandbox string) bool {
 	}
 	one.idle.Stop()
 	one.cancel()
+	w.drop(one)
+	one.removed = true
 	delete(w.all, id)
 	return true
 }
 
-// note keeps a change until somebody asks for it.
+// drop forgets the events of a watcher, with mu held.
+func (w *watchers) drop(one *watcher) {
+	if w.bytes[one.tenant] -= one.bytes; w.bytes[one.tenant] == 0 {
+		delete(w.bytes, one.tenant)
+	}
+	one.events, one.bytes = nil, 0
+}
+
+// note keeps a change until the client asks for it.
 func (w *watchers) note(one *watcher, event *envdv1.FilesystemEvent) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(one.events) >= maxWatcherEvents {
-		return own(connect.CodeDataLoss, sdk.Errorf(sdk.CodeConflict, "There were more than %d changes that nobody has asked for.", maxWatcherEvents))
+	size := proto.Size(event) + eventBytes
+	switch {
+	case one.removed:
+		return context.Canceled
+	case len(one.events) >= maxWatcherEvents:
+		return lostChanges("There were more than %d changes that the client has not asked for.", maxWatcherEvents)
+	case one.bytes+size > maxWatcherBytes:
+		return lostChanges("The changes that the client has not asked for take more than %d bytes.", maxWatcherBytes)
+	case w.bytes[one.tenant]+size > maxTenantBytes:
+		return lostChanges("The changes that the tenant's clients have not asked for take more than %d bytes.", maxTenantBytes)
 	}
 	one.events = append(one.events, event)
+	one.bytes += size
+	w.bytes[one.tenant] += size
 	return nil
+}
+
+func lostChanges(format string, bound int) error {
+	return own(connect.CodeDataLoss, sdk.Errorf(sdk.CodeConflict, format, bound))
 }
 
 // fail keeps why a watch has ended.
@@ -358,7 +393,7 @@ func (w *watchers) take(id, sandbox string) ([]*envdv1.FilesystemEvent, error) {
 	}
 	one.idle.Reset(watcherIdle)
 	events := one.events
-	one.events = nil
+	w.drop(one)
 	if len(events) == 0 && one.failed != nil {
 		return nil, one.failed
 	}
@@ -375,7 +410,7 @@ func (d envd) createWatcher(ctx context.Context, call *asked, req *envdv1.Create
 	}
 	id, sandbox := rand.Text(), call.info.ID.Instance
 	watched, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	one, err := d.watchers.add(id, sandbox, cancel)
+	one, err := d.watchers.add(id, call.tenant.Name, sandbox, cancel)
 	if err != nil {
 		cancel()
 		return nil, err
