@@ -83,10 +83,10 @@ func Headers() Kind {
 			Tests: []string{"TestWhatAClientSaysOfAHopIsNotBelieved", "TestAProgramIsReachedThroughAnotherBroker"},
 		},
 		{
-			Of:    []string{"Upgrade", "Origin", "Access-Control-Request-Method"},
-			Abuse: "A page of another origin, to open a WebSocket, or to ask with what a browser adds.",
-			Stops: "A handshake of another origin is refused. No cookie is a token, so a page has nothing to ask with. Preflights are answered for links alone.",
-			Tests: []string{"TestTerminalsOverWebSocket", "TestAPreflightIsAnsweredInPlaceOfTheProgram", "TestTheRequestsOfAttackers", "TestWhoIsLetIn"},
+			Of:    []string{"Upgrade", "Origin", "Sec-Fetch-Site", "Access-Control-Request-Method"},
+			Abuse: "A page of another origin, to open a WebSocket, to ask with what a browser adds, or to run code at a door without tokens.",
+			Stops: "A handshake of another origin is refused. No cookie is a token, so a page has nothing to ask with; a door without tokens refuses pages. Preflights are answered for links alone.",
+			Tests: []string{"TestTerminalsOverWebSocket", "TestNoPageRunsCodeWithoutAToken", "TestAPreflightIsAnsweredInPlaceOfTheProgram", "TestTheRequestsOfAttackers", "TestWhoIsLetIn"},
 		},
 		{
 			Of:    []string{"Cookie", "Set-Cookie"},

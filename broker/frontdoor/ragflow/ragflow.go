@@ -9,6 +9,7 @@ package ragflow
 
 import (
 	"context"
+	"mime"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -85,12 +86,36 @@ func (d *Door) authenticate(_ context.Context, h rest.Header) (who tenant.Tenant
 	if name := d.settings.Load().Tenant; len(tokens) > 0 {
 		who, known = d.tenants.Authenticate(rest.OnlyOne(tokens))
 	} else if name != "" {
+		if err := ofAPage(h); err != nil {
+			return who, err
+		}
 		who, known = d.tenants.Tenant(name)
 	}
 	if !known {
 		return who, errStranger
 	}
 	return who, nil
+}
+
+// ofAPage refuses a request without a token that a page in a browser may have sent. Any page could
+// run code, by a form or by a name that it has lead to this address. Browsers say so in one of two
+// fields; RAGFlow's client sends neither, and sends JSON.
+func ofAPage(h rest.Header) error {
+	for _, field := range []string{"Origin", "Sec-Fetch-Site"} {
+		if len(h.Values(field)) > 0 {
+			return sdk.Errorf(sdk.CodeNotAllowed, "A page in a browser must send a token.")
+		}
+	}
+	if h.Method() != http.MethodPost {
+		return nil
+	}
+	media := h.Values("Content-Type")
+	if len(media) == 1 {
+		if name, _, err := mime.ParseMediaType(media[0]); err == nil && name == "application/json" {
+			return nil
+		}
+	}
+	return sdk.Errorf(sdk.CodeNotAllowed, "Without a token the body must be application/json.")
 }
 
 // health is what both routes answer when a run could be served.

@@ -242,6 +242,44 @@ func TestWhoAsks(t *testing.T) {
 	}
 }
 
+// Where a tenant is named for requests without a token, any page that a browser on the machine shows
+// could run code.
+func TestNoPageRunsCodeWithoutAToken(t *testing.T) {
+	body := bodyOf("x", "python")
+	raw := func(fields string) string {
+		return fmt.Sprintf("POST /ragflow/run HTTP/1.1\r\nHost: broker\r\nConnection: close\r\nContent-Length: %d\r\n%s\r\n%s", len(body), fields, body)
+	}
+	const jsonType = "Content-Type: application/json\r\n"
+	for name, test := range map[string]struct {
+		fields string
+		runs   bool
+	}{
+		"RAGFlow's client":                 {jsonType, true},
+		"JSON with its encoding":           {"Content-Type: application/json; charset=utf-8\r\n", true},
+		"a page of another site":           {jsonType + "Origin: https://evil.example\r\n", false},
+		"a page without an origin":         {jsonType + "Origin: null\r\n", false},
+		"a page by a name that leads here": {jsonType + "Origin: http://broker\r\n", false},
+		"a browser that says whence":       {jsonType + "Sec-Fetch-Site: cross-site\r\n", false},
+		"a form":                           {"Content-Type: text/plain\r\n", false},
+		"another form":                     {"Content-Type: application/x-www-form-urlencoded\r\n", false},
+		"a body of no type":                {"", false},
+		"a body of two types":              {jsonType + "Content-Type: text/plain\r\n", false},
+		"a page with a token":              {jsonType + "Origin: https://good.example\r\n" + bearer, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, frontdoor.Settings{Tenant: "rival"})
+			s.outcome = instance.Execution{Result: sdk.ExecuteResult{Status: sdk.StatusSucceeded}}
+			answer := s.exchange(t, raw(test.fields))
+			if test.runs {
+				assert.Check(t, is.Contains(answer, "200 OK"))
+				return
+			}
+			assert.Equal(t, s.runs, 0, answer)
+			assert.Check(t, is.Contains(answer, "SB012"), answer)
+		})
+	}
+}
+
 func TestHealthIsWhetherARunCouldBeServed(t *testing.T) {
 	for _, test := range []struct {
 		name, label string
