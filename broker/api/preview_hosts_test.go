@@ -114,7 +114,6 @@ func TestHostsThatAreNoPreviews(t *testing.T) {
 		"one that has expired":   ours.Label(past) + ".preview.test",
 		"no such instance":       ours.Label(elsewhere) + ".preview.test",
 		"two labels":             "x." + label + ".preview.test",
-		"nothing":                ".preview.test",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{"/", "/api/v1/instances", "/healthz", "/openapi.json"} {
@@ -129,6 +128,21 @@ func TestHostsThatAreNoPreviews(t *testing.T) {
 	f.server.SetPreviewHosts(nil)
 	f.atHost(http.MethodGet, at.Host, "/healthz", "").wants(http.StatusOK)
 	assert.Equal(t, f.makePreview(id, `{}`).HostURL, "")
+}
+
+// A proxy in front may pass on a host in a form that we must not take for another one.
+func TestFormsOfAHost(t *testing.T) {
+	f, _, _ := startHosts(t)
+	for host, status := range map[string]int{
+		"www.preview.test": http.StatusForbidden, "www.preview.test.": http.StatusForbidden, "WWW.preview.test:": http.StatusForbidden, "www.preview.test.:": http.StatusForbidden,
+		".preview.test": http.StatusBadRequest, "www..preview.test": http.StatusBadRequest, "www.preview.test..": http.StatusBadRequest, "www.preview.test..:80": http.StatusBadRequest, ".": http.StatusOK,
+		"x:": http.StatusOK, "[::1]:80": http.StatusOK, "[::1]": http.StatusOK,
+	} {
+		conn, r := f.dial()
+		_, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(f.receive(r).StatusCode, status), host)
+	}
 }
 
 func TestALineThatNamesAnotherHostIsRefused(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
@@ -217,11 +218,18 @@ func targetPath(header *fasthttp.RequestHeader) string {
 // HostOf is the host that a request is for, as Header.Host has it.
 func HostOf(r *http.Request) string { return hostname(r.Host) }
 
-// hostname is a host in lower case, without its port and the dot at its end.
+// hostname is a host in lower case, without its port, which may be empty, and the dot at its end.
 func hostname(host string) string {
 	host = strings.ToLower(host)
-	if name, port, err := net.SplitHostPort(host); err == nil && port != "" {
+	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	return strings.TrimSuffix(host, ".")
+}
+
+// hasEmptyLabel finds a host such as a..example or .example: a proxy in front may take it for another
+// one than we do.
+func hasEmptyLabel(host string) bool {
+	name := hostname(host)
+	return name != "" && slices.Contains(strings.Split(name, "."), "")
 }

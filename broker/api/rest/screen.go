@@ -237,6 +237,9 @@ func ambiguousHead(header *fasthttp.RequestHeader) bool {
 			}
 		case bytes.EqualFold(name, []byte(fiber.HeaderHost)):
 			hosts++
+			if hasEmptyLabel(string(bytes.Trim(value, " \t"))) {
+				return true
+			}
 		}
 	}
 	switch {

@@ -278,7 +278,6 @@ func TestHostsThatLeadNowhere(t *testing.T) {
 		"a label before it":                    {host: "x.8000-" + id},
 		"one before the API's":                 {host: "x.api"},
 		"another name":                         {host: "www"},
-		"nothing":                              {host: ""},
 		"another sandbox in the header":        {"8000-" + id, []string{"E2b-Sandbox-Id: " + other.SandboxID}},
 		"another port in the header":           {"8000-" + id, []string{"E2b-Sandbox-Port: 8001"}},
 		"envd's port in the header":            {"8000-" + id, []string{"E2b-Sandbox-Port: 49983"}},
