@@ -151,7 +151,7 @@ func callerOf(ctx context.Context) (Caller, error) {
 // tokenOf is the token of a request that was authenticated: where there are several they are
 // the same.
 func tokenOf(r *http.Request) string {
-	if _, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)
 	}
 	return r.Header.Get("X-API-Key")

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -204,6 +205,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}{
 		"a token":                          {nil, "200"},
 		"a token as an API key":            {[]string{"Authorization: ", "X-API-Key: " + token}, "200"},
+		"an API key beside another scheme": {[]string{"Authorization: Basic YTpi", "X-API-Key: " + token}, "200"},
 		"no token":                         {[]string{"Authorization: "}, "401"},
 		"a wrong token":                    {[]string{"Authorization: Bearer wrong"}, "401"},
 		"two tokens that differ":           {[]string{"X-API-Key: " + another}, "401"},
@@ -276,7 +278,7 @@ func TestOldClientsCancelByAnotherRequest(t *testing.T) {
 			return poll.Continue("it runs")
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	<-second.left
 	assert.Check(t, runs(first.pid))
 	cancel(first.session, "")
@@ -304,7 +306,7 @@ func TestAClientThatLeavesEndsItsProgram(t *testing.T) {
 					return poll.Continue("it runs")
 				}
 				return poll.Success()
-			})
+			}, poll.WithTimeout(2*time.Minute))
 		})
 	}
 }
