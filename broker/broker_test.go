@@ -229,7 +229,7 @@ func TestMetricsAreShownWhereTheConfigurationSays(t *testing.T) {
 			}
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	_, text = b.do(http.MethodGet, "/api/v1/providers", "")
 	assert.Check(t, !strings.Contains(text, "Instances that there are"), "metrics are no tenant's business")
 }
@@ -278,7 +278,7 @@ func TestAStopLetsAnExecutionFinish(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("the execution has not begun")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	b.stop()
 	got := <-done
 	assert.NilError(t, got.err)

@@ -27,12 +27,13 @@ func TestACloudThatFailsCreationsIsNotWaitedFor(t *testing.T) {
 		}
 		provider "mock" {}
 	`))
+	began := time.Now()
 	for n := range 6 {
-		began := time.Now()
 		status, text := b.do(http.MethodPost, "/api/v1/instances", fmt.Sprintf(`{"session_id": "s-%d"}`, n))
 		assert.Equal(t, status, http.StatusCreated, text)
 		assert.Check(t, cmp.Contains(text, `"provider":"mock"`))
 		assert.Check(t, cmp.Contains(text, `"reason":"fallback"`))
-		assert.Check(t, time.Since(began) < 20*time.Second, "it waited for a list to be believed")
 	}
+	// Each would wait for a minute.
+	assert.Check(t, time.Since(began) < 3*time.Minute, "they waited for a list to be believed")
 }

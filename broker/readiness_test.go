@@ -68,7 +68,7 @@ func TestRequestsWaitForTheActiveProviderAfterTheStart(t *testing.T) {
 			return poll.Continue("%d: %s", status, text)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Check(t, cmp.Contains(detail, "provider first is unhealthy: it warms up. New work waits for it until"))
 	answered := make(chan string, 1)
 	go func() {

@@ -30,7 +30,7 @@ func TestAFullPoolOverflowsToTheFallback(t *testing.T) {
 	assert.Equal(t, status, http.StatusCreated, text)
 	assert.Check(t, cmp.Contains(text, `"provider":"mock"`))
 	assert.Check(t, cmp.Contains(text, `"routing":{"reason":"fallback","tried":[{"provider":"small","code":"SB008"}]}`))
-	assert.Check(t, time.Since(began) < 25*time.Second, "it waited in the plugin's queue")
+	assert.Check(t, time.Since(began) < time.Minute, "it waited in the plugin's queue")
 
 	answered := make(chan string, 1)
 	go func() {

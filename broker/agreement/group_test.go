@@ -113,14 +113,14 @@ func TestAllHaveATextOrNoneHasIt(t *testing.T) {
 	assert.Check(t, refused, "%v", err)
 	assert.Check(t, is.ErrorContains(err, "broker c refuses it: there is no such plugin"))
 	for _, m := range all {
-		poll.WaitOn(t, m.has("2"))
+		poll.WaitOn(t, m.has("2"), poll.WithTimeout(2*time.Minute))
 	}
 
 	// Who has left is not waited for, and has what the others have when it is there again.
 	c.end()
 	assert.NilError(t, b.propose(t.Context(), "4"))
 	poll.WaitOn(t, a.has("4"), poll.WithTimeout(time.Minute))
-	poll.WaitOn(t, c.has("2"))
+	poll.WaitOn(t, c.has("2"), poll.WithTimeout(2*time.Minute))
 	c.set(func() { c.wrong = nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

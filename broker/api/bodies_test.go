@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -37,7 +38,7 @@ func TestBodiesThatDoNotComeAreBounded(t *testing.T) {
 				return poll.Continue("%d", got)
 			}
 			return poll.Success()
-		})
+		}, poll.WithTimeout(2*time.Minute))
 	}
 	first := begin("acme-token", fmt.Sprintf("Content-Length: %d", maxBody))
 	second := begin("acme-token", "Transfer-Encoding: chunked")

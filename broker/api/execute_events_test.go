@@ -121,7 +121,7 @@ func TestAnExecutionIsStreamed(t *testing.T) {
 	assert.DeepEqual(t, streamed, whole)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(cmp.Equal(strings.Count(f.log.String(), `tenant=acme method=POST route=/api/v1/execute status=200 code=""`), 2))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestOutputArrivesByteForByte(t *testing.T) {
@@ -200,7 +200,7 @@ func TestWhatFailsAfterTheStartIsTheLastEvent(t *testing.T) {
 	assert.Equal(t, streamed.RequestID, "test-request")
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(cmp.Contains(f.log.String(), "status=200 code=SB003"))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	// The code's own end is no failure.
 	f.provider.OnExecute = func(context.Context, sdk.ExecuteRequest, sdk.Output) (sdk.ExecuteResult, error) {
 		return sdk.ExecuteResult{Status: sdk.StatusTimeout, ExitCode: 137, Detail: "late"}, nil
@@ -249,7 +249,7 @@ func TestAClientThatLeavesItsStreamCancelsTheExecution(t *testing.T) {
 	assert.Equal(t, e.Name, "started")
 	leave()
 	<-cancelled
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(cmp.Len(f.provider.Live(), 0)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(cmp.Len(f.provider.Live(), 0)) }, poll.WithTimeout(2*time.Minute))
 }
 
 func TestAReaderThatDoesNotReadHoldsUpTheCodeAndNotMemory(t *testing.T) {
@@ -288,7 +288,7 @@ func TestAReaderThatDoesNotReadHoldsUpTheCodeAndNotMemory(t *testing.T) {
 		}
 		before = now
 		return poll.Continue("%d bytes were taken", now)
-	}, poll.WithDelay(100*time.Millisecond))
+	}, poll.WithDelay(100*time.Millisecond), poll.WithTimeout(2*time.Minute))
 	assert.Assert(t, taken.Load() < 64<<20, "%d bytes were taken", taken.Load())
 	assert.NilError(t, conn.Close())
 	assert.Assert(t, <-ended != nil)

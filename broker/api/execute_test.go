@@ -237,7 +237,7 @@ func TestAClientThatGoesAwayCancelsItsExecution(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("the instance is still there")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestProviders(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
@@ -28,7 +29,7 @@ func TestWhoEndsOnlyItsOwnSideIsNotToldOfASuccess(t *testing.T) {
 			assert.NilError(t, err)
 			assert.NilError(t, conn.(*net.TCPConn).CloseWrite())
 			f.ended(r)
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(cmp.Contains(f.log.String(), "status=499")) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(cmp.Contains(f.log.String(), "status=499")) }, poll.WithTimeout(2*time.Minute))
 		})
 	}
 }

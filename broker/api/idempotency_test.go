@@ -146,7 +146,7 @@ func TestWhatIsBeingCarriedOutIsNotBegunAgain(t *testing.T) {
 		}
 		again.wants(http.StatusOK)
 		return poll.Compare(cmp.Contains(again.text, `"status":"succeeded"`))
-	}, poll.WithDelay(10*time.Millisecond))
+	}, poll.WithDelay(10*time.Millisecond), poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, len(f.provider.Executions()), 1)
 }
 

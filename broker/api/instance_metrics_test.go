@@ -112,7 +112,7 @@ func TestAStreamOfMetricsEndsWithItsReader(t *testing.T) {
 	<-done
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(cmp.Contains(f.log.String(), "route=/api/v1/instances/{id}/metrics status=499"))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestAStreamOfMetricsEndsWhenTheBrokerBeginsToStop(t *testing.T) {

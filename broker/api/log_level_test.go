@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -34,7 +35,7 @@ func TestTheLevelOfARequestInTheLog(t *testing.T) {
 					}
 				}
 				return poll.Continue("no such line in %s", f.log.String())
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			assert.Assert(t, strings.Contains(line, test.level), line)
 		})
 	}

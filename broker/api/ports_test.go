@@ -180,7 +180,7 @@ func TestAPreviewNeedsNoToken(t *testing.T) {
 	f.do(http.MethodGet, p.Path, "", "Authorization: ").problem(http.StatusNotFound, "SB013")
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(is.Contains(f.log.String(), `tenant=acme method=GET route="/preview/{token}/*" status=404`))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Assert(t, !strings.Contains(f.log.String(), token[:16]), "the log has the pattern only")
 }
 
@@ -288,7 +288,7 @@ func TestAClientThatLeavesAPortIsNoticed(t *testing.T) {
 	<-asked
 	assert.NilError(t, conn.Close())
 	<-released
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(f.log.String(), "status=499")) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(f.log.String(), "status=499")) }, poll.WithTimeout(2*time.Minute))
 }
 
 func TestAProgramThatBreaksOffIsSeenToDoSo(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/assert/cmp"
@@ -226,7 +227,7 @@ func TestWhatIsFlushedArrives(t *testing.T) {
 	assert.Assert(t, !lines.Scan())
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(cmp.Contains(f.log.String(), "tenant=acme method=GET route=/test/{id}/stream status=202"))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestHeadOfAStream(t *testing.T) {
@@ -368,7 +369,7 @@ func TestTheContextOfAStreamEndsWithItsClient(t *testing.T) {
 	<-running
 	assert.NilError(t, conn.Close())
 	assert.ErrorIs(t, <-ended, context.Canceled)
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(cmp.Contains(f.log.String(), `status=499 code=""`)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(cmp.Contains(f.log.String(), `status=499 code=""`)) }, poll.WithTimeout(2*time.Minute))
 }
 
 func TestShutdownWaitsForStreamsAndThenEndsThem(t *testing.T) {

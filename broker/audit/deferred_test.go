@@ -19,7 +19,7 @@ func awaitHealth(t *testing.T, log *audit.Log, healthy bool) {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	}, poll.WithDelay(time.Millisecond))
+	}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 }
 
 // endsOf counts the ends that an effect has in the files.

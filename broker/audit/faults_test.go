@@ -180,7 +180,7 @@ func (s *sink) withstands(t *testing.T, fault sinkFault) {
 			return poll.Continue("%v: %v", err, s.log.Err())
 		}
 		return poll.Success()
-	}, poll.WithDelay(5*time.Millisecond))
+	}, poll.WithDelay(5*time.Millisecond), poll.WithTimeout(2*time.Minute))
 	assert.Check(t, s.log.State().Writable)
 	shut(t, s.log)
 
@@ -265,7 +265,7 @@ func TestALineWhoseCallerHasGone(t *testing.T) {
 			return poll.Continue("%+v", last)
 		}
 		return poll.Success()
-	}, poll.WithDelay(5*time.Millisecond))
+	}, poll.WithDelay(5*time.Millisecond), poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, intact(t, dir).Open, 0)
 }
 

@@ -249,7 +249,7 @@ func TestOldFilesAreCompressedAndRemovedForTheirAge(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%+v", segments)
-	}, poll.WithDelay(5*time.Millisecond))
+	}, poll.WithDelay(5*time.Millisecond), poll.WithTimeout(2*time.Minute))
 	report := intact(t, dir)
 	assert.Check(t, report.Explained, "the log says what was removed")
 	shut(t, log)

@@ -112,7 +112,7 @@ func TestAFileThatCannotBeReadHidesNoOther(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%v, %v", segments, err)
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	noted, found := usageSince(t, log, seq, hash)
 	assert.Assert(t, found)
 	assert.DeepEqual(t, noted, []string{`{"number":0}`, `{"number":1}`, `{"number":2}`})
@@ -143,7 +143,7 @@ func TestWhatTheDiskDidNotTakeIsNotNoted(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%+v, %v", log.State(), log.Err())
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	seq, hash := log.Position()
 	noteIn(t, log, 2)
 	noted, found := usageSince(t, log, seq, hash)

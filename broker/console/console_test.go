@@ -24,7 +24,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/api/rest"
 	"github.com/sandbox-broker/sandbox-broker/broker/console"
 	"github.com/sandbox-broker/sandbox-broker/broker/tenant"
-	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -154,7 +154,6 @@ func TestThePageIsSmall(t *testing.T) {
 
 // What is committed is what its sources make.
 func TestTheAssetsAreBuiltOfTheirSources(t *testing.T) {
-	binaries.Needs(t, "npm", "npm")
 	work, built := t.TempDir(), t.TempDir()
 	assert.NilError(t, os.CopyFS(work, withoutModules{os.DirFS("web")}))
 	run := func(name string, args ...string) {
@@ -163,7 +162,7 @@ func TestTheAssetsAreBuiltOfTheirSources(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		assert.NilError(t, err, "%s %q: %s", name, args, out)
 	}
-	run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm.Install(t, work)
 	run("npx", "tsc", "--noEmit")
 	run("node", "build.mjs", built)
 	want, err := os.ReadDir("assets")

@@ -12,7 +12,11 @@ import (
 
 // The pieces of a log show in nothing: it is compared with a plain list.
 func TestALogIsAListWhosePartsAreForgotten(t *testing.T) {
-	for seed := range uint64(50) {
+	seeds := uint64(50)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			l := newLog()

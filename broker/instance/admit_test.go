@@ -68,7 +68,7 @@ func wantsUsed(t *testing.T, k *quota.Keeper, name string, limit quota.Limit, wa
 			return poll.Continue("%s has used %v of %s, not %v", name, got, limit, want)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func code(timeout time.Duration) instance.ExecuteRequest {
@@ -139,7 +139,7 @@ func TestARequestMayWaitForItsTurn(t *testing.T) {
 			return poll.Continue("%d wait", n)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, len(provider.Live()), 2, "who waits has no instance yet")
 	close(finish)
 	group.Wait()
@@ -163,7 +163,7 @@ func TestWhoWaitsIsSentAwayWhenTheBrokerStops(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("it does not wait yet")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	s.Drain(context.Background())
 	assert.ErrorContains(t, <-outcome, "the broker is shutting down")
 }

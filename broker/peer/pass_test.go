@@ -165,7 +165,7 @@ func TestWhatAClientLeavesEndsAtTheOwner(t *testing.T) {
 					return poll.Success()
 				}
 				return poll.Continue("the execution has not begun")
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			leave()
 			assert.ErrorIs(t, <-gone, context.Canceled)
 			select {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -48,21 +49,21 @@ func TestCallsOfAPluginAreObserved(t *testing.T) {
 	id := instance(t, process.Provider())
 	_, _, err := execute(ctx, process.Provider(), id, `{"stdout": "hello"}`)
 	assert.NilError(t, err)
-	poll.WaitOn(t, w.saw("box Create  for "))
-	poll.WaitOn(t, w.saw("box Execute  for request-7"))
+	poll.WaitOn(t, w.saw("box Create  for "), poll.WithTimeout(2*time.Minute))
+	poll.WaitOn(t, w.saw("box Execute  for request-7"), poll.WithTimeout(2*time.Minute))
 	_, _, err = execute(ctx, process.Provider(), "no-such-instance", `{}`)
 	assert.Equal(t, sdk.CodeOf(err), sdk.CodeNotFound)
-	poll.WaitOn(t, w.saw("box Execute SB013 for request-7"))
+	poll.WaitOn(t, w.saw("box Execute SB013 for request-7"), poll.WithTimeout(2*time.Minute))
 	left, leave := context.WithCancel(ctx)
 	ended := make(chan error)
 	go func() {
 		_, _, err := execute(left, process.Provider(), id, `{"log_lines": 1, "hang": true}`)
 		ended <- err
 	}()
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "mock log line"}))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "mock log line"}), poll.WithTimeout(2*time.Minute))
 	leave()
 	assert.ErrorIs(t, <-ended, context.Canceled)
-	poll.WaitOn(t, w.saw("box Execute canceled for request-7"))
+	poll.WaitOn(t, w.saw("box Execute canceled for request-7"), poll.WithTimeout(2*time.Minute))
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

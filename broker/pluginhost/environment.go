@@ -13,7 +13,7 @@ import (
 var passedOn = []string{
 	"PATH", "HOME", "USER", "TMPDIR", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-	"SSL_CERT_FILE", "SSL_CERT_DIR", "GORACE",
+	"SSL_CERT_FILE", "SSL_CERT_DIR",
 	// Where the API server is, for a broker in a pod.
 	"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT",
 }

@@ -29,7 +29,7 @@ func TestAPluginFollowsTheBrokersLogLevel(t *testing.T) {
 	assert.NilError(t, err)
 	says("something")
 	lines := map[string]any{"@message": "mock log line", "provider": "box"}
-	poll.WaitOn(t, h.log.has(lines))
+	poll.WaitOn(t, h.log.has(lines), poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, len(h.log.entries(lines)), 1, "what it said before")
 
 	// One that is started now begins with the level of now.

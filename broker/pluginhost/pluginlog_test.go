@@ -105,7 +105,7 @@ func TestValuesThatTheOperatorPassesOnAreHidden(t *testing.T) {
 	id := instance(t, p)
 	_, _, err := execute(t.Context(), p, id, `{"log": "with key-of-the-cloud and of-the-settings"}`)
 	assert.NilError(t, err)
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "with (secret) and (secret)", "provider": "box"}))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "with (secret) and (secret)", "provider": "box"}), poll.WithTimeout(2*time.Minute))
 	_, _, err = execute(t.Context(), p, id, `{"fail": "SB003", "message": "refused key-of-the-cloud\u001b[31m"}`)
 	assert.Error(t, err, "SB003: provider \"box\": refused (secret)\uFFFD[31m")
 }

@@ -22,7 +22,7 @@ func TestAPluginLogsWhichRequestACallIsFor(t *testing.T) {
 	asked := origin.With(t.Context(), origin.Origin{Cause: origin.Request, RequestID: "request-7"})
 	_, _, err = execute(asked, process.Provider(), id, `{"log_lines": 1}`)
 	assert.NilError(t, err)
-	poll.WaitOn(t, h.log.has(map[string]any{"@message": "mock log line", "request_id": "request-7"}))
+	poll.WaitOn(t, h.log.has(map[string]any{"@message": "mock log line", "request_id": "request-7"}), poll.WithTimeout(2*time.Minute))
 	lines := h.log.entries(map[string]any{"@message": "mock log line"})
 	assert.Equal(t, len(lines), 2)
 	_, has := lines[0]["request_id"]

@@ -55,7 +55,7 @@ func TestWhoIsNotHealthyInTimeSaysWhy(t *testing.T) {
 	s := h.supervise(h.spec("mock"), sdk.Settings{"unhealthy": "no room"}, quick)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy))
+	poll.WaitOn(t, phase(s, pluginhost.PhaseUnhealthy), poll.WithTimeout(2*time.Minute))
 	cancel()
 	assert.ErrorContains(t, s.AwaitHealthy(ctx), "no room")
 

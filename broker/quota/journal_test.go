@@ -101,7 +101,7 @@ func TestSettlementsAreWrittenToo(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%v", d.acme())
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestCloseWritesWhatIsLeft(t *testing.T) {
@@ -155,7 +155,7 @@ func TestThoseWhoComeTogetherWaitForTheDiskTogether(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("not all are there")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	close(d.hold)
 	group.Wait()
 	assert.Assert(t, d.saves < many/2, "%d writes", d.saves)
@@ -176,7 +176,7 @@ func TestACallerThatGoesAwayWhileItIsWrittenTakesNothing(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("not there yet")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	cancel()
 	assert.ErrorIs(t, <-outcome, context.Canceled)
 	assert.Equal(t, used(t, k, quota.ExecutionsPerDay), 0.0)
@@ -207,7 +207,7 @@ func TestWhatNoLimitHangsOnDoesNotWaitForTheDisk(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%v", d.acme())
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestACountFromAClockThatWasWrongEnds(t *testing.T) {

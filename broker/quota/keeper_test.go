@@ -272,7 +272,7 @@ func TestWhoWaitsIsCounted(t *testing.T) {
 			return poll.Continue("%d wait", n)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	running.Release()
 	assert.NilError(t, <-done)
 	assert.NilError(t, <-done)

@@ -135,7 +135,7 @@ func TestWhatIsWrittenLaterIsNotTakenBackByTheLog(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%v", d.acme())
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	next := keeper(t, limits, on(&disk{records: map[string]quota.Record{"acme": d.acme()}, upTo: from}), at(c))
 	next.Follow(t.Context(), l)
 	assert.Equal(t, used(t, next, quota.ExecutionTimePerDay), 1.0)
@@ -155,7 +155,7 @@ func TestATenantThatWasRemovedHasNothingInTheLog(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%v", d.acme())
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	next := keeper(t, quota.Limits{ExecutionsPerDay: 5}, on(&disk{records: map[string]quota.Record{"acme": d.acme()}, upTo: from}))
 	next.Follow(t.Context(), l)
 	assert.Equal(t, used(t, next, quota.ExecutionsPerDay), 0.0)
@@ -274,7 +274,7 @@ func TestTheJournalKeepsUpWithTheLog(t *testing.T) {
 				return poll.Continue("at line %d", line)
 			}
 			return poll.Success()
-		})
+		}, poll.WithTimeout(2*time.Minute))
 	})
 	t.Run("at the end", func(t *testing.T) {
 		d, l := &disk{}, &lines{}
@@ -303,5 +303,5 @@ func TestNothingIsLeftToTheLogWhileTheJournalHangs(t *testing.T) {
 			return poll.Continue("something was left to the log")
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }

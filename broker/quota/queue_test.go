@@ -82,7 +82,7 @@ func TestWaitingEnds(t *testing.T) {
 					return poll.Success()
 				}
 				return poll.Continue("it does not wait yet")
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			c.meet(k)
 			err := <-outcome
 			assert.Assert(t, c.want(err), "%v", err)

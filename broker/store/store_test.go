@@ -71,7 +71,7 @@ func waitForLine(t *testing.T, s *store.Store, n int) {
 			return poll.Continue("%d in line", s.InLine())
 		}
 		return poll.Success()
-	}, poll.WithDelay(time.Millisecond))
+	}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 }
 
 func TestWhatUpdateReturnedForIsThereAfterACrash(t *testing.T) {

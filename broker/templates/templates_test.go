@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"gotest.tools/v3/assert"
@@ -146,7 +147,7 @@ func until(t *testing.T, what func() bool) {
 			return poll.Success()
 		}
 		return poll.Continue("not yet")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func (s scene) ready(t *testing.T, name string) templates.Status {

@@ -166,7 +166,7 @@ func TestDestroyEndsWhatRunsAndNeverLeavesTheStore(t *testing.T) {
 		_, err := p.Execute(t.Context(), sdk.ExecuteRequest{InstanceID: id, Language: sdk.Bash, Code: "echo here; sleep 1000", Timeout: time.Hour, OutputLimit: 1 << 20}, &out)
 		ended <- err
 	}()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(out.String(), "here\n")) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(out.String(), "here\n")) }, poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, p.Destroy(t.Context(), id))
 	assert.ErrorIs(t, <-ended, &sdk.Error{Code: sdk.CodeUnavailable})
 	for _, id := range []string{id, "", "..", "../instances", strings.Repeat("b", 32)} {
@@ -197,7 +197,7 @@ func TestAnInterruptIsLikeCtrlC(t *testing.T) {
 				assert.Check(t, err)
 				results <- result
 			}()
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.String(), "ready")) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.String(), "ready")) }, poll.WithTimeout(2*time.Minute))
 			assert.NilError(t, p.Interrupt(t.Context(), id, "x"))
 			result := <-results
 			assert.Equal(t, result.Status, sdk.StatusCancelled)

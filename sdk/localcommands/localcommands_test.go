@@ -371,7 +371,7 @@ func TestAReaderWithoutFollowGetsWhatGoesWithItsAnswer(t *testing.T) {
 				return poll.Error(err)
 			}
 			return poll.Compare(is.Equal(now[0].StdoutBytes, before[0].StdoutBytes+int64(len(text))))
-		})
+		}, poll.WithTimeout(2*time.Minute))
 	}
 	print("before")
 	out := newOutput()
@@ -508,7 +508,7 @@ func TestEndedCommandsStayKnownForAWhile(t *testing.T) {
 					}
 				}
 				return poll.Compare(is.DeepEqual([]int{len(list), read}, []int{c.known + 1, c.read}))
-			})
+			}, poll.WithTimeout(2*time.Minute))
 		})
 	}
 }

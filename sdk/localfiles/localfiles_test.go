@@ -313,7 +313,7 @@ func TestASearchWithinALineCanBeStopped(t *testing.T) {
 	began := time.Now()
 	_, err := s.SearchFiles(ctx, sdk.SearchFilesRequest{Path: ".", Pattern: "(?i)[a-z]{1000}[a-z]{900}c", Limit: 1}, func([]sdk.FileMatch) error { return nil })
 	assert.Assert(t, err != nil)
-	assert.Assert(t, time.Since(began) < 20*time.Second, "%v", time.Since(began))
+	assert.Assert(t, time.Since(began) < time.Minute, "%v", time.Since(began))
 }
 
 func TestSearchAndReplace(t *testing.T) {

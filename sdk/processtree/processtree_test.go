@@ -176,9 +176,9 @@ func TestATreeThatIsStoppedGoesOnOrIsKilled(t *testing.T) {
 			return poll.Continue("%s %v", stat, err)
 		}
 	}
-	poll.WaitOn(t, stopped(true))
+	poll.WaitOn(t, stopped(true), poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, tree.Signal(syscall.SIGCONT))
-	poll.WaitOn(t, stopped(false))
+	poll.WaitOn(t, stopped(false), poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, tree.Signal(syscall.SIGSTOP))
 	tree.Kill()
 	_, err := tree.Wait()

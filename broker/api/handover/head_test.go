@@ -85,7 +85,7 @@ func FuzzHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, hold bool) {
 		fctx, ok := request(t, text)
 		if !ok {
-			t.Skip()
+			t.Skip("it is no request")
 		}
 		length := fctx.Request.Header.ContentLength()
 		if hold {
@@ -93,7 +93,7 @@ func FuzzHead(f *testing.F) {
 		}
 		head, err := s.headOf(fctx)
 		if err != nil {
-			t.Skip()
+			t.Skip("it has no head")
 		}
 		written, err := io.ReadAll(head)
 		assert.NilError(t, err)

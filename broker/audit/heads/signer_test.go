@@ -125,7 +125,7 @@ func threeLogs(t *testing.T) (dirs []string, o *order) {
 					return poll.Continue("it is not signed yet")
 				}
 				return poll.Success()
-			}, poll.WithDelay(time.Millisecond))
+			}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 		}
 	}
 	for _, b := range all {
@@ -207,7 +207,7 @@ func TestAnOrderGoesOn(t *testing.T) {
 			return poll.Continue("the log still grows")
 		}
 		return poll.Success()
-	}, poll.WithDelay(10*time.Millisecond))
+	}, poll.WithDelay(10*time.Millisecond), poll.WithTimeout(2*time.Minute))
 }
 
 func TestALogThatWasChangedBehindItsHeadIsFound(t *testing.T) {

@@ -98,7 +98,7 @@ func (s *store) await(t *testing.T, last uint64) {
 			return poll.Continue("%v", got)
 		}
 		return poll.Success()
-	}, poll.WithDelay(time.Millisecond))
+	}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 }
 
 // awaitUpTo waits for a line and says that all from the first on came in order.
@@ -146,7 +146,7 @@ func TestLinesAreSentInOrderAcrossFiles(t *testing.T) {
 			return poll.Continue("%d behind", f.Behind())
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestWhatCannotBeSentStaysAndIsSentLater(t *testing.T) {
@@ -158,7 +158,7 @@ func TestWhatCannotBeSentStaysAndIsSentLater(t *testing.T) {
 	}
 	poll.WaitOn(t, func(poll.LogT) poll.Result { // the last end is on disk a moment later
 		return poll.Compare(is.Equal(f.Behind(), uint64(20)))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	to.set(nil)
 	to.awaitUpTo(t, lastOf(log))
 }

@@ -20,6 +20,7 @@ await build({
   chunkNames: "[name]-[hash]",
   jsx: "automatic",
   jsxImportSource: "preact",
+  preserveSymlinks: true, // the names of chunks do not depend on where node_modules is
   logLevel: "warning",
 });
 

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	sdkmcp "github.com/modelcontextprotocol/go-sdk/mcp"
 	"gotest.tools/v3/assert"
@@ -79,13 +80,13 @@ func TestCommandsInTheBackground(t *testing.T) {
 			return poll.Continue("%s", text)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		if _, err := os.Stat(pipe); err != nil {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, os.WriteFile(pipe, []byte("went\n"), 0o600))
 	text := textOf(call(t, session, "command_output", arguments{"session": "s", "command": id, "wait": 60, "stdout_offset": 6}))
 	assert.Equal(t, text, "exit code 0\nwent\nended\n")
@@ -307,7 +308,7 @@ func TestACallThatIsCancelledEndsItsProgram(t *testing.T) {
 							return poll.Continue("it runs")
 						}
 						return poll.Success()
-					})
+					}, poll.WithTimeout(2*time.Minute))
 				}
 				assert.Check(t, <-left != nil)
 			})
@@ -323,7 +324,7 @@ func waitForFile(t *testing.T, name string) (content string) {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, os.Remove(name))
 	return content
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -159,7 +160,7 @@ func TestAnUploadIsNotHeld(t *testing.T) {
 						return poll.Continue("%d bytes have come", n)
 					}
 					return poll.Success()
-				})
+				}, poll.WithTimeout(2*time.Minute))
 			}
 		}
 		_, tailErr := io.WriteString(sender, tail)
@@ -189,7 +190,7 @@ func TestAClientThatLeavesWithinAnUploadLeavesNothing(t *testing.T) {
 			return poll.Continue("there are %v, %v", left, err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestDownloadsAreOfBytesOrLines(t *testing.T) {

@@ -274,6 +274,9 @@ func TestASandboxOfAnotherBroker(t *testing.T) {
 		"code": TestTheEventsOfACell, "ports": TestPortsBelowTheDaemon, "WebSockets": TestAWebSocketReachesTheUsersProgram,
 		"metadata": TestNoPatchOfMetadataIsLostToAnother,
 	} {
+		if testing.Short() && !slices.Contains([]string{"files", "a shell", "ports", "metadata"}, name) {
+			continue
+		}
 		t.Run(name, test)
 	}
 	t.Run("by a listener of the door's own", func(t *testing.T) {

@@ -75,7 +75,7 @@ func (l *ledger) together(t *testing.T, changes ...int) map[int]error {
 				return poll.Continue("%d in line", line.Len())
 			}
 			return poll.Success()
-		}, poll.WithDelay(time.Millisecond))
+		}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 	}
 	close(l.open)
 	group.Wait()
@@ -160,7 +160,7 @@ func TestCloseFinishesWhatWaits(t *testing.T) {
 			return poll.Continue("%d in line", line.Len())
 		}
 		return poll.Success()
-	}, poll.WithDelay(time.Millisecond))
+	}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 	close(l.open)
 	group.Wait()
 	line.Close()

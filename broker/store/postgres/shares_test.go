@@ -153,7 +153,7 @@ func inAMoment(t *testing.T, do func() error) {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func neverTooMany(t *testing.T, url string) {
@@ -217,7 +217,7 @@ func servedInTurn(t *testing.T, url string) {
 				return poll.Continue("%d wait, %v", known, err)
 			}
 			return poll.Success()
-		})
+		}, poll.WithTimeout(2*time.Minute))
 	}
 	first.Instance.Release()
 	group.Wait()
@@ -335,7 +335,7 @@ func splitRates(t *testing.T, url string) {
 			return poll.Continue("%v %v", remaining, err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Check(t, granted(keepers[0])+granted(keepers[1]) <= 100)
 }
 
@@ -356,7 +356,7 @@ func changeLimits(t *testing.T, url string) {
 			return poll.Continue("%d, %v", used, err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, race(t, keepers, 50, execution(), quota.ExecutionsPerDay), int64(10))
 	to(quota.Limits{ExecutionsPerDay: 35})
 	assert.Equal(t, race(t, keepers, 50, execution(), quota.ExecutionsPerDay), int64(5))
@@ -368,7 +368,7 @@ func changeLimits(t *testing.T, url string) {
 			return poll.Continue("it is being told")
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func databaseAway(t *testing.T, url string) {
@@ -385,7 +385,7 @@ func databaseAway(t *testing.T, url string) {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // whatIsKept has three brokers make snapshots and volumes at once.

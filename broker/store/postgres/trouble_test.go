@@ -247,7 +247,7 @@ func TestNobodyIsDeadBecauseTheDatabaseWasAway(t *testing.T) {
 				return poll.Continue("%v", err)
 			}
 			return poll.Success()
-		}, poll.WithDelay(time.Millisecond))
+		}, poll.WithDelay(time.Millisecond), poll.WithTimeout(2*time.Minute))
 		return is
 	}
 	assert.Check(t, dead())

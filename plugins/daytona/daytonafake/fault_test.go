@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"syscall"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -51,7 +52,7 @@ func TestFaults(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error)
 		go func() { failed <- try(ctx, http.MethodGet, toolbox+"/version") }()
-		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(s.Hanging(), 1)) })
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(s.Hanging(), 1)) }, poll.WithTimeout(2*time.Minute))
 		cancel()
 		assert.ErrorIs(t, <-failed, context.Canceled)
 	})

@@ -108,7 +108,7 @@ func TestACommandThatEndsTheShellOfItsSessionHangs(t *testing.T) {
 	}()
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(is.Contains(ask(t, http.MethodPost, toolbox+"/process/session/s/exec", `{"command":"true","runAsync":true}`).text, "broken pipe"))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	select {
 	case r := <-done:
 		t.Fatal("it is answered: ", r.text)
@@ -134,7 +134,7 @@ func TestACommandIsKilledWithItsGroup(t *testing.T) {
 	assert.Check(t, time.Since(began) >= time.Second)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(is.Equal(run(t, toolbox, "pgrep -c sleep"), "0\n"))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestInterpreterChunks(t *testing.T) {
@@ -194,7 +194,7 @@ func TestTerminalsOfTheOldDaemon(t *testing.T) {
 	assert.Equal(t, reason, `{"exitCode":5,"exitReason":"exit status 5"}`)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(is.Equal(ask(t, http.MethodGet, toolbox+"/process/pty/t", "").status, 404))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	messages, _, _ = heard(t, dial(t, toolbox+"/process/pty/t/connect", nil))
 	assert.DeepEqual(t, messages, []string{`{"error":"PTY session not found","status":"error","type":"control"}`})
 }

@@ -123,7 +123,7 @@ func waitFull(t *testing.T, p *pool.Pool[*box], size int) {
 			ready += n
 		}
 		return poll.Compare(is.Equal(ready, size))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // use asks for a sandbox and gives it back.
@@ -217,7 +217,7 @@ func TestThoseWhoWaitAreServedInOrder(t *testing.T) {
 			assert.Check(t, b.Destroy(t.Context()))
 			p.Release()
 		})
-		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().Waiting, i+1)) })
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().Waiting, i+1)) }, poll.WithTimeout(2*time.Minute))
 	}
 	close(f.gate)
 	wg.Wait()
@@ -300,7 +300,7 @@ func TestASandboxThatEndsByItselfIsReplaced(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("nothing was made")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestCloseRefusesThoseWhoWait(t *testing.T) {
@@ -311,7 +311,7 @@ func TestCloseRefusesThoseWhoWait(t *testing.T) {
 		_, err := p.Acquire(t.Context(), pool.Request{Template: "python", Patience: time.Minute})
 		done <- err
 	}()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().Waiting, 1)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().Waiting, 1)) }, poll.WithTimeout(2*time.Minute))
 	p.Close()
 	assert.ErrorIs(t, <-done, &sdk.Error{Code: sdk.CodeUnavailable})
 	_, err := p.Acquire(t.Context(), pool.Request{Template: "python", Patience: time.Minute})
@@ -359,7 +359,7 @@ func TestCloseWaitsForWhatIsInUse(t *testing.T) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		_, err := p.Acquire(t.Context(), pool.Request{Template: "python", Patience: time.Minute})
 		return poll.Compare(is.ErrorIs(err, &sdk.Error{Code: sdk.CodeUnavailable}))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	go func() {
 		assert.Check(t, b.Destroy(t.Context()))
 		p.Release()
@@ -413,7 +413,7 @@ func TestManyAtOnceNeverShareASandbox(t *testing.T) {
 	wg.Wait()
 	assert.Check(t, f.most() <= 8)
 	// What made room may still be on its way out.
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().InUse, 0)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(p.Stats().InUse, 0)) }, poll.WithTimeout(2*time.Minute))
 	stats := p.Stats()
 	assert.Equal(t, stats.Hits+stats.Waits, int64(200))
 }
@@ -425,7 +425,7 @@ func TestADrainedPoolKeepsNothingReady(t *testing.T) {
 	held, err := p.Acquire(t.Context(), pool.Request{Template: "python", Patience: time.Minute})
 	assert.NilError(t, err)
 	p.Drain()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(f.count(), 1)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(f.count(), 1)) }, poll.WithTimeout(2*time.Minute))
 	assert.Check(t, held.Destroy(t.Context()))
 	p.Release()
 
@@ -433,5 +433,5 @@ func TestADrainedPoolKeepsNothingReady(t *testing.T) {
 	assert.NilError(t, err, "who asks all the same is served")
 	assert.Check(t, late.Destroy(t.Context()))
 	p.Release()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(f.count(), 0)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(f.count(), 0)) }, poll.WithTimeout(2*time.Minute))
 }

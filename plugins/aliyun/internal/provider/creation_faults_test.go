@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -76,7 +77,7 @@ func TestACreationWithAKeyThatIsGivenUpIsLeftToTheBroker(t *testing.T) {
 					return poll.Success()
 				}
 				return poll.Continue("%s was not asked for", action)
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			cancel()
 			assert.ErrorIs(t, <-failed, context.Canceled)
 			assert.Equal(t, cloud.Calls("DeleteSandbox"), 0)

@@ -76,7 +76,7 @@ func TestACreationThatIsGivenUpLeavesNothing(t *testing.T) {
 				return poll.Success()
 			}
 			return poll.Continue("%s was not asked for", action)
-		})
+		}, poll.WithTimeout(2*time.Minute))
 		cancel()
 		assert.ErrorIs(t, <-failed, context.Canceled)
 		assert.Equal(t, cloud.Sandboxes(), 0)

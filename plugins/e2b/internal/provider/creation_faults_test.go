@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -82,7 +83,7 @@ func TestACallerThatLeavesACreationWithAKeyFindsWhatItHasMade(t *testing.T) {
 				_, err := p.Create(ctx, req)
 				left <- err
 			}()
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(server.Hanging(), 1)) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(server.Hanging(), 1)) }, poll.WithTimeout(2*time.Minute))
 			cancel()
 			assert.ErrorIs(t, <-left, context.Canceled)
 			server.Honest()
@@ -116,5 +117,5 @@ func TestACallerThatLeavesACreationWithoutAKeyLeavesNothing(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%d were made, %v are there", server.Created(), server.Sandboxes())
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -66,7 +67,7 @@ func TestOnlyCodeThatWasNotBegunIsSaidToHaveHadNoEffect(t *testing.T) {
 				_, err := p.Execute(t.Context(), req, &out)
 				ended <- err
 			}()
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready")) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready")) }, poll.WithTimeout(2*time.Minute))
 			server.Expire(req.InstanceID)
 			err := <-ended
 			assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeUnavailable})
@@ -98,7 +99,7 @@ func TestAContextThatIsDeletedUnderItsCodeIsNotSaidToBeUnknown(t *testing.T) {
 		_, err := p.Execute(t.Context(), req, &out)
 		ended <- err
 	}()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready")) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready")) }, poll.WithTimeout(2*time.Minute))
 	assert.NilError(t, p.DeleteContext(t.Context(), req.InstanceID, req.ContextID))
 	assert.ErrorIs(t, <-ended, &sdk.Error{Code: sdk.CodeUnavailable})
 	_, err := p.Execute(t.Context(), req, &out)

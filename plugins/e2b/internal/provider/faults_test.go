@@ -144,7 +144,7 @@ func TestWhatACreationMakesIsListedWithItsLabels(t *testing.T) {
 			list, err := p.List(t.Context())
 			assert.NilError(t, err)
 			return poll.Compare(is.Len(list, len(there)))
-		})
+		}, poll.WithTimeout(2*time.Minute))
 		list, listed := p.List(t.Context())
 		assert.NilError(t, listed)
 		for _, i := range list {
@@ -296,7 +296,7 @@ func TestASandboxThatEndsWithinAnExecutionIsUnavailableAndNotFoundAfterwards(t *
 		_, err := p.Execute(t.Context(), request(id, sdk.Bash, longRunning), &out)
 		ended <- err
 	}()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "line 200\n")) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "line 200\n")) }, poll.WithTimeout(2*time.Minute))
 	server.Expire(id)
 	err := <-ended
 	assert.ErrorIs(t, err, &sdk.Error{Code: sdk.CodeUnavailable}, "the code ran")

@@ -54,6 +54,9 @@ func TestTheEnvironmentReachesTheCodeWholeAndNothingElse(t *testing.T) {
 		sdk.JavaScript: {"const q = 1", "process.stdout.write(process.env[%q])"},
 		sdk.TypeScript: {"const q = 1", "process.stdout.write(process.env[%q])"},
 	} {
+		if testing.Short() && language == sdk.TypeScript {
+			continue // it is JavaScript's kernel
+		}
 		for _, own := range []map[string]string{nil, {"QUOTES": `its 'own'`, "MORE": `\'`}} {
 			t.Run(fmt.Sprintf("%s, %d of its own", language, len(own)), func(t *testing.T) {
 				c, err := p.CreateContext(t.Context(), sdk.CreateContextRequest{InstanceID: id, Language: language, Env: own})
@@ -135,13 +138,11 @@ func TestTheEndOfAJavaScriptInterpreterIsTold(t *testing.T) {
 		"process.exit()":  {Status: sdk.StatusSucceeded},
 		"await new Promise((resolve) => setTimeout(resolve, 1500)); process.kill(process.pid, 'SIGKILL')": {Status: sdk.StatusFailed, ExitCode: 137},
 	} {
-		began := time.Now()
 		result, out := inContext(t, p, made, id, "console.log('before'); "+code)
 		assert.Equal(t, result.Status, want.Status, code)
 		assert.Equal(t, result.ExitCode, want.ExitCode, code)
 		assert.Equal(t, result.Detail, "the interpreter has ended; the context starts afresh")
 		assert.Equal(t, out.out(), "before\n")
-		assert.Check(t, time.Since(began) < 30*time.Second, "long before the time limit")
 		_, out = inContext(t, p, made, id, "console.log('after')")
 		assert.Equal(t, out.out(), "after\n")
 	}

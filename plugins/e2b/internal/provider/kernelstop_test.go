@@ -52,7 +52,7 @@ func (s stateful) stopped(code string, stop func(req sdk.ExecuteRequest, leave f
 		result, err := s.p.Execute(ctx, req, &out)
 		ended <- end{result, err}
 	}()
-	poll.WaitOn(s.t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready\n")) })
+	poll.WaitOn(s.t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready\n")) }, poll.WithTimeout(2*time.Minute))
 	stop(req, leave)
 	got := <-ended
 	return got.ExecuteResult, got.error

@@ -24,11 +24,11 @@ import (
 func TestMain(m *testing.M) {
 	e2bfake.Main()
 	http.DefaultTransport.(*http.Transport).DialContext = e2bfake.DialContext // which the provider's are copies of
-	flag.Parse()
-	// They wait more than they compute.
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	// They wait more than they compute. -parallel says otherwise.
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+	flag.Parse()
 	goleak.VerifyTestMain(m)
 }
 

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -55,7 +56,7 @@ func TestAProcessThatWasKilledForMemoryIsToldFromOneThatWasKilled(t *testing.T) 
 				assert.Check(t, err)
 				done <- result
 			}()
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(out.out(), "ready\n")) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(out.out(), "ready\n")) }, poll.WithTimeout(2*time.Minute))
 			if c.memory {
 				assert.NilError(t, server.KillForMemory(id))
 			}

@@ -107,7 +107,7 @@ func TestALeaseIsRenewedUntilTheDeadline(t *testing.T) {
 			return poll.Continue("%v are left", left)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestASandboxWhoseTimeIsOverIsForgottenAndFoundAgain(t *testing.T) {
@@ -121,7 +121,7 @@ func TestASandboxWhoseTimeIsOverIsForgottenAndFoundAgain(t *testing.T) {
 			return poll.Continue("it is known")
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, bash(t, p, id, "echo hello"), "hello\n", "it was there all the time")
 }
 

@@ -79,7 +79,7 @@ func TestASnapshotWhoseAnswerIsLostIsFoundByItsName(t *testing.T) {
 			assert.NilError(t, p.DeleteSnapshot(t.Context(), made.ID))
 			assert.Equal(t, len(listedSnapshots(t, p)), 0)
 			assert.NilError(t, endAll(t, p, id))
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Snapshots(), 0)) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Snapshots(), 0)) }, poll.WithTimeout(2*time.Minute))
 		})
 	}
 }
@@ -205,12 +205,12 @@ func TestASnapshotInUseIsDeletedWhenItsCopiesHaveEnded(t *testing.T) {
 	assert.Equal(t, len(listedSnapshots(t, after)), 0)
 	assert.NilError(t, after.Pause(t.Context(), copied))
 	assert.NilError(t, after.Destroy(t.Context(), copied))
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Snapshots(), 0)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Snapshots(), 0)) }, poll.WithTimeout(2*time.Minute))
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		left, err := fs.Glob(os.DirFS(dir), "snapshots/*.json")
 		assert.NilError(t, err)
 		return poll.Compare(is.Len(left, 0))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestSnapshotsOfOthersAreLetAlone(t *testing.T) {
@@ -287,7 +287,7 @@ func TestNothingOfAnExecutionGoesOnInACopy(t *testing.T) {
 				_, err := p.Execute(ctx, request(id, sdk.Bash, rerun), &out)
 				ended <- err
 			}()
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(out.out(), "ready\n")) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Equal(out.out(), "ready\n")) }, poll.WithTimeout(2*time.Minute))
 			made := keep(t, p, id)
 			assert.Check(t, made.Memory)
 			copied := copyOf(t, p, made)
@@ -326,7 +326,7 @@ func TestAnInstanceInWhichCommandsRunIsKeptWithoutMemory(t *testing.T) {
 			poll.WaitOn(t, func(poll.LogT) poll.Result {
 				got, state := logs(t, p, id, c)
 				return poll.Compare(is.Equal(got+string(state.State), "one\n"+string(sdk.CommandSucceeded)))
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			assert.Equal(t, s.x(), "5\n")
 			assert.Check(t, keep(t, p, id).Memory, "when it has ended")
 		})
@@ -345,7 +345,7 @@ func TestAContextInWhichCodeRanBeginsAfreshInTheCopy(t *testing.T) {
 		_, err := p.Execute(ctx, req, &out)
 		ended <- err
 	}()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready\n")) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Contains(out.out(), "ready\n")) }, poll.WithTimeout(2*time.Minute))
 	copied := copyOf(t, p, keep(t, p, req.InstanceID))
 	leave()
 	assert.Check(t, <-ended != nil)

@@ -68,7 +68,7 @@ func TestARenewalThatIsAnsweredByABalancerIsRepeated(t *testing.T) {
 			return poll.Continue("%v are left", left)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Check(t, p.Knows(id))
 }
 

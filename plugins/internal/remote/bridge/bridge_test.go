@@ -156,7 +156,7 @@ func TestStrangersGetNowhere(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("it is open")
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	_, err = b.Dial(t.Context(), t.Context(), port)
 	assert.NilError(t, err)
 }

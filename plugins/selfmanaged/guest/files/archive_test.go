@@ -206,11 +206,11 @@ func TestACutUploadLeavesNoPartOfAFile(t *testing.T) {
 		return list
 	}
 	_, err = s.WriteArchive(t.Context(), "", ".", io.MultiReader(bytes.NewReader(whole[:5<<19]), readerFunc(func([]byte) (int, error) {
-		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(names(), 2)) }) // before, and a draft
+		poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(names(), 2)) }, poll.WithTimeout(2*time.Minute)) // before, and a draft
 		return 0, broken
 	})))
 	assert.ErrorIs(t, err, broken)
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.DeepEqual(names(), []string{"before"})) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.DeepEqual(names(), []string{"before"})) }, poll.WithTimeout(2*time.Minute))
 }
 
 func TestNothingIsNoArchive(t *testing.T) {

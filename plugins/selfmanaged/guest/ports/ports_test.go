@@ -177,7 +177,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		_, err := dial(t, client, port)
 		return poll.Compare(is.Nil(err))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 func TestTheProgramHearsThatItsCallerLeft(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -33,6 +34,7 @@ func wanting(r *sdk.ExecuteRequest) {
 }
 
 func TestFiguresAndTablesOfTheRealLibraries(t *testing.T) {
+	tier.Full(t)
 	t.Run("in a directory", func(t *testing.T) {
 		testCharts(t, testFigures(t, newProvider(t, map[string]any{"rootfs": binaries.Rootfs(t)})))
 	})

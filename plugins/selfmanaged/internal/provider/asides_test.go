@@ -21,6 +21,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/smallroot"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/selfmanaged/internal/runsc"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -123,7 +124,7 @@ print(random.random())`)
 			return poll.Continue("it stands at %d", now)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	_, files = onDiskOf(t, p)
 	assert.Check(t, is.Equal(files, 0))
 	assert.NilError(t, p.Destroy(t.Context(), id))
@@ -231,7 +232,7 @@ func TestWhatIsOnTheDiskEndsWithItsInstance(t *testing.T) {
 					return poll.Continue("%d files", files)
 				}
 				return poll.Success()
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			err := <-followed
 			assert.Check(t, sdk.CodeOf(err) == sdk.CodeNotFound || sdk.CodeOf(err) == sdk.CodeConflict, "%v", err)
 			assert.ErrorIs(t, p.Resume(t.Context(), id), &sdk.Error{Code: sdk.CodeNotFound})
@@ -266,6 +267,7 @@ func TestWhatEndsWhileItIsPausedOrResumedLeavesNothing(t *testing.T) {
 }
 
 func TestManyPausesLeaveNothing(t *testing.T) {
+	tier.Full(t)
 	needsSnapshots(t)
 	p := newProvider(t, nil)
 	id := create(t, p, templatePython)
@@ -299,7 +301,7 @@ func TestManyPausesLeaveNothing(t *testing.T) {
 			return poll.Continue("%d goroutines, %d before", n, going)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	_, files := onDiskOf(t, p)
 	assert.Check(t, is.Equal(files, 0))
 	assert.Check(t, is.Equal(roomOf(t, p), room))
@@ -333,6 +335,7 @@ func TestAResumedInstanceHasItsNetwork(t *testing.T) {
 }
 
 func TestWhatAnInstanceNeedsOfThisMachineStaysWhileItIsPaused(t *testing.T) {
+	tier.Full(t)
 	needsSnapshots(t)
 	aside := func(t *testing.T, p testProvider, id string) {
 		t.Helper()
@@ -402,7 +405,7 @@ func TestASandboxThatDiesWhileItIsWrittenDownIsNoPausedInstance(t *testing.T) {
 			return poll.Continue("%d in use", n)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.ErrorIs(t, p.Resume(t.Context(), id), &sdk.Error{Code: sdk.CodeNotFound})
 }
 

@@ -14,6 +14,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -212,6 +213,7 @@ func testSignals(t *testing.T, newProvider makeProvider) {
 
 // Whatever a program does to live on, nothing does.
 func TestEverythingEndsWithItsCommand(t *testing.T) {
+	tier.Full(t)
 	inTheGuest(t, testEverythingEndsWithItsCommand)
 }
 
@@ -464,7 +466,10 @@ func testTerminals(t *testing.T, newProvider makeProvider) {
 	})
 }
 
-func TestCommandsAreListedAndBounded(t *testing.T) { inTheGuest(t, testCommandsAreListedAndBounded) }
+func TestCommandsAreListedAndBounded(t *testing.T) {
+	tier.Full(t)
+	inTheGuest(t, testCommandsAreListedAndBounded)
+}
 
 func testCommandsAreListedAndBounded(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, nil)

@@ -8,6 +8,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/packageindex"
 	"github.com/sandbox-broker/sandbox-broker/e2e/smallroot"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/providertest"
 )
@@ -16,6 +17,7 @@ import (
 // skip: about the return of a call, about packages from an index of ours, about templates of
 // this machine's bash, and about volumes, which it has where it is given room.
 func TestTheContractThatOnlyShowsInProcess(t *testing.T) {
+	tier.Full(t)
 	index := packageindex.Start(t)
 	index.AddWheel("first", "1.0", "")
 	providertest.Run(t, New,

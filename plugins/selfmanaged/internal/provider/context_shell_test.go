@@ -10,6 +10,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -69,6 +70,7 @@ func testShellState(t *testing.T, newProvider makeProvider) {
 }
 
 func TestAnInterruptKeepsTheStateOfABashContext(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, nil)
 	c := newContext(t, p, create(t, p, templateBash), sdk.Bash)
 	c.run("x=5")

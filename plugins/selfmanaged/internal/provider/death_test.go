@@ -22,6 +22,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -214,6 +215,7 @@ func TestAGuestThatSaysNothingIsGivenUp(t *testing.T) {
 }
 
 func TestExecutionsLeaveNothingBehind(t *testing.T) {
+	tier.Full(t)
 	for name, images := range map[string]string{"sandboxes that were prepared one by one": imagesNever, "copies": imagesAlways} {
 		t.Run(name, func(t *testing.T) {
 			leaveNothingBehind(t, newProvider(t, map[string]any{"pool_size": 3, "max_sandboxes": 6, "images": images}))

@@ -15,6 +15,7 @@ import (
 
 	"gotest.tools/v3/assert"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -79,6 +80,7 @@ var everyProgram = flag.Bool("differential", false, "compare all programs in a f
 // A program in a forked interpreter does what it does as a file that python3 is given,
 // but for what the documentation says.
 func TestAForkedInterpreterIsLikeAFreshOne(t *testing.T) {
+	tier.Full(t)
 	programs := differentialPrograms(t)
 	assert.Assert(t, len(programs) >= 300, "%d programs", len(programs))
 	page, err := os.ReadFile(filepath.FromSlash(differentialPage))

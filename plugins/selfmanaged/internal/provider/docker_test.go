@@ -21,6 +21,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -296,6 +297,7 @@ curl -s file:///dev/null && echo $?
 `
 
 func TestTheRootFileSystemHasWhatItPromises(t *testing.T) {
+	tier.Full(t)
 	// A library that cannot be loaded, for want of another, is not there.
 	var libraries strings.Builder
 	for _, is := range promises(t) {

@@ -13,6 +13,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/smallroot"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -42,6 +43,7 @@ func buildDockerfile(t *testing.T, p testProvider, req sdk.BuildTemplateRequest)
 }
 
 func TestADockerfileIsBuilt(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, nil)
 	image := smallroot.Image(t, smallroot.Shell(t, "mkdir", "rm", "id", "chown", "chmod", "ls"), "FROM_IMAGE=image")
 	path := contextOf(t, `ARG BASE
@@ -86,6 +88,7 @@ CMD ["sleep", "1"]
 }
 
 func TestARebuildRunsWhatHasChanged(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, nil)
 	image := smallroot.Image(t, smallroot.Shell(t))
 	const text = "FROM %s\nRUN echo first > /first\nCOPY copied /copied\nRUN echo second > /second\n"
@@ -146,6 +149,7 @@ func TestARebuildRunsWhatHasChanged(t *testing.T) {
 // TestARunIsBounded has hostile commands, none of which may take more than there is for it, or
 // leave anything; nothingLeft looks for what is on the machine.
 func TestARunIsBounded(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, nil)
 	p.builds = buildBounds{time: 4 * time.Second, memoryMB: 200, workspaceMB: 64, diskMB: 64, pid: 64}
 	image := smallroot.Image(t, smallroot.Shell(t, "dd", "mkfifo", "mknod", "truncate", "rm", "chmod", "ls", "mount", "cp"))
@@ -276,6 +280,7 @@ EOF
 // TestLargeFilesOfARun has files that are more than the memory together, and one that is more
 // than gVisor can say.
 func TestLargeFilesOfARun(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, nil)
 	p.builds = buildBounds{time: time.Minute, memoryMB: 280, workspaceMB: 64, diskMB: 400, pid: 64}
 	image := smallroot.Image(t, smallroot.Shell(t, "dd"))

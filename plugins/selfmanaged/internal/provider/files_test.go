@@ -16,12 +16,16 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // What each call does is tested beside the guest's package. Here it is the kernel
 // of a real sandbox: its file systems, the rights of its threads, its inotify.
-func TestFiles(t *testing.T) { inTheGuest(t, testFiles) }
+func TestFiles(t *testing.T) {
+	tier.Full(t)
+	inTheGuest(t, testFiles)
+}
 
 func testFiles(t *testing.T, newProvider makeProvider) {
 	p := newProvider(t, map[string]any{"workspace_mb": 32})

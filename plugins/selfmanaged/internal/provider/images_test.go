@@ -11,6 +11,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -32,6 +33,7 @@ func copied(t *testing.T, p testProvider) string {
 }
 
 func TestCopiesDifferWhereSandboxesMust(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, map[string]any{"images": imagesAlways})
 	programs := map[string]string{
 		"random numbers": "import random; print(random.random())",
@@ -122,6 +124,7 @@ func TestAnImagePaysWhenManyAreMade(t *testing.T) {
 }
 
 func TestSandboxesAreCopiesWhileManyAreMade(t *testing.T) {
+	tier.Full(t)
 	if os.Geteuid() != 0 {
 		t.Skip("runsc makes copies for root only")
 	}

@@ -19,6 +19,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/hostile"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/gateway"
 )
@@ -29,6 +30,7 @@ const secretOfTheTest = "hunter2-of-the-test"
 // Every program of the corpus about a network with an allow-list ends as it must, and what is not
 // allowed was asked nothing.
 func TestHostileProgramsFindNoOtherWayOut(t *testing.T) {
+	tier.Full(t)
 	programs, err := hostile.Programs()
 	assert.NilError(t, err)
 	var shut atomic.Int64

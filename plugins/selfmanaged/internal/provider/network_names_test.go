@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 	"github.com/sandbox-broker/sandbox-broker/sdk/gateway"
 )
@@ -55,6 +57,7 @@ const (
 )
 
 func TestProgramsThatKnowOfNoProxyFindNames(t *testing.T) {
+	tier.Full(t)
 	inTheGuest(t, testProgramsThatKnowOfNoProxyFindNames)
 	t.Run("docker without gVisor", func(t *testing.T) {
 		t.Parallel()
@@ -231,6 +234,7 @@ print(found)
 
 // A copy has the names of its own policy, and the original those that it had.
 func TestCopiesFindTheNamesOfTheirOwnPolicy(t *testing.T) {
+	tier.Full(t)
 	port := server(t)
 	needsSnapshots(t)
 	p := newProvider(t, nil)
@@ -256,7 +260,7 @@ func TestCopiesFindTheNamesOfTheirOwnPolicy(t *testing.T) {
 			return poll.Continue("the original finds %q", got)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	for _, id := range []string{original.ID, narrow, none} {
 		assert.NilError(t, p.Destroy(t.Context(), id))
 	}

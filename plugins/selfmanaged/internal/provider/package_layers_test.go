@@ -19,6 +19,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/packageindex"
 	"github.com/sandbox-broker/sandbox-broker/e2e/scratch"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/packages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -58,6 +59,7 @@ func ofTenant(t *testing.T, p testProvider, tenant string) string {
 }
 
 func TestRequirementsAreInstalledOnceForAllInstances(t *testing.T) {
+	tier.Full(t)
 	index := startCounted(t)
 	index.addWheel("first", "def hello(): return 'hello from first'", nil)
 	p := newProvider(t, map[string]any{"packages": "on", "package_index": index.Simple()})
@@ -82,6 +84,7 @@ func TestRequirementsAreInstalledOnceForAllInstances(t *testing.T) {
 }
 
 func TestLayersOutliveTheProviderAndAreOfTheirSourcesAlone(t *testing.T) {
+	tier.Full(t)
 	here, there := startCounted(t), startCounted(t)
 	here.addWheel("first", "where = 'here'", nil)
 	there.addWheel("first", "where = 'there'", nil)
@@ -207,6 +210,7 @@ func TestTheSecretsOfAnInstanceAreInNoLayer(t *testing.T) {
 }
 
 func TestOneLayerIsBuiltForAllWhoWantIt(t *testing.T) {
+	tier.Full(t)
 	index := startCounted(t)
 	asked, answer := make(chan struct{}, 10), make(chan struct{})
 	index.addWheel("slow", "value = 1", func() { asked <- struct{}{}; <-answer })
@@ -252,6 +256,7 @@ func noise(bytes int) string {
 }
 
 func TestWithoutALayerPackagesAreInstalledInTheInstance(t *testing.T) {
+	tier.Full(t)
 	index := startCounted(t)
 	index.addWheel("small", "value = 1", nil)
 	index.addWheel("large", fmt.Sprintf("value, noise = 2, %q", noise(2<<20)), nil)
@@ -288,6 +293,7 @@ func TestWithoutALayerPackagesAreInstalledInTheInstance(t *testing.T) {
 }
 
 func TestALaterInstallationReplacesWhatCameFromALayer(t *testing.T) {
+	tier.Full(t)
 	index := packageindex.Start(t)
 	link := func(files ...string) {
 		index.Handle("/simple/changing/", func(w http.ResponseWriter, _ *http.Request) {
@@ -319,6 +325,7 @@ func TestALaterInstallationReplacesWhatCameFromALayer(t *testing.T) {
 }
 
 func TestCopiesHaveTheLayersOfTheirOriginal(t *testing.T) {
+	tier.Full(t)
 	index := startCounted(t)
 	for _, name := range []string{"first", "second"} {
 		index.addWheel(name, "value = 'from "+name+"'", nil)
@@ -363,6 +370,7 @@ func TestCopiesHaveTheLayersOfTheirOriginal(t *testing.T) {
 }
 
 func TestPreparedCopiesAndTemplatesHaveLayersToo(t *testing.T) {
+	tier.Full(t)
 	index := startCounted(t)
 	index.addWheel("first", "value = 'from first'", nil)
 	t.Run("copies of a prepared sandbox", func(t *testing.T) {
@@ -391,6 +399,7 @@ func TestPreparedCopiesAndTemplatesHaveLayersToo(t *testing.T) {
 }
 
 func TestWhoRemovesTheLayersTakesThemFromInstancesAndNothingElse(t *testing.T) {
+	tier.Full(t)
 	index := startCounted(t)
 	index.addWheel("first", "value = 'from first'", nil)
 	index.addWheel("second", "value = 'from second'", nil)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/packageindex"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/packages"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -62,6 +63,7 @@ func run(t *testing.T, p testProvider, id string, language sdk.Language, code st
 }
 
 func TestPackagesAreInstalledForTheLifeOfAnInstance(t *testing.T) {
+	tier.Full(t)
 	inTheGuest(t, testPackagesAreInstalledForTheLifeOfAnInstance)
 }
 
@@ -97,7 +99,10 @@ func testPackagesAreInstalledForTheLifeOfAnInstance(t *testing.T, newProvider ma
 	assert.Check(t, is.Contains(run(t, p, other, sdk.Python, "import first").stderr, "ModuleNotFoundError"))
 }
 
-func TestContextsFindThePackages(t *testing.T) { inTheGuest(t, testContextsFindThePackages) }
+func TestContextsFindThePackages(t *testing.T) {
+	tier.Full(t)
+	inTheGuest(t, testContextsFindThePackages)
+}
 
 func testContextsFindThePackages(t *testing.T, newProvider makeProvider) {
 	index := packageindex.Start(t)
@@ -118,6 +123,7 @@ func testContextsFindThePackages(t *testing.T, newProvider makeProvider) {
 }
 
 func TestPipThatCodeCallsInstallsWhatIsAllowed(t *testing.T) {
+	tier.Full(t)
 	inTheGuest(t, testPipThatCodeCallsInstallsWhatIsAllowed)
 }
 
@@ -183,6 +189,7 @@ func testPackagesComeFromADirectoryOfWheels(t *testing.T, newProvider makeProvid
 }
 
 func TestJavaScriptPackagesAreInstalled(t *testing.T) {
+	tier.Full(t)
 	index := packageindex.Start(t)
 	index.AddNPM("left", "1.2.3", "module.exports = s => '  ' + s")
 	p := newProvider(t, map[string]any{"packages": "on", "npm_registry": index.URL + "/"})
@@ -314,6 +321,7 @@ for pid in os.listdir('/proc'):
 `
 
 func TestUserCodeCannotUseTheWayOutOfAnInstallation(t *testing.T) {
+	tier.Full(t)
 	inTheGuest(t, testUserCodeCannotUseTheWayOutOfAnInstallation)
 }
 
@@ -351,7 +359,10 @@ func testUserCodeCannotUseTheWayOutOfAnInstallation(t *testing.T, newProvider ma
 	assert.Check(t, is.Equal(got.stdout, "[]\n"), "the way out is there no longer than the installation: %s", got.stderr)
 }
 
-func TestAnInstallationHasATimeLimit(t *testing.T) { inTheGuest(t, testAnInstallationHasATimeLimit) }
+func TestAnInstallationHasATimeLimit(t *testing.T) {
+	tier.Full(t)
+	inTheGuest(t, testAnInstallationHasATimeLimit)
+}
 
 func testAnInstallationHasATimeLimit(t *testing.T, newProvider makeProvider) {
 	index := packageindex.Start(t)
@@ -368,6 +379,7 @@ func testAnInstallationHasATimeLimit(t *testing.T, newProvider makeProvider) {
 }
 
 func TestAnIndexThatNeverEndsIsCutOff(t *testing.T) {
+	tier.Full(t)
 	index := packageindex.Start(t)
 	index.Handle("/simple/huge/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")

@@ -9,6 +9,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -21,6 +22,7 @@ const (
 )
 
 func TestTheModesOfTheCodePolicy(t *testing.T) {
+	tier.Full(t)
 	pythonFindings := []sdk.Finding{{Line: 3, Column: 7, Rule: "python.import.os", Message: "import of random._os, which is os"}}
 	javaScriptFindings := []sdk.Finding{{Line: 1, Column: 33, Rule: "javascript.import.fs", Message: "import of node:fs"}}
 	for mode, c := range map[string]struct {

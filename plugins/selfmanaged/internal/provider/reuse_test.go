@@ -13,6 +13,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -38,6 +39,7 @@ func residueProgram(action string) string { return "action = '" + action + "'\n"
 // Whatever an execution leaves behind, the next one in the same sandbox finds nothing of
 // it, and could have found it.
 func TestNothingIsLeftBehindInASandboxThatIsHandedOver(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, map[string]any{"one_shot": "tenant", "one_shot_uses": 1 << 20, "one_shot_age": "24h"})
 	kinds := strings.Fields(oneShot(t, p, "a", residueProgram("kinds")).stdout)
 	assert.Assert(t, len(kinds) >= 60, "%d kinds", len(kinds))
@@ -63,6 +65,7 @@ func TestNothingIsLeftBehindInASandboxThatIsHandedOver(t *testing.T) {
 // A sandbox goes to nobody but its tenant, and only after one execution that has ended by
 // itself.
 func TestASandboxIsHandedOverToItsTenantAlone(t *testing.T) {
+	tier.Full(t)
 	cases := map[string]struct {
 		tenant string // of the second execution
 		use    func(t *testing.T, p testProvider, id string)
@@ -128,6 +131,7 @@ func TestAKeptSandboxMakesRoom(t *testing.T) {
 }
 
 func TestASandboxIsHandedOverSoOftenAndNoMore(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, map[string]any{"one_shot": "tenant", "one_shot_uses": 3})
 	for range 7 {
 		oneShot(t, p, "a", "print(1)")

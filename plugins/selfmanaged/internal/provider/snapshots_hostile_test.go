@@ -12,11 +12,13 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/hostile"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // Every program of the corpus about snapshots ends as it must.
 func TestHostilePrograms(t *testing.T) {
+	tier.Full(t)
 	needsSnapshots(t)
 	programs, err := hostile.Programs()
 	assert.NilError(t, err)

@@ -18,6 +18,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -72,6 +73,7 @@ func (c inContext) says(code string) string {
 }
 
 func TestACopyGoesOnWhereTheSnapshotWas(t *testing.T) {
+	tier.Full(t)
 	needsSnapshots(t)
 	p := newProvider(t, nil)
 	created, err := p.Create(t.Context(), sdk.CreateRequest{Template: templatePython, Env: map[string]string{"OF": "the original", "BOTH": "original"}})
@@ -259,6 +261,7 @@ print("through")`,
 }
 
 func TestEightForksAtOnce(t *testing.T) {
+	tier.Full(t)
 	needsSnapshots(t)
 	p := newProvider(t, map[string]any{"max_sandboxes": 10})
 	original := create(t, p, templatePython)

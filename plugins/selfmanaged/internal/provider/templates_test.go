@@ -15,6 +15,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/packageindex"
 	"github.com/sandbox-broker/sandbox-broker/e2e/smallroot"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -111,6 +112,7 @@ func TestSandboxesAreMadeOfATemplate(t *testing.T) {
 }
 
 func TestPackagesOfATemplateAreThereFromTheStart(t *testing.T) {
+	tier.Full(t)
 	index := packageindex.Start(t)
 	index.AddWheel("first", "1.0", "def hello(): return 'hello from first'")
 	p := newProvider(t, map[string]any{"packages": "on", "package_index": index.Simple()})
@@ -149,6 +151,7 @@ func TestATemplateThatDoesNotStartSaysSo(t *testing.T) {
 
 // A copy is made of what its original was made of, whatever has become of the template.
 func TestASnapshotKeepsWhatItsTemplateWasMadeOf(t *testing.T) {
+	tier.Full(t)
 	needsSnapshots(t)
 	p := newProvider(t, map[string]any{"pool_size": 2})
 	built, err := buildTemplate(t, p, sdk.BuildTemplateRequest{

@@ -13,6 +13,7 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -24,6 +25,7 @@ func pythonNames() string { return "[b'" + strings.Join(badNames, "', b'") + "']
 
 // Whatever is no UTF-8 in a sandbox is shown as such, and costs nothing else.
 func TestWhatIsNoTextCostsNothingElse(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, nil)
 	id := create(t, p, templatePython)
 	c := newContext(t, p, id, sdk.Python)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/dockerengine"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -38,6 +39,7 @@ func removeAll(t *testing.T, path string) {
 // What is the provider's own and was removed by somebody comes back with the next
 // sandbox.
 func TestWhatVanishesComesBack(t *testing.T) {
+	tier.Full(t)
 	remove := func(parts ...string) func(*testing.T, testProvider) {
 		return func(t *testing.T, p testProvider) {
 			found, err := filepath.Glob(filepath.Join(append([]string{p.dir}, parts...)...))
@@ -107,6 +109,7 @@ func removeGroups(t *testing.T, p testProvider) {
 
 // Sandboxes that are ready go on with what they have.
 func TestAPoolOutlivesItsStateDirectory(t *testing.T) {
+	tier.Full(t)
 	p := newProvider(t, map[string]any{"pool_size": 2})
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		if p.pool.Stats().Ready[templatePython] == 0 {

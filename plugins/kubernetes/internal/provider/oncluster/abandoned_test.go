@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
 // A broker that is gone for ever leaves no pods that run, but for instances whose time is not
 // over.
 func TestPodsThatNobodyConnectsToEnd(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, privileged)
 	running := func() map[string]bool {

@@ -83,7 +83,7 @@ func TestAnotherBrokerGoesOnWithPods(t *testing.T) {
 			return poll.Continue("%v", err)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	listed, err = first.List(t.Context())
 	assert.NilError(t, err)
 	assert.Check(t, is.Len(listed, 2))

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/kubernetes/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -135,7 +136,7 @@ func TestAgentSandbox(t *testing.T) {
 		{"has no controller", testNoController},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cluster.TakesMinutes(t)
+			tier.Full(t)
 			test.run(t, c)
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/kubernetes/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
@@ -354,7 +355,7 @@ func TestNoPodIsHandedOutTwice(t *testing.T) {
 }
 
 func TestInstancesGoOnWithoutTheAPIServer(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	// The node takes its time until it asks the API server again.
 	p := begin(t, t.TempDir(), "away", given(c, c.Namespace(t, privileged), map[string]any{"queue_timeout": "5m", "create_timeout": "5m"}))

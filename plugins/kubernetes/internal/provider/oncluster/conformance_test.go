@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
 			providertest.Run(t, provider.New, providertest.WithSettings(given(c, c.Namespace(t, privileged), map[string]any{"pool_size": 1, "secret": sharedSecret})),
-				providertest.WithPatience(6), providertest.WithShare(share, shares), providertest.WithMemoryLimit(256<<20))
+				providertest.WithPatience(3), providertest.WithShare(share, shares), providertest.WithMemoryLimit(256<<20))
 		})
 	}
 }
@@ -38,7 +38,7 @@ func testConformanceOfClaims(t *testing.T, c *cluster.Cluster) {
 		t.Run(fmt.Sprint("share ", share), func(t *testing.T) {
 			t.Parallel()
 			providertest.Run(t, provider.New, providertest.WithSettings(claimed(c, c.Namespace(t, privileged), nil)),
-				providertest.WithSkip(regexp.MustCompile("^adoption/"), "claims are not adopted"), providertest.WithPatience(6), providertest.WithShare(share, shares), providertest.WithMemoryLimit(256<<20))
+				providertest.WithSkip(regexp.MustCompile("^adoption/"), "claims are not adopted"), providertest.WithPatience(3), providertest.WithShare(share, shares), providertest.WithMemoryLimit(256<<20))
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/internal/fault"
 	"github.com/sandbox-broker/sandbox-broker/plugins/kubernetes/internal/pods"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -65,7 +66,7 @@ func pauseOf(err error) time.Duration {
 
 // What a creation comes to when the API server fails. Nothing of it is left over.
 func TestCreationsWhileTheAPIServerFails(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, privileged)
 	const works = sdk.Code("")
@@ -136,7 +137,7 @@ func TestCreationsWhileTheAPIServerFails(t *testing.T) {
 
 // Who gave up waiting for the answer, and has the key, gets what was made.
 func TestACreationWhoseAnswerDidNotComeIsFoundByItsKey(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, privileged)
 	for _, after := range []bool{true, false} {
@@ -264,7 +265,7 @@ func TestCallsWhileTheAPIServerFails(t *testing.T) {
 
 // Whatever becomes of the watch, promises are kept.
 func TestTheWatchFails(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, privileged)
 	for name, test := range map[string]struct {

@@ -10,6 +10,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -38,7 +39,7 @@ func cutNetwork(t *testing.T) (mend func()) {
 
 // A node that is lost, and comes back before Kubernetes gives up its pods.
 func TestANodeThatIsLostForAMoment(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	p := begin(t, t.TempDir(), "lost", given(c, c.Namespace(t, privileged), map[string]any{"create_timeout": "10s"}))
 	busy, ended, idle := create(t, p, nil), create(t, p, nil), create(t, p, nil)

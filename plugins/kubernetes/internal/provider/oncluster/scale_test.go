@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/kubernetes/internal/pods"
 	"github.com/sandbox-broker/sandbox-broker/plugins/kubernetes/internal/provider"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
@@ -245,7 +246,7 @@ func (s *separate) memory(t *testing.T, of string) int64 {
 // plugin and the API server. The bounds hold on any machine; the figures are logged, and
 // ONCLUSTER_PROFILES names a directory for profiles of the heap.
 func TestAThousandInstances(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	const (
 		instances, neighbours = 1000, 1000
 		replaced, lists       = 300, 10
