@@ -21,9 +21,6 @@ TOOLS := $(CURDIR)/.cache/tools
 # A module of its own, as that of a third party would be.
 EXAMPLE := examples/bubblewrap-provider
 
-# The race detector needs a C compiler; without one the tests still run.
-RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
-
 # A program with the race detector waits a second before it exits, for what it may still
 # find; tests start hundreds.
 export GORACE := atexit_sleep_ms=20
@@ -35,7 +32,7 @@ ifneq ($(PYTHON_DIR),$(patsubst %/,%,$(dir $(shell command -v python3))))
 export PATH := $(PYTHON_DIR):$(PATH)
 endif
 
-.PHONY: test-all e2e-doors e2e-waiting help build runsc rootfs demo agents run recording test unit suites e2e e2e-clients e2e-sandboxes e2e-postgres e2e-kubernetes e2e-packages packages release images engine own-runsc cluster corpus chaos chaos-kubernetes nemesis nemesis-figures live live-clean lint console site fmt generate drift bench plots soak clean tools
+.PHONY: test-all gate stress race-programs debian help build runsc rootfs demo agents run recording test packages release images engine own-runsc cluster corpus chaos chaos-kubernetes nemesis nemesis-figures live live-clean lint console site fmt generate drift bench plots soak clean tools
 
 help: ## show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -150,127 +147,46 @@ run: build runsc ## build all and serve sandbox.hcl until ^C
 recording: build runsc ## record the command line with a real broker, into docs/
 	@go run ./e2e/recording
 
-test: lint unit ## the gate: format, vet, lint, generated files, and a share of each suite on the real binaries
+test: lint gate ## the gate: format, vet, lint, generated files, and a share of each suite on the real binaries
 
-# The gate runs one part after the other, so that no test waits for the processors that another
-# part needs, and each part runs whether or not one before it has failed. `make test-all` runs all
-# of what the gate runs a share of.
-#
-# The race detector watches the packages of the broker, the SDK and the plugins. The programs of
-# e2e are built without it, so their tests are too. What vet says, make lint says.
-#
-# Daytona and Aliyun share a kit with E2B. The gate runs the conformance suite on E2B, and the
-# other tests of all three.
-#
-# Chaos has a fixed seed, and the tests of hostile providers leave out the two long ones. Of the
-# hostile programs an eighth runs, on runsc (-short).
-CROWDED = /e2e(/.*)?$$|/plugins/selfmanaged/internal/provider$$
-SUITES  = /plugins/(aliyun|daytona|e2b)/internal/provider$$|/sdk/providertest$$|/config(/(edit|difference|reference|ragflow))?$$
-QUICKLY = -vet=off -ldflags=-w
-COUNTED = AMillionRacing|TheRegistryDoesWhatAModelDoes|AFlippedBit|NoSecretMoves
-WAITING = /e2e/(chaos|hostileprovider|live)$$
-PATIENT = /e2e/(canaries|tutorial)$$
-BUILT   = /e2e/conformance$$
-CORPUS  = /e2e/hostile$$
-LONG    = WhatVanishesComesBack|HostilePrograms|PackagesOfATemplate|AForkedInterpreterIsLike|ARunIsBounded|ContractThatOnlyShowsInProcess|ASnapshotKeepsWhat|CopiesDifferWhere|LayersOutlive|HandedOver|ManyPauses|WhileManyAreMade|RequirementsAreInstalledOnce
-CLIENTS = /e2e/(frontdoor/.*|browser|console|daytona|proxies|quickstart)$$
-# They need a cluster, which `make e2e-kubernetes` starts for them.
-CLUSTERED = /e2e/cluster(/.*)?$$|/plugins/kubernetes/internal/provider/oncluster$$
-# So do some of the packages that run without one.
-NEEDS_CLUSTER = Kubernetes
-# They need a Debian of their own, which `make e2e-packages` builds for them.
-PACKAGED = /e2e/packages(/.*)?$$
-ON_CLUSTER = ./e2e/cluster/... ./plugins/kubernetes/internal/provider/oncluster
-RUN_CORPUS = go test -vet=off -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile $(1) | grep -vE '^(=== |PASS$$| *--- PASS)'
+# The parts of the tests are in .ci/parts.hcl. The gate runs one after the other, and says at the end
+# what failed. CI sets GATE_LOGS.
+gate: build runsc tools ## only the tests of the gate, without lint
+	@go run ./e2e/gate -logs '$(or $(GATE_LOGS),$(CURDIR)/.cache/gate)'
 
-GATE_CHAOS = DyingBetweenAnyTwoStepsLoses|KillsAtRandom|StopsInOrder|AFullDisk|ASeedTells|TheCheckerSees
-LONG_E2E = TheCommandsInThePages|TheConfigurationsInThePages|HundredsOfExecutions|AHundredAtOnce|FiftyStreams|PassesTheCasesAboutProcesses|NothingIsLeftAt|ATemplateOfADockerfile
-LONG_DOORS = ToolsUseSandboxes|TheDoorIsTransparent|TestNonsense
-LONG_HOSTILE = AnAnswerThatIsNoAnswer|WhatAListLacks
+# PART names parts, with spaces between them; LIST=1 lists them; RESUME=1 leaves out those that were
+# green for this commit.
+PART   ?=
+LIST   ?=
+RESUME ?=
+test-all: $(if $(PART)$(LIST),,lint) build runsc tools ## everything, in parts (PART='corpus e2e-2', LIST=1, RESUME=1; as root, some hours)
+	@go run ./e2e/gate -all $(if $(PART),-part '$(PART)') $(if $(LIST),-list) $(if $(RESUME),-resume)
 
-unit: build runsc tools
-	@rm -f $${GATE_LOGS:-.cache/gate}/*.json; failed=; \
-	$(call part,packages,$$(go list ./broker/... ./sdk/... ./plugins/... | grep -vE '$(CROWDED)|$(SUITES)|$(CLUSTERED)'),-short $(RACE) -p 2 -timeout 15m); \
-	$(call part,programs,$$(go list ./cmd/... ./config/... ./docs/... ./examples/... ./e2e/gate),-short -p 2 -timeout 15m); \
-	$(call part,conformance,./sdk/providertest ./plugins/e2b/internal/provider,-short -p 2 -timeout 15m); \
-	$(call part,clouds,./plugins/aliyun/internal/provider ./plugins/daytona/internal/provider,-short -p 2 -timeout 15m -skip Conformance); \
-	$(call part,self_managed,./plugins/selfmanaged/internal/provider,-short -skip '$(LONG)' -timeout 30m); \
-	$(call part,safety-chaos,./e2e/chaos,-timeout 15m -run '$(GATE_CHAOS)' -args -seed 1); \
-	$(call part,safety-hostile,./e2e/hostileprovider ./e2e/attackers,-p 1 -timeout 15m -skip '$(LONG_HOSTILE)'); \
-	$(call part,safety-corpus,./e2e/hostile,-short -parallel 4 -timeout 15m); \
-	$(call part,e2e,$$(go list ./e2e/... | grep -vE '$(WAITING)|$(PATIENT)|$(BUILT)|$(CORPUS)|$(CLIENTS)|$(CLUSTERED)|$(PACKAGED)|/e2e/(gate|attackers)$$'),-short -p 1 -skip '$(NEEDS_CLUSTER)|$(LONG_E2E)' -timeout 30m); \
-	go run ./e2e/gate $${GATE_LOGS:-.cache/gate} || failed="$$failed tests"; \
-	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
+# N times one test, beside a busy loop for each of two processors: T=TestName IN=./broker/instance N=50
+T  ?= .
+IN ?= ./...
+N  ?= 50
+stress: build runsc
+	@while :; do :; done & one=$$!; while :; do :; done & two=$$!; trap 'kill $$one $$two' EXIT; \
+	go test -vet=off -timeout 12h -failfast -run '$(T)' -count $(N) $(IN)
 
-e2e-doors: build runsc tools ## only the front doors, with the published clients of each
-	@failed=; \
-	$(call part,doors,$$(go list ./e2e/frontdoor/...),-short -p 1 -skip '$(LONG_DOORS)' -timeout 20m); \
-	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
+# The guest has no use for the detector in its sandbox, and runs where there is no C library.
+race-programs: build
+	@mkdir -p bin/race/plugins
+	go build -race -o bin/race/sandbox-broker ./cmd/sandbox-broker
+	for plugin in self_managed:selfmanaged e2b:e2b aliyun:aliyun daytona:daytona kubernetes:kubernetes; do \
+		go build -race -o "bin/race/plugins/$${plugin%:*}" "./plugins/$${plugin#*:}"; done
+	ln -sf ../sandbox-guest ../runsc ../gvisor-bin bin/race/
 
-# part NAME, PACKAGES, FLAGS
-part = .ci/tests $(1) "$(2)" $(3) || failed="$$failed $(1)"
-
-test-all: lint unit suites e2e-waiting e2e-sandboxes e2e e2e-postgres e2e-kubernetes e2e-packages ## everything: the gate, then all of what it runs a share of (as root, some hours)
-
-e2e-waiting: build runsc ## only chaos with a new seed, hostile providers, the live run, the example, counted steps
-	go test $(QUICKLY) -p 1 -skip '$(NEEDS_CLUSTER)|KillsOverDaytona' -timeout 20m -count=1 $$(go list ./e2e/... | grep -E '$(WAITING)|$(PATIENT)')
-	cd $(EXAMPLE) && go test $(QUICKLY) -timeout 20m ./...
-	go test $(QUICKLY) -p 2 -timeout 20m -run '$(COUNTED)' ./broker/admin ./broker/instance/registry ./broker/quota ./broker/store
-
-e2e: build runsc ## only the tests over the real binaries
-	go test -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 40m -count=1 $$(go list ./e2e/... ./plugins/... | grep -vE '$(CORPUS)|$(CLUSTERED)|$(PACKAGED)')
-	@$(RUN_CORPUS)
-
-e2e-clients: build runsc ## only the tests with the clients of others, a browser and proxies
-	go test $(QUICKLY) -short -p 1 -skip '$(NEEDS_CLUSTER)' -timeout 20m $$(go list ./e2e/... | grep -E '$(CLIENTS)')
-
-# The corpus runs by itself: it says how many programs passed, and whatever changes on this machine
-# meanwhile would alarm its canaries.
-e2e-sandboxes: build runsc ## only the hostile programs, the suite on the built plugins, the long tests of self_managed
-	@failed=; \
-	go test $(QUICKLY) -short -timeout 20m $$(go list ./e2e/... | grep -E '$(BUILT)') & built=$$!; \
-	go test $(QUICKLY) -short -run '$(LONG)' -timeout 30m $$(go list ./plugins/... | grep -E '$(CROWDED)') || failed="$$failed crowded"; \
-	wait $$built || failed="$$failed built"; \
-	$(RUN_CORPUS) || failed="$$failed corpus"; \
-	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
-
-# The same brokers with their state in databases of a real server, beside which .ci/with-postgres
-# runs the tests.
-e2e-postgres: build ## only the tests that kill brokers, with their state in PostgreSQL
-	.ci/with-postgres go test $(QUICKLY) -timeout 20m -count=1 -skip '$(NEEDS_CLUSTER)|KillsOverDaytona' ./e2e/chaos
-	.ci/with-postgres go test $(QUICKLY) -timeout 20m -count=1 -run 'Killing|Outlives|OwnerIsTold|KeyHolds|Hundreds|AStopLets' ./e2e
-	go test $(QUICKLY) -timeout 20m -count=1 ./e2e/nemesis/...
-
-suites: build runsc ## the conformance suites of the clouds and the tests of self_managed, whole
-	go test -p 3 -timeout 30m -count=1 $$(go list ./plugins/... ./sdk/... | grep -E '$(SUITES)')
-	go test -timeout 30m -count=1 $$(go list ./plugins/... | grep -E '$(CROWDED)')
-
-# Tests are built before, for the cluster's network has no way out for what is to be downloaded.
-# SHORT=-short leaves out what takes minutes and is seldom broken alone, and has a sixteenth of
-# the conformance suite run there: what is the guest's is tested everywhere. The broker in a cluster
-# (e2e/cluster/inside) is left out too.
-SHORT ?=
-e2e-kubernetes: build cluster ## only the tests on a real Kubernetes cluster of one node (as root)
-	@go test -count=1 -run '^$$' $(ON_CLUSTER) ./e2e ./e2e/chaos >/dev/null
-	@failed=; \
-	.ci/with-cluster bash -c 'failed=0; \
-		go test $(SHORT) -p 1 -timeout 45m -count=1 $(if $(SHORT),$(filter-out ./e2e/cluster/...,$(ON_CLUSTER)) ./e2e/cluster,$(ON_CLUSTER)) || failed=1; \
-		go test -timeout 20m -count=1 -run Kubernetes ./e2e || failed=1; \
-		exit $$failed' || failed="$$failed provider or e2e"; \
-	[ -n '$(SHORT)' ] || .ci/with-cluster go test -timeout 20m -count=1 -run OverKubernetes ./e2e/chaos || failed="$$failed chaos"; \
-	[ -z "$$failed" ] || { echo "failed:$$failed; see above"; exit 1; }
-
-e2e-packages: build own-runsc ## only the tests of packages and images, in a Debian of their own (as root)
+debian: ## the Debian that packages are installed in, into .cache/debian (as root)
 	@e2e/packages/debian .cache/debian
-	cd $(RELEASE) && go test $(RACE) -timeout 10m -count=1 ./...
-	go test -p 1 -timeout 20m -count=1 ./e2e/packages/...
 
 chaos-kubernetes: build cluster ## kill broker and plugin at random over a real cluster (KILLS=300 SEED=1)
 	@go test -count=1 -run '^$$' ./e2e/chaos >/dev/null
 	.ci/with-cluster go test -timeout 12h -count=1 -v -run OverKubernetes ./e2e/chaos -args -kills $(KILLS) -seed $(SEED)
 
 corpus: build runsc ## only the hostile programs, all of them on every runtime that is there
-	@$(call RUN_CORPUS,-args -all)
+	go test -vet=off -timeout 20m -count=1 -parallel 4 -v ./e2e/hostile -args -all | grep -vE '^(=== |PASS$$| *--- PASS)'
 
 # How often `make chaos` kills, 0 for a short run, and by which draw: SEED=0 draws one
 # and prints it.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 const adminAPI = "/api/admin/sandbox"
@@ -450,6 +451,7 @@ func TestNoSecretComesOutOfTheAdminAPI(t *testing.T) {
 
 // The provider that is tried has the same name and the same cgroups above its own.
 func TestSandboxesInUseDoNotNoticeATrial(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := harness.Start(t, harness.Options{Config: harness.Tenants + adminBlock() +
 		"limits {\n  default_timeout = \"2m\"\n  create_timeout = \"5m\"\n}\nprovider \"self_managed\" {\n  pool_size = 1\n  queue_timeout = \"4m\"\n}\n"})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -117,7 +118,7 @@ func TestWhatAPageForAdministratorsShows(t *testing.T) {
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		b.Do(http.MethodGet, adminAPI+"/audit?operation=execute_code&outcome=succeeded&limit=2", adminToken, nil).Into(t, &log)
 		return poll.Compare(is.Equal(log.Chain.State, "whole"))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Assert(t, is.Len(log.Data, 2))
 	assert.Check(t, log.Next != "")
 	b.Do(http.MethodGet, adminAPI+"/audit?operation=execute_code&outcome=succeeded&limit=2&before="+log.Next, adminToken, nil).Into(t, &log)

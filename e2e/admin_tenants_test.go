@@ -173,5 +173,5 @@ func TestWhoGetsTheNameOfARemovedTenantGetsNothingElse(t *testing.T) {
 			return poll.Success()
 		}
 		return poll.Continue("%v", list)
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
 )
 
@@ -54,6 +55,7 @@ func noneAtAliyun(t *testing.T, cloud *aliyunfake.Cloud) {
 
 // What a provider in the process of a test cannot show: its own tests run all the rest.
 func TestTheAliyunPluginPassesTheCasesAboutProcesses(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sandbox.hcl")
 	cloud := fakeAliyun(t)
@@ -125,6 +127,7 @@ func TestCommandsAtAliyunAreAwaitedByREST(t *testing.T) {
 }
 
 func TestBackgroundCommandsAtAliyunAreWhatTheyAreElsewhere(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	testBackgroundCommands(t, harness.Start(t, aliyunOptions(t, fakeAliyun(t))))
 }

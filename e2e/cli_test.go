@@ -14,9 +14,11 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 func TestExecRunsAFile(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := real.Broker(t)
 	broker := filepath.Join(binaries.Dir(t), "sandbox-broker")

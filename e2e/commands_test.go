@@ -14,6 +14,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // command is a command as the API shows it.
@@ -289,6 +290,7 @@ func TestStdinThatIsNotReadIsAConflict(t *testing.T) {
 
 // 64 MB pass through while the program reads slowly; nothing of it is lost.
 func TestMuchStdin(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := real.Broker(t)
 	i := newCommandInstance(t, b)

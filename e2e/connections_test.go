@@ -17,6 +17,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // silence is somebody who holds connections without a word, and opens another for
@@ -61,6 +62,7 @@ func (s *silence) end() {
 // Who has no token can take no descriptor away from those who have one, nor from the
 // broker itself.
 func TestConnectionsWithoutATokenAreInNobodysWay(t *testing.T) {
+	tier.Full(t)
 	for _, descriptors := range []int{256, 1024, 4096} {
 		t.Run(fmt.Sprintf("with %d descriptors", descriptors), func(t *testing.T) {
 			b := harness.Start(t, harness.Options{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // workbench is an instance over REST.
@@ -186,6 +187,7 @@ func testDefaultContext(t *testing.T, b *harness.Broker) {
 }
 
 func TestTheLimitsOfArtifactsAreTheOperators(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := harness.Start(t, harness.Options{Config: harness.Tenants + fmt.Sprintf(
 		"limits {\n  artifact_count = 3\n  artifact_bytes = 5242880\n  artifact_total = 9437184\n}\nprovider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 1\n}\n", binaries.Runsc(t),

@@ -15,6 +15,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // running waits until an execution in a session has begun.
@@ -102,6 +103,7 @@ func TestKillingTheBrokerLeavesNothing(t *testing.T) {
 }
 
 func TestKillingBrokerAndPluginAtOnceLeavesNothing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startReal(t, "")
 	b.Execute(t, map[string]any{"language": "python", "code": "1", "session_id": "s"})
@@ -151,6 +153,7 @@ func TestASandboxThatIsKilledIsGoneAndItsSessionGetsANewOne(t *testing.T) {
 }
 
 func TestHundredsOfExecutionsLeaveNothingBehind(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	executions := 500
 	if testing.Short() {

@@ -16,6 +16,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // brokerCommand runs the broker's own program on the configuration of a broker.
@@ -25,6 +26,7 @@ func brokerCommand(b *harness.Broker, args ...string) *icmd.Result {
 }
 
 func TestADamagedStateIsASentenceAndCanBeRestored(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startCloud(t)
 	kept := create(t, b, harness.Token, map[string]any{"session_id": "s", "ttl": 3600})

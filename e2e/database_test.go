@@ -17,6 +17,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/e2e/postgres"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 const cloudConfig = harness.Tenants + "provider \"mock\" {\n  plugin = \"mock_cloud\"\n  persist = true\n}\n"
@@ -125,6 +126,7 @@ func await(t *testing.T, b *harness.Broker, what string, done func() bool) {
 // A copy of the data directory is started: it is refused while the original lives, and takes
 // over from one that stood still for longer than its lease, which ends when it goes on.
 func TestACopyOfTheDataDirectory(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := postgres.Start(t)
 	database := server.Database()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 )
 
@@ -54,6 +55,7 @@ func noneAtDaytona(t *testing.T, server *daytonafake.Server) {
 
 // What a provider in the process of a test cannot show: its own tests run all the rest.
 func TestTheDaytonaPluginPassesTheCasesAboutProcesses(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	o := daytonaOptions(t, fakeDaytona(t))
 	file := filepath.Join(t.TempDir(), "sandbox.hcl")
@@ -88,6 +90,7 @@ func TestASessionAtDaytonaOutlivesTheBroker(t *testing.T) {
 
 // The example of the repository, with a Daytona that is down, slow, refuses and comes back.
 func TestDaytonaFirstAndThisMachineBehindIt(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := fakeDaytona(t)
 	text, err := os.ReadFile("../examples/daytona-first/sandbox.hcl")
@@ -163,6 +166,7 @@ func TestDaytonaFirstAndThisMachineBehindIt(t *testing.T) {
 // Broker and plugin are killed in the middle of creations and executions: nothing runs twice,
 // what was answered holds, and nothing is left at Daytona.
 func TestWhateverIsKilledNothingIsLeftAtDaytona(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := fakeDaytona(t)
 	b := harness.Start(t, daytonaOptions(t, server))

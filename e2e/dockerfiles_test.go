@@ -16,10 +16,12 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/e2e/smallroot"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 func TestATemplateOfADockerfile(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		binaries.Missing(t, "RUN needs root")
@@ -104,6 +106,7 @@ template "data" {
 }
 
 func TestABuildIsBegunAgainAfterACrash(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		binaries.Missing(t, "RUN needs root")

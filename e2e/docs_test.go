@@ -14,12 +14,14 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/docs/markdown"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/e2e/transcript"
 )
 
 // A page is one long shell session: commands in blocks marked sh, and behind some
 // of them what they print, as json, events or text.
 func TestTheCommandsInThePagesWorkWhenPasted(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -72,6 +74,7 @@ func paste(t *testing.T, b *harness.Broker, page markdown.Page) {
 
 // Whatever a page shows of a configuration is accepted, by the plugin too.
 func TestTheConfigurationsInThePagesAreAccepted(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pages, err := markdown.Pages("..")
 	assert.NilError(t, err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
@@ -51,6 +53,7 @@ func e2bBlock(server *e2bfake.Server) string {
 // What a provider in the process of a test cannot show: its own tests run all the rest.
 // The cases that end a process leave the instance that it had, as a broker would.
 func TestTheE2BPluginPassesTheCasesAboutProcesses(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := fakeE2B(t)
 	file := filepath.Join(t.TempDir(), "sandbox.hcl")
@@ -72,6 +75,6 @@ func TestCodeRunsInE2BThroughTheBroker(t *testing.T) {
 		assert.Equal(t, got.Stdout, "working\n")
 		assert.Equal(t, string(got.Result), "42")
 	}
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Sandboxes(), 0)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(server.Sandboxes(), 0)) }, poll.WithTimeout(2*time.Minute))
 	assert.Check(t, !strings.Contains(b.Log(), e2bfake.DefaultAPIKey), "the key is in the log")
 }

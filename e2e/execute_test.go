@@ -14,11 +14,13 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // What each kind of code comes to is tested beside the provider; these are the
 // cases that cross the whole system.
 func TestCodeRunsInARealSandbox(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := real.Broker(t)
 	cases := []struct {
@@ -151,6 +153,7 @@ func TestNoTokenAndAWrongTokenAreRefused(t *testing.T) {
 }
 
 func TestAHundredAtOnceAllSucceed(t *testing.T) {
+	tier.Full(t)
 	b := startReal(t, `queue_timeout = "10m"`)
 	var wg sync.WaitGroup
 	for i := range 100 {

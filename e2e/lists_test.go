@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -40,6 +41,7 @@ func usedOf(usage client.Usage, limit string) float64 {
 
 // Three brokers: each tells of what all of them have, in the same order and the same pages.
 func TestListsAreOfAllBrokers(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := peers(t, 3, cloudConfig+adminBlock(), map[string]string{"mock_cloud": mockPlugin})
 	var ids []string
@@ -154,6 +156,7 @@ func TestListsAreOfAllBrokers(t *testing.T) {
 // Two brokers with sandboxes of their own: snapshots and volumes are found through both, and what
 // is made of them is made where they are.
 func TestSnapshotsAndVolumesAreFoundThroughAnyBroker(t *testing.T) {
+	tier.Full(t)
 	if os.Geteuid() != 0 {
 		binaries.Missing(t, "snapshots and volumes need root")
 	}

@@ -15,11 +15,13 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 var metricsAddress = regexp.MustCompile(`metrics: address=(\S+)`)
 
 func TestThePoolIsSeenInTheMetrics(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := harness.Start(t, harness.Options{
 		Config: harness.Tenants + fmt.Sprintf("metrics {\n  listen = \"127.0.0.1:0\"\n}\nprovider \"self_managed\" {\n  runsc = %q\n  queue_timeout = \"4m\"\n  pool_size = 2\n}\n", binaries.Runsc(t)),

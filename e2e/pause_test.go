@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -36,6 +37,7 @@ func pausedFiles(t *testing.T, b *harness.Broker) (files []string) {
 // A paused instance gives back its place and its memory, goes on when there is a place again,
 // and ends with the plugin that has it.
 func TestAPausedInstanceGivesItsPlaceToAnother(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		binaries.Missing(t, "runsc makes checkpoints for root only")
@@ -103,7 +105,7 @@ func TestAPausedInstanceGivesItsPlaceToAnother(t *testing.T) {
 			return poll.Continue("the command stands still")
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Check(t, is.Len(pausedFiles(t, b), 0))
 
 	assert.Equal(t, first.do(http.MethodPost, "/pause", nil).Status, http.StatusOK)
@@ -128,5 +130,5 @@ func TestAPausedInstanceGivesItsPlaceToAnother(t *testing.T) {
 			return poll.Continue("%v count", n)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // peers starts brokers on one database that pass calls on to each other.
@@ -102,6 +103,7 @@ func TestAnyBrokerTakesAnyCall(t *testing.T) {
 
 // Many ask for the same sessions through all brokers at once: each session has one instance.
 func TestASessionHasOneInstanceWhoeverIsAsked(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := peers(t, 3, cloudConfig, map[string]string{"mock_cloud": mockPlugin})
 	const sessions = 6
@@ -138,6 +140,7 @@ func TestASessionHasOneInstanceWhoeverIsAsked(t *testing.T) {
 
 // A tenant that may have four instances has four, whoever it asks.
 func TestAQuotaOfInstancesHoldsOnAllBrokersTogether(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := peers(t, 3, strings.Replace(cloudConfig, "quota { max_concurrent = 10000 }", "quota {\n  max_concurrent = 10000\n  max_instances  = 4\n}", 1), map[string]string{"mock_cloud": mockPlugin})
 	var made, refused atomic.Int64
@@ -225,7 +228,7 @@ func TestWhoWaitsIsServedByAnEndElsewhere(t *testing.T) {
 				return poll.Continue("it does not wait yet: %d do", usage.Waiting)
 			}
 			return poll.Success()
-		})
+		}, poll.WithTimeout(2*time.Minute))
 	}
 	harness.Refused(t, all[2].Do(http.MethodPost, "/api/v1/instances", harness.Token, map[string]any{"ttl": 3600}), http.StatusTooManyRequests, "SB008")
 	for range 2 {
@@ -274,6 +277,7 @@ func TestTheSessionsOfADeadBrokerBeginAnewElsewhere(t *testing.T) {
 // One stands still for longer than its lease while another takes over a session of it: it ends
 // when it goes on.
 func TestABrokerThatStoodStillEnds(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := peers(t, 2, cloudConfig, map[string]string{"mock_cloud": mockPlugin})
 	a, b := all[0], all[1]

@@ -12,6 +12,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -51,6 +52,7 @@ func drains(t *testing.T, b *harness.Broker, drain bool) int {
 
 // New sessions go where there is a warm sandbox and room.
 func TestANewSessionGoesWhereThereIsAWarmSandbox(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := placed(t, "warm = 1\nroom = 3\n", "warm = 2\nroom = 3\n", "room = 3\n")
 	a, b, c := all[0], all[1], all[2]
@@ -77,6 +79,7 @@ func TestANewSessionGoesWhereThereIsAWarmSandbox(t *testing.T) {
 // One that drains passes new sessions on, also those of executions, and takes them where there
 // is nobody else.
 func TestABrokerThatDrainsLeavesNewSessionsToOthers(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := placed(t, "room = 50\n", "room = 50\n")
 	a, b := all[0], all[1]
@@ -121,6 +124,7 @@ func TestABrokerThatDrainsLeavesNewSessionsToOthers(t *testing.T) {
 
 // An operator takes a broker out under load, and no request fails.
 func TestABrokerIsTakenOutWithoutARefusedCall(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := placed(t, "room = 100\n", "room = 100\n", "room = 100\n")
 	a := all[0]

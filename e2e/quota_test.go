@@ -138,7 +138,7 @@ func TestThoseWhoWaitAreServedAndNobodyIsLost(t *testing.T) {
 			return poll.Continue("%v instances are left", n)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	assert.Equal(t, used(t, b, "max_concurrent"), 0.0)
 	assert.Equal(t, used(t, b, "executions_per_day"), 50.0)
 }
@@ -161,7 +161,7 @@ func TestARequestWaitsForAProviderThatIsFull(t *testing.T) {
 			return poll.Continue("%d wait", usage.Waiting)
 		}
 		return poll.Success()
-	}, poll.WithDelay(10*time.Millisecond))
+	}, poll.WithDelay(10*time.Millisecond), poll.WithTimeout(2*time.Minute))
 	wantsLimit(t, executeMock(b, harness.OtherToken, nil), "provider")
 	assert.NilError(t, os.Remove(steer))
 	for range cap(answers) {

@@ -20,10 +20,12 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 func TestATemplateOfAPrivateRegistry(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const wrong, right = "a-password-that-is-wrong", "a-password-that-is-right"
 	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))

@@ -18,6 +18,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // rewrite replaces the broker's configuration by a rename, as editors do.
@@ -108,6 +109,7 @@ func TestABrokenConfigurationChangesNothing(t *testing.T) {
 
 // Settings change under load: no request fails, sessions stay where they are.
 func TestProvidersChangeUnderLoad(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startMock(t, "")
 	stop := make(chan struct{})

@@ -23,6 +23,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -115,6 +116,7 @@ func readCut(ctx context.Context, b *harness.Broker, id string) (*sums, error) {
 }
 
 func TestAStreamThatIsCutAtEveryEventIsWhole(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startReal(t, "")
 	api := b.API()
@@ -359,6 +361,7 @@ func (h *hook) next(t *testing.T) string {
 }
 
 func TestABrokerThatIsKilledSaysWhatBecameOfDetachedExecutions(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const secret = "0123456789abcdef0123456789abcdef"
 	h := newHook(t, secret)

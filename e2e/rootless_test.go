@@ -11,10 +11,12 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/e2e/packageindex"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // An ordinary user gets the same, less the limits of the host, and is told so.
 func TestAnOrdinaryUserCanRunIt(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("the other tests run as an ordinary user already")

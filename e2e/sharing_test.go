@@ -16,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/config/certtest"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/e2e/postgres"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // sharing starts brokers on one database that have one file of their configuration in common.
@@ -89,6 +90,7 @@ func knows(t *testing.T, b *harness.Broker, token string) bool {
 // A change of the shared file, by an editor on one broker or over the admin API of another, is in
 // force on all of them, and in the files of all.
 func TestASharedChangeComesInForceOnAllBrokers(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := sharing(t, 3)
 	editShared(t, all[0], tenantOf("by_editor"))
@@ -114,6 +116,7 @@ func TestASharedChangeComesInForceOnAllBrokers(t *testing.T) {
 // it is told whose fault it is. Once that one has ended, it does not count, and does not start
 // with what it cannot do.
 func TestOneBrokerThatRefusesKeepsAllFromASharedChange(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := sharing(t, 3)
 	lacking := all[2]

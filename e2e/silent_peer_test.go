@@ -10,12 +10,14 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // One stands still with calls that another one has passed on to it: they end once it counts as
 // dead, and its session begins anew for who comes again.
 func TestCallsAtABrokerThatStandsStillEnd(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	all := peers(t, 2, cloudConfig, map[string]string{"mock_cloud": mockPlugin})
 	a, b := all[0], all[1]

@@ -15,12 +15,14 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
 // Variables of an interpreter are in forks and, when the plugin and then the broker have been
 // killed, in copies of a snapshot, which nobody can read on the disk.
 func TestSandboxesAreForkedAndOutliveTheirPlugin(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		binaries.Missing(t, "runsc makes checkpoints for root only")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -143,7 +144,7 @@ func TestForksGoOnEachByItselfAndLeaveNoSnapshot(t *testing.T) {
 			return poll.Continue("%v", left)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	// One session is taken: none of the two stays.
 	harness.Refused(t, b.Do(http.MethodPost, "/api/v1/instances/"+original.ID+"/fork", harness.Token, map[string]any{"session_ids": []string{"new", "left"}}), http.StatusConflict, "SB014")
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
@@ -151,7 +152,7 @@ func TestForksGoOnEachByItselfAndLeaveNoSnapshot(t *testing.T) {
 			return poll.Continue("%d instances", n)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // steer has the mock provider do something in every call of that name.
@@ -187,7 +188,7 @@ func TestABrokerThatIsKilledBetweenIntentAndRecordHasOneSnapshot(t *testing.T) {
 					return poll.Continue("not made yet")
 				}
 				return poll.Success()
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			b.Kill()
 			b.WaitGone()
 			<-asked
@@ -199,7 +200,7 @@ func TestABrokerThatIsKilledBetweenIntentAndRecordHasOneSnapshot(t *testing.T) {
 						return poll.Continue("%v", left)
 					}
 					return poll.Success()
-				})
+				}, poll.WithTimeout(2*time.Minute))
 				assert.Equal(t, len(snapshotsOf(t, b, harness.Token)), 0)
 				return
 			}
@@ -211,7 +212,7 @@ func TestABrokerThatIsKilledBetweenIntentAndRecordHasOneSnapshot(t *testing.T) {
 				}
 				answer.Into(t, &again)
 				return poll.Success()
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			assert.DeepEqual(t, snapshotsInCloud(t, b), []string{again.ID})
 			assert.DeepEqual(t, snapshotsOf(t, b, harness.Token), []string{again.ID})
 			assert.Equal(t, remembered(t, b, create(t, b, harness.Token, map[string]any{"snapshot": again.ID}).ID).Memory, "kept")

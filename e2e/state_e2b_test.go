@@ -12,6 +12,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -39,6 +40,7 @@ func TestASandboxAtE2BOutlivesTheBroker(t *testing.T) {
 // Variables of an interpreter are in forks, and in copies of a snapshot that the broker has
 // outlived. What E2B does not delete while a copy is there is gone to the broker at once.
 func TestSandboxesAtE2BAreKeptAndForked(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b, server := startE2B(t)
 	in := func(id string) workbench { return workbench{t, b, "/api/v1/instances/" + id} }

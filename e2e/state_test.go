@@ -14,6 +14,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // createdInstance is the answer to a creation.
@@ -65,6 +66,7 @@ func inCloud(t *testing.T, b *harness.Broker) []string {
 func instancePart(id string) string { return id[strings.LastIndexByte(id, ':')+1:] }
 
 func TestAfterKillingTheBrokerAnOwnerIsToldThatItsSandboxEndedWithIt(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startReal(t, "")
 	before := create(t, b, harness.Token, map[string]any{"session_id": "s"})
@@ -174,14 +176,14 @@ func TestKillingTheBrokerDuringACreation(t *testing.T) {
 					return poll.Continue("it has not come to that")
 				}
 				return poll.Success()
-			}, poll.WithDelay(10*time.Millisecond))
+			}, poll.WithDelay(10*time.Millisecond), poll.WithTimeout(2*time.Minute))
 			b.Kill()
 			assert.Check(t, (<-answered).Err != nil)
 			b.WaitGone()
 			actions(t, b, "{}")
 			before := inCloud(t, b)
 			b.Restart()
-			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(inCloud(t, b), test.left)) })
+			poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(inCloud(t, b), test.left)) }, poll.WithTimeout(2*time.Minute))
 			if test.left > 0 {
 				i := create(t, b, harness.Token, test.request)
 				assert.DeepEqual(t, []string{instancePart(i.ID)}, before)
@@ -218,7 +220,7 @@ func TestAKeyHoldsAcrossTheDeathOfTheBroker(t *testing.T) {
 	actions(t, b, `{"create": {"hang_after": true}}`)
 	answered := make(chan harness.Answer, 1)
 	go func() { answered <- keyed(b, "cut", "/api/v1/instances", map[string]any{"template": "python"}) }()
-	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(inCloud(t, b), 2)) })
+	poll.WaitOn(t, func(poll.LogT) poll.Result { return poll.Compare(is.Len(inCloud(t, b), 2)) }, poll.WithTimeout(2*time.Minute))
 	b.Kill()
 	assert.Check(t, (<-answered).Err != nil)
 	b.WaitGone()

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 func stream(t *testing.T, b *harness.Broker, request map[string]any) *harness.Stream {
@@ -36,6 +37,7 @@ func stream(t *testing.T, b *harness.Broker, request map[string]any) *harness.St
 }
 
 func TestFiftyStreamsAtOnceAreWholeAndInOrder(t *testing.T) {
+	tier.Full(t)
 	const sessions, each, lines = 5, 10, 1000
 	inTurnOnBothRuntimes(t, func(t *testing.T, b *harness.Broker) {
 		code := fmt.Sprintf(`import os, sys, time
@@ -236,6 +238,7 @@ func resident(t *testing.T, pid int) int64 {
 }
 
 func TestAReaderThatPausesLosesNothingAndCostsNoMemory(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const lines, width = 8000, 1000 // 8 MB, just below the highest limit
 	b := harness.Start(t, harness.Options{

@@ -18,6 +18,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 
 // Every caller is told at once, and the next call finds the next process.
 func TestTheProviderIsBackAfterEachOfManyKills(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startMock(t, "")
 	var recoveries, answers []time.Duration
@@ -103,7 +105,7 @@ func TestACrashLoopOpensTheCircuitAndClosesByItself(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	assert.Check(t, time.Since(began) < 30*time.Second, "they waited")
+	assert.Check(t, time.Since(began) < time.Minute, "they waited")
 
 	assert.NilError(t, os.Remove(steer))
 	poll.WaitOn(t, func(poll.LogT) poll.Result {

@@ -27,6 +27,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/e2e/smallroot"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -83,6 +84,7 @@ func readyTemplate(t *testing.T, b *harness.Broker, name string, also func(clien
 }
 
 func TestSandboxesOfAnImage(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
@@ -166,6 +168,7 @@ template "data" {
 }
 
 func TestAnAdministratorChangesTemplates(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

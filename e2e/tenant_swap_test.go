@@ -13,11 +13,13 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // A tenant's only provider becomes another one, again and again, and every request
 // is served by the one before or by the one after.
 func TestATenantsOnlyProviderIsSwappedUnderLoad(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	tenants := func(provider string) string {
 		return fmt.Sprintf("tenant \"acme\" {\n  token_sha256 = [\"80f196a8c8fcbdecce7c3c1d44bcd50539617f29e98e5162ca24f75c693e1936\"]\n  providers = [%q]\n  quota { max_concurrent = 100 }\n}\nprovider %q {\n  plugin = \"mock\"\n}\n", provider, provider)

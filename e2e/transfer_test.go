@@ -21,6 +21,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 const (
@@ -54,6 +55,7 @@ func TestFilesStreamInBoundedMemory(t *testing.T) {
 
 // The same holds of OpenSandbox's forms.
 func TestFilesStreamInBoundedMemoryThroughOpenSandbox(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startForTransfers(t, "front_door \"opensandbox\" {\n  images = { \"python:3.12\" = \"\" }\n}\n")
 	const sandboxes = "/opensandbox/v1/sandboxes"
@@ -87,6 +89,7 @@ func TestFilesStreamInBoundedMemoryThroughOpenSandbox(t *testing.T) {
 
 // The same holds of E2B's forms.
 func TestFilesStreamInBoundedMemoryThroughE2B(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startForTransfers(t, "front_door \"e2b\" { }\n")
 	var made struct{ SandboxID, EnvdAccessToken string }

@@ -17,6 +17,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // replacePlugin puts another version of a plugin in the place of the one that
@@ -161,6 +162,7 @@ func destroyAll(t *testing.T, b *harness.Broker) {
 }
 
 func TestAPluginThatDoesNotWorkReplacesNothing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startMock(t, "")
 	works := map[string]any{"language": "mock", "code": `{"stdout": "works"}`}
@@ -197,7 +199,7 @@ func TestADrainingPluginThatDiesTakesItsInstancesWithIt(t *testing.T) {
 	awaitPlugins(t, b, "mock", 0)
 	poll.WaitOn(t, func(poll.LogT) poll.Result {
 		return poll.Compare(is.Equal(b.Do(http.MethodGet, "/api/v1/instances/"+first.InstanceID, harness.Token, nil).Status, http.StatusNotFound))
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	second := b.Execute(t, works)
 	assert.Check(t, second.InstanceID != first.InstanceID)
 }
@@ -205,6 +207,7 @@ func TestADrainingPluginThatDiesTakesItsInstancesWithIt(t *testing.T) {
 // A broker that is killed during an upgrade leaves nothing that the next does not
 // clear away.
 func TestABrokerKilledDuringAnUpgradeLeavesNothing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startReal(t, "")
 	b.Execute(t, map[string]any{"language": "bash", "code": "true", "session_id": "s"})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // refusedAtTheStart are settings that obey the schema and that no provider can be
@@ -62,6 +63,7 @@ var refusedAtTheStart = []struct{ plugin, settings, setting, says string }{
 }
 
 func TestCheckRefusesWhatTheStartRefuses(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

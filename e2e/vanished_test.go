@@ -15,6 +15,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // worksAgain waits until an instance can be made, used and destroyed.
@@ -30,6 +31,7 @@ func worksAgain(t *testing.T, b *harness.Broker) {
 }
 
 func TestTheStateDirectoryIsRemovedWhileTheBrokerRuns(t *testing.T) {
+	tier.Full(t)
 	b := startCloud(t)
 	before := create(t, b, harness.Token, map[string]any{"session_id": "before"})
 	state := filepath.Join(b.Dir, "state")

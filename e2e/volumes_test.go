@@ -106,7 +106,7 @@ func TestVolumesOutliveInstancesAndTheBroker(t *testing.T) {
 			return poll.Continue("%v", left)
 		}
 		return poll.Success()
-	}, poll.WithTimeout(30*time.Second))
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // loopDevicesOf finds the loop devices whose file is, or was, below a directory.

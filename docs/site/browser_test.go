@@ -99,6 +99,9 @@ func TestEverybodyCanReadTheSite(t *testing.T) {
 		{800, "light", kinds},
 		{360, "dark", kinds},
 	} {
+		if testing.Short() {
+			screen.pages = screen.pages[len(screen.pages)-2:]
+		}
 		for _, page := range screen.pages {
 			t.Run(fmt.Sprintf("%s at %d, %s", page, screen.width, screen.scheme), func(t *testing.T) {
 				r.Screen(screen.width, 780, screen.scheme)

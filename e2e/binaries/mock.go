@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"gotest.tools/v3/assert"
@@ -36,8 +37,30 @@ func BuildCloud(t testing.TB) string {
 
 // build builds a program of the tests, which is below e2e.
 func build(to, program string) error {
-	if out, err := exec.Command("go", "build", "-o", to, "github.com/sandbox-broker/sandbox-broker/e2e/"+program).CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w: %s", program, err, out)
+	return Build(to, "github.com/sandbox-broker/sandbox-broker/e2e/"+program)
+}
+
+// Build is go build of a program with arguments, with the race detector where Racing.
+func Build(to string, args ...string) error {
+	flags := []string{"build", "-o", to}
+	if Racing() {
+		flags = append(flags, "-race")
+	}
+	if out, err := exec.Command("go", append(flags, args...)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", filepath.Base(to), err, out)
 	}
 	return nil
+}
+
+// Racing reports whether the broker and the plugins run with the race detector. Some parts of `make
+// test-all` do.
+func Racing() bool { return os.Getenv("SANDBOX_BROKER_RACE") != "" }
+
+// CheckRaces fails the test for each data race that a log of a broker and its plugins tells of.
+func CheckRaces(t testing.TB, log string) {
+	t.Helper()
+	const begin = "WARNING: DATA RACE"
+	for _, race := range strings.Split(log, begin)[1:] {
+		t.Errorf("%s%.6000s", begin, race)
+	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
 )
 
 // browser is a page of headless Chromium, driven by its own protocol.
@@ -141,11 +142,8 @@ func viteProject(t *testing.T) []byte {
 	binaries.Needs(t, "npm", "npm")
 	dir := t.TempDir()
 	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "vite"))))
-	// Not ci: it wants the optional packages of all platforms from the registry.
-	install := exec.Command("npm", "install", "--no-save", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install vite: "+string(out))
+	if err := npm.CI(t.Context(), dir); err != nil {
+		binaries.Missing(t, err.Error())
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 )
 
@@ -51,6 +52,7 @@ func (b daytonaBackend) alive(testing.TB) (all []there) {
 func (daytonaBackend) left(testing.TB) []string { return nil }
 
 func TestKillsOverDaytonaLoseAndDoubleNothing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	killReal(t, options{
 		backends: []backend{startDaytona(t)}, clients: 1,

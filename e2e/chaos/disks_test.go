@@ -16,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // disk is a small file system of its own.
@@ -133,6 +134,7 @@ func TestAFullDiskLosesAndDoublesNothing(t *testing.T) {
 }
 
 func TestAReadOnlyDiskStopsTheBrokerAndNothingElseHappens(t *testing.T) {
+	tier.Full(t)
 	both(t, 8, func(t *testing.T, d disk, o options) {
 		w := newWorld(t, seed(t), o)
 		w.start("")
@@ -165,6 +167,7 @@ func TestAReadOnlyDiskStopsTheBrokerAndNothingElseHappens(t *testing.T) {
 
 // TestASlowDiskLosesAndDoublesNothing has each write take long.
 func TestASlowDiskLosesAndDoublesNothing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, slow := range map[failpoint.Point]string{
 		failpoint.StateCommit: "100ms",

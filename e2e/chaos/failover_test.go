@@ -12,6 +12,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/routing"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 const (
@@ -27,6 +28,7 @@ const (
 // TestFailOverWhileAllDieLosesAndDoublesNothing has two providers, each with a cloud of
 // its own, which are ill by turns, so that requests fail over all the time.
 func TestFailOverWhileAllDieLosesAndDoublesNothing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := seed(t)
 	w := newWorld(t, s, options{providers: []string{"east", "west"}})

@@ -59,15 +59,19 @@ func TestTheCheckerSeesWhatIsWrong(t *testing.T) {
 		"a key is answered twice the same": {func(f *findings) { f.keys([]event{told, told}) }, ""},
 		"a key is answered with two":       {func(f *findings) { f.keys([]event{told, {Key: "k", Told: "red:s:b", Status: 201}}) }, "doubled: "},
 		"a session has another after a refusal": {func(f *findings) {
-			f.effects([]event{{Operation: opCreate, Tenant: "red", Began: at(0), Ended: at(2), Status: 503, Code: "SB009"}},
+			f.effects([]event{{Operation: opCreate, Tenant: "red", Session: "s", Began: at(0), Ended: at(2), Status: 503, Code: "SB009"}},
 				[]cloud.Effect{created(1, a), created(3, instanceOf("red", "b"))})
 		}, ""},
+		"a session has another after a refusal of another session": {func(f *findings) {
+			f.effects([]event{{Operation: opCreate, Tenant: "red", Session: "t", Began: at(0), Ended: at(2), Status: 503, Code: "SB009"}},
+				[]cloud.Effect{created(1, a), created(3, instanceOf("red", "b"))})
+		}, "doubled: "},
 		"a session has another after an answer that was cut off": {func(f *findings) {
 			f.effects([]event{{Operation: opCreate, Tenant: "red", Began: at(0), Ended: at(2), Error: "reset"}},
 				[]cloud.Effect{created(1, a), created(3, instanceOf("red", "b"))})
 		}, "doubled: "},
 		"a session has another after a refusal, and had been told of the first": {func(f *findings) {
-			f.effects([]event{told, {Operation: opCreate, Tenant: "red", Began: at(0), Ended: at(2), Status: 503, Code: "SB009"}},
+			f.effects([]event{told, {Operation: opCreate, Tenant: "red", Session: "s", Began: at(0), Ended: at(2), Status: 503, Code: "SB009"}},
 				[]cloud.Effect{created(1, a), created(3, instanceOf("red", "b"))})
 		}, "doubled: "},
 		"a stranger gets in":       {func(f *findings) { f.tenants([]event{{Operation: opSteal, Status: 200}}) }, "seen: "},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // liesTime is how long the cloud lies to one broker.
@@ -14,6 +15,7 @@ const liesTime = 4 * time.Second
 // TestACloudThatLiesLosesAndDoublesNothing has the cloud answer wrongly in every way,
 // while plugin and broker are killed now and then.
 func TestACloudThatLiesLosesAndDoublesNothing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, lies := range map[string]cloud.Lies{
 		"fails":                 {Share: 0.2, Kinds: []cloud.Lie{cloud.FailBefore, cloud.FailAfter}},

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 )
 
@@ -24,7 +24,7 @@ var built struct{ broker, plugin string }
 
 func TestMain(m *testing.M) {
 	daytonafake.Main()
-	// Most of a world is waiting. An error would be one of this line.
+	// Most of a world is waiting. -parallel says otherwise. An error would be one of this line.
 	_ = flag.Set("test.parallel", "8")
 	flag.Parse()
 	os.Exit(run(m))
@@ -37,8 +37,8 @@ func run(m *testing.M) int {
 		built.broker, built.plugin = filepath.Join(dir, "sandbox-broker"), filepath.Join(dir, "cloud")
 		const module = "github.com/sandbox-broker/sandbox-broker/"
 		err = errors.Join(
-			build(built.broker, "-tags", "failpoints", module+"cmd/sandbox-broker"),
-			build(built.plugin, module+"e2e/chaos/cloudplugin"))
+			binaries.Build(built.broker, "-tags", "failpoints", module+"cmd/sandbox-broker"),
+			binaries.Build(built.plugin, module+"e2e/chaos/cloudplugin"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,19 +47,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func build(to string, args ...string) error {
-	if out, err := exec.Command("go", append([]string{"build", "-o", to}, args...)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w: %s", filepath.Base(to), err, out)
-	}
-	return nil
-}
-
 // seed is that of the flag, or one of its own, and is printed.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	s := *seedFlag
 	if s == 0 {
-		s = uint64(time.Now().UnixNano())
+		s = rand.Uint64()
 	}
 	t.Logf("replay its schedule with -seed %d -kills %d", s, *killsFlag)
 	return s

@@ -11,11 +11,13 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // A disk that takes 2 s to confirm makes requests wait, or has them refused where the
 // operator allows less; then nothing was done, and the log has told before.
 func TestASlowDiskIsWaitedForWithinWhatTheOperatorAllows(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for point, test := range map[failpoint.Point]struct{ of, refusal string }{
 		failpoint.AuditSync: {`of="audit log"`, "the audit log cannot be written in time, since the broker's disk is slow"},

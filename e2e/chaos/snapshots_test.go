@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	"gotest.tools/v3/poll"
@@ -15,6 +16,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/broker/failpoint"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	api "github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -64,7 +66,7 @@ func agreed(t *testing.T, b *harness.Broker, want int) {
 			return poll.Continue("the provider has %d snapshots and the broker lists %d; %d are right", has, lists, want)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 }
 
 // startMortal starts a broker with its fail points over the mock provider, whose instances
@@ -89,6 +91,7 @@ func startMortal(t *testing.T) *harness.Broker {
 // the deletion of a snapshot. Who asks again with the same key has one snapshot; what was to
 // be deleted is.
 func TestDyingBetweenAnyTwoStepsOfASnapshot(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startMortal(t)
 	var original api.Instance
@@ -124,7 +127,7 @@ func TestDyingBetweenAnyTwoStepsOfASnapshot(t *testing.T) {
 			default:
 				return poll.Continue("the broker has not come by %s", point)
 			}
-		})
+		}, poll.WithTimeout(2*time.Minute))
 		b.WaitGone()
 		b.Restart()
 		if !deletion {
@@ -135,7 +138,7 @@ func TestDyingBetweenAnyTwoStepsOfASnapshot(t *testing.T) {
 				}
 				answer.Into(t, &made)
 				return poll.Success()
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			agreed(t, b, 1)
 			assert.Equal(t, listedSnapshots(t, b)[0].ID, made.ID, "after %s", point)
 			assert.Equal(t, b.Do(http.MethodDelete, "/api/v1/snapshots/"+made.ID, harness.Token, nil).Status, http.StatusNoContent)
@@ -177,7 +180,7 @@ func execute(t *testing.T, b *harness.Broker, id, action string) (answer harness
 			return poll.Continue("%d %s", answer.Status, answer.Body)
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	return answer
 }
 
@@ -185,6 +188,7 @@ func execute(t *testing.T, b *harness.Broker, id, action string) (answer harness
 // copies, and when both are made. Who has no key is left with none, or with both where they
 // were complete; who asks again with its key gets two of one moment, and no third is there.
 func TestDyingInAForkLeavesAllCopiesOrNone(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	b := startMortal(t)
 	var original api.Instance
@@ -238,7 +242,7 @@ func TestDyingInAForkLeavesAllCopiesOrNone(t *testing.T) {
 				default:
 					return poll.Continue("the broker has not come by %s", test.point)
 				}
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			b.WaitGone()
 			b.Restart()
 			remember(t, b, original.ID, "second "+name) // which is as far as all is known again
@@ -256,7 +260,7 @@ func TestDyingInAForkLeavesAllCopiesOrNone(t *testing.T) {
 					}
 					answer.Into(t, &told)
 					return poll.Success()
-				})
+				}, poll.WithTimeout(2*time.Minute))
 				assert.Equal(t, len(told.Instances), forks)
 				for _, one := range told.Instances {
 					assert.Equal(t, remembered(t, b, one.ID), moment)

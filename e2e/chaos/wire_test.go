@@ -15,6 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // wire carries the requests of a client that a library sends for it. It opens the door,
@@ -133,6 +135,7 @@ func (b watchedBody) Read(p []byte) (int, error) {
 }
 
 func TestWhatIsTakenForAnAnswer(t *testing.T) {
+	tier.Full(t)
 	refused := `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"SB009 Unavailable: x","data":{"code":"SB009"}}}`
 	lost := errors.New("calling \"tools/call\": request terminated without response")
 	for name, test := range map[string]struct {

@@ -129,6 +129,9 @@ func newWorld(t testing.TB, seed uint64, o options) *world {
 	t.Cleanup(func() {
 		w.kill()
 		w.waitGone()
+		log, err := os.ReadFile(filepath.Join(dir, "log"))
+		assert.Check(t, err == nil || errors.Is(err, os.ErrNotExist), "%v", err)
+		binaries.CheckRaces(t, string(log))
 		if t.Failed() {
 			assert.Check(t, w.history.save(filepath.Join(dir, "history.jsonl")))
 		}
@@ -321,13 +324,7 @@ func (w *world) restart() {
 }
 
 // lastLog is the end of the broker's log.
-func (w *world) lastLog() string {
-	text, err := os.ReadFile(filepath.Join(w.dir, "log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-8000):])
-}
+func (w *world) lastLog() string { return harness.Tail(filepath.Join(w.dir, "log"), 8000) }
 
 // answer is what came back.
 type answer struct {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 // Tests of agent-sandbox are one, for it is installed for the whole cluster. It runs by
 // itself, before those that are parallel.
 func TestAgentSandbox(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	c.InstallAgentSandbox(t)
 	namespace := c.Namespace(t, nil)

@@ -107,12 +107,3 @@ func (c *Cluster) Namespace(t testing.TB, labels map[string]string) string {
 	})
 	return ns.Name
 }
-
-// TakesMinutes skips a test where -short asks for what is quick: what it shows is seldom broken
-// alone, and make e2e-kubernetes has it.
-func TakesMinutes(t testing.TB) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes minutes")
-	}
-}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // forever is a command of a pod that waits for what is done to it.
@@ -215,7 +216,7 @@ func TestTheNetwork(t *testing.T) {
 
 // It runs by itself, before those that are parallel.
 func TestNetworkPolicies(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	c.EnforceNetworkPolicies(t)
 	n := startNetwork(t, c)
@@ -314,7 +315,7 @@ func (n *network) waitFor(t *testing.T, address string, reached bool) {
 
 // It runs by itself, before those that are parallel.
 func TestTheAPIServerIsAway(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, nil)
 	pod := c.Run(t, namespace, c.Pod("sandbox", "python3", "-m", "http.server", "8080"))
@@ -347,7 +348,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 
 // It runs by itself, before those that are parallel.
 func TestTheNodeIsLost(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	c := cluster.Find(t)
 	namespace := c.Namespace(t, nil)
 	pod := c.Run(t, namespace, c.Pod("sandbox", forever...))

@@ -288,7 +288,7 @@ func TestATokenIsAskedForAndNotShown(t *testing.T) {
 			return poll.Continue("what is typed would be seen")
 		}
 		return poll.Success()
-	})
+	}, poll.WithTimeout(2*time.Minute))
 	s.types(harness.Token + "\r")
 	assert.Equal(t, s.ends(), 0)
 	assert.Check(t, !strings.Contains(s.text(), harness.Token), s.text())

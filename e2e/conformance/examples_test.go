@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -113,7 +114,7 @@ func TestTheExamplesServeAgents(t *testing.T) {
 					}
 				}
 				return poll.Continue("it does not run yet")
-			})
+			}, poll.WithTimeout(2*time.Minute))
 			b.Kill()
 			assert.Check(t, (<-gone).Err != nil)
 			b.WaitGone()

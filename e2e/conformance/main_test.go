@@ -13,11 +13,11 @@ import (
 var mockPlugin string
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// They wait more than they compute.
+	// They wait more than they compute. -parallel says otherwise.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
+	flag.Parse()
 	os.Exit(run(m))
 }
 

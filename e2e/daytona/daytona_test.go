@@ -16,6 +16,7 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
 	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 )
 
@@ -28,14 +29,9 @@ func TestMain(m *testing.M) {
 func client(t *testing.T) string {
 	t.Helper()
 	binaries.Needs(t, "bwrap", "bubblewrap")
-	binaries.Needs(t, "npm", "npm")
 	dir := t.TempDir()
 	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "client"))))
-	install := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install Daytona's SDK: "+string(out))
-	}
+	npm.Install(t, dir)
 	return dir
 }
 

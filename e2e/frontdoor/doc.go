@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/aliyun/aliyunfake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/daytona/daytonafake"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
@@ -65,6 +66,20 @@ func Main(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
+}
+
+// Each runs the test on each of Providers, in the gate on this machine and in one cloud. Each door
+// names another cloud, so that the gate sees all of them: `make test-all` runs all pairs.
+func Each(t *testing.T, cloud string, test func(t *testing.T, provider string)) {
+	t.Helper()
+	for _, provider := range Providers {
+		t.Run(provider, func(t *testing.T) {
+			if provider != SelfManaged && provider != cloud {
+				tier.Full(t)
+			}
+			test(t, provider)
+		})
+	}
 }
 
 // On starts a broker with one of Providers and the given doors. The caller's TestMain is Main.

@@ -58,29 +58,47 @@ func (f *Features) ReportOutput(t *testing.T, provider, output string) {
 }
 
 // CheckPage compares the table with that in docs/front-doors.md, in the section generated
-// for the door. With -update it writes that.
+// for the door. With -update it writes that. The gate tries some of the providers, and takes the
+// columns of the others from the page.
 func (f *Features) CheckPage(t *testing.T, door string) {
 	t.Helper()
-	for _, provider := range Providers {
-		if len(f.outcomes[provider]) == 0 {
-			t.Skipf("the page is not compared: nothing was tried on %s", provider)
-		}
-	}
+	const page = "../../../docs/front-doors.md"
+	text, err := markdown.Read(page)
+	assert.NilError(t, err)
+	there := shown(text.Text, door)
 	var table strings.Builder
 	fmt.Fprintf(&table, "| `%s` | %s |\n|%s\n", door, strings.Join(Providers, " | "), strings.Repeat(" --- |", len(Providers)+1))
 	for _, name := range f.names {
 		fmt.Fprintf(&table, "| %s |", markdown.Cell(name))
-		for _, provider := range Providers {
-			outcome, told := f.outcomes[provider][name]
-			assert.Check(t, told, "nobody has tried on %s: %s", provider, name)
+		for at, provider := range Providers {
+			outcome, tried := f.outcomes[provider][name]
+			if cells := there[markdown.Cell(name)]; testing.Short() && len(f.outcomes[provider]) == 0 && at < len(cells) {
+				outcome, tried = cells[at], true
+			}
+			assert.Check(t, tried, "no test has tried on %s: %s", provider, name)
 			table.WriteString(" " + outcome + " |")
 		}
 		table.WriteByte('\n')
 	}
-	const page = "../../../docs/front-doors.md"
-	text, err := markdown.Read(page)
-	assert.NilError(t, err)
 	want, err := text.WithGenerated("features of "+door, table.String())
 	assert.NilError(t, err)
 	golden.Assert(t, want, filepath.Join("..", page)) // which looks below testdata
+}
+
+// shown are the cells of the door's table on the page, by feature, in the order of Providers.
+func shown(page, door string) map[string][]string {
+	cells := map[string][]string{}
+	_, table, _ := strings.Cut(page, "| `"+door+"` | "+strings.Join(Providers, " | ")+" |\n")
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		fields := strings.Split(strings.TrimSpace(line), " | ")
+		if len(fields) != len(Providers)+1 {
+			continue
+		}
+		fields[len(Providers)] = strings.TrimSuffix(fields[len(Providers)], " |")
+		cells[strings.TrimPrefix(fields[0], "| ")] = fields[1:]
+	}
+	return cells
 }

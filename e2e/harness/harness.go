@@ -342,6 +342,7 @@ func (b *Broker) finish() {
 		b.t.Logf("the broker's log:\n%s", b.log)
 	}
 	b.WaitGone()
+	binaries.CheckRaces(b.t, b.Log())
 	// After kill -9 of broker and plugin, cgroups wait for the next start of this
 	// broker, which will not come.
 	for _, dir := range b.Groups() {
@@ -394,22 +395,42 @@ func (b *Broker) Left() []Process {
 	return left
 }
 
-// log keeps what is written to it.
+// Tail is the end of a file, or why it cannot be read. Waits ask for that of a log at each look,
+// and a log grows all the time.
+func Tail(file string, most int64) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	text := make([]byte, min(info.Size(), most))
+	if _, err := f.ReadAt(text, info.Size()-int64(len(text))); err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// log keeps what is written to it. A Builder gives its text without a copy: tests ask for all of it
+// at each look of a wait.
 type log struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	text strings.Builder
 }
 
 func (l *log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.buf.Write(p)
+	return l.text.Write(p)
 }
 
 func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.buf.String()
+	return l.text.String()
 }
 
 // Process is a process on this machine.

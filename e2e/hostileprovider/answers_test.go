@@ -11,11 +11,13 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // What breaks the rules of gRPC, in the answer to any call, is the end of that call
 // and of nothing else.
 func TestAnAnswerThatIsNoAnswer(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newScene(t)
 	for name, test := range map[string]struct {
@@ -301,6 +303,7 @@ func TestStreamsOfGoPlugin(t *testing.T) {
 
 // What one call may cost, many calls cost at once.
 func TestManyHostileAnswersAtOnce(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newScene(t)
 	// What ten have left behind is there until the garbage collector finds the time.

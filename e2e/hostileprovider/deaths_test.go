@@ -12,6 +12,7 @@ import (
 	"gotest.tools/v3/poll"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // A plugin may die in each call. Who waits for it is told at once.
@@ -96,6 +97,7 @@ func TestAPluginThatResetsItsHealthIsReplaced(t *testing.T) {
 
 // An instance that a list lacks is gone; the process that lists is the same as before.
 func TestWhatAListLacksIsToldTruly(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newScene(t)
 	id := s.instance(t)

@@ -25,11 +25,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// Most of these tests wait for a time limit of the broker's.
-	flag.Parse()
+	// Most of these tests wait for a time limit of the broker's. -parallel says otherwise.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
+	flag.Parse()
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)

@@ -247,7 +247,7 @@ func (p *provider) Create(ctx context.Context, req sdk.CreateRequest) (instance 
 }
 
 // queueTimeout is how long a creation waits for room by itself.
-const queueTimeout = 30 * time.Second
+const queueTimeout = 2 * time.Minute
 
 // awaitRoom waits until there are less instances than the setting room allows.
 func (p *provider) awaitRoom(ctx context.Context, req sdk.CreateRequest) error {

@@ -18,6 +18,7 @@ import (
 	"gotest.tools/v3/assert"
 
 	"github.com/sandbox-broker/sandbox-broker/config/certtest"
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
 	"github.com/sandbox-broker/sandbox-broker/e2e/postgres"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
@@ -49,7 +50,7 @@ func TestFigures(t *testing.T) {
 		t.Skip("make nemesis-figures runs it")
 	}
 	plugin := filepath.Join(t.TempDir(), "mock")
-	assert.NilError(t, build(plugin, "github.com/sandbox-broker/sandbox-broker/e2e/mockprovider"))
+	assert.NilError(t, binaries.Build(plugin, "github.com/sandbox-broker/sandbox-broker/e2e/mockprovider"))
 	server := postgres.Start(t, "fsync=on")
 	sides := []*side{{name: "file"}, {name: "database, one"}, {name: "database, five"}}
 	start := func(n, count int) {

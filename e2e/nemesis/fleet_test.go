@@ -274,6 +274,9 @@ func (b *broker) close() {
 		}
 		return poll.Success()
 	}, poll.WithTimeout(time.Minute), poll.WithDelay(20*time.Millisecond))
+	log, err := os.ReadFile(filepath.Join(b.dir, "log"))
+	assert.Check(b.fleet.t, err)
+	binaries.CheckRaces(b.fleet.t, string(log))
 }
 
 // readyPatience bounds one look whether a broker is ready.
@@ -302,10 +305,4 @@ func (b *broker) id() string {
 }
 
 // lastLog is the end of the broker's log.
-func (b *broker) lastLog() string {
-	text, err := os.ReadFile(filepath.Join(b.dir, "log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-3000):])
-}
+func (b *broker) lastLog() string { return harness.Tail(filepath.Join(b.dir, "log"), 3000) }

@@ -2,13 +2,13 @@ package nemesis_test
 
 import (
 	"flag"
-	"fmt"
-	"os/exec"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"gotest.tools/v3/assert"
+
+	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 )
 
 var (
@@ -29,15 +29,8 @@ func buildAll(t *testing.T) {
 	overlay, err := skewable(dir)
 	assert.NilError(t, err)
 	const module = "github.com/sandbox-broker/sandbox-broker/"
-	assert.NilError(t, build(built.broker, "-overlay", overlay, "-tags", "failpoints", module+"cmd/sandbox-broker"))
-	assert.NilError(t, build(built.plugin, module+"e2e/chaos/cloudplugin"))
-}
-
-func build(to string, args ...string) error {
-	if out, err := exec.Command("go", append([]string{"build", "-o", to}, args...)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w: %s", filepath.Base(to), err, out)
-	}
-	return nil
+	assert.NilError(t, binaries.Build(built.broker, "-overlay", overlay, "-tags", "failpoints", module+"cmd/sandbox-broker"))
+	assert.NilError(t, binaries.Build(built.plugin, module+"e2e/chaos/cloudplugin"))
 }
 
 // seed is that of the flag, or one of its own, and is printed.
@@ -45,7 +38,7 @@ func seed(t *testing.T) uint64 {
 	t.Helper()
 	s := *seedFlag
 	if s == 0 {
-		s = uint64(time.Now().UnixNano())
+		s = rand.Uint64()
 	}
 	t.Logf("replay its schedule with -seed %d -faults %d", s, *faultsFlag)
 	return s

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/nemesis/model"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 const (
@@ -22,9 +23,7 @@ const (
 // Five brokers, with all that can happen to them and to their database: nothing is lost, doubled,
 // granted above a quota or left over, and nothing has two owners.
 func TestFiveBrokersAreAsOne(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make e2e-postgres runs it")
-	}
+	tier.Full(t)
 	buildAll(t)
 	s := seed(t)
 	f := newFleet(t, s)

@@ -17,6 +17,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/docs/markdown"
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
 	"github.com/sandbox-broker/sandbox-broker/e2e/transcript"
 )
 
@@ -74,10 +75,8 @@ func (w *walk) installs(t *testing.T) {
 	binaries.Needs(t, "npm", "npm")
 	dir := filepath.Join(filepath.Dir(w.dir), w.project())
 	assert.NilError(t, os.CopyFS(dir, locked))
-	npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install the client of the page: "+string(out))
+	if err := npm.CI(t.Context(), dir); err != nil {
+		binaries.Missing(t, err.Error())
 	}
 	t.Cleanup(func() {
 		now, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
@@ -94,7 +93,7 @@ func shipped(t testing.TB) []byte {
 	return text
 }
 
-// made are commands of the pages that `make e2e-clients` has run before the tests.
+// made are commands of the pages that `make test-all PART=clients` has run before the tests.
 var made = []string{"make build runsc\n", "make build\n"}
 
 // named is the file that the block behind this line belongs into.

@@ -16,6 +16,9 @@ import (
 // What is right comes in force, what is wrong changes nothing, no request notices,
 // and nothing is left behind.
 func TestSettingsChangeUnderLoad(t *testing.T) {
+	if testing.Short() {
+		*reloads = min(*reloads, 16)
+	}
 	b, w, first := startBroker(t)
 	s := &soak{broker: b, writer: w, head: head(t, b), force: first, faults: faults(t)}
 	o := newObserver(t, b)

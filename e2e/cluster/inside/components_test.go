@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/cluster"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk/client"
 )
 
@@ -41,7 +42,7 @@ func TestComponents(t *testing.T) {
 
 // With network = "pod" the broker needs further rights, all of them and no other.
 func TestTheBrokerMakesThePolicyOfThePods(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	d := deployWith(t, func(t *testing.T, d deployment) { d.configure(t, "", `network = "pod"`) }, "../base/components/pod-network")
 	demo := d.as(token)
 	kept := session(t, demo, "kept")
@@ -135,7 +136,7 @@ func (d deployment) measured(t *testing.T) {
 
 // Where agent-sandbox makes the pods, the broker has other rights.
 func TestTheBrokerHasItsPodsOfAgentSandbox(t *testing.T) {
-	cluster.TakesMinutes(t)
+	tier.Full(t)
 	d := deployWith(t, func(t *testing.T, d deployment) { d.InstallAgentSandbox(t) }, "../base/components/agent-sandbox")
 	made := session(t, d.as(token), "claimed")
 	ran, err := d.as(token).ExecuteIn(t.Context(), made.ID, client.InstanceExecuteRequest{Language: "python", Code: "print(6 * 7)"})

@@ -18,6 +18,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
 )
 
 const doors = "front_door \"e2b\" { }\nfront_door \"mcp\" { }\n" +
@@ -51,11 +52,7 @@ func install(t *testing.T) string {
 			assert.NilError(t, os.WriteFile(to, content, 0o600))
 		}
 	}
-	npm := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install the clients of the agents: "+string(out))
-	}
+	npm.Install(t, dir)
 	return dir
 }
 

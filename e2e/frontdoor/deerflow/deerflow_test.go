@@ -46,18 +46,16 @@ func clientOf(t *testing.T, broker, scenario string, args ...string) string {
 // cloud, is seen when the table is filled in.
 func TestDeerFlowUsesSandboxesOnEachProvider(t *testing.T) {
 	var features frontdoor.Features
-	for _, provider := range frontdoor.Providers {
-		t.Run(provider, func(t *testing.T) {
-			b := frontdoor.On(t, provider, door)
-			features.ReportOutput(t, provider, client(t, b, "features"))
-			switch provider {
-			case frontdoor.SelfManaged:
-				inGVisor(t, b)
-			case frontdoor.E2B:
-				t.Run("the broker is killed", func(t *testing.T) { restarted(t, b) })
-			}
-		})
-	}
+	frontdoor.Each(t, frontdoor.E2B, func(t *testing.T, provider string) {
+		b := frontdoor.On(t, provider, door)
+		features.ReportOutput(t, provider, client(t, b, "features"))
+		switch provider {
+		case frontdoor.SelfManaged:
+			inGVisor(t, b)
+		case frontdoor.E2B:
+			t.Run("the broker is killed", func(t *testing.T) { restarted(t, b) })
+		}
+	})
 	t.Run("through several brokers", func(t *testing.T) {
 		features.ReportOutput(t, frontdoor.SelfManaged, clientOf(t, frontdoor.Several(t, door), "features"))
 	})

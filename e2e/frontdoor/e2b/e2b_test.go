@@ -10,9 +10,10 @@ import (
 
 	"gotest.tools/v3/assert"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 func TestMain(m *testing.M) { frontdoor.Main(m) }
@@ -25,14 +26,9 @@ func client(t *testing.T) string { return install(t, "client") }
 // install installs what a directory of the test data asks for, and returns where.
 func install(t *testing.T, name string) string {
 	t.Helper()
-	binaries.Needs(t, "npm", "npm")
 	dir := t.TempDir()
 	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))))
-	npm := exec.Command("npm", "ci", "--no-audit", "--no-fund")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install what uses E2B: "+string(out))
-	}
+	npm.Install(t, dir)
 	return dir
 }
 
@@ -52,17 +48,20 @@ func use(t *testing.T, dir, broker, sdk, brokers string) string {
 func TestTheSDKsUseSandboxes(t *testing.T) {
 	dir := client(t)
 	var features frontdoor.Features
-	for _, provider := range frontdoor.Providers {
-		t.Run(provider, func(t *testing.T) {
-			b := frontdoor.On(t, provider, door)
-			for _, sdk := range []string{"e2b", "e2b-before"} {
-				if sdk != "e2b" && provider != frontdoor.SelfManaged {
-					continue // the providers differ in what the newest one finds too
-				}
-				t.Run(sdk, func(t *testing.T) { features.ReportOutput(t, provider, use(t, dir, b.URL, sdk, "one")) })
+	frontdoor.Each(t, frontdoor.Daytona, func(t *testing.T, provider string) {
+		b := frontdoor.On(t, provider, door)
+		for _, sdk := range []string{"e2b", "e2b-before"} {
+			if sdk != "e2b" && provider != frontdoor.SelfManaged {
+				continue // the providers differ in what the newest one finds too
 			}
-		})
-	}
+			t.Run(sdk, func(t *testing.T) {
+				if sdk != "e2b" {
+					tier.Full(t)
+				}
+				features.ReportOutput(t, provider, use(t, dir, b.URL, sdk, "one"))
+			})
+		}
+	})
 	t.Run("through several brokers", func(t *testing.T) {
 		features.ReportOutput(t, frontdoor.SelfManaged, use(t, dir, frontdoor.Several(t, door), "e2b", "several"))
 	})

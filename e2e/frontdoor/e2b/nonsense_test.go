@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // canary stands in all that the other tenant has.
@@ -89,6 +90,7 @@ func newVictim(t *testing.T, b *harness.Broker, key, secret string) victim {
 
 // What no client would send is refused each time, in the form that the SDKs read.
 func TestNonsense(t *testing.T) {
+	tier.Full(t)
 	b := frontdoor.Real(t, door)
 	mine, theirs := newVictim(t, b, harness.Token, "own"), newVictim(t, b, harness.OtherToken, canary)
 	frontdoor.Nonsense{

@@ -22,6 +22,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/chaos/cloud"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/sdk"
 )
 
@@ -161,6 +162,7 @@ func awaitWaiting(t *testing.T, b *harness.Broker, n int) {
 }
 
 func TestAThousandSandboxesAtOnceAreMadeInTurn(t *testing.T) {
+	tier.Full(t)
 	b, account := limited(t, room, "1h")
 	client := newProgram(b)
 	defer client.http.CloseIdleConnections()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 // toolsKey is a key of the form that tools ask for, and toolsTenant the tenant that has it.
@@ -49,6 +50,7 @@ func (to tools) cli(t *testing.T, args ...string) string {
 }
 
 func TestToolsUseSandboxes(t *testing.T) {
+	tier.Full(t)
 	to := tools{install(t, "tools"), frontdoor.Real(t, door+toolsTenant)}
 	t.Run("ComputeSDK", func(t *testing.T) {
 		assert.Equal(t, to.run(t, "node", "computesdk.mjs"), `run: {"exitCode":0,"stdout":"moin\n/home/user\n","stderr":""}

@@ -13,6 +13,7 @@ import (
 	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 	"github.com/sandbox-broker/sandbox-broker/plugins/e2b/e2bfake"
 )
 
@@ -20,6 +21,7 @@ import (
 // is and once with the broker in between: the door in front, and the provider for E2B behind.
 // What it prints differs where the page of the door says so, and nowhere else.
 func TestTheDoorIsTransparent(t *testing.T) {
+	tier.Full(t)
 	binaries.Needs(t, "bwrap", "bubblewrap")
 	dir := client(t)
 	server, err := e2bfake.Start(e2bfake.Options{})

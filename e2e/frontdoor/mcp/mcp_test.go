@@ -22,9 +22,9 @@ import (
 	"gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/poll"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
 )
 
 func TestMain(m *testing.M) { frontdoor.Main(m) }
@@ -34,14 +34,9 @@ const door = "front_door \"mcp\" { }\n"
 // install installs the tools, with the Node.js that they need, and returns where.
 func install(t *testing.T) string {
 	t.Helper()
-	binaries.Needs(t, "npm", "npm")
 	dir := t.TempDir()
 	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "client"))))
-	npm := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	npm.Dir = dir
-	if out, err := npm.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install the tools of MCP: "+string(out))
-	}
+	npm.Install(t, dir)
 	return dir
 }
 

@@ -18,9 +18,10 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 
-	"github.com/sandbox-broker/sandbox-broker/e2e/binaries"
 	"github.com/sandbox-broker/sandbox-broker/e2e/frontdoor"
 	"github.com/sandbox-broker/sandbox-broker/e2e/harness"
+	"github.com/sandbox-broker/sandbox-broker/e2e/npm"
+	"github.com/sandbox-broker/sandbox-broker/e2e/tier"
 )
 
 func TestMain(m *testing.M) { frontdoor.Main(m) }
@@ -34,14 +35,9 @@ const (
 // client installs the SDK.
 func client(t *testing.T) string {
 	t.Helper()
-	binaries.Needs(t, "npm", "npm")
 	dir := t.TempDir()
 	assert.NilError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "client"))))
-	install := exec.Command("npm", "ci", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		binaries.Missing(t, "npm cannot install OpenSandbox's SDK: "+string(out))
-	}
+	npm.Install(t, dir)
 	return dir
 }
 
@@ -66,22 +62,25 @@ func use(t *testing.T, dir, broker, mode, network string) string {
 func TestTheSDKUsesSandboxesOnEachProvider(t *testing.T) {
 	dir := client(t)
 	var features frontdoor.Features
-	for _, provider := range frontdoor.Providers {
-		t.Run(provider, func(t *testing.T) {
-			network, block := "deny", door
-			if provider != frontdoor.SelfManaged {
-				network, block = "allow", cloudDoor
-			}
-			b := frontdoor.On(t, provider, block)
-			modes := []string{"direct"}
-			if provider == frontdoor.SelfManaged {
-				modes = append(modes, "proxy", "keyless") // which are the door's, whoever provides
-			}
-			for _, mode := range modes {
-				t.Run(mode, func(t *testing.T) { features.ReportOutput(t, provider, use(t, dir, b.URL, mode, network)) })
-			}
-		})
-	}
+	frontdoor.Each(t, frontdoor.Aliyun, func(t *testing.T, provider string) {
+		network, block := "deny", door
+		if provider != frontdoor.SelfManaged {
+			network, block = "allow", cloudDoor
+		}
+		b := frontdoor.On(t, provider, block)
+		modes := []string{"direct"}
+		if provider == frontdoor.SelfManaged {
+			modes = append(modes, "proxy", "keyless") // which are the door's, whoever provides
+		}
+		for _, mode := range modes {
+			t.Run(mode, func(t *testing.T) {
+				if mode == "keyless" {
+					tier.Full(t)
+				}
+				features.ReportOutput(t, provider, use(t, dir, b.URL, mode, network))
+			})
+		}
+	})
 	t.Run("through several brokers", func(t *testing.T) {
 		features.ReportOutput(t, frontdoor.SelfManaged, use(t, dir, frontdoor.Several(t, door), "direct", "deny"))
 	})

@@ -136,13 +136,11 @@ func checkCases(t *testing.T, endpoint, token string, report func(t *testing.T, 
 
 func TestRAGFlowRunsCodeOnEachProvider(t *testing.T) {
 	var features frontdoor.Features
-	for _, provider := range frontdoor.Providers {
-		t.Run(provider, func(t *testing.T) {
-			checkCases(t, frontdoor.On(t, provider, door).URL+"/ragflow", "", func(t *testing.T, name, outcome string) {
-				features.Report(t, provider, name, outcome)
-			})
+	frontdoor.Each(t, frontdoor.E2B, func(t *testing.T, provider string) {
+		checkCases(t, frontdoor.On(t, provider, door).URL+"/ragflow", "", func(t *testing.T, name, outcome string) {
+			features.Report(t, provider, name, outcome)
 		})
-	}
+	})
 	t.Run("through several brokers", func(t *testing.T) {
 		checkCases(t, frontdoor.Several(t, door)+"/ragflow", "", func(t *testing.T, name, outcome string) {
 			features.Report(t, frontdoor.SelfManaged, name, outcome)

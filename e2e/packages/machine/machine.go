@@ -51,7 +51,7 @@ func Boot(t testing.TB) *Machine {
 	_, file, _, _ := runtime.Caller(0)
 	debian := filepath.Join(filepath.Dir(file), "..", "..", "..", ".cache", "debian")
 	if _, err := os.Stat(debian + ".stamp"); err != nil {
-		binaries.Missing(t, "there is no Debian to install packages in: make e2e-packages builds it")
+		binaries.Missing(t, "there is no Debian to install packages in: make test-all PART=installed builds it")
 	}
 	m := &Machine{t: t}
 	m.layOut(debian)

@@ -40,6 +40,7 @@ func TestTheEndOfARunSaysWhatFailed(t *testing.T) {
 		"a subtest":         {[]string{"run TestA", "run TestA/x", "output TestA/x why", "fail TestA/x", "fail TestA", "run TestB", "pass TestB", "fail "}, false, []string{"FAILED p TestA/x\n  why", "1 passed, 2 failed"}, "FAILED p TestA\n"},
 		"a flake":           {[]string{"run TestA", "output TestA why", "fail TestA", "fail ", "run TestA", "pass TestA", "pass "}, true, []string{"FLAKE p TestA\n  why", "1 passed, 0 failed"}, "FAILED"},
 		"a skip":            {[]string{"run TestA", "output TestA no root", "skip TestA", "run TestB", "pass TestB", "pass "}, true, []string{"1  no root", "1 passed, 0 failed, 1 skipped"}, "FAILED"},
+		"another skip":      {[]string{"run TestA", "output TestA     a_test.go:7: no engine", "skip TestA", "run TestB", "pass TestB", "pass "}, false, []string{"!    1  no engine", ".ci/skips"}, "a_test.go"},
 		"it does not end":   {[]string{"run TestA", "run TestB", "pass TestB", "fail "}, false, []string{"FAILED p TestA\n  it did not end"}, "FLAKE"},
 		"it does not build": {[]string{"run TestB", "pass TestB", "output  undefined: x", "fail "}, false, []string{"FAILED p\n  undefined: x"}, "FLAKE"},
 		"no test":           {[]string{"pass "}, false, []string{"part one: no test passed"}, "FLAKE"},
@@ -48,7 +49,7 @@ func TestTheEndOfARunSaysWhatFailed(t *testing.T) {
 			dir := t.TempDir()
 			events(t, dir, "one", c.lines...)
 			var out bytes.Buffer
-			green, err := report(&out, dir)
+			green, err := report(&out, dir, []string{"no root"})
 			assert.NilError(t, err)
 			assert.Equal(t, green, c.green, "%s", &out)
 			for _, want := range c.want {
@@ -57,7 +58,7 @@ func TestTheEndOfARunSaysWhatFailed(t *testing.T) {
 			assert.Check(t, !strings.Contains(out.String(), c.lacks), "%s", &out)
 		})
 	}
-	_, err := report(&bytes.Buffer{}, t.TempDir())
+	_, err := report(&bytes.Buffer{}, t.TempDir(), nil)
 	assert.ErrorContains(t, err, "no events")
 }
 

@@ -1,10 +1,3 @@
-// Gate prints the end of a run of the tests: each failed test with its first failing line, each
-// flake, the skips by their reasons, the ten slowest tests, and the counts. It reads the events
-// that .ci/tests has written:
-//
-//	go run ./e2e/gate DIRECTORY
-//
-// It exits with 1 when a test failed, when a part ran no test, or when there are no events.
 package main
 
 import (
@@ -15,24 +8,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
-
-func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: gate DIRECTORY")
-		os.Exit(2)
-	}
-	green, err := report(os.Stdout, os.Args[1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "gate:", err)
-	}
-	if err != nil || !green {
-		os.Exit(1)
-	}
-}
 
 // event is one line of `go test -json`.
 type event struct {
@@ -50,8 +30,9 @@ type outcome struct {
 	output  []string
 }
 
-// report writes the summary of all files of events in dir.
-func report(w io.Writer, dir string) (green bool, err error) {
+// report writes the summary of all files of events in dir. allowed are the reasons for which tests
+// may be skipped; nil allows all.
+func report(w io.Writer, dir string, allowed []string) (green bool, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return false, fmt.Errorf("find events: %w", err)
@@ -72,7 +53,7 @@ func report(w io.Writer, dir string) (green bool, err error) {
 		}
 		all = append(all, part...)
 	}
-	return summarize(w, all) && green, nil
+	return summarize(w, all, allowed) && green, nil
 }
 
 func (o *outcome) isPackage() bool { return strings.HasSuffix(o.name, " ") }
@@ -153,25 +134,46 @@ func reason(output []string) string {
 	return ""
 }
 
-// summarize writes the summary and reports whether no test failed.
-func summarize(w io.Writer, all []*outcome) (green bool) {
-	var passed, failed, skipped int
-	skips := map[string]int{}
-	var failures, flakes, tests []*outcome
-	// A parent fails because a subtest did, and a package because a test did.
-	explained := map[string]bool{}
+// place is where a test was skipped.
+var place = regexp.MustCompile(`^[A-Za-z0-9_]+\.go:[0-9]+: `)
+
+// explained are the names of what failed because something below it did: a parent because a subtest
+// did, and a package because a test did.
+func explained(all []*outcome) map[string]bool {
+	names := map[string]bool{}
 	for _, o := range all {
 		if o.failed == 0 && o.action != "" || o.isPackage() {
 			continue
 		}
 		of, test, _ := strings.Cut(o.name, " ")
-		explained[of+" "] = true
+		names[of+" "] = true
 		for i := range test {
 			if test[i] == '/' {
-				explained[of+" "+test[:i]] = true
+				names[of+" "+test[:i]] = true
 			}
 		}
 	}
+	return names
+}
+
+// flakes are the tests that failed, and passed the second time.
+func flakes(all []*outcome) (some []*outcome) {
+	names := explained(all)
+	for _, o := range all {
+		if o.action == "pass" && o.failed > 0 && !o.isPackage() && !names[o.name] {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
+// summarize writes the summary and reports whether no test failed, and none was skipped for another
+// reason than those allowed.
+func summarize(w io.Writer, all []*outcome, allowed []string) (green bool) {
+	var passed, failed, skipped int
+	skips := map[string]int{}
+	var failures, tests []*outcome
+	explained := explained(all)
 	for _, o := range all {
 		if o.isPackage() {
 			// It fails by itself when it does not build, runs out of time, or leaks.
@@ -186,12 +188,9 @@ func summarize(w io.Writer, all []*outcome) (green bool) {
 		switch o.action {
 		case "pass":
 			passed++
-			if o.failed > 0 && !explained[o.name] {
-				flakes = append(flakes, o)
-			}
 		case "skip":
 			skipped++
-			skips[o.reason]++
+			skips[place.ReplaceAllString(o.reason, "")]++
 		default: // it failed, or never ended
 			failed++
 			if !explained[o.name] {
@@ -200,22 +199,30 @@ func summarize(w io.Writer, all []*outcome) (green bool) {
 		}
 	}
 	fmt.Fprintln(w, "\nSkipped:")
+	others := 0
 	for _, why := range sortedKeys(skips) {
-		fmt.Fprintf(w, "  %4d  %s\n", skips[why], short(why))
+		mark := " "
+		if allowed != nil && !slices.Contains(allowed, why) {
+			mark, others = "!", others+1
+		}
+		fmt.Fprintf(w, "%s %4d  %s\n", mark, skips[why], short(why))
 	}
 	slices.SortStableFunc(tests, func(a, b *outcome) int { return int(b.elapsed - a.elapsed) })
 	fmt.Fprintln(w, "\nSlowest tests:")
 	for _, o := range tests[:min(10, len(tests))] {
 		fmt.Fprintf(w, "  %7.1f s  %s\n", o.elapsed.Seconds(), o.name)
 	}
-	for _, o := range flakes {
+	for _, o := range flakes(all) {
 		fmt.Fprintf(w, "\nFLAKE %s\n  %s\n", o.name, short(o.reason))
 	}
 	for _, o := range failures {
 		fmt.Fprintf(w, "\nFAILED %s\n  %s\n", strings.TrimSpace(o.name), short(o.reason))
 	}
+	if others > 0 {
+		fmt.Fprintf(w, "\nFAILED: tests were skipped for %d reasons that .ci/skips does not list; they are marked with !\n", others)
+	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped)
-	return failed == 0
+	return failed == 0 && others == 0
 }
 
 func short(line string) string {
